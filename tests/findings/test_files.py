@@ -224,7 +224,8 @@ def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda raw: raw.update(format=2), "format: 1, or a newer kernel-velocity, is wanted, got 2"),
+        (lambda raw: raw.update(format=3), "format: 2, or a newer kernel-velocity, is wanted, got 3"),
+        (lambda raw: raw.update(format=2), "its checksum (#) is missing"),
         (lambda raw: raw.update(reruns={}), "reruns: a list is wanted, got {}"),
         (lambda raw: raw["reruns"].append(3), "reruns[3]: a table of keys is wanted, got 3"),
         (lambda raw: raw["reruns"][0].pop("before"), "reruns[0].before: a text is wanted, got nothing"),
@@ -240,7 +241,8 @@ def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
 )
 def test_evidence_with_an_error_is_refused_and_not_replaced(tmp_path, evidence, change, problem):
     path = evidence_store.add(tmp_path, "id", "box", evidence)
-    raw = json.loads(path.read_text())
+    raw = json.loads(path.read_text()) | {"format": 1}  # from before there were checksums
+    del raw["#"]
     if change is not None:
         change(raw)
     path.write_text("<<<<<<< HEAD\n" if change is None else json.dumps(raw))

@@ -49,7 +49,7 @@ def work(tmp_path, monkeypatch, environment):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "device.py").touch()
     conf = SimpleNamespace(results_dir=str(tmp_path / "results"), benchmark_dir=str(tmp_path / "benchmarks"))
-    monkeypatch.setattr(session.Config, "load", staticmethod(lambda: conf))
+    monkeypatch.setattr(session, "settings", lambda: conf)
     monkeypatch.setattr(session, "environment_of", lambda conf: environment)
     monkeypatch.setattr(session, "get_repo", lambda conf: None)
     series = SimpleNamespace(tracked=(), series=(), versions={})

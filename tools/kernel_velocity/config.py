@@ -15,6 +15,9 @@ The section is `[tool.kernel-velocity]` of pyproject.toml, or the whole of kerne
 
 from __future__ import annotations
 
+import difflib
+import json
+import re
 import shlex
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,13 +27,65 @@ from typing import Any
 
 import json5
 
+from kernel_velocity.bounds import is_number
 from kernel_velocity.errors import UsageError
+from kernel_velocity.harness import documents
 from kernel_velocity.harness.suite import Suite
 
 NAME = "asv.conf.json"
 OWN_FILE, PROJECT_FILE, SECTION = "kernel-velocity.toml", "pyproject.toml", "kernel-velocity"
 OUT = "{out}"
 _LISTS, _OF_A_KERNEL = ("built-from", "toolchain", "sources"), ("sources", "symbols")
+ALIKE = 0.8  # of difflib: an unknown setting so near to one of asv's is a slip of the pen
+_TEXT, _FOLDER, _TEXTS, _COMMAND = "a text", "a path", "a list of texts", "a command, or a list of commands"
+_NUMBER, _SECONDS, _TABLE, _TABLES = "a whole number", "a time in seconds", "an object", "a list of objects"
+_EXPRESSIONS, _METHOD = "an object whose keys are regular expressions", "auto, spawn or forkserver"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_seconds(value: object) -> bool:
+    return is_number(value) and value > 0
+
+
+def _is_table_of_expressions(value: object) -> bool:
+    try:
+        return isinstance(value, dict) and all(re.compile(key) for key in value)
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+_ASV_TYPES: Mapping[str, Callable[[Any], object]] = {
+    _TEXT: lambda value: value is None or _is_text(value),
+    _FOLDER: lambda value: _is_text(value) and value.strip(),
+    _TEXTS: _is_list_of_texts,
+    _COMMAND: lambda value: value is None or _is_text(value) or _is_list_of_texts(value),
+    _NUMBER: lambda value: type(value) is int and value >= 0,
+    _SECONDS: _is_seconds,
+    _TABLE: lambda value: isinstance(value, dict),
+    _TABLES: lambda value: isinstance(value, list) and all(isinstance(part, dict) for part in value),
+    _EXPRESSIONS: _is_table_of_expressions,
+    _METHOD: lambda value: value in (None, "auto", "spawn", "forkserver"),
+}
+_SETTINGS: Mapping[str, str] = {  # of asv 0.6, by name: what is wanted
+    **dict.fromkeys(("version", "hash_length", "build_cache_size", "wheel_cache_size"), _NUMBER),
+    **dict.fromkeys(("project", "project_url", "show_commit_url", "repo_subdir", "dvcs"), _TEXT),
+    **dict.fromkeys(("environment_type", "conda_environment_file"), _TEXT),
+    **dict.fromkeys(("repo", "benchmark_dir", "env_dir", "results_dir", "html_dir"), _FOLDER),
+    **dict.fromkeys(("branches", "pythons", "plugins", "conda_channels"), _TEXTS),
+    **dict.fromkeys(("build_command", "install_command", "uninstall_command"), _COMMAND),
+    **dict.fromkeys(("install_timeout", "default_benchmark_timeout"), _SECONDS),
+    **dict.fromkeys(("include", "exclude"), _TABLES),
+    **dict.fromkeys(("regressions_first_commits", "regressions_thresholds"), _EXPRESSIONS),
+    "matrix": _TABLE,
+    "launch_method": _METHOD,
+}
 
 
 @dataclass(frozen=True)
@@ -94,15 +149,39 @@ def asv_settings(root: Path) -> dict[str, Any]:
     """Return the settings in asv.conf.json, {} where there is none.
 
     Raises:
-        UsageError: it is malformed.
+        UsageError: it is no JSON, or a setting of asv is of another type.
     """
-    if not (root / NAME).is_file():
+    path = root / NAME
+    if not path.is_file():
         return {}
     try:
-        settings: Any = json5.loads((root / NAME).read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        settings: Any = json5.loads(text, object_pairs_hook=documents.without_duplicates)
+        json.dumps(settings, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
+    except UnicodeEncodeError:
+        raise UsageError(f"{path}: a text has half of a surrogate pair") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply: no settings of asv") from None
     except ValueError as error:
-        raise UsageError(f"{root / NAME}: {error}") from None
-    return settings if isinstance(settings, dict) else {}
+        raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"{path}: an object of settings is wanted, got {repr(settings)[:60]}")
+    for name, value in settings.items():
+        _check_setting(path, name, value)
+    if settings.get("version") != 1:
+        raise UsageError(f'{path}: "version": 1 is wanted, got {repr(settings.get("version"))[:60]}')
+    return settings
+
+
+def _check_setting(path: Path, name: str, value: Any) -> None:
+    """Raise a UsageError unless a setting is one of asv's and has its type. Settings of plugins pass."""
+    if name not in _SETTINGS:
+        if meant := difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=ALIKE):
+            raise UsageError(f"{path}: {name!r} is no setting of asv: {meant[0]} is wanted")
+        return
+    wanted = _SETTINGS[name]
+    if not _ASV_TYPES[wanted](value):
+        raise UsageError(f"{path}: {name}: {wanted} is wanted, got {repr(value)[:60]}")
 
 
 def suite(root: Path) -> Suite:
@@ -133,15 +212,17 @@ def project(root: Path) -> Project:
     path = own_file if own_file.is_file() else shared
     if not path.is_file():
         return Project()
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from None
-    section = document if path == own_file else document.get("tool", {}).get(SECTION, {})
+    document = toml(path)
+    if path != own_file:
+        tools = _table(path, "tool", document.get("tool", {}))
+        document = _table(path, f"tool.{SECTION}", tools.get(SECTION, {}))
+    section = dict(document)
     kernels = _table(path, "kernels", section.pop("kernels", {}))
     build = section.pop("build", None)
-    if build is not None and not (isinstance(build, str) and OUT in build):
-        raise UsageError(f"{path}: build must be a shell command that puts what it builds into {OUT} (got {build!r})")
+    if build is not None and not (_is_text(build) and OUT in build):
+        raise UsageError(
+            f"{path}: build must be a shell command that puts what it builds into {OUT} (got {repr(build)[:60]})"
+        )
     lists = _lists(path, "", section, _LISTS)
     of_kernels = {
         name: _lists(path, f"kernels.{name}.", _table(path, f"kernels.{name}", table), _OF_A_KERNEL)
@@ -156,9 +237,23 @@ def project(root: Path) -> Project:
     )
 
 
+def toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file.
+
+    Raises:
+        UsageError: it is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise UsageError(f"{path}: no TOML: nested too deeply") from None
+    except ValueError as error:  # not UTF-8, no TOML, or a whole number of thousands of digits
+        raise UsageError(f"{path}: no TOML: {error}") from None
+
+
 def _table(path: Path, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{path}: {name} must be a table (got {value!r})")
+        raise UsageError(f"{path}: {name} must be a table (got {repr(value)[:60]})")
     return value
 
 
@@ -168,8 +263,12 @@ def _lists(path: Path, prefix: str, table: Mapping[str, Any], names: tuple[str, 
         if name not in names:
             known = ", ".join(names if prefix else ("build", *names, "kernels"))
             raise UsageError(f"{path}: {prefix}{name} is no setting; there are {known}")
-        if not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
-            raise UsageError(f'{path}: {prefix}{name} must be a list of texts, such as ["src"] (got {value!r})')
+        if not (_is_list_of_texts(value) and all(text.strip("/ ") for text in value)):
+            raise UsageError(
+                f'{path}: {prefix}{name} must be a list of texts, such as ["src"] (got {repr(value)[:60]})'
+            )
         if name == "symbols" and not all(":" in text for text in value):
-            raise UsageError(f'{path}: {prefix}{name} must be a list such as ["libnorm.so:layernorm"] (got {value!r})')
+            raise UsageError(
+                f'{path}: {prefix}{name} must be a list such as ["libnorm.so:layernorm"] (got {repr(value)[:60]})'
+            )
     return {name: tuple(value) for name, value in table.items()}

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from asv.config import Config
 from asv.console import log as asv_log
 from asv.repo import get_repo
 
@@ -45,7 +44,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.runner import fingerprint
-from kernel_velocity.runner.asv import Reader, environment_of, machine, run_asv
+from kernel_velocity.runner.asv import Reader, environment_of, machine, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.select import Selection
 
@@ -79,7 +78,7 @@ class AsvRunner:
     measured: float = 0.0  # s that measuring took, builds apart
 
     def __post_init__(self) -> None:
-        self._conf = Config.load()
+        self._conf = settings()
         self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir)
         self._folder = self.root / FOLDER / comparable(str(self._environment.name), os.environ)

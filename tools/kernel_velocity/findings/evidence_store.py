@@ -15,8 +15,11 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import evidence, fields, store
 from kernel_velocity.findings.evidence import Evidence
+from kernel_velocity.harness import documents
+from kernel_velocity.harness.documents import with_checksum
 
-FORMAT = 1  # of the files; raised when a key is added, or a reader of the old ones would go wrong
+# Of the files; raised when a key is added, or a reader of the old ones would go wrong. From 2 on they have a checksum.
+FORMAT = 2
 FOLDER = "evidence"  # in the folder of the findings
 DIGITS = 7  # of a time: a hundredth of what the quietest series scatters by
 MOST_TEXT = 400  # characters of a reason
@@ -54,10 +57,15 @@ def read(results: Path, finding: str) -> tuple[dict[str, Evidence], tuple[str, .
 
 def _read_file(path: Path) -> Evidence:
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")), path)
-    except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
-        what = "empty" if path.is_file() and not path.stat().st_size else f"not JSON ({error})"
-        raise ResultsError(f"{path}: {what}: restore it, or remove it: the finding stands without it") from None
+        contents = path.read_bytes()
+        data = documents.parse(contents)
+        if isinstance(data, dict) and data.get("format") == FORMAT and not documents.has_checksum(contents):
+            raise documents.DamagedError(f"its checksum ({documents.CHECKSUM}) is missing")
+        return parse(data, path)
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}: the finding stands without it") from None
+    except documents.DamagedError as error:
+        raise ResultsError(f"{path}: {error}: restore it, or remove it: the finding stands without it") from None
     except ResultsError as error:
         raise ResultsError(f"{error}; restore the file, or remove it") from None
 
@@ -69,21 +77,27 @@ def parse(data: object, file: object) -> Evidence:
         ResultsError: it is none, or of a newer format.
     """
     version = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or version != FORMAT:
+    if not isinstance(data, dict) or type(version) is not int or not 1 <= version <= FORMAT:
         raise ResultsError(f"{file}: format: {FORMAT}, or a newer kernel-velocity, is wanted, got {version!r}")
     return fields.parse(Evidence, {key: value for key, value in data.items() if key != "format"}, file)
 
 
 def as_text(record: Evidence) -> str:
     """Return the file of evidence."""
-    data = {"format": FORMAT, **fields.plain(record)}
+    data = {"format": FORMAT, **as_data(record)}
+    return with_checksum("{" + ",\n".join(f'"{key}": {_lines(value)}' for key, value in data.items()) + "}") + "\n"
+
+
+def as_data(record: Evidence) -> dict[str, Any]:
+    """Return evidence as plain data, with as many digits as the file has."""
+    data: dict[str, Any] = fields.plain(record)
     for rerun in data["reruns"]:
         for side in rerun["sides"]:
             side["began"] = [round(time, 2) for time in side["began"]]
             side |= {name: _digits(side[name]) for name in ("seconds", "adjusted")}
     for entry in (*data["reruns"], *data["paths"], *(step for path in data["paths"] for step in path["tried"])):
         entry["reason"] = entry["reason"][:MOST_TEXT]
-    return "{" + ",\n".join(f'"{key}": {_lines(value)}' for key, value in data.items()) + "}\n"
+    return data
 
 
 def _digits(values: Sequence[float]) -> list[float]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
@@ -132,7 +132,7 @@ def _converted(hint: Any, value: Any, where: str) -> Any:
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind is Annotated:
         return _checked(parts[1], _converted(parts[0], value, where), where)
-    if kind is types.UnionType:  # X | None
+    if kind in (types.UnionType, Union):  # X | None
         return None if value is None else _converted(parts[0], value, where)
     if kind in (tuple, Mapping):
         return _collection(kind, parts, value, where)

@@ -2,10 +2,14 @@
 
 One file each, with its keys always in the same order, so that branches merge without a conflict and the diff of a
 decision is that decision. People edit these files: each is checked when it is read, and a bad one costs no other.
+
+What a night measured is not for people to edit: `check` tells whether it was changed. People may remove that line. They
+decide about a finding in its keys of EDITED, which it does not cover.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +23,13 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.findings import fields
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding
+from kernel_velocity.harness import documents
 
 FOLDER = "findings"  # in the results directory
 EXPECTED = "expected"  # in that folder
 SUFFIX = ".toml"
+CHECK = "check"  # key of a CRC-32
+EDITED = ("state", "how", "ruled_out", "decisions")
 Record = TypeVar("Record")
 
 
@@ -48,6 +55,8 @@ def read_folder(folder: Path, kind: type[Record]) -> tuple[tuple[Record, ...], t
     for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
         try:
             records.append(parse(kind, path.read_text(encoding="utf-8"), path))
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
         except UnicodeDecodeError as error:
             problems.append(f"{path}: not UTF-8 at byte {error.start}")
         except ResultsError as error:
@@ -62,12 +71,19 @@ def parse(kind: type[Record], text: str, path: Path) -> Record:
         ResultsError: not TOML, or not such a record. The message says where, what is wanted, and what is there.
     """
     try:
-        record = fields.parse(kind, tomllib.loads(text), path)
-    except tomllib.TOMLDecodeError as error:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ResultsError(f"{path}: not TOML: nested too deeply") from None
+    except ValueError as error:  # a whole number of thousands of digits among them
         hint = ": a merge was left unfinished here" if "<<<<<<<" in text else ""
         raise ResultsError(f"{path}: not TOML: {error}{hint}") from None
+    check = data.pop(CHECK, None)
+    record = fields.parse(kind, data, path)
     if getattr(record, "id", path.stem) != path.stem:
         raise ResultsError(f"{path}: id: the file's name, {path.stem!r}, is wanted")
+    if check is not None and check != _check(data):
+        cure = f"restore it, or remove the line {CHECK} to let it stand as it is"
+        raise ResultsError(f"{path}: {CHECK}: what a night measured was changed by another hand: {cure}")
     return record
 
 
@@ -88,10 +104,22 @@ def write(results: Path, record: Finding | Expectation) -> Path:
 def as_text(record: Any) -> str:
     """Return the file of a record. Letters that UTF-8 cannot hold become "?": an argument may have another encoding."""
     data = fields.plain(record)
-    arrays = [(name, data.pop(name)) for name in ("decisions", "series") if name in data]
+    text = _text(data)
+    return text if isinstance(record, Expectation) else _text({**data, CHECK: _check(tomllib.loads(text))})
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    arrays = [name for name in ("decisions", "series") if name in data]
     # With a head each: tomli-w would write a short table of an array in one line, until it is longer
-    tables = [f"[[{name}]]\n{_toml(row)}" for name, rows in arrays for row in rows]
-    return "\n".join([_toml(data), *tables]).encode("utf-8", "replace").decode("utf-8")
+    tables = [f"[[{name}]]\n{_toml(row)}" for name in arrays for row in data[name]]
+    head = _toml({name: value for name, value in data.items() if name not in arrays})
+    return "\n".join([head, *tables]).encode("utf-8", "replace").decode("utf-8")
+
+
+def _check(data: Mapping[str, Any]) -> str:
+    """Return the check of a file's keys that nobody edits. `data` as TOML has them."""
+    measured = {key: value for key, value in data.items() if key not in EDITED}
+    return documents.crc(json.dumps(measured, default=str, sort_keys=True))
 
 
 def _toml(table: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     ceilings.py         what a machine can do at most: bandwidths, FLOP/s, launches
     definition.py       define a benchmark in a few lines: `benchmark`, `native`
     device_figures.py   one tracked number for each ceiling. Sizes of caches as seen
+    documents.py        JSON that may be damaged: a document, or one line that says what is wrong
     file_problem.py     a public problem as a problem of a suite
     gate.py             the quiet-core filter, and the gauges beside the samples
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round

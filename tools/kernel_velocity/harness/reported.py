@@ -19,7 +19,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from kernel_velocity.harness import gpu
+from kernel_velocity.harness import documents, gpu
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CACHES = _CPUS / "cpu0" / "cache"
@@ -206,19 +206,19 @@ def machine_id(device: str, *more: str) -> str:
 
 
 def read_figure(path: Path, key: str) -> float | None:
-    """Return the number under a key of a JSON file. None where there is none, or no finite number."""
+    """Return the number under a key of a file that `write_figure` wrote. None where there is none, or none above 0."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))[key]
-    except (OSError, ValueError, LookupError, TypeError):
+        value = documents.read_checked(path)[key]
+    except (OSError, ValueError, LookupError):
         return None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return float(value) if isinstance(value, int | float) and 0 < value < math.inf else None
 
 
 def write_figure(path: Path, document: Mapping[str, object]) -> None:
     """Write a JSON file whole or not at all: rounds of two runs may write at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    draft.write_text(json.dumps(document), encoding="utf-8")
+    draft.write_text(documents.with_checksum(json.dumps(document)), encoding="utf-8")
     draft.replace(path)
 
 

@@ -10,12 +10,14 @@ CPU, or a GPU's architecture.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from kernel_velocity.harness import documents
+from kernel_velocity.harness.documents import DamagedError
 
 ARTEFACTS = "KV_ARTEFACTS"  # the environment variable
 
@@ -88,14 +90,22 @@ def figure(info: Mapping[str, Any], kernel: str, name: str, target: str) -> int:
 
     Raises:
         NotImplementedError: the build has no such kernel, or no code of it for the target.
+        DamagedError: what it says of the kernel is no whole number.
     """
-    known = info.get("kernels", {}).get(kernel, {})
-    if name in _PTXAS:
-        functions = [function for function in known.get("ptxas", ()) if function["architecture"] == target]
-        if functions:
-            return _PTXAS[name](functions)
-    elif target in known.get(name, {}):
-        return int(known[name][target])
+    try:
+        known = info.get("kernels", {}).get(kernel, {})
+        if name in _PTXAS:
+            functions = [function for function in known.get("ptxas", ()) if function["architecture"] == target]
+            value = _PTXAS[name](functions) if functions else None
+        else:
+            value = known.get(name, {}).get(target)
+    except (LookupError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise DamagedError(f"{INFO_NAME}: kernels.{kernel}: no figures of a kernel: {why}") from None
+    if value is not None and not (type(value) is int and value >= 0):
+        raise DamagedError(f"{INFO_NAME}: kernels.{kernel}: {name}: a whole number is wanted, got {str(value)[:60]!r}")
+    if value is not None:
+        return value
     raise NotImplementedError(f"the build of this commit has no {kernel} for {target}")
 
 
@@ -105,11 +115,14 @@ def build_info() -> dict[str, Any]:
     Raises:
         NotImplementedError: there is none: the commit is from before builds had one.
         WrongPackageError: a package is not the one of the commit under test.
+        DamagedError: the file is damaged.
     """
     check_package(os.environ)
     folder = os.environ.get(ARTEFACTS)
     path = None if folder is None else find_info(Path(folder))
     if path is None:
         raise NotImplementedError("the build of this commit has no build-info.json")
-    info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return info
+    try:
+        return documents.read(path)
+    except DamagedError as error:
+        raise DamagedError(f"{path}: {error}; `kv track --again 1` builds the commit anew") from None

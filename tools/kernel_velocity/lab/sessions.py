@@ -21,8 +21,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from asv.config import Config
-
 from kernel_velocity import bounds, config, files, lock
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness import telemetry, timing
@@ -34,7 +32,7 @@ from kernel_velocity.results import failures, git
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.runner import select
-from kernel_velocity.runner.asv import environment_of, machine, run_asv
+from kernel_velocity.runner.asv import environment_of, machine, run_asv, settings
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats.adjust import Logs, RoundKey, adjusted, deviations, is_usable, slopes
 
@@ -89,7 +87,7 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
         if (args.tier, args.bench) != ("core", None):
             what += "-" + hashlib.sha256("\n".join(expressions).encode()).hexdigest()[:8]
         what += "" if args.rounds == ROUNDS else f"-{args.rounds}"
-        environment = f"{environment_of(Config.load()).name}-{timing.method(os.environ)}"
+        environment = f"{environment_of(settings()).name}-{timing.method(os.environ)}"
         folder = Path(".asv", "sessions", environment, what)
         for number in range(1, args.sessions + 1):
             path = folder / f"{number:02}.jsonl"
@@ -106,7 +104,7 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, path: Path) -
 
     It leaves nothing in the spool, even if it is interrupted: no result would ever claim it.
     """
-    conf = Config.load()
+    conf = settings()
     here = (Path.cwd(), environment_of(conf).name, commit)
     spool, means = spool_path(*here), blocks_path(*here)
     if spool.exists():

@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from asv.config import Config
-
 from kernel_velocity import config
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
@@ -108,7 +106,7 @@ def _measured(
 ) -> tuple[Session, Journal, str]:
     """Choose the night's commits, or go on with an interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None
-    device = plan.choose(wanted, Path(Config.load().results_dir, name), time.time())
+    device = plan.choose(wanted, Path(config.results_dir(Path()), name), time.time())
     series = select.select(config.suite(Path()), device, settings.tier, settings.bench)
 
     def session(commits: tuple[str, ...]) -> Session:

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from asv.config import Config
-
+from kernel_velocity import config
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings import decisions, evidence, evidence_store, finding, store
@@ -44,7 +43,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         work: the night's session, measured and ingested. since: when the night began, Unix time, s.
         runner: measures again, in turns. budget: s of measuring that it may take. out: for progress.
     """
-    results = Path(Config.load().results_dir).absolute()
+    results = Path(config.results_dir(work.root)).absolute()
     when = datetime.now(UTC).replace(microsecond=0)
     title = f"nightly on {work.machine}"
     if not work.has_results():  # nothing was ever recorded

@@ -12,22 +12,28 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
+from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import fields
+from kernel_velocity.findings.fields import Rule
+from kernel_velocity.harness import documents
 
 FOLDER = Path(".asv", "journals")
+FORMAT = 2  # the first that has a checksum
+Moment = Annotated[float, Rule("a Unix time in seconds", bounds.is_moment)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
     """A night that is not over."""
 
-    began: float  # Unix time, s
+    began: Moment  # Unix time, s
     commits: tuple[str, ...]  # chosen, newest first
     heartbeat: bool  # whether they are measured although they may be already
-    judged_from: float | None = None  # when the first night began that was given up unjudged, Unix time, s
+    judged_from: Moment | None = None  # when the first night began that was given up unjudged, Unix time, s
 
     @property
     def since(self) -> float:
@@ -59,8 +65,8 @@ class Journal:
         self.path, record = path, Record()
         try:
             if path.exists():
-                record = fields.parse(Record, json.loads(path.read_text(encoding="utf-8")), path)
-        except (ValueError, ResultsError) as error:
+                record = _read(path)
+        except (OSError, ValueError, ResultsError) as error:
             raise ResultsError(f"{path}: no journal of a night ({error}); remove it to begin a new night") from None
         self.record = record if record.setting == setting else replace(record, incomplete={}, setting=setting)
 
@@ -88,7 +94,16 @@ class Journal:
 
     def _write(self, record: Record) -> None:
         self.record = record
-        replace_text(self.path, json.dumps(fields.plain(record), indent=1) + "\n")
+        document = {"format": FORMAT, **fields.plain(record)}
+        replace_text(self.path, documents.with_checksum(json.dumps(document, indent=1)) + "\n")
+
+
+def _read(path: Path) -> Record:
+    contents = path.read_bytes()
+    document = documents.parse(contents)
+    if isinstance(document, dict) and document.pop("format", None) == FORMAT and not documents.has_checksum(contents):
+        raise documents.DamagedError(f"its checksum ({documents.CHECKSUM}) is missing")
+    return fields.parse(Record, document, path)
 
 
 def _counted(before: Mapping[str, int], tried: Sequence[str], again: Sequence[str]) -> dict[str, int]:

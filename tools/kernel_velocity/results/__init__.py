@@ -12,6 +12,7 @@ combine.py      combine a recorded value with its telemetry into a measurement
 identity.py     the series that a measurement belongs to, and which way it gets worse
 join.py         which rounds a stored value rests on, and what becomes of the value
 ingest.py       kv ingest: move finished rounds from the spool beside asv's results
+machines.py     asv's file of machines, ~/.asv-machine.json
 foreign.py      results of Google Benchmark and nvbench as series of the history
 asv_file.py     one results file of asv, to read and to change
 backup.py       back up recorded values before measuring them again

@@ -14,19 +14,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from asv import util
-from asv.machine import Machine, MachineCollection
+from asv.machine import Machine
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.cases import NATIVE
+from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS, Params, StoredFile
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.reader import FORMAT_VERSION, read_machine
@@ -239,8 +238,7 @@ def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
     facts: dict[str, str] = {}
     if name is None:
         facts = Machine.get_defaults()
-        with suppress(util.UserError):  # asv has never run here
-            facts |= MachineCollection.load(Machine.get_unique_machine_name())
+        facts |= machines.entry(Machine.get_unique_machine_name())
     called = name or str(facts["machine"])
     if not MACHINE.fullmatch(called) or called in OWN_FOLDERS:
         raise UsageError(

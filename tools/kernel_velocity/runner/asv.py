@@ -19,10 +19,11 @@ from pathlib import Path
 from asv import util
 from asv.config import Config
 from asv.environment import EnvironmentUnavailable, get_environments
-from asv.machine import Machine, MachineCollection
+from asv.machine import Machine
 
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
+from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import OWN_FOLDERS
 from kernel_velocity.runner.environment import HostTorch
 
@@ -154,21 +155,36 @@ def machine(name: str | None) -> str:
         name: of the machine. None: asv's own name of it.
 
     Raises:
-        UsageError: asv's own name is that of a reserved folder in the results.
+        UsageError: asv's own name is that of a reserved folder in the results, or asv's file of machines is damaged.
     """
     given, name = name, name or Machine.get_unique_machine_name()
-    try:
-        entry = MachineCollection.load(name)
-    except util.UserError:
-        entry = {}
+    entry = machines.entry(name)
     recorded = str(entry.get("machine", name))
     if recorded in OWN_FOLDERS and recorded != given:
         raise UsageError(
             f"asv calls this machine {recorded!r}, which is a folder of our own in results/: name it, MACHINE=bench-2"
         )
+    if "/" in recorded or recorded in (".", "..") or not recorded.isprintable():
+        raise UsageError(
+            f"asv calls this machine {recorded!r}, which no folder can be called: name it, MACHINE=bench-2"
+        )
     if "cpu" not in entry:
-        MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **entry})
+        machines.complete(name, entry)
     return recorded
+
+
+def settings() -> Config:
+    """Return the settings of asv.conf.json in the current folder, as asv has them.
+
+    Raises:
+        UsageError: there is none, or it is malformed.
+    """
+    config.check(Path())
+    known = config.asv_settings(Path())
+    try:
+        return Config.from_json({name: value for name, value in known.items() if name != "version"})
+    except util.UserError as error:  # no repo, or no branch
+        raise UsageError(f"{config.NAME}: {error}") from None
 
 
 def environment_of(conf: Config) -> HostTorch:
@@ -187,7 +203,8 @@ def environment_of(conf: Config) -> HostTorch:
         if isinstance(environment, HostTorch):
             return environment
     try:  # asv skips an unavailable environment silently; its constructor raises the cause
-        (python,) = conf.pythons
-        return HostTorch(conf, python, {}, {})
+        if len(conf.pythons) != 1:
+            raise UsageError(f"{config.NAME}: pythons: one version is wanted, got {conf.pythons}")
+        return HostTorch(conf, conf.pythons[0], {}, {})
     except EnvironmentUnavailable as error:
         raise UsageError(str(error)) from None

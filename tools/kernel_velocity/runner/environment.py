@@ -24,6 +24,7 @@ import sys
 import time
 import venv
 import zipfile
+import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,7 +38,7 @@ from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.harness.under_test import ARTEFACTS
+from kernel_velocity.harness.under_test import ARTEFACTS, find_info
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import code_hash, fingerprint
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
@@ -47,6 +48,8 @@ OURS = Path(__file__).resolve().parents[2]  # the folder that this package is im
 FAILED_FOLDER = "asv-build-failed"
 BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what has no time stamp after every build
 TOOLCHAIN_FILE = "toolchain.txt"  # beside a build: `fingerprint.toolchain` of its build
+INFO_FILE = "build-info.crc"  # beside a build: the checksum of its build-info.json, whose figures are recorded
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 LOG_TAIL = 40  # lines of a build's log kept with its failure
 # The cause of a failed build, most specific pattern first. pip's own "error: ..." lines only say that it failed.
 _CAUSES = (
@@ -66,6 +69,11 @@ def first_error_line(log_text: str) -> str:
             if cause.search(line):  # CMake breaks its sentences: "CMake Error at ...:" and the text on the next line
                 return " ".join(lines[number : number + 2]) if line.endswith(":") else line
     return lines[-1] if lines else "the build printed nothing"
+
+
+def _info_checksum(build: Path) -> str:
+    path = find_info(build)
+    return "none" if path is None else f"{zlib.crc32(path.read_bytes()):08x}"
 
 
 def _python() -> str:
@@ -201,6 +209,14 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             facts = fingerprint.session(self._began, self.unpacked(commit), os.environ)
             append_line(sessions.spool_path(Path.cwd(), self.name, commit), sessions.encode(facts))
 
+    def _get_installed_commit_hash(self) -> str | None:
+        """Return asv's record of the commit that the environment imports. None where it is damaged."""
+        try:
+            commit = super()._get_installed_commit_hash()
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        return commit if isinstance(commit, str) and _SHA.fullmatch(commit) else None
+
     @property
     def installed_commit_hash(self) -> str | None:
         """The commit that the environment imports. None after its build was removed."""
@@ -208,8 +224,12 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return commit if commit is not None and self.is_built(commit) else None
 
     def is_built(self, commit: str) -> bool:
-        """Return whether the commit's build is in the build cache."""
-        return self._cache.get_cache_dir(commit) is not None and self.unpacked(commit).is_dir()
+        """Return whether the commit's build is in the build cache, and its build-info.json as it was written."""
+        build = self.unpacked(commit)
+        if self._cache.get_cache_dir(commit) is None or not build.is_dir():
+            return False
+        checksum = build.with_name(INFO_FILE)
+        return not checksum.exists() or checksum.read_bytes() == _info_checksum(build).encode()
 
     def build(self, repo: Any, commit: str) -> None:
         """Build a commit in the build cache.
@@ -219,7 +239,8 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         """
         log_path = self._logs / f"build-{commit[:8]}.log"
         if self.failed_before(commit):
-            reason = self._failure_path(commit).read_text(encoding="utf-8").splitlines()[0]
+            lines = self._failure_path(commit).read_text(encoding="utf-8", errors="replace").splitlines()
+            reason = lines[0] if lines else "its record is empty; `kv track --again 1` tries it again"
             raise self._announced(CommitNotBuilt(commit, reason, log_path))
         self._set_installed_commit_hash(None)
         self._link(None)  # the build must not see another commit's package
@@ -245,6 +266,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             path.unlink()
         code_hash.write(out, self._section, config.suite(Path.cwd()).modules())
         replace_text(Path(cache, TOOLCHAIN_FILE), fingerprint.toolchain(os.environ, self._section))
+        replace_text(Path(cache, INFO_FILE), _info_checksum(out))
         self._cache.finalize_cache_dir(commit)
 
     def _run_build(self, out: Path) -> tuple[str, int]:
@@ -297,7 +319,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         if not self.is_built(commit) or not has_compiler():
             return None
         path = self.unpacked(commit).with_name(TOOLCHAIN_FILE)
-        toolchain = path.read_text(encoding="utf-8") if path.exists() else ""
+        toolchain = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         return None if toolchain == fingerprint.toolchain(os.environ, self._section) else toolchain
 
     def set_build_aside(self, commit: str) -> None:

@@ -11,7 +11,6 @@ import ctypes
 import hashlib
 import importlib
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity.config import Project
+from kernel_velocity.harness import documents
 from kernel_velocity.harness.under_test import find_info
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
@@ -105,11 +105,10 @@ def _version(program: str, line: int) -> str:
 
 
 def build_info(unpacked: Path) -> dict[str, Any]:
-    """Return the build-info.json of a build, {} where it has none."""
+    """Return the build-info.json of a build, {} where it has none, or one that is damaged."""
     path = find_info(unpacked)
-    with suppress(OSError, ValueError):
-        info = {} if path is None else json.loads(path.read_text(encoding="utf-8"))
-        return info if isinstance(info, dict) else {}
+    with suppress(OSError, documents.DamagedError):
+        return {} if path is None else documents.read(path)
     return {}
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from asv.config import Config
 from asv.console import log
 from asv.repo import get_repo
 
@@ -28,7 +27,7 @@ from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import code_hash, fingerprint, report, resume
-from kernel_velocity.runner.asv import Reader, environment_of, run_asv
+from kernel_velocity.runner.asv import Reader, environment_of, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.publish import write_site
 from kernel_velocity.runner.records import Records
@@ -60,7 +59,7 @@ class Session:
     _ended: float = 0.0
 
     def __post_init__(self) -> None:
-        self._conf = Config.load()
+        self._conf = settings()
         self._environment = environment_of(self._conf)
         self.records = Records(
             results=Path(self._conf.results_dir).absolute(),

@@ -10,7 +10,6 @@ import argparse
 import importlib.util
 import json
 import re
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TextIO
@@ -69,11 +68,14 @@ def files(root: Path) -> dict[str, str]:
     before = (root / path).read_text(encoding="utf-8") if (root / path).is_file() else ""
     if path == config.OWN_FILE and not before:
         texts[path] = section(root)
-    elif path == config.PROJECT_FILE and config.SECTION not in tomllib.loads(before).get("tool", {}):
+    elif path == config.PROJECT_FILE and config.SECTION not in config.toml(root / path).get("tool", {}):
         texts[path] = f"{before.rstrip()}\n\n[tool.{config.SECTION}]\n{section(root)}"
     if git.run(root, "check-ignore", "--quiet", ".asv/env").returncode != 0:
         ignored = root / ".gitignore"
-        lines = ignored.read_text(encoding="utf-8").rstrip("\n") + "\n" if ignored.is_file() else ""
+        try:
+            lines = ignored.read_text(encoding="utf-8").rstrip("\n") + "\n" if ignored.is_file() else ""
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{ignored}: not UTF-8 at byte {error.start}: add the line .asv/ to it") from None
         texts[".gitignore"] = f"{lines.lstrip()}.asv/\n"
     return texts
 
@@ -128,10 +130,13 @@ def _build(root: Path) -> str | None:
 def _backend(root: Path) -> str | None:
     """Return the top package of the build backend. None where the repository is no Python distribution."""
     path = root / config.PROJECT_FILE
-    document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    document = config.toml(path) if path.is_file() else {}
     if "build-system" not in document and "project" not in document and not (root / "setup.py").is_file():
         return None
-    backend: str = document.get("build-system", {}).get("build-backend", "setuptools.build_meta")
+    system = document.get("build-system", {})
+    backend = system.get("build-backend", "setuptools.build_meta") if isinstance(system, dict) else None
+    if not isinstance(backend, str):
+        raise UsageError(f"{path}: build-system.build-backend must be a text (got {repr(backend)[:60]})")
     return backend.partition(".")[0].partition(":")[0]
 
 
@@ -143,12 +148,13 @@ def _benchmarks(root: Path, texts: dict[str, str]) -> str:
     """
     path = root / config.NAME
     if path.is_file():
+        settings = config.asv_settings(root)
         if not _CONFIGURED.search(path.read_text(encoding="utf-8")):
             raise UsageError(
                 f'{path}: is there without kernel-velocity; add "plugins": [".kernel_velocity.asv_plugin"] and '
                 '"environment_type": "host", then run kv init again'
             )
-        return str(config.asv_settings(root).get("benchmark_dir", "benchmarks"))
+        return str(settings.get("benchmark_dir", "benchmarks"))
     benchmarks = "kv_benchmarks" if (root / "benchmarks").exists() else "benchmarks"
     text = (TEMPLATES / config.NAME).read_text(encoding="utf-8")
     where = section_file(root)
@@ -169,9 +175,6 @@ def _check_top(root: Path) -> None:
     top = Path(git.run(root, "rev-parse", "--show-toplevel").stdout.strip())
     if top.resolve() != root.resolve():
         raise UsageError(f"{root}: wanted the top folder of the repository: kv init --root {top}")
-    try:
-        tomllib.loads((root / config.PROJECT_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        pass
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{root / config.PROJECT_FILE}: {error}") from None
+    if (root / config.PROJECT_FILE).is_file():
+        config.toml(root / config.PROJECT_FILE)
+    config.project(root)

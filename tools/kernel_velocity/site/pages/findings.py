@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +39,9 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     listed = {item.id: text.as_data(item) | {"page": finding_href(item.id)} for item in site.findings}
     yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
     for id_, data in listed.items():
-        evidence = {name: json.loads(evidence_store.as_text(kept)) for name, kept in site.evidence(id_)[0].items()}
+        evidence = {
+            name: {"format": FORMAT, **evidence_store.as_data(kept)} for name, kept in site.evidence(id_)[0].items()
+        }
         yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": evidence})
 
 
