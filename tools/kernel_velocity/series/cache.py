@@ -4,6 +4,8 @@ It is safe to delete: all of it follows from the results directory. A results fi
 and its values as arrays (packing.py). Results computed from the values, such as change points and charts, are answers
 (`Answers`). Each kind of answer is emptied when the code that computes it changes. Changes are made in transactions, so
 a killed report leaves the earlier contents.
+
+SQLite has no checksums, so each row has one. Where a row is damaged, the cache is thrown away and made anew.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import json
 import sqlite3
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,20 +27,23 @@ import numpy as np
 from kernel_velocity.series.packing import ADJUSTMENT, ENTRY, ROUND, TRACKED, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
-FORMAT = 3  # of the tables
+FORMAT = 4  # of the tables
 VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
 _AT_ONCE = 500  # keys of one query
 _CHECK = struct.Struct("<I")
+_CHECKSUM = "checksum INTEGER NOT NULL"
 _TABLES = {
     "made": "(kind TEXT PRIMARY KEY, identity TEXT NOT NULL)",
-    "name": "(kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, number))",
+    "name": "(kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL,"
+    f" {_CHECKSUM}, PRIMARY KEY (kind, number))",
     "file": "(path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
     " hardware TEXT NOT NULL, sessions TEXT NOT NULL, entries BLOB NOT NULL, rounds BLOB NOT NULL,"
-    " tracked BLOB NOT NULL)",
-    "adjustment": "(path TEXT PRIMARY KEY, entries BLOB NOT NULL)",
-    "fit": "(series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL)",
+    f" tracked BLOB NOT NULL, {_CHECKSUM}, of_entries INTEGER NOT NULL, of_rounds INTEGER NOT NULL,"
+    " of_tracked INTEGER NOT NULL)",
+    "adjustment": f"(path TEXT PRIMARY KEY, entries BLOB NOT NULL, {_CHECKSUM})",
+    "fit": f"(series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL, {_CHECKSUM})",
     "answer": "(kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))",
 }
 _OF_VALUES = ("name", "file", "adjustment", "fit")
@@ -77,6 +82,7 @@ class Cache:
 
         Raises:
             OSError: the cache can be neither read nor written there, or another report holds it.
+            sqlite3.DatabaseError: a name is damaged.
         """
         self.folder = folder
         where = [str(results.resolve()), str(repository.resolve())]
@@ -91,7 +97,11 @@ class Cache:
                 self._connection = self._opened()
         except sqlite3.Error as error:
             raise OSError(f"{folder}: {error}") from None
-        self.names = self._read_names()
+        try:
+            self.names = self._read_names()
+        except BaseException:  # a damaged row: the caller removes the file
+            self._connection.close()
+            raise
         self._saved = [len(numbers.things) for numbers in self._kinds().values()]
 
     def _opened(self) -> sqlite3.Connection:
@@ -110,9 +120,11 @@ class Cache:
         return connection
 
     def _read_names(self) -> Names:
-        listed = self._connection.execute("SELECT kind, value FROM name ORDER BY number").fetchall()
+        listed = self._sound("SELECT checksum, kind, number, value FROM name ORDER BY number")
         values: dict[str, list[Any]] = {"series": [], "texts": [], "remarks": []}
-        for kind, value in listed:
+        for kind, number, value in listed:
+            if number != len(values[kind]):
+                raise sqlite3.DatabaseError(f"a name is missing before number {number}")
             values[kind].append(json.loads(value))
         return Names(
             series=Numbers([tuple(value) for value in values["series"]]),
@@ -125,7 +137,8 @@ class Cache:
 
     def files(self) -> dict[str, FileFacts]:
         """Return the facts of the results files, by path ("<machine>/<file>", in the results directory)."""
-        rows = self._connection.execute("SELECT path, signature, sha, notes, hardware, sessions FROM file").fetchall()
+        columns = "path, signature, sha, notes, hardware, sessions"
+        rows = self._sound(f"SELECT checksum, {columns} FROM file")
         return {
             json.loads(path): FileFacts(
                 signature=signature,
@@ -142,7 +155,8 @@ class Cache:
         texts = [json.dumps(text) for text in (facts.notes, dict(facts.hardware), facts.sessions)]
         blobs = [array.tobytes() for array in (packed.entries, packed.rounds, packed.tracked)]
         self.remove(path)
-        row = [json.dumps(path), facts.signature, facts.commit, *texts, *blobs]
+        row: list[Any] = [json.dumps(path), facts.signature, facts.commit, *texts]
+        row += [*blobs, _checksum_of(row), *(_checksum_of([row[0], blob]) for blob in blobs)]
         self._connection.execute(f"INSERT INTO file VALUES ({', '.join('?' * len(row))})", row)
 
     def remove(self, path: str) -> None:
@@ -160,7 +174,7 @@ class Cache:
 
     def tracked(self) -> dict[str, Entries]:
         """Return the TRACKED entries by path, of the results files that have some."""
-        rows = self._connection.execute("SELECT path, tracked FROM file WHERE length(tracked) > 0").fetchall()
+        rows = self._sound("SELECT of_tracked, path, tracked FROM file WHERE length(tracked) > 0")
         return {json.loads(path): np.frombuffer(blob, dtype=TRACKED) for path, blob in rows}
 
     def with_rounds(self) -> frozenset[str]:
@@ -169,28 +183,29 @@ class Cache:
         return frozenset(json.loads(path) for (path,) in rows)
 
     def _array(self, column: str, path: str, kind: np.dtype[np.void]) -> Entries:
-        query = f"SELECT {column} FROM file WHERE path = ?"
-        ((blob,),) = self._connection.execute(query, [json.dumps(path)]).fetchall()
+        query = f"SELECT of_{column}, path, {column} FROM file WHERE path = ?"
+        ((_, blob),) = self._sound(query, [json.dumps(path)])
         return np.frombuffer(blob, dtype=kind)
 
     def adjustments(self, path: str) -> Entries | None:
         """Return the stored adjustments of the values of a results file. None: there are none."""
-        row = self._connection.execute("SELECT entries FROM adjustment WHERE path = ?", [json.dumps(path)]).fetchone()
-        return None if row is None else np.frombuffer(row[0], dtype=ADJUSTMENT)
+        rows = self._sound("SELECT checksum, path, entries FROM adjustment WHERE path = ?", [json.dumps(path)])
+        return np.frombuffer(rows[0][1], dtype=ADJUSTMENT) if rows else None
 
     def put_adjustments(self, path: str, entries: Entries) -> None:
         """Store the adjustments of the values of a results file."""
         row = [json.dumps(path), entries.tobytes()]
-        self._connection.execute("INSERT OR REPLACE INTO adjustment VALUES (?, ?)", row)
+        self._connection.execute("INSERT OR REPLACE INTO adjustment VALUES (?, ?, ?)", [*row, _checksum_of(row)])
 
     def fits(self) -> dict[str, tuple[bytes, str]]:
         """Return, for each series, the digest of its basis, and the fit."""
-        rows = self._connection.execute("SELECT series, basis, value FROM fit").fetchall()
+        rows = self._sound("SELECT checksum, series, basis, value FROM fit")
         return {series: (bytes(basis), value) for series, basis, value in rows}
 
     def put_fit(self, series: str, basis: bytes, value: str) -> None:
         """Store the fit of a series."""
-        self._connection.execute("INSERT OR REPLACE INTO fit VALUES (?, ?, ?)", [series, basis, value])
+        row = [series, basis, value]
+        self._connection.execute("INSERT OR REPLACE INTO fit VALUES (?, ?, ?, ?)", [*row, _checksum_of(row)])
 
     def save(self) -> None:
         """Commit everything since the last `save`."""
@@ -198,10 +213,23 @@ class Cache:
             rows = [
                 (kind, number, json.dumps(thing)) for number, thing in enumerate(numbers.things[saved:], start=saved)
             ]
-            self._connection.executemany("INSERT INTO name VALUES (?, ?, ?)", rows)
+            checked = [(*row, _checksum_of(row)) for row in rows]
+            self._connection.executemany("INSERT INTO name VALUES (?, ?, ?, ?)", checked)
         self._connection.execute("COMMIT")
         self._saved = [len(numbers.things) for numbers in self._kinds().values()]
         self._connection.execute("BEGIN IMMEDIATE")
+
+    def _sound(self, query: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, without the checksum of the others that is their first value.
+
+        Raises:
+            sqlite3.DatabaseError: a row is damaged.
+        """
+        rows = self._connection.execute(query, values).fetchall()
+        for checksum, *row in rows:
+            if checksum != _checksum_of(row):
+                raise sqlite3.DatabaseError("a row does not have its checksum")
+        return [tuple(row[1:]) for row in rows]
 
     def close(self) -> None:
         """Close the file."""
@@ -233,7 +261,8 @@ class Answers:
                     some = wanted[start : start + _AT_ONCE]
                     query = f"SELECT key, value FROM answer WHERE kind = ? AND key IN ({', '.join('?' * len(some))})"
                     rows += connection.execute(query, [self._kind, *some]).fetchall()
-            return {key: value[_CHECK.size :] for key, value in rows if value[: _CHECK.size] == _checksum(value)}
+            sound = [(key, value) for key, value in rows if isinstance(value, bytes) and len(value) >= _CHECK.size]
+            return {key: value[_CHECK.size :] for key, value in sound if value[: _CHECK.size] == _checksum(value)}
         return {}
 
     def put(
@@ -274,6 +303,15 @@ class Answers:
             yield connection
         finally:
             connection.close()
+
+
+def _checksum_of(row: Iterable[Any]) -> int:
+    """Return the checksum of a row's values."""
+    checksum = 0
+    for value in row:
+        contents = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogatepass")
+        checksum = zlib.crc32(contents, zlib.crc32(f"{len(contents)}".encode(), checksum))
+    return checksum
 
 
 def _checksum(value: bytes) -> bytes:

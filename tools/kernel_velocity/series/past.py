@@ -340,9 +340,8 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
 
 
 def _with_cache(folder: Path, results: Path, repository: Path, *, rounds: bool) -> Past:
-    opened = Cache(folder, results, repository)
     try:
-        return _read(opened, results, repository, (), rounds=rounds)
+        return _read(Cache(folder, results, repository), results, repository, (), rounds=rounds)
     # The cache is damaged inside. If it is not, reading anew fails in the same way.
     except (sqlite3.DatabaseError, ValueError, LookupError, TypeError, OverflowError):
         cache.remove(folder)
