@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.offline.node import launch
 
@@ -31,7 +32,7 @@ def packed(tmp_path):
 
 def write_manifest(folder, **more):
     manifest = {"pythons": [VERSION], "platform": platform.machine(), "head": "0" * 40, "files": {"wheel": 5}}
-    (folder / "manifest.json").write_text(json.dumps(manifest | more))
+    (folder / "manifest.json").write_text(with_checksum(json.dumps(manifest | more)))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_velocity import __main__, lock
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.offline import archive, child, run
 from kernel_velocity.offline.run import TIME_IS_UP
 from tests import synthetic
@@ -38,7 +39,7 @@ class FakeNode:
         self.folder, self.ran, self.statuses, self.actions = folder, [], {}, {}
         self.facts, self.slices, self.commands, self.environments = NODE, 0, {}, {}
         self.pack = folder / "manifest.json"
-        self.pack.write_text(json.dumps(PACK))
+        self.pack.write_text(with_checksum(json.dumps(PACK)))
         self.tar, self.out = folder / "out" / archive.NAME, io.StringIO()
         monkeypatch.setattr(child, "run", self._child)
 
@@ -293,7 +294,7 @@ def test_earlier_slice_of_another_node_is_resumed(node):
 
 def test_tar_of_another_project_is_not_resumed(node):
     node.slice("tests")
-    node.pack.write_text(json.dumps({**PACK, "root": "f" * 40}))
+    node.pack.write_text(with_checksum(json.dumps({**PACK, "root": "f" * 40})))
     node.clone("other")
     status, said, _ = node.slice("tests", "--resume-from", str(node.tar))
     assert status == 2 and "of another project" in said

@@ -11,6 +11,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.device_figures import Figure, device_id
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.roofline.roofs import CeilingSession
@@ -129,7 +130,7 @@ def stage(monkeypatch):
             asked.append((name, *argv[1:]))
             holders.append(os.environ.get(lock.HOLDER))
             if given is not None:
-                Path(argv[0]).write_text(json.dumps(given))
+                Path(argv[0]).write_text(with_checksum(json.dumps(given)))
             err.write(said)
             return status
 

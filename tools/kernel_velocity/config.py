@@ -168,7 +168,7 @@ def asv_settings(root: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: an object of settings is wanted, got {repr(settings)[:60]}")
     for name, value in settings.items():
         _check_setting(path, name, value)
-    if settings.get("version") != 1:
+    if settings.get("version", 1) != 1:
         raise UsageError(f'{path}: "version": 1 is wanted, got {repr(settings.get("version"))[:60]}')
     return settings
 

@@ -6,7 +6,6 @@ implementations in the same launch (stats/adjust_series.py). Otherwise rounds ar
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness import telemetry
+from kernel_velocity.harness import documents, telemetry
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import failures
@@ -188,10 +188,11 @@ def block_times(path: Path) -> list[float]:
     """Return when the runs of asv began, Unix times, s."""
 
     def began(line: str) -> float:
-        data = json.loads(line)
-        if not isinstance(data, Mapping) or not isinstance(data.get("began"), float):
+        data = documents.parse(line)
+        began = data.get("began") if isinstance(data, dict) else None
+        if not bounds.is_moment(began):
             raise ValueError(f"`began`, a Unix time, is wanted, got {line[:60]!r}")
-        return float(data["began"])
+        return began
 
     return sorted(lines(path, began))
 

@@ -38,6 +38,7 @@ from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.spool import append_line
 from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
@@ -164,7 +165,7 @@ class AsvRunner:
         self, folder: Path, commits: tuple[str, str], series: Sequence[Series], rounds: int, deadline: float
     ) -> None:
         """Have asv measure `rounds` rounds a side. It is ended at the deadline."""
-        append_line(folder / ab_rounds.BLOCKS, json.dumps({"began": time.time(), "rounds": rounds}))
+        append_line(folder / ab_rounds.BLOCKS, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
         hashes = self.root / FOLDER / "commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
         expressions = Selection(series=tuple(series), versions={}).expressions()

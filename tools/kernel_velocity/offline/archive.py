@@ -25,8 +25,10 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_bytes
+from kernel_velocity.harness import documents
 
 NAME = "kernel-velocity-node.tar.xz"
 MANIFEST = "manifest.json"
@@ -71,7 +73,7 @@ class Manifest:
             ResultsError: not a manifest, another project's, or of a newer format.
         """
         try:
-            data = dict(json.loads(text))
+            data = dict(documents.parse(text))
             manifest = cls(**{item.name: data[item.name] for item in fields(cls)})
             sound = all(
                 (
@@ -81,6 +83,8 @@ class Manifest:
                     SHA.fullmatch(manifest.head),  # git gets it
                     MACHINE.fullmatch(manifest.machine),  # it names a folder
                     isinstance(manifest.node, dict),
+                    isinstance(manifest.commits, list) and all(map(_is_sha, manifest.commits)),
+                    bounds.is_moment(manifest.written),
                     manifest.stamp,
                 )
             )
@@ -94,6 +98,10 @@ class Manifest:
                 "then unpack again"
             )
         return manifest
+
+
+def _is_sha(value: object) -> bool:
+    return isinstance(value, str) and SHA.fullmatch(value) is not None
 
 
 def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:

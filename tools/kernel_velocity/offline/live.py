@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_velocity.errors import BenchmarkFailed, NothingMeasured, ResultsError, UsageError
+from kernel_velocity.errors import BenchmarkFailed, NothingMeasured, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import ceilings, independent, traces
+from kernel_velocity.harness import ceilings, documents, independent, traces
 from kernel_velocity.harness.benchmark import prepare_torch
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.runner import live
 
@@ -44,7 +45,6 @@ def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
     Raises:
         UsageError: torch or the device is missing, or an option makes no sense.
-        ResultsError: a file of the folder of traces cannot be read.
         BenchmarkFailed: a series could not be traced. The others were.
         NothingMeasured: no series could be timed or traced.
     """
@@ -100,38 +100,36 @@ def _traces(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
 
 def _record(series: Series, args: argparse.Namespace, out: TextIO) -> tuple[str | None, bool]:
     """Record the traces of a series. Return why some are missing (None: none is), and whether that is a failure."""
-    started = _read(args.target / STARTED) or {}
+    started = (_read(args.target / STARTED) or {"started": {}})["started"]
     others = {name: count for name, count in started.items() if name != series.name}
     attempts = started.get(series.name, 0)
     if attempts >= ATTEMPTS:
         return f"its process ended {attempts} times without a word: not tried again", True
-    _write(args.target / STARTED, {**others, series.name: attempts + 1})
+    _write(args.target / STARTED, {"started": {**others, series.name: attempts + 1}})
     why: str | None = None
     failed = False
     try:
-        for name, trace in traces.record(series, args.seconds, lambda name: _read(args.target / name)):
-            replace_text(args.target / name, json.dumps(trace, separators=(",", ":")) + "\n")
+        for name, trace in traces.record(series, args.seconds, lambda name: _read(args.target / name, documents.read)):
+            replace_text(args.target / name, with_checksum(json.dumps(trace, separators=(",", ":"))) + "\n")
             out.write(f"{name}: {len(trace['seconds'])} samples of batch {trace['batch']}\n")
-    except (KeyboardInterrupt, ResultsError):
-        _write(args.target / STARTED, started)
+    except KeyboardInterrupt:
+        _write(args.target / STARTED, {"started": started})
         raise
     except NotImplementedError as error:
         why = str(error)
     except Exception as error:  # noqa: BLE001 - nobody watches: what one series raises must not cost the others
         why, failed = f"{type(error).__name__}: {error}", True
-    _write(args.target / STARTED, others)
+    _write(args.target / STARTED, {"started": others})
     return why, failed
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    replace_text(path, json.dumps(document, indent=1) + "\n")
+    replace_text(path, with_checksum(json.dumps(document)) + "\n")
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, read: Callable[[Path], dict[str, Any]] = documents.read_checked) -> dict[str, Any] | None:
+    """Return a document. None where there is none, or it is damaged: then it is made again."""
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        return read(path)
+    except (FileNotFoundError, documents.DamagedError):
         return None
-    except ValueError as error:
-        raise ResultsError(f"{path} is not JSON ({error}): remove it, and it is made again") from None
-    return document

@@ -23,6 +23,7 @@ from typing import TextIO
 from packaging.utils import parse_wheel_filename
 
 from kernel_velocity.errors import HistoryError, UsageError
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.make_venv import extra
 from kernel_velocity.offline.archive import PROJECT
 from kernel_velocity.results import git
@@ -112,7 +113,7 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
         "packed": time.time(),
         "files": sizes,
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    (folder / MANIFEST).write_text(with_checksum(json.dumps(manifest, indent=1)), encoding="utf-8")
     return total
 
 

@@ -28,6 +28,7 @@ from typing import Any, NoReturn, TextIO
 from kernel_velocity import lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.files import replace_text
+from kernel_velocity.harness import documents
 from kernel_velocity.offline import archive, child, facts, summary
 from kernel_velocity.offline.node import launch
 from kernel_velocity.results import ingest
@@ -121,14 +122,17 @@ class Slice:
         self.notes: list[str] = []  # what a reader of the results must know
         self.refused: set[str] = set()  # logs of `track`, where it could not begin
         self.seconds: dict[str, float] = {}  # tier -> s that a commit took in this slice
-        self.pack = json.loads(args.pack.read_text(encoding="utf-8"))
+        try:
+            self.pack = documents.read_checked(args.pack)
+        except documents.DamagedError as error:
+            raise UsageError(f"{args.pack}: {error}; make a pack with `kv offline pack DIR`") from None
         if args.resume_from is not None:
             self.resume(Path(args.resume_from))
         self.facts = facts.gather()
         self.device = facts.device(self.facts, args.device)
         self.state: dict[str, Any] = {"machine": None, "slices": 0, "done": {}}  # done: request -> exit status
         with contextlib.suppress(OSError, ValueError):  # else the stages run again
-            self.state |= json.loads((RUN / "state.json").read_text(encoding="utf-8"))
+            self.state |= documents.read_checked(RUN / "state.json")
         here, there = self.facts.machine(self.device), self.state["machine"]
         if there not in (None, here):
             raise UsageError(f"{args.out}: holds what {there} measured, this is {here}: name another folder")
@@ -153,7 +157,7 @@ class Slice:
 
     def save(self) -> None:
         """Write what is done."""
-        replace_text(RUN / "state.json", json.dumps(self.state, indent=1) + "\n")
+        replace_text(RUN / "state.json", documents.with_checksum(json.dumps(self.state)) + "\n")
 
     def say(self, text: str) -> None:
         """Print a line, and append it to OUT/node.log."""
@@ -287,7 +291,7 @@ class Slice:
         commands = self.commands(stage)
         if stage == "traces":  # which are resumed file by file
             label, request = TRACES / "asked.txt", self.request(commands[-1])
-            if not label.exists() or label.read_text(encoding="utf-8") != request:
+            if not label.exists() or label.read_text(encoding="utf-8", errors="replace") != request:
                 shutil.rmtree(TRACES, ignore_errors=True)
                 replace_text(label, request)
         JUNIT.unlink(missing_ok=True)
@@ -304,7 +308,7 @@ class Slice:
         if stage == "tests" and (counts := summarise(JUNIT, RUN / "tests.json")):
             self.say("tests: {passed} passed, {failed} failed, {skipped} skipped".format_map(counts))
         if stage == "build" and status != 0:
-            log = (LOGS / "build.log").read_text(encoding="utf-8")
+            log = (LOGS / "build.log").read_text(encoding="utf-8", errors="replace")
             self.note(f"the kernels do not build here: {first_error_line(log)}")
         self.finish(commands[-1:], status)
 
@@ -381,11 +385,21 @@ class Slice:
         for line in archive.write(self.args.out / archive.NAME, COLLECTED):
             self.say(f"note: {line}")
 
+    def document(self, path: Path) -> dict[str, Any] | None:
+        """Return what a stage wrote, None where it wrote nothing, or it is damaged, which a note says."""
+        try:
+            return documents.read_checked(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, documents.DamagedError) as error:
+            self.note(f"{path}: {error}: what it says is left out")
+            return None
+
     def report(self) -> summary.Report:
         """Return what the summary is made of."""
         recorded = past.open(RESULTS, Path()) if (RESULTS / "benchmarks.json").exists() else None
         measured = [item for sha in recorded.paths for item in recorded.at(sha)] if recorded else []
-        paths = {name: RUN / f"{name}.json" for name in ("tests", "ceilings", "timers")}
+        documents_of = {name: self.document(RUN / f"{name}.json") for name in ("tests", "ceilings", "timers")}
         return summary.Report(
             facts=self.facts,
             device=self.device,
@@ -393,7 +407,7 @@ class Slice:
             commits=self.pack["commits"],
             slices=self.state["slices"],
             notes=self.notes,
-            **{name: json.loads(path.read_text("utf-8")) if path.exists() else None for name, path in paths.items()},
+            **documents_of,
             traces=len(list(TRACES.glob("*-*.json"))),  # and not the lists beside them
             measurements=[item for item in measured if item.key.machine == MACHINE],
             left=[stage for stage in self.chosen if self.left(stage)],
@@ -428,5 +442,5 @@ def summarise(report: Path, to: Path) -> dict[str, Any] | None:
     counts = {"passed": len(cases) - len(failures) - len(skipped), "failed": len(failures), "skipped": len(skipped)}
     first = [[name, message.splitlines()[0][:300]] for name, message in failures]
     document: dict[str, Any] = {**counts, "failures": first, "reasons": sorted(set(skipped))}
-    replace_text(to, json.dumps(document) + "\n")
+    replace_text(to, documents.with_checksum(json.dumps(document)) + "\n")
     return document

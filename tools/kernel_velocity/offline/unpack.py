@@ -17,6 +17,7 @@ from typing import TextIO
 from kernel_velocity import config, lock, units
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
+from kernel_velocity.harness import documents
 from kernel_velocity.offline import archive
 from kernel_velocity.offline.archive import Manifest
 from kernel_velocity.results import git, merge
@@ -80,7 +81,7 @@ def _check_machine(machine: Path, manifest: Manifest, folder: Path) -> None:
     here, there = (_load(file) if file.exists() else {} for file in (path, theirs))
     different = {key: (path, here[key], there[key]) for key in HARDWARE if key in here and key in there}
     for earlier in sorted((machine / "runs").glob("*/manifest.jsonl")):  # asv's machine.json knows no GPU
-        gpus = Manifest.from_json(earlier.read_text(encoding="utf-8"), str(earlier)).node.get("gpus")
+        gpus = Manifest.from_json(earlier.read_text(encoding="utf-8", errors="replace"), str(earlier)).node.get("gpus")
         if gpus and manifest.node.get("gpus"):
             different["gpus"] = (earlier, gpus, manifest.node["gpus"])
     for key, (where, ours, other) in different.items():
@@ -185,9 +186,8 @@ def _load(path: Path) -> dict[str, object]:
         ResultsError: it holds none.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
-        raise ResultsError(f"{path}: an object in JSON is wanted: {error}") from None
-    if not isinstance(data, dict):
-        raise ResultsError(f"{path}: an object in JSON is wanted, got {str(data)[:60]!r}")
-    return data
+        return documents.read(path)
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from None
+    except documents.DamagedError as error:
+        raise ResultsError(f"{path}: {error}") from None

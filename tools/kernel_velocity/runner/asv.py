@@ -181,6 +181,8 @@ def settings() -> Config:
     """
     config.check(Path())
     known = config.asv_settings(Path())
+    if "version" not in known:
+        raise UsageError(f'{config.NAME}: "version": 1 is wanted, got nothing')
     try:
         return Config.from_json({name: value for name, value in known.items() if name != "version"})
     except util.UserError as error:  # no repo, or no branch

@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness import reported
+from kernel_velocity.harness import documents, reported
 from kernel_velocity.harness.device_figures import ID, device_id
 from kernel_velocity.roofline import ceilings, table
 from kernel_velocity.roofline.model import Roofs
@@ -116,8 +116,10 @@ def measure_document(device: str) -> dict[str, Any]:
             raise UsageError(reason.removeprefix("error: "))
         if status != 0 or not path.exists():
             raise ResultsError(f"measuring {device} ended with status {status}: {reason}")
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return document
+        try:
+            return documents.read_checked(path)
+        except documents.DamagedError as error:
+            raise ResultsError(f"measuring {device} left no whole document: {error}") from None
 
 
 def _machine() -> str | None:

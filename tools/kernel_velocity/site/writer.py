@@ -20,6 +20,8 @@ from typing import Any
 import orjson
 
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.harness import documents
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.results.measurement import SeriesKey
 
 MANIFEST = "site.json"
@@ -162,7 +164,8 @@ class Writer:
 
     def _write_manifest(self, files: Mapping[str, Entry | None]) -> None:
         entries = {name: entry and [entry.size, entry.digest, entry.inputs] for name, entry in sorted(files.items())}
-        (self.new / MANIFEST).write_bytes(json_bytes({"format": _FORMAT, "files": entries}))
+        text = json_bytes({"format": _FORMAT, "files": entries}).decode("utf-8")
+        (self.new / MANIFEST).write_text(with_checksum(text), encoding="utf-8")
         (self.new / MANIFEST).replace(self.out / MANIFEST)
 
 
@@ -201,11 +204,10 @@ def _read_manifest(out: Path) -> dict[str, Entry | None]:
     if not path.exists():
         return {}
     try:
-        manifest: Any = orjson.loads(path.read_bytes())
-    except ValueError as error:
-        raise ResultsError(f"{path}: not JSON ({error}): remove the folder {out}") from None
-    files = manifest.get("files") if isinstance(manifest, dict) else None
-    if not isinstance(files, dict):
+        files = documents.read(path).get("files")
+    except documents.DamagedError as error:
+        raise ResultsError(f"{path}: {error}: remove the folder {out}") from None
+    if not isinstance(files, dict) or any("\0" in name for name in files):
         raise ResultsError(f"{path}: not the list of a site's files: remove the folder {out}")
     return {name: _entry(fields) for name, fields in files.items()}
 

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,9 +71,13 @@ def fail(line: str) -> NoReturn:
 def read_manifest() -> dict[str, Any]:
     """Return the pack's manifest, or fail: the folder is no whole pack, or one for another processor."""
     try:
-        manifest: dict[str, Any] = json.loads((HERE / "manifest.json").read_text(encoding="utf-8"))
+        text = (HERE / "manifest.json").read_text(encoding="utf-8")
+        manifest: dict[str, Any] = json.loads(text)
+        whole, _, _ = text.rpartition(',"#":')  # as harness/documents.py, which is in the pack and not yet unpacked
+        if manifest["#"] != f"{zlib.crc32(f'{whole}}}'.encode()):08x}":
+            raise ValueError("changed since it was written, by its checksum (#)")
         sizes: dict[str, int] = manifest["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         fail(f"{HERE}: no pack here (manifest.json: {error}); make one with `kv offline pack DIR`")
     for name, size in sizes.items():
         path = HERE / name
