@@ -8,6 +8,7 @@ rest of its test case anew: the memory of the other implementations may be damag
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -26,6 +27,8 @@ from kernel_velocity import lock
 from kernel_velocity.compare.result import Compared
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
+from kernel_velocity.harness import documents
+from kernel_velocity.harness.documents import with_checksum
 
 # s that an interrupted process has to end by itself, and once more when asked: a call of a few ms ends within it, and
 # one that loops for ever never does. To kill it costs nothing: a comparison keeps nothing, and files are renamed whole.
@@ -34,6 +37,8 @@ INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
+STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
+CHECKED = 16  # bytes of the checksum before a finished test case
 # Signals that somebody sends, and that say nothing of the code that runs.
 ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -137,6 +142,10 @@ def take_standard_output() -> TextIO:
     return stream
 
 
+def _checksum(contents: bytes) -> bytes:
+    return hashlib.blake2b(contents, digest_size=CHECKED).digest()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """A step during which the process may end.
@@ -175,7 +184,7 @@ class Journal:
             yield
         finally:
             if self._folder is not None:
-                (self._folder / "step.json").unlink(missing_ok=True)
+                (self._folder / STEP).unlink(missing_ok=True)
 
     def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
         """End this process so that the next one goes on without the implementation. Without a folder, return."""
@@ -185,46 +194,60 @@ class Journal:
 
     def _write(self, step: Step) -> None:
         if self._folder is not None:
-            (self._folder / "step.json").write_text(json.dumps(asdict(step)), encoding="utf-8")
+            (self._folder / STEP).write_text(with_checksum(json.dumps(asdict(step))), encoding="utf-8")
 
-    def _read(self, name: str) -> Any:
-        """Return a file of the journal, None where it does not exist."""
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """Return a file of the journal, None where it does not exist.
+
+        Raises:
+            KernelVelocityError: it is damaged, as by a process that died while it wrote it.
+        """
         if self._folder is None or not (path := self._folder / name).exists():
             return None
-        return json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return documents.read_checked(path)
+        except documents.DamagedError as error:
+            raise KernelVelocityError(f"the comparison's process left a damaged journal ({name}: {error})") from None
 
     def step(self) -> Step | None:
         """Return the step in which the process ended, None where it was in none."""
-        step = self._read("step.json")
+        step = self._read(STEP)
         return None if step is None else Step(**step)
 
     def bury(self, step: Step, how: str) -> None:
         """Record that a process ended in a step."""
         if self._folder is not None:
-            deaths = [*(self._read("deaths.json") or ()), (asdict(step), how)]
-            replace_text(self._folder / "deaths.json", json.dumps(deaths))
-            (self._folder / "step.json").unlink()
+            deaths = [*self._deaths(), (asdict(step), how)]
+            replace_text(self._folder / DEATHS, with_checksum(json.dumps({"deaths": deaths})))
+            (self._folder / STEP).unlink()
 
     def death(self, implementation: str, case: str = "") -> str | None:
         """Return how an implementation ended a process on a case or before the first, None where it did not."""
-        for fields, how in self._read("deaths.json") or ():
+        for fields, how in self._deaths():
             step = Step(**fields)
             here = not step.case or (step.problem, step.case) == (self._problem, case)
             if here and step.implementation == implementation:
                 return f"its process {how} while it was {step.doing}"
         return None
 
+    def _deaths(self) -> list[Any]:
+        return list((self._read(DEATHS) or {"deaths": []})["deaths"])
+
     def keep(self, compared: Compared) -> None:
         """Write a finished test case down. If it cannot be pickled, the next process measures it again."""
         if self._folder is not None:
             with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
-                self._path(self._folder, compared.case).write_bytes(pickle.dumps(compared))
+                contents = pickle.dumps(compared)
+                self._path(self._folder, compared.case).write_bytes(_checksum(contents) + contents)
 
     def finished(self, case: str) -> Compared | None:
-        """Return a finished test case, None for any other."""
+        """Return a finished test case, None for any other, and where the process died while it wrote it down."""
         if self._folder is None or not (path := self._path(self._folder, case)).exists():
             return None
-        compared: Compared = pickle.loads(path.read_bytes())
+        contents = path.read_bytes()
+        if contents[:CHECKED] != _checksum(contents[CHECKED:]):
+            return None
+        compared: Compared = pickle.loads(contents[CHECKED:])
         return compared
 
     def _path(self, folder: Path, case: str) -> Path:

@@ -24,6 +24,7 @@ from asv.machine import Machine
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
+from kernel_velocity.harness import documents
 from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS, Params, StoredFile
@@ -67,7 +68,7 @@ def read(program: str, path: Path) -> ForeignRun:
         written = path.stat().st_mtime
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; the JSON of {program} is wanted") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON ({error}); the JSON of {program} is wanted") from None
     series: dict[Key, tuple[float, ...] | None] = {}
     names: dict[Key, str] = {}
@@ -82,7 +83,7 @@ def read(program: str, path: Path) -> ForeignRun:
             else:
                 series[key] = None if samples is None or before is None else (*before, *samples)
         began = _date(data.get("context")) or written
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"{path}: not a file of {program} ({why}); see `kv ingest --help`") from None
     if not series and not notes:
@@ -95,7 +96,10 @@ def _date(context: Any) -> float | None:
     if not isinstance(context, dict) or not context.get("date"):
         return None
     date = datetime.fromisoformat(context["date"])
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    moment = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    if not bounds.is_moment(moment):
+        raise ValueError(f"a date from 1970 on is wanted, got {context['date']!r}")
+    return moment
 
 
 Rows = Iterator[tuple[str, Key, tuple[float, ...] | None]]  # name in the file, series, samples
@@ -128,7 +132,13 @@ def _centre(entries: Sequence[Any]) -> list[Any]:
 
 
 def _seconds(entry: Any) -> float:
-    return float(entry["real_time"]) * SECONDS[entry["time_unit"]]
+    return _number(entry["real_time"]) * SECONDS[entry["time_unit"]]
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"a number is wanted, got {repr(value)[:60]}")
+    return float(value)
 
 
 def _compared(name: str) -> Key:
@@ -178,7 +188,8 @@ def _times(state: Any) -> Iterator[tuple[str, str, tuple[float, ...] | None]]:
 
 
 def _value(summary: Any) -> float:
-    return float(next(datum["value"] for datum in summary["data"] if datum["name"] == "value"))
+    value = [datum["value"] for datum in summary["data"] if datum["name"] == "value"][0]
+    return float(value) if isinstance(value, str) and "_" not in value else _number(value)  # nvbench writes texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,9 +267,9 @@ def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
 def _describe(path: Path, file: StoredFile) -> None:
     """Add the benchmarks of a file to asv's list of benchmarks, without which its own pages leave them out."""
     try:
-        listed = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"version": FORMAT_VERSION}
-    except ValueError as error:
-        raise ResultsError(f"{path}: not JSON ({error}); `asv run` writes it again") from None
+        listed: dict[str, Any] = documents.read(path) if path.exists() else {"version": FORMAT_VERSION}
+    except documents.DamagedError as error:
+        raise ResultsError(f"{path}: {error}; remove it: `asv run` writes it again") from None
     for name in file.benchmarks():
         entry = {"name": name, "type": "time", "unit": "seconds", "version": VERSION, "timeout": 60.0}
         listed.setdefault(name, {**entry, "param_names": ["implementation", "case"], "params": file.axes(name)})
