@@ -180,14 +180,19 @@ def _gpu_mode(path: Path) -> type[Problem]:
         raise ProblemError(f"{path}: PyYAML reads it; pip install pyyaml") from None
     try:
         task = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: not UTF-8, or a day that is none
         raise ProblemError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(task, Mapping):
         raise ProblemError(f"{path}: wanted keys such as files and tests (got {type(task).__name__})")
     if (language := task.get("lang", "py")) != "py":
         raise ProblemError(f"{path}: lang is {language!r}; only tasks in Python (lang: py) load")
+    for kind in ("benchmarks", "tests", "files"):
+        if not isinstance(task.get(kind) or [], list):
+            raise ProblemError(f"{path}: {kind}: wanted a list (got {repr(task[kind])[:60]})")
     cases = [entry for kind in ("benchmarks", "tests") for entry in task.get(kind) or ()]
-    if not cases or not all(isinstance(entry, Mapping) for entry in cases):
+    if not cases or not all(
+        isinstance(entry, Mapping) and all(isinstance(key, str) for key in entry) for entry in cases
+    ):
         raise ProblemError(
             f"{path}: benchmarks and tests have no case; wanted a list such as - {{size: 1024, seed: 1}}"
         )
@@ -206,7 +211,11 @@ def _gpu_mode(path: Path) -> type[Problem]:
 def _task_files(path: Path, task: Mapping[str, Any]) -> dict[str, Path]:
     """Return the Python files that a task names, and those beside it, by the names of their modules."""
     folder = path.resolve().parent
-    stated = {entry["name"]: entry["source"] for entry in task.get("files") or () if isinstance(entry, Mapping)}
+    entries = [entry for entry in task.get("files") or () if isinstance(entry, Mapping)]
+    for entry in entries:
+        if not all(isinstance(entry.get(key), str) and "\0" not in entry[key] for key in ("name", "source")):
+            raise ProblemError(f"{path}: files: wanted entries with name and source (got {repr(entry)[:60]})")
+    stated = {entry["name"]: entry["source"] for entry in entries}
     stated = {name: source for name, source in stated.items() if name.endswith(".py") and not source.startswith("@")}
     files = {name: (folder / source).resolve() for name, source in stated.items()}
     files |= {name: folder / name for name in (f"{REFERENCE}.py", "task.py", "utils.py") if (folder / name).is_file()}
@@ -295,10 +304,11 @@ def copies(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _flashinfer(path: Path) -> type[Problem]:
-    definition = _json(path, path.read_text(encoding="utf-8"))
+    definition = _json(path, _text(path))
     wanted = ("name", "axes", "inputs", "outputs", "reference")
     if lacking := [key for key in wanted if key not in definition]:
         raise ProblemError(f"{path}: the definition lacks {', '.join(lacking)}")
+    _check_definition(path, definition)
     axes = definition["axes"]
     for kind in ("inputs", "outputs"):
         for name, spec in definition[kind].items():
@@ -325,10 +335,44 @@ def _flashinfer(path: Path) -> type[Problem]:
     return cast(type[Problem], type(str(definition["name"]), (FlashInfer,), attributes))
 
 
+def _check_definition(path: Path, definition: Mapping[str, Any]) -> None:
+    """Raise a ProblemError unless the parts of a definition have the types that are wanted."""
+    name, reference = definition["name"], definition["reference"]
+    tables = [definition["axes"], definition["inputs"], definition["outputs"]]
+    is_sound = (
+        isinstance(name, str)
+        and name.isprintable()
+        and "/" not in name
+        and isinstance(reference, str)
+        and all(
+            isinstance(table, dict) and all(isinstance(entry, dict) for entry in table.values()) for table in tables
+        )
+    )
+    if not is_sound:
+        wanted = "texts in name and reference, objects of objects in axes, inputs and outputs"
+        raise ProblemError(f"{path}: no definition; wanted {wanted}")
+    for axis, entry in definition["axes"].items():
+        if "value" in entry and not _is_extent(entry["value"]):
+            raise ProblemError(f"{path}: axes: {axis}: value: wanted a whole number (got {repr(entry['value'])[:60]})")
+    for kind in ("inputs", "outputs"):
+        for key, entry in definition[kind].items():
+            shape, dtype = entry.get("shape"), entry.get("dtype", "")
+            is_shape = shape is None or (isinstance(shape, list) and all(isinstance(axis, str) for axis in shape))
+            if not is_shape or not isinstance(dtype, str) or (shape is None and kind == "outputs"):
+                raise ProblemError(f"{path}: {kind}: {key}: wanted a list of axes in shape and a text in dtype")
+    constraints = definition.get("constraints") or []
+    if not isinstance(constraints, list) or not all(isinstance(text, str) for text in constraints):
+        raise ProblemError(f"{path}: constraints: wanted a list of texts (got {repr(constraints)[:60]})")
+
+
+def _is_extent(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 48
+
+
 def _json(path: Path, text: str, number: int = 0) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProblemError(f"{path}:{number or getattr(error, 'lineno', 1)}: no JSON: {error}") from None
     if not isinstance(value, dict):
         raise ProblemError(f"{path}: wanted an object in JSON (got {type(value).__name__})")
@@ -374,13 +418,38 @@ def _workload_file(path: Path, name: str) -> Path | None:
 
 
 def _workloads(file: Path) -> list[Mapping[str, Any]]:
-    lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+    lines = enumerate(_text(file).splitlines(), 1)
     objects = [(number, _json(file, text, number)) for number, text in lines if text.strip()]
     workloads = [(number, value.get("workload", value)) for number, value in objects]
     for number, workload in workloads:
         if not isinstance(workload, Mapping) or "axes" not in workload:
             raise ProblemError(f"{file}:{number}: a workload without `axes`")
+        if not isinstance(workload["axes"], dict) or not all(map(_is_extent, workload["axes"].values())):
+            raise ProblemError(f"{file}:{number}: axes: wanted an object of whole numbers")
+        sources = workload.get("inputs", {})
+        if not isinstance(sources, dict) or not all(_is_source(source) for source in sources.values()):
+            raise ProblemError(f"{file}:{number}: inputs: wanted an object of objects with a type")
     return [workload for _, workload in workloads]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path}: not UTF-8 at byte {error.start}") from None
+
+
+_OF_SOURCE: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
+    "scalar": {"value": (int, float)},
+    "safetensors": {"path": str, "tensor_key": str},
+}
+
+
+def _is_source(source: object) -> bool:
+    """Return whether an input of a workload says where it comes from. An unknown type is named when it is made."""
+    if not isinstance(source, dict) or not isinstance(source.get("type"), str):
+        return False
+    return all(isinstance(source.get(key), kind) for key, kind in _OF_SOURCE.get(source["type"], {}).items())
 
 
 class FlashInfer(ReturningProblem):
@@ -419,7 +488,7 @@ class FlashInfer(ReturningProblem):
         """Return the extents of all axes, checked against the definition's constraints."""
         extents = {**self._constants(), **axes}
         for constraint in self.definition.get("constraints") or ():
-            if not eval(constraint, {"__builtins__": {}}, extents):
+            if not _holds(constraint, extents):
                 raise ProblemError(
                     f"{self.name}: {axes} break its constraint {constraint!r}; give it workloads (.jsonl)"
                 )
@@ -459,7 +528,10 @@ class FlashInfer(ReturningProblem):
         file = self.folder / path
         if not file.is_file():
             raise ProblemError(f"{self.name}: {file}: no such file; the workload takes {key!r} from it")
-        tensors = load(str(file))
+        try:
+            tensors = load(str(file))
+        except (importlib.import_module("safetensors").SafetensorError, ValueError) as error:
+            raise ProblemError(f"{file}: no safetensors: {in_one_line(error)}") from None
         if key not in tensors:
             raise ProblemError(f"{file}: no tensor {key!r}; there are {', '.join(tensors)}")
         return tensors[key].to(self.device)
@@ -507,6 +579,18 @@ class FlashInfer(ReturningProblem):
     def verify_result(self, expected: Any, actual: Any) -> Verdict:
         """Return whether every output is right by FlashInfer's default tolerance. float8 is compared as float32."""
         return _verified(_wide(expected), _wide(actual), FLASHINFER)
+
+
+def _holds(constraint: str, extents: Mapping[str, int]) -> bool:
+    """Return whether a constraint holds, a Python expression of axes.
+
+    Raises:
+        ProblemError: it is none.
+    """
+    try:
+        return bool(eval(constraint, {"__builtins__": {}}, dict(extents)))
+    except (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError, ValueError) as error:
+        raise ProblemError(f"constraint {constraint[:60]!r} fails: {in_one_line(error)}") from None
 
 
 def _random(shape: Sequence[int], dtype: str, draw: Any) -> Any:

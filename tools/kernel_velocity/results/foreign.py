@@ -188,7 +188,7 @@ def _times(state: Any) -> Iterator[tuple[str, str, tuple[float, ...] | None]]:
 
 
 def _value(summary: Any) -> float:
-    value = [datum["value"] for datum in summary["data"] if datum["name"] == "value"][0]
+    value = next((datum["value"] for datum in summary["data"] if datum["name"] == "value"), None)
     return float(value) if isinstance(value, str) and "_" not in value else _number(value)  # nvbench writes texts
 
 
