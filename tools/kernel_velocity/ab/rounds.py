@@ -194,7 +194,7 @@ def block_times(path: Path) -> list[float]:
             raise ValueError(f"`began`, a Unix time, is wanted, got {line[:60]!r}")
         return began
 
-    return sorted(lines(path, began))
+    return sorted(set(lines(path, began)))
 
 
 def paired(before: Sequence[Round], after: Sequence[Round], blocks: Sequence[float]) -> Pair:

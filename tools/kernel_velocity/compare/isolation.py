@@ -202,10 +202,12 @@ class Journal:
         Raises:
             KernelVelocityError: it is damaged, as by a process that died while it wrote it.
         """
-        if self._folder is None or not (path := self._folder / name).exists():
+        if self._folder is None:
             return None
         try:
-            return documents.read_checked(path)
+            return documents.read_checked(self._folder / name)
+        except FileNotFoundError:
+            return None
         except documents.DamagedError as error:
             raise KernelVelocityError(f"the comparison's process left a damaged journal ({name}: {error})") from None
 

@@ -62,10 +62,11 @@ class Journal:
     """
 
     def __init__(self, path: Path, setting: str) -> None:
-        self.path, record = path, Record()
+        self.path = path
         try:
-            if path.exists():
-                record = _read(path)
+            record = _read(path)
+        except FileNotFoundError:
+            record = Record()
         except (OSError, ValueError, ResultsError) as error:
             raise ResultsError(f"{path}: no journal of a night ({error}); remove it to begin a new night") from None
         self.record = record if record.setting == setting else replace(record, incomplete={}, setting=setting)

@@ -201,10 +201,10 @@ def _sizes(out: Path, folders: Iterable[str]) -> dict[str, int]:
 def _read_manifest(out: Path) -> dict[str, Entry | None]:
     """Return the files of an older site. None for one of which the manifest says nothing that can be used."""
     path = out / MANIFEST
-    if not path.exists():
-        return {}
     try:
         files = documents.read(path).get("files")
+    except FileNotFoundError:
+        return {}
     except documents.DamagedError as error:
         raise ResultsError(f"{path}: {error}: remove the folder {out}") from None
     if not isinstance(files, dict) or any("\0" in name for name in files):
