@@ -361,7 +361,7 @@ FORMATS = {
     "definition": Format(file_of("d.json", DEFINITION["d.json"]), definition, True),
     "workloads": Format(beside(("d.jsonl", WORKLOADS), DEFINITION), definition, True),
     "task": Format(beside(("task.yml", test_public_problems.TASK_FILES["task.yml"]), OTHERS), task, True, 8),
-    "cache": Format(write_cache, cached, slow=12),
+    "cache": Format(write_cache, cached, slow=24),
 }
 
 

@@ -26,7 +26,7 @@ from typing import Annotated
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.findings.fields import Rule
-from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, Id, Kind, Sha, State
+from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, Id, Kind, Ratio, Sha, State
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
@@ -64,7 +64,7 @@ class Expectation:
     reason: str
     who: str
     when: datetime
-    most: float | None = None  # limit of the ratio of values, new / old: upper if over 1, else lower; None: no limit
+    most: Ratio | None = None  # limit of the ratio of values, new / old: upper if over 1, else lower; None: no limit
 
     def allows(self, series: str, ratio: float, low: float | None, high: float | None) -> bool:
         """Return whether a change is expected, by the end of its 95% interval that is nearer to 1.

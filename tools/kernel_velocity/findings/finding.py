@@ -21,6 +21,7 @@ Id = Annotated[
     str, Rule("an id of lower case letters, digits, _ and -", re.compile(r"[a-z0-9_]+(-[a-z0-9_]+)*").fullmatch)
 ]
 Sha = Annotated[str, Rule("a full hash of a commit", re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?").fullmatch)]
+Probability = Annotated[float, Rule("a number from 0 to 1", lambda p: 0 <= p <= 1)]
 Ratio = Annotated[float, Rule("a positive number, new value / old value,", lambda ratio: ratio > 0)]
 
 
@@ -55,9 +56,9 @@ class Affected:
 
     identity: Identity
     ratio: Ratio  # new / old: 1.03 is 3% more time
-    low: float | None = None  # interval of the ratio
-    high: float | None = None
-    p: float | None = None
+    low: Ratio | None = None  # interval of the ratio
+    high: Ratio | None = None
+    p: Probability | None = None
     rounds: int | None = None  # a side
 
     @property

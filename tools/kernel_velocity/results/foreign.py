@@ -24,7 +24,6 @@ from asv.machine import Machine
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents
 from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS, Params, StoredFile
@@ -83,7 +82,7 @@ def read(program: str, path: Path) -> ForeignRun:
             else:
                 series[key] = None if samples is None or before is None else (*before, *samples)
         began = _date(data.get("context")) or written
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"{path}: not a file of {program} ({why}); see `kv ingest --help`") from None
     if not series and not notes:
@@ -267,9 +266,9 @@ def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
 def _describe(path: Path, file: StoredFile) -> None:
     """Add the benchmarks of a file to asv's list of benchmarks, without which its own pages leave them out."""
     try:
-        listed: dict[str, Any] = documents.read(path) if path.exists() else {"version": FORMAT_VERSION}
-    except documents.DamagedError as error:
-        raise ResultsError(f"{path}: {error}; remove it: `asv run` writes it again") from None
+        listed = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"version": FORMAT_VERSION}
+    except ValueError as error:
+        raise ResultsError(f"{path}: not JSON ({error}); `asv run` writes it again") from None
     for name in file.benchmarks():
         entry = {"name": name, "type": "time", "unit": "seconds", "version": VERSION, "timeout": 60.0}
         listed.setdefault(name, {**entry, "param_names": ["implementation", "case"], "params": file.axes(name)})
