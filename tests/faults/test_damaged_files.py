@@ -1,0 +1,131 @@
+"""Commands that read damaged files of a small repository: never a traceback, and at most one line of an error.
+
+`tests/test_damaged_files.py` damages the same files in many more ways, and checks what each reader says.
+"""
+
+import io
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity.__main__ import main
+from kernel_velocity.findings import evidence_store, store
+from kernel_velocity.nightly import journal
+from kernel_velocity.roofline import ceilings
+from kernel_velocity.runner import host
+from tests import synthetic
+from tests.faults.tiny import Tiny, make
+from tests.findings import evidenced
+from tests.findings.test_files import expectation, full
+from tests.harness import test_device_figures
+from tests.mutations import PATHS, damage_path, mutants
+from tests.offline import node
+from tests.results import test_foreign
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+SEED = 2020
+STATUSES = {0, 2, 10, 11, 20, 21, 22, 30}  # of the contract
+TRACK, NIGHT = ("track", "--range", "HEAD"), ("nightly", "--no-ceilings", "--no-site")
+REPORT, LIST = ("report",), ("findings", "list", "--all")
+
+
+def measured(folder) -> Tiny:
+    """Return a repository with a measured commit, findings, evidence, a night, ceilings and a cache."""
+    tiny = make(folder)
+    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
+    results = tiny.root / "results"
+    tree = synthetic.build(folder / "tree")
+    finding, evidence = evidenced.regression(tree)
+    for record in (finding, full(), expectation()):
+        store.write(results, record)
+    evidence_store.add(results, finding.id, "box", evidence)
+    ceilings.keep(tiny.root, test_device_figures.document(test_device_figures.a_machine()))
+    (tiny.root / "suite.json").write_text(json.dumps(test_foreign.google_benchmark(*test_foreign.COPIES)))
+    (tiny.root / "gpu.json").write_text(json.dumps(test_foreign.nvbench(test_foreign.state("a", batch=1e-6))))
+    first = tiny.git("rev-list", "--max-parents=0", "HEAD")
+    node.tar(tiny.root.parent, (first, first), "node.tar.xz", measured=(0,))
+    (kept,) = (tiny.root / ".asv" / "journals").glob("*.json")
+    night = journal.Night(began=time.time() - 60, commits=(first,), heartbeat=True)
+    journal.Journal(kept, journal.Journal(kept, "").record.setting).begin(night)
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return measured(tmp_path_factory.mktemp("damaged"))
+
+
+@pytest.fixture
+def here(tiny, monkeypatch):
+    """Be in the repository, with its home, its torch and its settings."""
+    for name in [name for name in os.environ if name.startswith(("KV_", "ASV"))]:
+        monkeypatch.delenv(name)
+    for name, value in tiny.variables(KV_MACHINE="box", KV_ROUNDS="2", KV_TIER="core", KV_BENCH="native.*1k").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(tiny.host))
+    monkeypatch.setattr(host, "device", lambda: "cpu")
+    monkeypatch.chdir(tiny.root)
+    yield tiny
+    os.chdir("/")
+
+
+FILES = [  # below the repository; the commands that read it; damaged copies
+    ("asv.conf.json", (TRACK,), 20),
+    ("../.asv-machine.json", (TRACK,), 20),
+    ("pyproject.toml", (TRACK,), 15),
+    ("pyproject.toml", (("init",),), 150),
+    (".asv/env/*/asv-install-status.json", (TRACK,), 4),
+    (".asv/env/*/asv-build-cache/*/toolchain.txt", (TRACK,), 2),
+    (".asv/env/*/asv-build-cache/*/unpacked/**/build-info.json", (TRACK,), 4),
+    (".asv/journals/*.json", (NIGHT,), 40),
+    (".asv/cache/peaks/cpu/*.json", (("peaks", "--read"), REPORT), 150),
+    (".asv/cache/report/report.sqlite", (REPORT,), 60),
+    (".asv/html/kernel-velocity/site.json", (REPORT,), 150),
+    ("results/findings/*.toml", (LIST, REPORT), 150),
+    ("results/findings/expected/*.toml", (LIST, REPORT), 100),
+    ("results/findings/nights/*.toml", (REPORT,), 60),
+    ("results/findings/evidence/*/*.json", (REPORT,), 60),
+    ("suite.json", (("ingest", "--google-benchmark", "suite.json", "--machine", "g"),), 300),
+    ("gpu.json", (("ingest", "--nvbench", "gpu.json", "--machine", "n"),), 300),
+    ("../node.tar.xz", (("offline", "unpack", "../node.tar.xz", "--machine", "node"),), 100),
+]
+
+
+@pytest.mark.parametrize(("name", "commands", "count"), FILES, ids=[f"{name} {argv[0][0]}" for name, argv, _ in FILES])
+def test_command_that_reads_a_damaged_file_has_no_traceback(here, name, commands, count):
+    path = sorted(here.root.glob(name))[0] if not name.startswith("..") else here.root.parent / Path(name).name
+    sound, statuses = path.read_bytes(), Counter()
+    for argv in commands:
+        assert run(argv, "undamaged") == (10 if argv is NIGHT else 0)  # a finding is open
+    try:
+        for number, (done, damaged) in enumerate(mutants(sound, SEED, count)):
+            path.write_bytes(damaged)
+            argv = commands[number % len(commands)]
+            statuses[run(argv, f"{' '.join(argv)} with {name}, seed {SEED}: {done}")] += 1
+        for how in PATHS if commands[0] not in (TRACK, NIGHT) else ():
+            damage_path(path, how)
+            run(commands[0], f"{name}: {how}")
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+            path.write_bytes(sound)
+    finally:
+        path.write_bytes(sound)
+    print(f"{name}: seed {SEED}, statuses {dict(statuses)}")
+
+
+def run(argv, what):
+    """Run a command in this process. Return its status."""
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        status = main(argv, out, err)
+    except BaseException as error:
+        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+    errors = [line for line in err.getvalue().splitlines() if line.startswith("error: ")]
+    assert status in STATUSES and "Traceback" not in out.getvalue() + err.getvalue(), what
+    assert len(errors) <= 1 and (not errors or err.getvalue().splitlines()[-1] == errors[0]), (
+        f"{what}: {err.getvalue()}"
+    )
+    return status
