@@ -133,6 +133,52 @@ def test_unavailable_environment_names_the_cause(monkeypatch):
         asv.environment_of(conf(environment_type="virtualenv"))
 
 
+@pytest.mark.parametrize("name", ["a:b", "a\nb"])
+def test_folder_that_python_or_git_cannot_use_is_refused(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    Path("pyproject.toml").write_text('[tool.kernel-velocity]\nbuilt-from = ["kernels"]\n')
+    with pytest.raises(UsageError, match="a path without colons and line breaks is wanted") as error:
+        asv.environment_of(conf())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "is_recorded"), [("a;b|c", False), ("a b", True)])
+def test_failed_build_in_a_folder_with_marks_of_cmake_names_them(tmp_path, monkeypatch, rebuilt, name, is_recorded):
+    env, _ = rebuilt
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    monkeypatch.setattr(env, "_announced", lambda error: error)
+    with pytest.raises(CommitNotBuilt) as error:
+        env._remember_failure(COMMIT, "x.cpp:1: error: y\n", Path("build.log"))
+    why = "the path of this repository has ; and |, which CMake takes for its own: move it"
+    assert error.value.reason == ("x.cpp:1: error: y" if is_recorded else f"x.cpp:1: error: y; {why}")
+    assert env.failed_before(COMMIT) is is_recorded
+
+
+def test_build_whose_figures_were_changed_is_built_again(rebuilt):
+    env, _ = rebuilt
+    path = env.unpacked(COMMIT) / "kernels" / "build-info.json"
+    path.parent.mkdir()
+    path.write_text('{"kernels": {}}')
+    assert env.is_built(COMMIT)  # by a version that wrote no checksum
+    path.parents[2].joinpath(environment.INFO_FILE).write_text(environment._info_checksum(env.unpacked(COMMIT)))
+    assert env.is_built(COMMIT)
+    path.write_text('{"kernels": []}')
+    assert not env.is_built(COMMIT)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "\xff", '{"version": "1"}', '{"version": 1, "commit_hash": []}'])
+def test_damaged_record_of_the_installed_commit_means_none(rebuilt, monkeypatch, text):
+    env, _ = rebuilt
+    monkeypatch.setattr(HostTorch, "_get_install_checksum", lambda self: None)
+    (env.folder / "asv-install-status.json").write_text(text, encoding="latin-1")
+    assert env._get_installed_commit_hash() is None
+    whole = {"version": 1, "commit_hash": COMMIT, "install_checksum": None}
+    (env.folder / "asv-install-status.json").write_text(json.dumps(whole))
+    assert env._get_installed_commit_hash() == COMMIT
+
+
 @pytest.fixture
 def machines(tmp_path, monkeypatch):
     """asv's file of machines."""
@@ -148,6 +194,27 @@ def test_machine_entry_is_completed(machines, before):
     assert asv.machine("box") == "box"
     known = json.loads(machines.read_text())["box"]
     assert known["machine"] == "box" and known["cpu"] and known["arch"] == platform.machine()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "empty"),
+        ("{", "not JSON"),
+        ("[]", "an object in JSON is wanted, got '[]'"),
+        ('{"version": 2}', "version: 1 is wanted, got '2'"),
+        ('{"box": [], "version": 1}', "'box': an object is wanted"),
+        ('{"box": {"machine": "box", "cpu": null}, "version": 1}', "'box': cpu: a text is wanted, got 'None'"),
+        ('{"box": {"cpu": "c"}, "version": 1}', "'box': machine: the name of the machine is wanted"),
+        ('{"box": {"machine": "box", "machine": "bux"}, "version": 1}', "the key 'machine' comes twice"),
+    ],
+)
+def test_damaged_file_of_machines_is_named_and_kept(machines, text, what):
+    machines.write_text(text)
+    with pytest.raises(UsageError) as error:
+        asv.machine("box")
+    assert str(error.value).startswith(f"{machines}: {what}") and "remove it: asv then asks" in str(error.value)
+    assert machines.read_text() == text
 
 
 def test_machine_entry_of_asv_is_kept(machines):

@@ -110,6 +110,11 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             raise EnvironmentUnavailable(
                 f"environment type '{self.tool_name}' offers {_python()} only, got python {python}"
             )
+        if set(":\r\n").intersection(str(Path.cwd())):
+            wanted = (
+                "a path without colons and line breaks is wanted: Python and git have none such; move the repository"
+            )
+            raise EnvironmentUnavailable(f"{str(Path.cwd())!r}: {wanted}")
         torch = torch_version()
         if torch is None:
             raise EnvironmentUnavailable(f"torch is not installed for {sys.executable}: install it, or run `make venv`")
@@ -294,9 +299,12 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return self.folder / FAILED_FOLDER / commit
 
     def _remember_failure(self, commit: str, output: str, log_path: Path) -> None:
-        """Raise the error of a failed build, and record it unless the machine lacks a compiler."""
+        """Raise the error of a failed build, and record it unless the machine, or the folder, is to blame."""
         if _NO_COMPILER_FOUND.search(output) or not has_compiler():
             reason = NO_COMPILER
+        elif odd := sorted(set(";|").intersection(str(Path.cwd()))):
+            why = f"the path of this repository has {' and '.join(odd)}, which CMake takes for its own: move it"
+            reason = f"{first_error_line(output)}; {why}"
         else:
             reason = first_error_line(output)
             tail = "\n".join(output.splitlines()[-LOG_TAIL:])
