@@ -7,6 +7,7 @@ damaged cache is thrown away. `tests/faults/test_damaged_files.py` has the comma
 import contextlib
 import functools
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.nightly import journal
 from kernel_velocity.offline import archive
 from kernel_velocity.results import foreign, machines
-from kernel_velocity.roofline import ceilings
+from kernel_velocity.roofline import ceilings, table
 from kernel_velocity.runner import asv, fingerprint
 from kernel_velocity.series import past
 from kernel_velocity.site import writer
@@ -149,6 +150,19 @@ def night(path):
 def write_peaks(folder):
     document = test_device_figures.document(test_device_figures.a_machine())
     return ceilings.keep(folder, document)
+
+
+def write_old_peaks(folder):
+    """Write a document of before there were checksums."""
+    document = test_device_figures.document(test_device_figures.a_machine()) | {"node": os.uname().nodename}
+    return file_of(".asv/cache/peaks/cpu/1700000000000.json", json.dumps(document))(folder)
+
+
+def old_peaks(path):
+    sessions = [*ceilings.measured_here(path.parents[4], "cpu")]
+    for _ in sessions:
+        table.text(table.of_document(ceilings.newest_document(path.parents[4], "cpu")[1]), sessions)
+    return sessions, () if sessions else ("thrown away",)
 
 
 def peaks(path):
@@ -347,6 +361,7 @@ FORMATS = {
     "evidence": Format(write_evidence, evidence, slow=8),
     "journal": Format(write_journal, night),
     "peaks": Format(write_peaks, peaks, slow=4),
+    "peaks of before": Format(write_old_peaks, old_peaks, True, 4),
     "figure": Format(write_figure, figure),
     "build-info": Format(file_of("build/build-info.json", json.dumps(INFO)), info, True),
     "node's manifest": Format(write_manifest, manifest, True),

@@ -186,6 +186,8 @@ def test_journal_of_an_earlier_version_is_read(tmp_path):
         '{"unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}',
         '{"unbuilt": {}, "night": {"began": 1, "commits": []}}',
         '{"unbuilt": {}, "night": {"began": 1, "commits": [], "heartbeat": true, "judged_from": "then"}}',
+        '{"format": 2, "unbuilt": {}, "night": {"began": 1, "commits": [], "heartbeat": true}}',  # without its checksum
+        '{"unbuilt": {}, "night": {"began": 1e12, "commits": [], "heartbeat": true}}',
     ],
 )
 def test_journal_with_an_error_is_refused_in_a_line(tmp_path, text):

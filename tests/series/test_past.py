@@ -211,9 +211,24 @@ def change_the_identity(path):
         connection.execute("UPDATE made SET identity = 'another'")
 
 
+def change_a_bit(table, column):
+    """Return a function that flips a bit of what a table has in a column."""
+
+    def damage(path):
+        with sqlite3.connect(path) as connection:
+            rows = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE length({column}) > 0").fetchall()
+            number, blob = rows[0]
+            changed = blob[:-3] + bytes([blob[-3] ^ 1]) + blob[-2:]
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [changed, number])
+
+    return damage
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        change_a_bit("file", "entries"),
+        change_a_bit("adjustment", "entries"),
         truncate,
         overwrite_the_middle,
         change_the_identity,
