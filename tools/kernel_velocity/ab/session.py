@@ -35,7 +35,7 @@ from kernel_velocity import config
 from kernel_velocity.ab import rounds as ab_rounds
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.documents import with_checksum
@@ -173,7 +173,7 @@ class AsvRunner:
         options = ["--interleave-rounds", "--show-stderr", "--attribute", f"rounds={rounds}"]
         reader, last, began = Reader(), "", self.clock()
         listed = self._results / "benchmarks.json"
-        list_before = listed.read_text(encoding="utf-8") if listed.exists() else None
+        list_before = listed.read_bytes() if listed.exists() else None
 
         def on_line(line: str) -> None:
             nonlocal last
@@ -218,12 +218,12 @@ class AsvRunner:
         print(text, file=self.err, flush=True)
 
 
-def _restore(path: Path, text: str | None) -> None:
-    """Give a file of the recorded history the text that it had. None: there was no file."""
-    if text is None:
+def _restore(path: Path, contents: bytes | None) -> None:
+    """Give a file of the recorded history the contents that it had. None: there was no file."""
+    if contents is None:
         path.unlink(missing_ok=True)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        replace_text(path, text)
+    elif not path.exists() or path.read_bytes() != contents:
+        replace_bytes(path, contents)
 
 
 def witnesses(series: Sequence[Series], device: str) -> tuple[Series, ...]:

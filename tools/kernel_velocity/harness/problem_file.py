@@ -223,7 +223,7 @@ class _Adapted(Problem):
 
     def reference_source(self) -> str:
         """Return the text of the problem's files."""
-        return "\n".join(file.read_text(encoding="utf-8") for file in self.files)
+        return "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in self.files)
 
     def _kv_wrong(self, method: str, result: Any, expected: str) -> ProblemError:
         return ProblemError(f"{self._kv_file}: {method} returned {_short(result)}, wanted {expected}")
