@@ -53,7 +53,7 @@ def test_settings_of_plugins_and_comments_pass(tmp_path, monkeypatch):
         ("[tool.kernel-velocity]\nbuilt_from = ['a']", "built_from is no setting; there are build, built-from"),
         ("[tool.kernel-velocity]\nbuild = 3", "build must be a shell command"),
         ("x = " + "[" * 10_000, "no TOML: nested too deeply"),
-        ("x = 1" + "0" * 5000, "no TOML: Exceeds the limit"),
+        ("x = 1" + "0" * 5000, "Exceeds the limit"),
     ],
 )
 def test_section_that_makes_no_sense_is_one_line(tmp_path, text, what):

@@ -9,6 +9,7 @@ import pytest
 
 from kernel_velocity.compare import api, profile
 from kernel_velocity.harness import accuracy
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import model
 from kernel_velocity.runner import live, peaks
 from tests.harness.test_device_figures import a_machine, document
@@ -29,7 +30,7 @@ def test_examples_do_what_they_say(module, calls, tmp_path, monkeypatch):
     """Of `peaks`, whose half a minute is another test's, what a measuring process writes is put into place."""
 
     def run(stage, argv, out, err):
-        Path(argv[0]).write_text(json.dumps(document(a_machine())))
+        Path(argv[0]).write_text(with_checksum(json.dumps(document(a_machine()))))
         return 0
 
     monkeypatch.setattr(live, "run", run)

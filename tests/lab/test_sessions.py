@@ -77,7 +77,7 @@ def asv(tmp_path, monkeypatch):
     monkeypatch.setenv(lock.HOLDER, "")
     monkeypatch.setattr(sessions, "environment_of", lambda _: argparse.Namespace(name="env"))
     monkeypatch.setattr(sessions, "machine", lambda name: name)
-    monkeypatch.setattr(sessions.Config, "load", lambda: argparse.Namespace(results_dir="results"))
+    monkeypatch.setattr(sessions, "settings", lambda: argparse.Namespace(results_dir="results"))
     monkeypatch.setattr(sessions, "run_asv", stand_in)
     monkeypatch.setattr(sessions, "device", lambda: "cpu")
     monkeypatch.setattr(sessions.git, "commits", lambda root, wanted: [COMMIT])

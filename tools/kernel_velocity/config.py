@@ -248,7 +248,7 @@ def toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{path}: no TOML: nested too deeply") from None
     except ValueError as error:  # not UTF-8, no TOML, or a whole number of thousands of digits
-        raise UsageError(f"{path}: no TOML: {error}") from None
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _table(path: Path, name: str, value: Any) -> dict[str, Any]:
