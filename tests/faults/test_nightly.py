@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from kernel_velocity.harness.telemetry import parse
 from tests.faults.tiny import GOOD, SLOWER, WRONG, lines_with, rounds_begun
 
 pytestmark = pytest.mark.timeout(900)
@@ -112,7 +113,7 @@ def test_night_that_measured_nothing_says_so(tiny):
 def set_clock_back(tiny, seconds=86400):
     """Have everything that is recorded say that it was measured so much later."""
     for path in tiny.results.rglob("*.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [parse(line) for line in path.read_text().splitlines()]
         path.write_text("".join(f"{json.dumps(line | {'t': line['t'] + seconds})}\n" for line in lines))
     for path in tiny.results.glob("*-host-*.json"):
         data = json.loads(path.read_text())

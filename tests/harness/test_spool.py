@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernel_velocity.harness import spool
 from kernel_velocity.harness.sampling import BLOCKS, block_means
 from kernel_velocity.harness.spool import EarlierRoundDiedError, append, append_failure, spool_path
-from kernel_velocity.harness.telemetry import decode, encode
+from kernel_velocity.harness.telemetry import decode, encode, parse
 from tests.harness.test_telemetry import FULL
 
 
@@ -60,7 +60,7 @@ def test_block_means_cover_every_sample_once(n):
 
 def kept(root):
     path = root / ".asv" / "blocks" / "env" / f"{'c' * 40}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else None
+    return [parse(line) for line in path.read_text().splitlines()] if path.exists() else None
 
 
 def test_block_means_are_one_line_per_round(tmp_path):

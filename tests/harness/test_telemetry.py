@@ -39,7 +39,7 @@ FULL = Round(
 
 @given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
 def test_round_trip(estimate, n, flags):
-    record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags))
+    record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags), params=("native", "f32-1k"))
     line = encode(record)
     assert len(line.encode()) < LINE_LIMIT
     rounded = {"spent": 0.25, "warmup": 0.051, "half_width": 0.0012, "cv": 0.046, "autocorrelation": -0.12}
@@ -87,7 +87,7 @@ def test_gauges_keep_a_tenth_of_a_percent():
 @pytest.mark.parametrize("name", [*telemetry.GAUGES, "lost"])
 def test_malformed_gauge_is_refused(name):
     with pytest.raises(TelemetryError, match=rf"{name} \({KEYS[name]}\): float"):
-        decode(json.dumps(json.loads(encode(GATED)) | {KEYS[name]: "1e-5"}))
+        decode(json.dumps(telemetry.parse(encode(GATED)) | {KEYS[name]: "1e-5"}))
 
 
 LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
@@ -120,14 +120,41 @@ def test_lost_is_dropped_in_its_order():
 
 @pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
 def test_malformed_gpu_is_refused(said):
-    line = json.loads(encode(ON_GPU)) | {"v": json.loads(said)}
+    line = telemetry.parse(encode(ON_GPU)) | {"v": json.loads(said)}
     with pytest.raises(TelemetryError, match=r"gpu \(v\): 7 whole numbers or nulls"):
         decode(json.dumps(line))
 
 
 def test_unknown_keys_are_ignored():
-    line = json.loads(encode(FULL)) | {"zz": 1}
+    line = telemetry.parse(encode(FULL)) | {"zz": 1}
     assert decode(json.dumps(line)) == decode(encode(FULL))
+
+
+def unchecked(record):
+    """Return the line of a round as earlier versions wrote it, without a checksum."""
+    return json.dumps(telemetry.parse(encode(record)), separators=(",", ":"))
+
+
+def test_line_without_a_checksum_is_read():
+    assert decode(unchecked(FULL)) == decode(encode(FULL))
+
+
+def test_checksum_is_left_out_last():
+    """A series with a long name keeps its telemetry."""
+    long = dataclasses.replace(GATED, waiting=1.234e-05, gpu=GPU, params=("compile", "x" * 50))
+    assert not telemetry.has_checksum(encode(long))
+    assert telemetry.has_checksum(encode(dataclasses.replace(long, params=("compile", "x" * 30))))
+
+
+@given(st.integers(0, len(encode(FULL)) - 1), st.integers(0, 6))
+def test_changed_line_is_refused_or_says_the_same(at, bit):
+    line = encode(FULL).encode()
+    changed = bytes([*line[:at], line[at] ^ (1 << bit), *line[at + 1 :]]).decode()
+    try:
+        record = decode(changed)
+    except TelemetryError:
+        return
+    assert record == decode(encode(FULL))
 
 
 def test_flags_have_distinct_letters():
@@ -142,10 +169,12 @@ def test_flags_have_distinct_letters():
         ("", "not JSON"),
         ("[1]", "an object is wanted"),
         ("{}", r"benchmark \(b\) is missing"),
-        (encode(FULL).replace('"n":12345', '"n":"12345"'), r"n \(n\): int is wanted"),
-        (encode(FULL).replace('["compile"', '[7,"compile"'), r"params \(p\): a list of strings"),
-        (encode(FULL).replace('"c":0.046', '"c":true'), r"cv \(c\): float"),
-        (encode(FULL).replace('"c":0.046', '"c":NaN'), r"cv \(c\): float"),
+        (unchecked(FULL).replace('"n":12345', '"n":"12345"'), r"n \(n\): int is wanted"),
+        (unchecked(FULL).replace('["compile"', '[7,"compile"'), r"params \(p\): a list of strings"),
+        (unchecked(FULL).replace('"c":0.046', '"c":true'), r"cv \(c\): float"),
+        (unchecked(FULL).replace('"c":0.046', '"c":NaN'), r"cv \(c\): float"),
+        (encode(FULL).replace('"n":12345', '"n":12346'), "changed since it was written"),
+        (json.dumps(json.loads(encode(FULL)) | {"n": 12346}), "changed since it was written"),
     ],
 )
 def test_malformed_line_is_refused(line, says):

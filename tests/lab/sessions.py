@@ -100,7 +100,7 @@ def slowed(measured, factor):
 
 def line(measured):
     """Return a round with its blocks as a line of a session's file."""
-    return json.dumps(json.loads(telemetry.encode(measured.round)) | {"blocks": list(measured.blocks)})
+    return json.dumps(telemetry.parse(telemetry.encode(measured.round)) | {"blocks": list(measured.blocks)})
 
 
 def write(found, folder, *, compressed=False):

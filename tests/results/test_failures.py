@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness.spool import append_failure
+from kernel_velocity.harness.telemetry import TelemetryError
 from kernel_velocity.results import failures
-from kernel_velocity.results.failures import Failure, FailureLineError
+from kernel_velocity.results.failures import Failure
 
 texts = st.text(st.characters(), max_size=30)  # lone surrogates too: the error of a kernel may hold anything
 
@@ -34,7 +35,7 @@ def test_failure_line_round_trips(benchmark, params, time, error, died, skipped)
     ],
 )
 def test_malformed_failure_line_is_refused(line, reason):
-    with pytest.raises(FailureLineError, match=reason):
+    with pytest.raises(TelemetryError, match=reason):
         failures.decode(line)
 
 

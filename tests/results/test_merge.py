@@ -18,6 +18,7 @@ from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.lines import append_session, beside, read_sessions
 from kernel_velocity.results.merge import Cell, Verdict, merge_row
+from kernel_velocity.results.reader import COLUMNS
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
 
@@ -69,7 +70,7 @@ def stored(cells, version="1", started_at=1000):
     row = {"result": [item.value for item in every], "params": axes, "version": version, "started_at": started_at}
     row |= {"duration": 1.0, "stats_repeat": [item.evidence for item in every]}
     data = {"commit_hash": COMMIT, "env_name": "env", "date": 0, "python": "3", "requirements": {}, "version": 2}
-    data |= {"params": {"machine": "m"}, "result_columns": list(row), "results": {NAME: list(row.values())}}
+    data |= {"params": {"machine": "m"}, "result_columns": list(COLUMNS), "results": {NAME: [*map(row.get, COLUMNS)]}}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file.json")
         path.write_text(json.dumps(data))
@@ -212,8 +213,9 @@ def change(path, field, to, name=NAME):
 def add_column(path, name, of):
     """Add a column to every benchmark of a results file, computed from its values."""
     data = json.loads(path.read_text())
-    data["result_columns"].append(name)
+    data["result_columns"] = list(COLUMNS)
     for row in data["results"].values():
+        row.extend([None] * (COLUMNS.index(name) - len(row)))
         row.append([None if value is None or math.isnan(value) else of(value) for value in row[0]])
     path.write_text(json.dumps(data))
 
@@ -239,7 +241,6 @@ def test_values_stats_samples_and_profile_come_whole(write, path):
     add_column(theirs, "stats_repeat", lambda value: 9)
     add_column(theirs, "samples", lambda value: [value] * 9)
     data = json.loads(theirs.read_text())
-    data["result_columns"].append("profile")
     for row in data["results"].values():
         row[data["result_columns"].index("started_at")] += 1
         row.append("abc")
@@ -365,7 +366,7 @@ def test_two_commits_of_the_same_first_digits_are_not_mixed(write, path):
     ("field", "damage", "complaint"),
     [
         ("stats_ci_99_a", lambda _: [1.0], "not a results file of asv"),  # shorter than the values
-        ("result", lambda values: ["fast", *values[1:]], "its columns do not fit together"),
+        ("result", lambda values: ["fast", *values[1:]], "result: a list of numbers and nulls is wanted"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(write, path, field, damage, complaint):

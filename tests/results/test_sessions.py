@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_velocity.harness.telemetry import TelemetryError
 from kernel_velocity.results import lines, sessions
-from kernel_velocity.results.sessions import SessionFacts, SessionLineError
+from kernel_velocity.results.sessions import SessionFacts
 
 TEXTS = st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=4)
 FIRST = SessionFacts(began=100.0, facts={"driver": "550"}, code={"matmul": "a"})
@@ -36,7 +37,7 @@ def test_session_line_round_trips(began, facts, code):
     ],
 )
 def test_malformed_session_line_is_refused(line, message):
-    with pytest.raises(SessionLineError, match=message):
+    with pytest.raises(TelemetryError, match=message):
         sessions.decode(line)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.telemetry import GAUGES
+from kernel_velocity.harness.telemetry import GAUGES, parse
 from kernel_velocity.series import adjusted
 from kernel_velocity.series.layout import ADJUSTED
 from kernel_velocity.series.packing import ROUND
@@ -39,7 +39,7 @@ def feel(path, *, with_gauge):
     stored = path.parents[1] / f"{path.stem}.json"
     chance = np.random.default_rng(sum(path.stem.encode()))
     factors = dict(zip(range(8), np.exp(chance.normal(0, 0.05, 8)).tolist(), strict=True))
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [parse(line) for line in path.read_text().splitlines()]
     seconds = {}
     for line in lines:
         factor = factors[int(line["l"].partition("-")[0])]
@@ -163,7 +163,7 @@ def test_one_more_commit_reads_its_own_rounds_until_the_basis_grows(built, tmp_p
 
 def move(path, hours):
     """Let a commit's rounds have been measured so much later."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [parse(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**line, "t": line["t"] + 3600 * hours}) + "\n" for line in lines))
 
 

@@ -9,6 +9,7 @@ import pytest
 from git import Repo
 
 from kernel_velocity.findings import finding
+from kernel_velocity.harness.telemetry import parse
 from kernel_velocity.nightly import moves, suspects
 from kernel_velocity.results import failures, identity, lines
 from kernel_velocity.results.sessions import SessionFacts
@@ -57,7 +58,7 @@ def scale(path, factor, later=0.0, only=lambda benchmark, implementation: True):
         row[3] += later * 1000
     path.write_text(json.dumps(data))
     beside = path.parent / "telemetry" / f"{path.stem}.jsonl"
-    lines = [json.loads(line) for line in beside.read_text().splitlines()]
+    lines = [parse(line) for line in beside.read_text().splitlines()]
     for line in lines:
         line["e"] *= factor if only(line["b"], line["p"][0]) else 1.0
         line["t"] += later

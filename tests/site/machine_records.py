@@ -55,7 +55,7 @@ def telemetry_of(tree, index):
 def add_gauges(tree, index, *, busy=1.3, on_gpu=False):
     """Give a commit's rounds what real ones have: gauges that felt a busy machine in every third round, as they did."""
     path, rng = telemetry_of(tree, index), random.Random(index)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [telemetry.parse(line) for line in path.read_text().splitlines()]
     for number, line in enumerate(lines):
         factor = busy if number % 3 == 0 else 1.0
         line["e"] *= math.sqrt(factor)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from kernel_velocity.harness.telemetry import parse
 from kernel_velocity.lab import replay_page
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import badges, model
@@ -185,7 +186,7 @@ def test_badge_without_ceilings(tree):
 @pytest.mark.parametrize(("factor", "ground"), [(0.5, badges.COLOURS["faster"]), (2.0, badges.COLOURS["slower"])])
 def test_badge_of_a_change(tree, factor, ground):
     path = machine_records.telemetry_of(tree, 4)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [parse(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**line, "e": factor * line["e"]}) + "\n" for line in lines))
 
     def scale(data):

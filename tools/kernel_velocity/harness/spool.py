@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernel_velocity.harness.telemetry import Round, encode
+from kernel_velocity.harness.telemetry import Round, encode, with_checksum
 
 
 def place(environ: Mapping[str, str]) -> tuple[str, str] | None:
@@ -75,7 +75,7 @@ def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: f
         line["skipped"] = True
     if isinstance(error, EarlierRoundDiedError):
         line["died"] = True
-    append_line(path, json.dumps(line, separators=(",", ":")))
+    append_line(path, with_checksum(json.dumps(line, separators=(",", ":"))))
 
 
 # Block means ----------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def append_blocks(record: Round, means: Sequence[float], root: Path, environ: Ma
         return
     seconds = [float(f"{value:.5g}") for value in means]
     line = {"b": record.benchmark, "p": list(record.params), "l": record.launch, "seconds": seconds}
-    append_line(blocks_path(root, *where), json.dumps(line, separators=(",", ":")))
+    append_line(blocks_path(root, *where), with_checksum(json.dumps(line, separators=(",", ":"))))
 
 
 # Marks of running rounds ----------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def begin(mark: Path | None, run: str = RUN) -> None:
     """
     if mark is None:
         return
-    if mark.exists() and mark.read_text(encoding="utf-8") == run:
+    if mark.exists() and mark.read_bytes() == run.encode():
         raise EarlierRoundDiedError(
             "an earlier round of this run crashed its process or ran past its timeout; not tried again"
         )

@@ -9,12 +9,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernel_velocity.harness.gpu import GpuActivity
 
 LINE_LIMIT = 300  # bytes, newline included (contract)
+CHECKSUM = "#"  # the last key of every line of JSON that we write: the CRC-32 of the line without it, in hexadecimal
+ROOM = len(f',"{CHECKSUM}":"00000000"')  # bytes that it takes
 
 KEYS = {
     "benchmark": "b",
@@ -70,7 +74,41 @@ FLAGS = {
 
 
 class TelemetryError(ValueError):
-    """A telemetry line that cannot be read, or a round that makes none."""
+    """A line of JSON of ours that cannot be read, or a round that makes none."""
+
+
+def with_checksum(text: str) -> str:
+    """Return the JSON text of an object with its checksum as the last key: damage looks like data without one."""
+    return f'{text[:-1]},"{CHECKSUM}":"{_crc(text)}"}}'
+
+
+def has_checksum(text: str) -> bool:
+    """Return whether a line ends with a checksum."""
+    return f',"{CHECKSUM}":"' in text[-ROOM - 2 :]
+
+
+def _crc(text: str) -> str:
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return the object of a JSON text, such as a line. Texts of earlier versions have no checksum.
+
+    Raises:
+        TelemetryError: not JSON, not an object, or it changed since it was written.
+    """
+    text = text.rstrip()
+    whole = f"{text[: -ROOM - 1]}}}"
+    is_sound = text == f'{whole[:-1]},"{CHECKSUM}":"{text[-10:-2]}"}}' and _crc(whole) == text[-10:-2]
+    try:
+        document = json.loads(whole if is_sound else text)
+    except (ValueError, RecursionError) as error:
+        raise TelemetryError(f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise TelemetryError(f"an object is wanted, got {type(document).__name__}")
+    if CHECKSUM in document:
+        raise TelemetryError(f"changed since it was written, by its checksum ({CHECKSUM})")
+    return document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +192,8 @@ def _short(name: str, value: object) -> object:
 def encode(record: Round) -> str:
     """Return the line of a round, without newline. Where it would be too long, what is least missed is left out.
 
+    A checksum is left out last, of a series with a name of that length.
+
     Raises:
         TelemetryError: the line is longer than LINE_LIMIT all the same, or the estimate is no positive finite number.
     """
@@ -164,19 +204,21 @@ def encode(record: Round) -> str:
         for name, key in KEYS.items()
         if (value := getattr(record, name)) is not None and value != ()
     }
-    whole = dict(line)
+    whole, limit = dict(line), LINE_LIMIT - ROOM
     for name in _LEAST_MISSED:
-        if _size(line) >= LINE_LIMIT:
+        if _size(line) >= limit:
             line.pop(KEYS[name], None)
-    if _size(line) >= LINE_LIMIT:
+    if _size(line) >= limit:
+        limit = LINE_LIMIT
+    if _size(line) >= limit:
         raise TelemetryError(
             f"{record.benchmark}: telemetry line of {_size(line) + 1} bytes, at most {LINE_LIMIT} allowed"
         )
     for name in reversed(_LEAST_MISSED):  # more may have gone than was needed
         fuller = {key: value for key, value in whole.items() if key in line or key == KEYS[name]}
-        if _size(fuller) < LINE_LIMIT:
+        if _size(fuller) < limit:
             line = fuller
-    return _text(line)
+    return _text(line) if limit == LINE_LIMIT else with_checksum(_text(line))
 
 
 def _text(line: Mapping[str, object]) -> str:
@@ -191,14 +233,9 @@ def decode(line: str) -> Round:
     """Return the round of a line. Keys that this version does not know are ignored.
 
     Raises:
-        TelemetryError: not JSON, not an object, or a required field is absent or of the wrong type.
+        TelemetryError: as `parse`, or a required field is absent or of the wrong type.
     """
-    try:
-        raw = json.loads(line)
-    except ValueError as error:
-        raise TelemetryError(f"not JSON: {error}") from None
-    if not isinstance(raw, Mapping):
-        raise TelemetryError(f"an object is wanted, got {type(raw).__name__}")
+    raw = parse(line)
     fields = {name: raw[key] for name, key in KEYS.items() if key in raw}
     for name, convert in (("params", _params), ("flags", _flags), ("gpu", _gpu)):
         if name in fields:

@@ -140,12 +140,13 @@ def _joined(spool: Path, means: Path) -> str:
     try:
         if means.exists():
             for line in means.read_text(encoding="utf-8").splitlines():
-                document = json.loads(line)
+                document = telemetry.parse(line)
                 by_round[document["b"], tuple(document["p"]), document["l"]] = document["seconds"]
         for line in spool.read_text(encoding="utf-8").splitlines():
             item = telemetry.decode(line)
-            document = json.loads(line) | {"blocks": by_round.get((item.benchmark, item.params, item.launch), [])}
-            lines.append(json.dumps(document, separators=(",", ":")) + "\n")
+            means_of = by_round.get((item.benchmark, item.params, item.launch), [])
+            document = telemetry.parse(line) | {"blocks": means_of}
+            lines.append(telemetry.with_checksum(json.dumps(document, separators=(",", ":"))) + "\n")
     except (ValueError, LookupError, TypeError) as error:  # telemetry's are ValueErrors
         raise ResultsError(f"{spool} and {means}: a line cannot be read ({error}); measure the session again") from None
     return "".join(lines)
@@ -192,7 +193,7 @@ def _measured(line: str) -> Measured:
     for key, seconds in (("e", item.estimate), *((telemetry.KEYS[name], getattr(item, name)) for name in GAUGES)):
         if seconds is not None and not bounds.is_time(seconds):  # its logarithm is taken
             raise TelemetryError(f"{key}: a positive time is wanted, got {seconds!r}")
-    means = json.loads(line).get("blocks", [])
+    means = telemetry.parse(line).get("blocks", [])
     if not isinstance(means, list) or not all(map(bounds.is_time, means)):
         raise TelemetryError(f"blocks: a list of positive times is wanted, got {means!r}")
     return Measured(item, tuple(means))

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import json
 import math
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from asv import util
 from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 
+from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.join import StoredSeries
-from kernel_velocity.results.reader import parameter
+from kernel_velocity.results.reader import COLUMNS, load_results, named_row, parameter
 
 Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each
 Series = tuple[str, tuple[str, ...]]  # benchmark, parameters
@@ -46,6 +46,47 @@ def paths(results: Path, environment: str, commit: str) -> list[Path]:
     return sorted(folder / name for folder in results.iterdir() if (folder / name).is_file())
 
 
+def _check(name: str, row: Mapping[str, Any]) -> None:
+    """Refuse a row that asv could not work with.
+
+    Raises:
+        ResultsError: a column lacks a value for a combination of the parameters, or has one of another type.
+    """
+
+    def refuse(key: str, wanted: str) -> NoReturn:
+        raise ResultsError(f"{name}: {key}: {wanted} is wanted, got {str(row.get(key))[:60]!r}")
+
+    axes = row.get("params")
+    if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
+        refuse("params", "a list of lists")
+    if not all(isinstance(text, str) for axis in axes for text in axis):
+        refuse("params", "a list of lists of texts")
+    combinations = math.prod(map(len, axes))
+    for key in ("result", *(name for name in COLUMNS if name.startswith("stats_")), "samples"):
+        column = row.get(key)
+        if column is None:
+            continue
+        if not isinstance(column, list) or len(column) != combinations:
+            refuse(key, f"a list of {combinations}")
+        lists = column if key == "samples" else [column]
+        is_good = _is_count if key in ("stats_number", "stats_repeat") else _is_number
+        if not all(values is None or (isinstance(values, list) and all(map(is_good, values))) for values in lists):
+            refuse(key, "a list of numbers and nulls")
+    began, duration = row.get("started_at"), row.get("duration")
+    if began is not None and not (bounds.is_number(began) and bounds.is_moment(began / 1000)):
+        refuse("started_at", "a Unix time in ms")
+    if duration is not None and not bounds.is_number(duration):
+        refuse("duration", "a number of seconds")
+
+
+def _is_number(value: object) -> bool:
+    return value is None or isinstance(value, float) or bounds.is_number(value)  # NaN: n/a
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (isinstance(value, int) and bounds.is_number(value))
+
+
 class StoredFile:
     """A results file, read once. Changed in memory and written by `save`."""
 
@@ -54,17 +95,16 @@ class StoredFile:
 
         Raises:
             ResultsError: it is not a results file, or of a version that the installed asv does not know, or a row of
-                it has no parameters, or not a value for each combination of them.
+                it is damaged.
         """
         self.path = path
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(data, dict) or not isinstance(data.get("results"), dict):
-                raise ResultsError(f"{path}: an object with `results` is wanted, got {str(data)[:60]!r}")
+            data = load_results(path)
+            for name, row in data["results"].items():
+                _check(name, named_row(row, data["result_columns"]))
             self._results: Any = Results.load(str(path))
-        except (ValueError, TypeError, LookupError, util.UserError) as error:
+        except (ResultsError, ValueError, TypeError, LookupError, util.UserError) as error:
             raise ResultsError(f"{path}: not a results file of asv: {error}") from None
-        self._check()
         self.commit: str = self._results.commit_hash
 
     @classmethod
@@ -84,19 +124,6 @@ class StoredFile:
             file = cls(saved)
         file.path = path
         return file
-
-    def _check(self) -> None:
-        for name in self.benchmarks():
-            axes = self._results.get_result_params(name)
-            if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
-                raise ResultsError(f"{self.path}: {name}: params: a list of lists is wanted, got {str(axes)[:60]!r}")
-            wanted = len(self._combinations(name))
-            for key, columns in (("result", self._results._results), ("samples", self._results._samples)):
-                column = columns[name]
-                if column is not None and (not isinstance(column, list) or len(column) != wanted):
-                    raise ResultsError(
-                        f"{self.path}: {name}: {key}: a list of {wanted} is wanted, got {str(column)[:60]!r}"
-                    )
 
     def benchmarks(self) -> list[str]:
         """Return the benchmarks that it stores something of."""

@@ -12,34 +12,41 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import replace_bytes
 from kernel_velocity.results import failures, lines
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.join import StoredSeries
 from kernel_velocity.results.reader import parameter
 
 FOLDER = Path(".asv", "track-before")
+_DAMAGED = ".damaged"
 
 
 def keep(root: Path, paths: Iterable[Path]) -> None:
     """Copy the results files, whole or not at all. An empty copy says that there was none."""
     for path in paths:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        replace_text(root / FOLDER / path.parent.name / path.name, text)
+        contents = path.read_bytes() if path.exists() else b""
+        replace_bytes(root / FOLDER / path.parent.name / path.name, contents)
 
 
 def put_back(root: Path, results: Path, rounds: float = math.inf) -> list[str]:
     """Put back what a run left with less than before, and forget the copies. Return a line for each file changed.
 
     A series that now has the `rounds` that were asked for keeps them, even where it had more. So does one that raised:
-    an implementation found wrong has no time.
+    an implementation found wrong has no time. A copy that cannot be read is set aside.
     """
     told = []
     for copy in sorted((root / FOLDER).glob("*/*.json")):
         path = results / copy.parent.name / copy.name
-        if copy.stat().st_size == 0:
+        try:
+            before = StoredFile(copy) if copy.stat().st_size else None
+        except (OSError, ResultsError) as error:
+            copy.rename(copy.with_name(f"{copy.name}{_DAMAGED}"))
+            told.append(f"{error}; what was recorded before is not put back, and lies in {copy.name}{_DAMAGED}")
+            continue
+        if before is None:
             told += _without_broken(path)
-        elif count := _put_back(copy, path, rounds, _raised(root, copy)):
+        elif count := _put_back(before, path, rounds, _raised(root, before)):
             told.append(f"{path.name}: what was recorded before of {count} series is put back, this run got less")
         copy.unlink()
     return told
@@ -56,23 +63,22 @@ def _without_broken(path: Path) -> list[str]:
     return []
 
 
-def _raised(root: Path, copy: Path) -> set[Series]:
+def _raised(root: Path, before: StoredFile) -> set[Series]:
     """Return the series that raised since the copy was made."""
-    spool = failures.spool_path(root, copy.stem.partition("-")[2], StoredFile(copy).commit)
-    began = copy.stat().st_mtime
+    spool = failures.spool_path(root, before.path.stem.partition("-")[2], before.commit)
+    began = before.path.stat().st_mtime
     waiting = lines.read(spool, failures.decode, [])  # ingest, which comes next, reports what is malformed
     return {(item.benchmark, item.params) for item in waiting if item.time >= began and item.raised}
 
 
-def _put_back(copy: Path, path: Path, rounds: float, raised: Container[Series]) -> int:
-    before = StoredFile(copy)
+def _put_back(before: StoredFile, path: Path, rounds: float, raised: Container[Series]) -> int:
     had = {series: item for series, item in before.series() if item.value is not None}
     try:
         after = StoredFile(path) if path.exists() else None
     except ResultsError:
         after = None  # half written: asv was killed while it wrote
     if after is None:
-        replace_text(path, copy.read_text(encoding="utf-8"))
+        replace_bytes(path, before.path.read_bytes())
         return len(had)
     lost = {
         series

@@ -18,13 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_velocity import bounds
+from kernel_velocity.harness.telemetry import TelemetryError, parse, with_checksum
 
 SUFFIX = ".failures.jsonl"
 _INTERRUPTED = "KeyboardInterrupt"
-
-
-class FailureLineError(ValueError):
-    """A malformed line of a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,28 +49,23 @@ def encode(failure: Failure) -> str:
         line["died"] = True
     if failure.skipped:
         line["skipped"] = True
-    return json.dumps(line, separators=(",", ":"))
+    return with_checksum(json.dumps(line, separators=(",", ":")))
 
 
 def decode(line: str) -> Failure:
     """Return the failure of a line. Unknown keys are ignored.
 
     Raises:
-        FailureLineError: not a JSON object, or a key is absent or of the wrong type.
+        TelemetryError: as `telemetry.parse`, or a key is absent or of the wrong type.
     """
-    try:
-        raw = json.loads(line)
-    except ValueError as error:
-        raise FailureLineError(f"not JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise FailureLineError(f"an object is wanted, got {type(raw).__name__}")
+    raw = parse(line)
     benchmark, params, time, text = (raw.get(key) for key in ("b", "p", "t", "error"))
     if not isinstance(benchmark, str) or not isinstance(text, str):
-        raise FailureLineError(f"b and error: strings are wanted, got {benchmark!r} and {text!r}")
+        raise TelemetryError(f"b and error: strings are wanted, got {benchmark!r} and {text!r}")
     if not isinstance(params, list) or not all(isinstance(item, str) for item in params):
-        raise FailureLineError(f"p: a list of strings is wanted, got {params!r}")
+        raise TelemetryError(f"p: a list of strings is wanted, got {params!r}")
     if not bounds.is_moment(time):
-        raise FailureLineError(f"t: a Unix time is wanted, got {time!r}")
+        raise TelemetryError(f"t: a Unix time is wanted, got {time!r}")
     return Failure(
         benchmark=benchmark,
         params=tuple(params),

@@ -28,7 +28,7 @@ from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS, Params, StoredFile
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.reader import FORMAT_VERSION, read_machine
+from kernel_velocity.results.reader import FORMAT_VERSION, load, read_machine
 
 GOOGLE_BENCHMARK, NVBENCH = "google-benchmark", "nvbench"  # name asv's environment
 FORMS = {GOOGLE_BENCHMARK: "what --benchmark_out of Google Benchmark wrote", NVBENCH: "what --json of nvbench wrote"}
@@ -266,9 +266,9 @@ def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
 def _describe(path: Path, file: StoredFile) -> None:
     """Add the benchmarks of a file to asv's list of benchmarks, without which its own pages leave them out."""
     try:
-        listed = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"version": FORMAT_VERSION}
-    except ValueError as error:
-        raise ResultsError(f"{path}: not JSON ({error}); `asv run` writes it again") from None
+        listed: dict[str, Any] = load(path) if path.exists() else {"version": FORMAT_VERSION}
+    except ResultsError as error:
+        raise ResultsError(f"{path}: {error}; `asv run` writes it again") from None
     for name in file.benchmarks():
         entry = {"name": name, "type": "time", "unit": "seconds", "version": VERSION, "timeout": 60.0}
         listed.setdefault(name, {**entry, "param_names": ["implementation", "case"], "params": file.axes(name)})

@@ -34,7 +34,7 @@ from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.join import TIME_SLACK, Change, Evidence, Settled, join, settle, still_true
-from kernel_velocity.results.lines import CLAIMED, append, claimed, decoded
+from kernel_velocity.results.lines import CLAIMED, append, claimed, set_aside
 from kernel_velocity.results.sessions import SessionFacts
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
@@ -128,7 +128,7 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
     failed_spool = failure_lines.spool_path(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
     with (
-        claimed(spool, telemetry.decode, tally.problems) as fresh,
+        claimed(spool, lines.decode_round, tally.problems) as fresh,
         claimed(failed_spool, failure_lines.decode, tally.problems) as failed,
         claimed(session_spool, session_facts.decode, tally.problems) as sessions,
     ):
@@ -170,8 +170,8 @@ def _settle(
 ) -> tuple[set[Round], set[Failure]]:
     """Write the telemetry and failures of one results file. Return the fresh lines that it took."""
     rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
-    kept = by_series(decoded(rounds_path, lines.texts(rounds_path), telemetry.decode, tally.problems))
-    kept_failures = by_series(decoded(failures_path, lines.texts(failures_path), failure_lines.decode, tally.problems))
+    kept = _beside(rounds_path, lines.decode_round, tally)
+    kept_failures = _beside(failures_path, failure_lines.decode, tally)
     new, new_failures = by_series(fresh), by_series(failed)
     stored_series = dict(file.series())
     changed: list[str] = []
@@ -199,6 +199,11 @@ def _settle(
     tally.moved += len(taken)
     tally.failures += len(taken_failures)
     return taken, taken_failures
+
+
+def _beside(path: Path, decode: Callable[[str], Line], tally: _Tally) -> dict[Series, list[Line]]:
+    """Return the lines beside a results file by series, the malformed ones set aside."""
+    return by_series(set_aside(path, lines.texts(path, tally.problems), decode, tally.problems))
 
 
 def _change(file: StoredFile, series: Series, settled: Settled) -> Iterator[str]:

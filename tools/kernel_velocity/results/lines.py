@@ -21,7 +21,7 @@ from typing import TypeVar
 from kernel_velocity import bounds
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.telemetry import GAUGES, Round, TelemetryError
+from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, ROOM, Round, TelemetryError, has_checksum
 from kernel_velocity.results import failures, sessions
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.sessions import SessionFacts
@@ -49,9 +49,37 @@ def beside(results_file: Path, suffix: str) -> Path:
     return results_file.parent / FOLDER / f"{results_file.stem}{suffix}"
 
 
-def texts(path: Path) -> list[str]:
-    """Return the lines of a file. None if it does not exist. Malformed UTF-8 becomes U+FFFD."""
-    return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
+def texts(path: Path, notes: list[str]) -> list[str]:
+    """Return the lines of a file. None, and a note unless it is missing, where it cannot be read.
+
+    Malformed UTF-8 becomes U+FFFD, which `decoded` refuses.
+    """
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        notes.append(f"{_where(path)}: {error.strerror}; it is left out")
+        return []
+
+
+def _where(path: Path) -> str:
+    return "/".join(path.parts[-3:])
+
+
+def decoded(
+    texts: Iterable[str], decode: Callable[[str], Line]
+) -> Iterator[tuple[int, str, Line] | tuple[int, str, ValueError]]:
+    """Yield number, text and record of each line that is not blank. What is wrong with a line stands for its record."""
+    for number, text in enumerate(texts, start=1):
+        if not text or text.isspace():
+            continue
+        try:
+            if "\ufffd" in text:  # which no writer of ours leaves raw
+                raise TelemetryError("not UTF-8")
+            yield number, text, decode(text)
+        except ValueError as error:
+            yield number, text, error
 
 
 def read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> list[Line]:
@@ -60,24 +88,31 @@ def read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> list[Li
     Args:
         decode: raises ValueError where a line is malformed.
     """
-    items = []
-    for number, text in enumerate(texts(path), start=1):
-        try:
-            items += [decode(_utf8(text))] if text else []
-        except ValueError as error:
-            notes.append(f"{'/'.join(path.parts[-3:])}:{number}: {error}; it is left out")
-    return items
+    good: list[Line] = []
+    unchecked: list[int] = []
+    lines = texts(path, notes)
+    for number, text, record in decoded(lines, decode):
+        if isinstance(record, ValueError):
+            notes.append(f"{_where(path)}:{number}: {record}; it is left out")
+            continue
+        good.append(record)
+        if not has_checksum(text):
+            unchecked.append(number)
+    if 0 < len(unchecked) < len(good):
+        short = [number for number in unchecked if len(lines[number - 1]) < LINE_LIMIT - ROOM]
+        if short:
+            notes.append(f"{_where(path)}:{short[0]}: no checksum, which other lines have: it may have changed")
+    return good
 
 
 def read_rounds(path: Path, notes: list[str]) -> dict[Series, tuple[Round, ...]]:
     """Return the rounds of a file as `read`, by benchmark, implementation and case."""
-    return _by_series(read(path, _checked(telemetry.decode), notes))
+    return _by_series(read(path, decode_round, notes))
 
 
 def read_failures(path: Path, notes: list[str]) -> dict[Series, tuple[Failure, ...]]:
     """Return the failures of a file as `read_rounds`, oldest first."""
-    items = read(path, _checked(failures.decode), notes)
-    return _by_series(sorted(items, key=lambda item: item.time))
+    return _by_series(sorted(read(path, _decode_failure, notes), key=lambda item: item.time))
 
 
 def _by_series(items: Iterable[Timed]) -> dict[Series, tuple[Timed, ...]]:
@@ -87,23 +122,31 @@ def _by_series(items: Iterable[Timed]) -> dict[Series, tuple[Timed, ...]]:
     return {series: tuple(several) for series, several in grouped.items()}
 
 
-def _checked(decode: Callable[[str], Timed]) -> Callable[[str], Timed]:
-    """Return a function that decodes a line and checks that pages can show it."""
+def decode_round(text: str) -> Round:
+    """Return the round of a line, with times that pages can show.
 
-    def checked(text: str) -> Timed:
-        item = decode(text)
-        if len(item.params) != 2:
-            raise TelemetryError(f"params: implementation and case are wanted, got {item.params!r}")
-        if not bounds.is_moment(item.time):
-            raise TelemetryError(f"time: a Unix time is wanted, got {item.time!r}")
-        for name in _TIMES if isinstance(item, Round) else ():
-            value = getattr(item, name)
-            if value is not None and not bounds.is_time(value):
-                wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
-                raise TelemetryError(f"{name}: {wanted} is wanted, got {value!r}")
-        return item
+    Raises:
+        TelemetryError: as `telemetry.decode`, or it is of no series, or a time is out of bounds.
+    """
+    item = _of_series(telemetry.decode(text))
+    if not bounds.is_moment(item.time):
+        raise TelemetryError(f"time: a Unix time is wanted, got {item.time!r}")
+    for name in _TIMES:
+        value = getattr(item, name)
+        if value is not None and not bounds.is_time(value):
+            wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
+            raise TelemetryError(f"{name}: {wanted} is wanted, got {value!r}")
+    return item
 
-    return checked
+
+def _decode_failure(text: str) -> Failure:
+    return _of_series(failures.decode(text))
+
+
+def _of_series(item: Timed) -> Timed:
+    if len(item.params) != 2:
+        raise TelemetryError(f"params: implementation and case are wanted, got {item.params!r}")
+    return item
 
 
 def read_sessions(results_file: Path, notes: list[str]) -> tuple[SessionFacts, ...]:
@@ -115,7 +158,8 @@ def append_session(results_file: Path, session: SessionFacts) -> None:
     """Add a session unless it differs from the last one only in its time. The file is replaced at once."""
     path, recorded = beside(results_file, sessions.SUFFIX), read_sessions(results_file, [])
     if not recorded or replace(recorded[-1], began=session.began) != session:
-        before = [line for line in texts(path) if line]
+        lines = decoded(texts(path, []), sessions.decode)
+        before = [text if isinstance(record, ValueError) else sessions.encode(record) for _, text, record in lines]
         replace_text(path, "".join(f"{line}\n" for line in [*before, sessions.encode(session)]))
 
 
@@ -125,40 +169,43 @@ def claimed(path: Path, decode: Callable[[str], Line], problems: list[str]) -> I
 
     Writers open the file for each line. After the rename they begin a new file. A writer that has the old one open
     holds a lock, for which this waits. Files that an interrupted ingest left are taken too. Malformed lines go to a
-    separate file, and `problems` gets a line for each.
+    separate file, and `problems` gets a line for each. A file that cannot be read stays.
     """
-    if path.exists():
+    if path.is_file():
         path.rename(path.with_name(f"{path.name}{CLAIMED}{time.time_ns()}"))
-    taken = sorted(path.parent.glob(f"{path.name}{CLAIMED}*"))
-    yield decoded(path, dict.fromkeys(line for file in taken for line in _unlocked_texts(file)), decode, problems)
+    elif path.is_symlink() or path.exists():
+        problems.append(f"{path}: no file")
+    taken: dict[Path, list[str]] = {}
+    for file in sorted(path.parent.glob(f"{path.name}{CLAIMED}*")):
+        try:
+            taken[file] = _unlocked_texts(file)
+        except OSError as error:
+            problems.append(f"{file}: {error.strerror}")
+    yield list(set_aside(path, dict.fromkeys(line for texts in taken.values() for line in texts), decode, problems))
     for file in taken:
         file.unlink()
 
 
 def _unlocked_texts(path: Path) -> list[str]:
-    """Return the lines of a file once its last writer has unlocked it."""
+    """Return the lines of a file once its last writer has unlocked it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with path.open("r+b") as stream:  # writable, which an exclusive lock wants on NFS
         fcntl.flock(stream, fcntl.LOCK_EX)
-        return texts(path)
+        return stream.read().decode(errors="replace").split("\n")
 
 
-def decoded(path: Path, lines: Iterable[str], decode: Callable[[str], Line], problems: list[str]) -> list[Line]:
-    """Return the decoded lines of a file. Malformed ones are moved to a file beside it, and named in `problems`."""
-    good = []
-    for text in filter(str.strip, lines):
-        try:
-            good.append(decode(_utf8(text)))
-        except ValueError as error:
+def set_aside(path: Path, texts: Iterable[str], decode: Callable[[str], Line], problems: list[str]) -> Iterator[Line]:
+    """Yield the decoded lines of a file. Malformed ones are moved to a file beside it, and named in `problems`."""
+    for _, text, record in decoded(texts, decode):
+        if isinstance(record, ValueError):
             aside = path.with_name(path.name + _MALFORMED)
-            problems.append(f"{path}: malformed line set aside in {aside.name}: {error}")
+            problems.append(f"{path}: malformed line set aside in {aside.name}: {record}")
             append(aside, [text])
-    return good
-
-
-def _utf8(text: str) -> str:
-    if "\ufffd" in text:  # which no writer of ours leaves raw
-        raise TelemetryError("not UTF-8")
-    return text
+        else:
+            yield record
 
 
 def append(path: Path, lines: Sequence[str]) -> None:

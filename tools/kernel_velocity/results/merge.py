@@ -18,19 +18,22 @@ from typing import Any
 from kernel_velocity import units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
+from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import from_environment, method_hash
-from kernel_velocity.harness.telemetry import Round, decode
+from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import failures, sessions
 from kernel_velocity.results.asv_file import Params, StoredFile
 from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.lines import ROUNDS, beside, read_failures, read_rounds, read_sessions, texts
+from kernel_velocity.results.lines import ROUNDS, beside, decoded, read_failures, read_rounds, read_sessions, texts
 from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.records import AGREEMENT
 
 Series = tuple[str, ...]  # benchmark and parameters, as telemetry names them
-Decode = Callable[[str], Round | Failure]
-
-DECODERS: dict[str, Decode] = {ROUNDS: decode, failures.SUFFIX: failures.decode}  # of the files beside a results file
+# of the lines of the files beside a results file
+FORMATS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+    ROUNDS: (telemetry.decode, telemetry.encode),
+    failures.SUFFIX: (failures.decode, failures.encode),
+}
 METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
 NAMED = 3  # series that a note names before it counts the others
 
@@ -136,8 +139,8 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     taken = {_series(name, params) for name, row in rows.items() for params in _by(row, Verdict.TAKEN)}
     gone = {_series(name, params) for name, row in rows.items() for params in row.gone}
     if new or taken:
-        for suffix, decoder in DECODERS.items():
-            text = merge_lines(here.lines.get(suffix, ()), there.lines[suffix], taken, gone, decoder)
+        for suffix in FORMATS:
+            text = merge_lines(here.lines.get(suffix, ()), there.lines[suffix], taken, gone, suffix)
             _replace(beside(path, suffix), text)
         _replace(beside(path, sessions.SUFFIX), sessions.merged(here.sessions, there.sessions))
         here.file.save()
@@ -154,13 +157,10 @@ def read(path: Path) -> Stored:
         ResultsError: it is no results file.
     """
     stored = StoredFile(path)
-    files = {suffix: beside(path, suffix) for suffix in DECODERS}
-    lines = {suffix: texts(file) for suffix, file in files.items()}
+    files = {suffix: beside(path, suffix) for suffix in FORMATS}
+    lines = {suffix: texts(file, []) for suffix, file in files.items()}
     rounds, reasons = read_rounds(files[ROUNDS], []), read_failures(files[failures.SUFFIX], [])
-    try:
-        cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{path}: its columns do not fit together: {type(error).__name__}: {error}") from None
+    cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
     return Stored(file=stored, cells=cells, lines=lines, sessions=read_sessions(path, []))
 
 
@@ -214,25 +214,24 @@ def merge_row(name: str, here: Stored, there: Stored, current: str | None) -> Ro
 
 
 def merge_lines(
-    here: Iterable[str], there: Iterable[str], taken: Container[Series], gone: Container[Series], decode: Decode
+    here: Iterable[str], there: Iterable[str], taken: Container[Series], gone: Container[Series], suffix: str
 ) -> str:
     """Return the text of the lines beside a merged results file, in the order of time, those that cannot be read last.
 
     Args:
         here, there: of the two files. taken: the series that are the other's now. gone: the series that no longer are.
-        decode: of a line.
+        suffix: of the file.
     """
+    decode, encode = FORMATS[suffix]
     lines: dict[str, float] = {}  # and its Unix time
     for side, other in ((here, False), (there, True)):
-        for line in filter(str.strip, side):
-            try:
-                item = decode(line)
-            except ValueError:  # TelemetryError, FailureLineError
+        for _, line, item in decoded(side, decode):
+            if isinstance(item, ValueError):
                 lines |= {} if other else {line: math.inf}
                 continue
             series = (item.benchmark, *item.params)
             if (series in taken) is other and series not in gone:
-                lines[line] = item.time
+                lines[encode(item)] = item.time
     return "".join(f"{line}\n" for line in sorted(lines, key=lines.__getitem__))
 
 

@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -27,9 +28,11 @@ from numpy.typing import NDArray
 from kernel_velocity import bounds, units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import failures, identity, lines
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome
 from kernel_velocity.results.records import (
+    AGREEMENT,
     HARDWARE,
     Benchmark,
     Machine,
@@ -46,8 +49,15 @@ try:
 except ImportError:  # a machine that only measures has none
     from json import loads as _strict
 
+# of a row, as asv writes them; it leaves out the last ones where they are null
+COLUMNS = (
+    *("result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"),
+    *("stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"),
+)
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract); of another suite any number
+_ROUNDED = 1e-4  # relative; asv rounds its bounds to five digits
+_MOST_COMBINATIONS = 100_000  # of a benchmark's parameters
 _PLAIN = frozenset((float, int, type(None)))  # numpy converts these as we do, None to NaN
 _MEASURED, _NOT_APPLICABLE, _FAILED = (
     OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
@@ -75,12 +85,18 @@ def _refuse(what: str, wanted: str, got: object) -> NoReturn:
     raise ResultsError(f"{what}: {wanted} is wanted, got {str(got)[:60]!r}")
 
 
-def _load(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file."""
+def load(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises:
+        ResultsError: there is none. The message does not name the file.
+    """
     try:
         data = _parsed(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
-        raise ResultsError("empty file" if path.is_file() and not path.stat().st_size else str(error)) from None
+    except OSError as error:
+        raise ResultsError(str(error.strerror)) from None
+    except (ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
+        raise ResultsError(str(error) if path.stat().st_size else "empty file") from None
     if not isinstance(data, dict):
         _refuse("contents", "an object", type(data).__name__)
     return data
@@ -91,7 +107,10 @@ def _parsed(content: bytes) -> Any:
     try:
         return _strict(content)
     except ValueError:
-        return json.loads(content.decode())
+        data = json.loads(content.decode())
+        if b"\\ud" in content.lower():  # half a character, which no page can show
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
 
 
 def _require(data: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -114,7 +133,7 @@ def read_machine(folder: Path, notes: list[str]) -> Machine:
     try:
         if not path.exists():
             raise ResultsError("no such file, so asv itself skips this machine: run `asv machine`")
-        data = _load(path)
+        data = load(path)
         if "machine" not in data:
             raise ResultsError("it names no machine, which asv does not forgive: run `asv machine`")
     except ResultsError as error:
@@ -128,7 +147,7 @@ def read_machine(folder: Path, notes: list[str]) -> Machine:
 def read_benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:
     """Return the benchmarks with a trend by name. None, and a note, where the file cannot be read."""
     try:
-        data = _load(path)
+        data = load(path)
         _check_version(data)
     except ResultsError as error:
         notes.append(f"{path.name}: {error}; values are shown, units and GFLOPS need it (`asv run` writes it again)")
@@ -190,47 +209,82 @@ def parameter(text: str) -> str:
     """Return a parameter from its repr, as asv stores it: "'native'" -> "native". Other text as it is."""
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: too many brackets
         return text
     return value if isinstance(value, str) else text
+
+
+def load_results(path: Path) -> dict[str, Any]:
+    """Return the object in a results file, its head checked: all but the rows of `results`.
+
+    Raises:
+        ResultsError: the file is damaged, or of an unknown version. The message does not name the file.
+    """
+    data = load(path)
+    _check_version(data)
+    columns = _require(data, "result_columns", list)
+    _require(data, "results", dict)
+    if not all(isinstance(name, str) for name in columns):
+        _refuse("result_columns", "a list of names", columns)
+    if tuple(columns[: len(COLUMNS)]) != COLUMNS[: len(columns)]:
+        _refuse("result_columns", "asv's order of columns", columns)
+    _require(data, "env_name", str)
+    commit = _require(data, "commit_hash", str)
+    if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
+        _refuse("commit_hash", "a commit's full hash", commit)
+    return data
+
+
+def named_row(row: object, columns: Sequence[str]) -> dict[str, Any]:
+    """Return a row of `results` by column.
+
+    Raises:
+        ResultsError: it is no row.
+    """
+    if not isinstance(row, list):
+        _refuse("row", "a list", row)
+    if len(row) > len(columns):
+        _refuse("row", f"a value for each of {len(columns)} columns", f"{len(row)} values")
+    named = dict(zip(columns, row, strict=False))
+    if not isinstance(named.get("version"), str | None):
+        _refuse("version", "a text", named["version"])
+    return named
 
 
 def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     """Return what a results file says, and the telemetry beside it. None, and a note, where it cannot be read."""
     where = f"{path.parent.name}/{path.name}"
     try:
-        data = _load(path)
-        _check_version(data)
-        columns, rows = _require(data, "result_columns", list), _require(data, "results", dict)
-        if not all(isinstance(name, str) for name in columns):
-            _refuse("result_columns", "a list of names", columns)
-        commit, environment = _require(data, "commit_hash", str), _require(data, "env_name", str)
-        if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
-            _refuse("commit_hash", "a commit's full hash", commit)
+        data = load_results(path)
     except ResultsError as error:
         notes.append(f"{where}: {error}; it is left out")
         return None
+    if path.stem != (wanted := lines.stem(data["commit_hash"], data["env_name"])):
+        notes.append(f"{where}: it is not named after its commit and environment, got {wanted}")
+    rounds = lines.read_rounds(lines.beside(path, lines.ROUNDS), notes)
     recorded: list[RecordedRow] = []
     tracked: list[TrackedValue] = []
-    for name, row in rows.items():
+    for name, row in data["results"].items():
         try:
-            if not isinstance(row, list):
-                _refuse("row", "a list", row)
-            named = dict(zip(columns, row, strict=False))
-            if not isinstance(named.get("version"), str | None):
-                _refuse("version", "a text", named["version"])
+            named = named_row(row, data["result_columns"])
             if identity.is_tracked(name):
                 tracked += _tracked(name, named)
-            else:
-                recorded.append(_recorded_row(name, named))
+                continue
+            defects: list[str] = []
+            recorded.append(_recorded_row(name, named, rounds, defects))
+            if rounds:
+                defects += _lost_rounds(recorded[-1], named, rounds)
+            notes += [f"{where}, {name}: {defect}" for defect in defects]
         except ResultsError as error:
             notes.append(f"{where}, {name}: {error}; it is left out")
+    if strangers := {series[0] for series in rounds} - data["results"].keys():
+        notes.append(f"{where}: it lacks a benchmark that its telemetry has, got {', '.join(sorted(strangers))}")
     return ResultsFile(
         machine=path.parent.name,
-        environment=environment,
-        commit=commit,
+        environment=data["env_name"],
+        commit=data["commit_hash"],
         rows=tuple(recorded),
-        rounds=lines.read_rounds(lines.beside(path, lines.ROUNDS), notes),
+        rounds=rounds,
         failures=lines.read_failures(lines.beside(path, failures.SUFFIX), notes),
         tracked=tuple(tracked),
         sessions=lines.read_sessions(path, notes),
@@ -243,25 +297,66 @@ def _hardware(params: object) -> dict[str, str]:
     return {name: str(facts[name]) for name in HARDWARE if facts.get(name)}
 
 
-def _recorded_row(name: str, row: Mapping[str, Any]) -> RecordedRow:
-    """Return the row of a benchmark with a trend. Without a result, all of its combinations failed."""
+Rounds = Mapping[tuple[str, str, str], Sequence[Round]]  # by benchmark, implementation, case
+
+
+def _recorded_row(name: str, row: Mapping[str, Any], rounds: Rounds, defects: list[str]) -> RecordedRow:
+    """Return the row of a benchmark with a trend. Without a result, all of its combinations failed.
+
+    A value that contradicts asv's interval is left out, unless its telemetry has it. `defects` gets its name.
+    """
     pairs = _pairs(name, _axes(_require(row, "params", list)))
     results = _column(row, "result", len(pairs))
     outcome, seconds = _values(results, is_time=identity.unit(name) == units.SECONDS)
     low, high = (_numbers(_column(row, key, len(pairs))) for key in ("stats_ci_99_a", "stats_ci_99_b"))
     # asv could not bound all of them (it stores infinities from few samples)
-    bounded = (outcome == _MEASURED) & _are_times(low) & _are_times(high)
+    bounded = _are_times(low) & _are_times(high)
+    within = (seconds >= low * (1 - _ROUNDED)) & (seconds <= high * (1 + _ROUNDED))
+    wrong = np.zeros(len(pairs), np.bool_)
+    for index in np.flatnonzero(bounded & ~within).tolist():
+        timed = rounds.get((name, *pairs[index]), ())
+        if timed and math.isclose(seconds[index], statistics.median(r.estimate for r in timed), rel_tol=AGREEMENT):
+            bounded[index], fate = False, "the interval is left out"
+        else:
+            wrong[index], fate = True, "it is left out"
+        got = f"{results[index]} and {low[index]:g} to {high[index]:g} for {', '.join(pairs[index])}"
+        defects.append(f"a value in asv's interval is wanted, got {got}; {fate}")
     return RecordedRow(
         benchmark=name,
         version=row.get("version"),
-        pairs=pairs,
-        outcome=outcome,
-        seconds=seconds,
+        pairs=pairs if not wrong.any() else tuple(itertools.compress(pairs, ~wrong)),
+        outcome=outcome[~wrong],
+        seconds=seconds[~wrong],
         # asv rounds its bounds to five digits when it stores them, but not the value
-        low=np.where(bounded, np.minimum(low, seconds), np.nan),
-        high=np.where(bounded, np.maximum(high, seconds), np.nan),
+        low=np.where(bounded, np.minimum(low, seconds), np.nan)[~wrong],
+        high=np.where(bounded, np.maximum(high, seconds), np.nan)[~wrong],
         began=_began(row),
     )
+
+
+def _lost_rounds(row: RecordedRow, named: Mapping[str, Any], rounds: Rounds) -> Iterator[str]:
+    """Yield the values of a row that rest on rounds which its telemetry has lost. Another run's has none of them."""
+    samples, counts = (named.get(key) for key in ("samples", "stats_repeat"))
+    combinations = dict(zip(_pairs(row.benchmark, _axes(named["params"])), itertools.count(), strict=False))
+    for pair in row.pairs:
+        timed = rounds.get((row.benchmark, *pair))
+        if not timed:
+            continue
+        index = combinations[pair]
+        drawn, count = _at(samples, index), _at(counts, index)
+        if isinstance(drawn, list):
+            estimates = [item.estimate for item in timed]
+            lost, wanted = sum(sample not in estimates for sample in drawn), len(drawn)
+        elif bounds.is_number(count):
+            lost, wanted = max(0, int(count) - len(timed)), int(count)
+        else:
+            continue
+        if 0 < lost < wanted:
+            yield f"samples that its telemetry lacks, got {lost} of {wanted} for {', '.join(pair)}"
+
+
+def _at(column: object, index: int) -> object:
+    return column[index] if isinstance(column, list) and index < len(column) else None
 
 
 @lru_cache(maxsize=10_000)  # the same few axes stand in every file
@@ -270,6 +365,8 @@ def _pairs(name: str, axes: tuple[tuple[str, ...], ...]) -> tuple[Pair, ...]:
 
     A benchmark of another suite has no implementations. Its parameters together are the case.
     """
+    if math.prod(map(len, axes)) > _MOST_COMBINATIONS:
+        _refuse("params", f"at most {_MOST_COMBINATIONS:,} combinations", math.prod(map(len, axes)))
     combinations = list(itertools.product(*axes))
     pairs: list[Pair]
     if len(axes) == _AXES and name_parts(name).device:
@@ -326,7 +423,7 @@ def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
     combinations = _pairs(name, _axes(params))
     values = _column(row, "result", len(combinations))
     for (implementation, case), value in zip(combinations, values, strict=True):
-        if not isinstance(value, int | float | None) or isinstance(value, bool):
+        if not isinstance(value, float | None) and not bounds.is_number(value):
             _refuse("result", "a number, null or NaN", value)
         yield TrackedValue(
             benchmark=name,

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 from kernel_velocity import bounds
+from kernel_velocity.harness.telemetry import TelemetryError, parse, with_checksum
 
 SUFFIX = ".sessions.jsonl"
 # Facts of how a commit was built; no series but those of our own code shows them.
@@ -27,10 +28,6 @@ COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler ve
 NUMERICS = COMPILERS | {"torch", "cuda", "cpu", "gpu", "isa", "libc", "threads"}
 HARDWARE = ("cpu", "num_cpu", "gpu")  # facts that no setting changes
 Changes = dict[str, tuple[str, str]]  # fact -> old value, new value
-
-
-class SessionLineError(ValueError):
-    """A malformed line of a session."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,24 +45,19 @@ def encode(session: SessionFacts) -> str:
     line = {"t": round(session.began, 3), "facts": dict(session.facts), "code": dict(session.code)}
     if session.ptxas:
         line["ptxas"] = dict(session.ptxas)
-    return json.dumps(line, separators=(",", ":"), sort_keys=True)
+    return with_checksum(json.dumps(line, separators=(",", ":"), sort_keys=True))
 
 
 def decode(line: str) -> SessionFacts:
     """Return the session of a line. Keys that this version does not know are ignored.
 
     Raises:
-        SessionLineError: not JSON, or not what `encode` writes.
+        TelemetryError: as `telemetry.parse`, or not what `encode` writes.
     """
-    try:
-        raw = json.loads(line)
-    except ValueError as error:
-        raise SessionLineError(f"not JSON: {error}") from None
-    if not isinstance(raw, Mapping):
-        raise SessionLineError(f"an object is wanted, got {type(raw).__name__}")
+    raw = parse(line)
     began = raw.get("t")
     if not bounds.is_moment(began):
-        raise SessionLineError(f"t: a Unix time is wanted, got {began!r}")
+        raise TelemetryError(f"t: a Unix time is wanted, got {began!r}")
     texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas")}
     return SessionFacts(began=began, **texts)
 
@@ -73,7 +65,7 @@ def decode(line: str) -> SessionFacts:
 def _texts(raw: Mapping[str, object], key: str) -> dict[str, str]:
     texts = raw.get(key, {})
     if not isinstance(texts, Mapping) or not all(isinstance(value, str) for value in texts.values()):
-        raise SessionLineError(f"{key}: an object of texts is wanted, got {str(texts)[:60]!r}")
+        raise TelemetryError(f"{key}: an object of texts is wanted, got {str(texts)[:60]!r}")
     return dict(texts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.stopping import without_burn_in
+from kernel_velocity.harness.telemetry import parse
 from kernel_velocity.harness.traces import FORMAT
 
 BASELINE = 10_000  # samples that a baseline wants, the number that the published comparisons take
@@ -75,10 +75,10 @@ def document(path: Path) -> dict[str, Any]:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
+        contents = parse(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
         raise ResultsError(f"{path}: no trace ({error}); it may be cut off: record it again") from None
-    if not isinstance(contents, dict) or contents.get("format") != FORMAT or contents.get("unit") != "s":
+    if contents.get("format") != FORMAT or contents.get("unit") != "s":
         raise ResultsError(f"{path}: no trace of format {FORMAT} in seconds; `kv lab record` writes those")
     return contents
 

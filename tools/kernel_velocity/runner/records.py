@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from asv.results import get_filename
 
-from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import failures, lines, sessions
 from kernel_velocity.results.asv_file import Series, StoredFile
@@ -116,7 +115,7 @@ class Records:
 
     def rounds(self, commit: str) -> list[Round]:
         """Return the recorded rounds of a commit."""
-        return self._read(commit, lines.ROUNDS, telemetry.decode)
+        return self._read(commit, lines.ROUNDS, lines.decode_round)
 
     def _read(self, commit: str, suffix: str, decode: Callable[[str], Line]) -> list[Line]:
         notes: list[str] = []

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import combine
+from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement
 from kernel_velocity.results.records import RecordedRow, ResultsFile
 
@@ -101,8 +102,11 @@ class Names:
         return self._of_rows[row_key]
 
 
-def pack(file: ResultsFile, names: Names) -> Packed:
-    """Return a results file's values as arrays. New series and texts get a number."""
+def pack(file: ResultsFile, names: Names, notes: list[str]) -> Packed:
+    """Return a results file's values as arrays. New series and texts get a number.
+
+    `notes` gets a note for each row with values that are not those of the rounds beside them.
+    """
     # one array, as numpy takes longer to join a row's to another than to fill it
     entries = np.zeros(sum(len(row.pairs) for row in file.rows), ENTRY)
     rounds: list[tuple[float, ...]] = []
@@ -112,7 +116,7 @@ def pack(file: ResultsFile, names: Names) -> Packed:
         if _has_no_telemetry(file, row):
             _fill_row(part, row, series, names)
         else:
-            rounds += _fill_values(part, start, file, row, series=series, names=names)
+            rounds += _fill_values(part, start, file, row, series=series, names=names, notes=notes)
         start += len(row.pairs)
     return Packed(
         entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(list(_tracked(file, names)), TRACKED)
@@ -148,7 +152,14 @@ def _fill_row(entries: Entries, row: RecordedRow, series: NDArray[np.int32], nam
 
 
 def _fill_values(
-    entries: Entries, start: int, file: ResultsFile, row: RecordedRow, *, series: NDArray[np.int32], names: Names
+    entries: Entries,
+    start: int,
+    file: ResultsFile,
+    row: RecordedRow,
+    *,
+    series: NDArray[np.int32],
+    names: Names,
+    notes: list[str],
 ) -> list[tuple[float, ...]]:
     """Fill in the entries of a row, value by value. Return their rounds, of entries from `start` on."""
     rounds: list[tuple[float, ...]] = []
@@ -158,6 +169,10 @@ def _fill_values(
         code = combine.code_of(file, item.key, counted) if counted else None
         entries[index] = (*_entry(item, number, names.texts.of(code), names), _began(file, row, item))
         rounds += _rounds(start + index, counted, names.texts)
+        if combine.OTHER_TELEMETRY in item.warnings:
+            where = f"{file.machine}/{stem(file.commit, file.environment)}.json, {row.benchmark}"
+            got = f"{item.seconds:g} s for {', '.join(row.pairs[index])}"
+            notes.append(f"{where}: a value is not that of the rounds beside it: of another run, or damaged, got {got}")
     return rounds
 
 

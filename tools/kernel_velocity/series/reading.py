@@ -121,8 +121,9 @@ def _looks(folder: Path) -> dict[str, str]:
     with os.scandir(folder) as entries:
         looks = {}
         for entry in entries:
-            stat = entry.stat()
-            looks[entry.name] = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+            with contextlib.suppress(OSError):  # a link to nothing, or to itself: the reader names it
+                stat = entry.stat()
+                looks[entry.name] = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
     return looks
 
 
@@ -151,7 +152,7 @@ def _read(path: Path, signature: str, names: Names) -> Read:
     if file is None:
         packed = Packed(entries=np.zeros(0, ENTRY), rounds=np.zeros(0, ROUND), tracked=np.zeros(0, TRACKED))
     else:
-        packed = packing.pack(file, names)
+        packed = packing.pack(file, names, notes)
     facts = FileFacts(
         signature=signature,
         commit="" if file is None else file.commit,
