@@ -17,7 +17,7 @@ import fcntl
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO, TypeVar
@@ -115,7 +115,10 @@ def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -
     for path in asv_file.paths(results, environment, commit) if results.is_dir() else []:
         try:
             stored = StoredFile(path)
-        except ResultsError as error:
+            for suffix in (lines.ROUNDS, failure_lines.SUFFIX, session_facts.SUFFIX):
+                with suppress(FileNotFoundError):
+                    lines.beside(path, suffix).open("rb").close()
+        except (ResultsError, OSError) as error:  # what cannot be read must not be replaced
             tally.problems.append(f"{error}; its telemetry waits in the spool")
             continue
         if stored.commit == commit:

@@ -277,8 +277,10 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
             notes += [f"{where}, {name}: {defect}" for defect in defects]
         except ResultsError as error:
             notes.append(f"{where}, {name}: {error}; it is left out")
-    if strangers := {series[0] for series in rounds} - data["results"].keys():
-        notes.append(f"{where}: it lacks a benchmark that its telemetry has, got {', '.join(sorted(strangers))}")
+    known = {(row.benchmark, *pair) for row in recorded for pair in row.pairs} if rounds else ()
+    if strangers := [series for series in rounds if series not in known]:
+        got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
+        notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
     return ResultsFile(
         machine=path.parent.name,
         environment=data["env_name"],
