@@ -18,7 +18,8 @@ from kernel_velocity.harness.gpu import GpuActivity
 
 LINE_LIMIT = 300  # bytes, newline included (contract)
 CHECKSUM = "#"  # the last key of every line of JSON that we write: the CRC-32 of the line without it, in hexadecimal
-ROOM = len(f',"{CHECKSUM}":"00000000"')  # bytes that it takes
+_BEFORE, _DIGITS = f',"{CHECKSUM}":"', 8
+ROOM = len(_BEFORE) + _DIGITS + 1  # bytes that it takes
 
 KEYS = {
     "benchmark": "b",
@@ -79,12 +80,12 @@ class TelemetryError(ValueError):
 
 def with_checksum(text: str) -> str:
     """Return the JSON text of an object with its checksum as the last key: damage looks like data without one."""
-    return f'{text[:-1]},"{CHECKSUM}":"{_crc(text)}"}}'
+    return f'{text[:-1]}{_BEFORE}{_crc(text)}"}}'
 
 
 def has_checksum(text: str) -> bool:
     """Return whether a line ends with a checksum."""
-    return f',"{CHECKSUM}":"' in text[-ROOM - 2 :]
+    return _BEFORE in text[-ROOM - 2 :]
 
 
 def _crc(text: str) -> str:
@@ -98,10 +99,10 @@ def parse(text: str) -> dict[str, Any]:
         TelemetryError: not JSON, not an object, or it changed since it was written.
     """
     text = text.rstrip()
-    whole = f"{text[: -ROOM - 1]}}}"
-    is_sound = text == f'{whole[:-1]},"{CHECKSUM}":"{text[-10:-2]}"}}' and _crc(whole) == text[-10:-2]
+    if _BEFORE in text[-ROOM - 1 :] and with_checksum(whole := f"{text[: -ROOM - 1]}}}") == text:
+        text = whole
     try:
-        document = json.loads(whole if is_sound else text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TelemetryError(f"not JSON: {error}") from None
     if not isinstance(document, dict):

@@ -18,9 +18,10 @@ import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,30 +263,28 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     if path.stem != (wanted := lines.stem(data["commit_hash"], data["env_name"])):
         notes.append(f"{where}: it is not named after its commit and environment, got {wanted}")
     rounds = lines.read_rounds(lines.beside(path, lines.ROUNDS), notes)
-    recorded: list[RecordedRow] = []
+    raw: list[_Raw] = []
     tracked: list[TrackedValue] = []
     for name, row in data["results"].items():
         try:
             named = named_row(row, data["result_columns"])
             if identity.is_tracked(name):
                 tracked += _tracked(name, named)
-                continue
-            defects: list[str] = []
-            recorded.append(_recorded_row(name, named, rounds, defects))
-            if rounds:
-                defects += _lost_rounds(recorded[-1], named, rounds)
-            notes += [f"{where}, {name}: {defect}" for defect in defects]
+            else:
+                raw.append(_raw(name, named))
         except ResultsError as error:
             notes.append(f"{where}, {name}: {error}; it is left out")
-    known = {(row.benchmark, *pair) for row in recorded for pair in row.pairs} if rounds else ()
-    if strangers := [series for series in rounds if series not in known]:
+    recorded = _recorded_rows(raw, rounds, lambda name, defect: notes.append(f"{where}, {name}: {defect}"))
+    known = {(row.benchmark, *pair) for row in recorded for pair in row.pairs} if rounds else set()
+    refused = data["results"].keys() - {row.benchmark for row in recorded}  # which have a note
+    if strangers := [series for series in rounds if series not in known and series[0] not in refused]:
         got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
         notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
     return ResultsFile(
         machine=path.parent.name,
         environment=data["env_name"],
         commit=data["commit_hash"],
-        rows=tuple(recorded),
+        rows=recorded,
         rounds=rounds,
         failures=lines.read_failures(lines.beside(path, failures.SUFFIX), notes),
         tracked=tuple(tracked),
@@ -302,52 +301,91 @@ def _hardware(params: object) -> dict[str, str]:
 Rounds = Mapping[tuple[str, str, str], Sequence[Round]]  # by benchmark, implementation, case
 
 
-def _recorded_row(name: str, row: Mapping[str, Any], rounds: Rounds, defects: list[str]) -> RecordedRow:
-    """Return the row of a benchmark with a trend. Without a result, all of its combinations failed.
+class _Raw(NamedTuple):
+    """The row of a benchmark with a trend, before its bounds are compared with its values."""
 
-    A value that contradicts asv's interval is left out, unless its telemetry has it. `defects` gets its name.
-    """
+    benchmark: str
+    named: Mapping[str, Any]  # by column
+    pairs: tuple[Pair, ...]
+    outcome: IntArray
+    seconds: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def _raw(name: str, row: Mapping[str, Any]) -> _Raw:
+    """Return a row's columns. Without a result, all of its combinations failed."""
     pairs = _pairs(name, _axes(_require(row, "params", list)))
     results = _column(row, "result", len(pairs))
     outcome, seconds = _values(results, is_time=identity.unit(name) == units.SECONDS)
     low, high = (_numbers(_column(row, key, len(pairs))) for key in ("stats_ci_99_a", "stats_ci_99_b"))
-    # asv could not bound all of them (it stores infinities from few samples)
+    return _Raw(name, row, pairs, outcome, seconds, low, high)
+
+
+def _recorded_rows(rows: Sequence[_Raw], rounds: Rounds, note: Callable[[str, str], None]) -> tuple[RecordedRow, ...]:
+    """Return rows with bounds where asv stored some, which it cannot for few samples.
+
+    A value that contradicts asv's interval is left out, unless its telemetry has it. `note` takes benchmark and defect.
+    """
+    if not rows:
+        return ()
+    # of all rows at once: numpy's calls take longer than its work on one of them
+    seconds, low, high = map(np.concatenate, zip(*((row.seconds, row.low, row.high) for row in rows), strict=True))
     bounded = _are_times(low) & _are_times(high)
-    within = (seconds >= low * (1 - _ROUNDED)) & (seconds <= high * (1 + _ROUNDED))
-    wrong = np.zeros(len(pairs), np.bool_)
-    for index in np.flatnonzero(bounded & ~within).tolist():
-        timed = rounds.get((name, *pairs[index]), ())
-        if timed and math.isclose(seconds[index], statistics.median(r.estimate for r in timed), rel_tol=AGREEMENT):
-            bounded[index], fate = False, "the interval is left out"
-        else:
-            wrong[index], fate = True, "it is left out"
-        got = f"{results[index]} and {low[index]:g} to {high[index]:g} for {', '.join(pairs[index])}"
-        defects.append(f"a value in asv's interval is wanted, got {got}; {fate}")
-    return RecordedRow(
-        benchmark=name,
-        version=row.get("version"),
-        pairs=pairs if not wrong.any() else tuple(itertools.compress(pairs, ~wrong)),
-        outcome=outcome[~wrong],
-        seconds=seconds[~wrong],
-        # asv rounds its bounds to five digits when it stores them, but not the value
-        low=np.where(bounded, np.minimum(low, seconds), np.nan)[~wrong],
-        high=np.where(bounded, np.maximum(high, seconds), np.nan)[~wrong],
-        began=_began(row),
-    )
+    # asv rounds its bounds to five digits when it stores them, but not the value
+    wrong = bounded & ~((seconds >= low * (1 - _ROUNDED)) & (seconds <= high * (1 + _ROUNDED)))
+    lows = np.where(bounded & ~wrong, np.minimum(low, seconds), np.nan)
+    highs = np.where(bounded & ~wrong, np.maximum(high, seconds), np.nan)
+    recorded = []
+    start = 0
+    for row in rows:
+        part = slice(start, start + len(row.pairs))
+        start = part.stop
+        whole = RecordedRow(
+            benchmark=row.benchmark,
+            version=row.named.get("version"),
+            pairs=row.pairs,
+            outcome=row.outcome,
+            seconds=row.seconds,
+            low=lows[part],
+            high=highs[part],
+            began=_began(row.named),
+        )
+        if rounds:
+            for defect in _lost_rounds(whole, row.named, rounds):
+                note(row.benchmark, defect)
+        recorded.append(_without_contradictions(whole, row, rounds, note) if wrong[part].any() else whole)
+    return tuple(recorded)
+
+
+def _without_contradictions(
+    row: RecordedRow, raw: _Raw, rounds: Rounds, note: Callable[[str, str], None]
+) -> RecordedRow:
+    """Return a row without the values that asv's intervals exclude. Its telemetry tells which of the two is damaged."""
+    keep = np.ones(len(row.pairs), np.bool_)
+    for index in np.flatnonzero(_are_times(raw.low) & _are_times(raw.high) & np.isnan(row.low)).tolist():
+        value, timed = raw.seconds[index], rounds.get((row.benchmark, *row.pairs[index]), ())
+        middle = statistics.median(item.estimate for item in timed) if timed else math.nan
+        keep[index] = math.isclose(value, middle, rel_tol=AGREEMENT)
+        fate = "the interval is left out" if keep[index] else "it is left out"
+        got = f"{value:g}, and {raw.low[index]:g} to {raw.high[index]:g}, for {', '.join(row.pairs[index])}"
+        note(row.benchmark, f"a value in asv's interval is wanted, got {got}; {fate}")
+    columns = {name: getattr(row, name)[keep] for name in ("outcome", "seconds", "low", "high")}
+    return replace(row, pairs=tuple(itertools.compress(row.pairs, keep)), **columns)
 
 
 def _lost_rounds(row: RecordedRow, named: Mapping[str, Any], rounds: Rounds) -> Iterator[str]:
     """Yield the values of a row that rest on rounds which its telemetry has lost. Another run's has none of them."""
     samples, counts = (named.get(key) for key in ("samples", "stats_repeat"))
-    combinations = dict(zip(_pairs(row.benchmark, _axes(named["params"])), itertools.count(), strict=False))
-    for pair in row.pairs:
+    for index, pair in enumerate(row.pairs):
         timed = rounds.get((row.benchmark, *pair))
         if not timed:
             continue
-        index = combinations[pair]
         drawn, count = _at(samples, index), _at(counts, index)
         if isinstance(drawn, list):
             estimates = [item.estimate for item in timed]
+            if drawn == estimates:  # in the order in which they were measured
+                continue
             lost, wanted = sum(sample not in estimates for sample in drawn), len(drawn)
         elif bounds.is_number(count):
             lost, wanted = max(0, int(count) - len(timed)), int(count)
