@@ -53,6 +53,7 @@ def feel(path, *, with_gauge):
     for name, row in data["results"].items():
         pairs = itertools.product(*([json.loads(one.replace("'", '"')) for one in axis] for axis in row[1]))
         row[0] = [np.median(seconds[name, *pair]) if (name, *pair) in seconds else None for pair in pairs]
+        row[5:7] = None, None  # asv's intervals are of other rounds
     stored.write_text(json.dumps(data))
 
 

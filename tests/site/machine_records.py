@@ -72,7 +72,10 @@ def add_gauges(tree, index, *, busy=1.3, on_gpu=False):
             for place, pair in enumerate(pairs):
                 names = [part.strip("'") for part in pair]
                 estimates = [line["e"] for line in lines if line["b"] == name and line["p"] == names]
-                row[0][place] = statistics.median(estimates) if estimates else row[0][place]
+                if estimates:
+                    row[0][place] = statistics.median(estimates)
+                    for column, bound in ((5, min), (6, max)):
+                        row[column][place] = bound(estimates) if row[column:] else None
 
     edit(results_file(tree, index), store_medians)
 
