@@ -21,9 +21,11 @@ from kernel_velocity.results.measurement import (
     round_interval,
 )
 from kernel_velocity.results.records import Benchmark, History, Machine, RecordedRow, ResultsFile
+from kernel_velocity.series import packing
 from kernel_velocity.series.changes import Change, alike, compare, telling
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
+from kernel_velocity.series.reading import by_cause
 from kernel_velocity.site.text import places
 from kernel_velocity.stats.adjust_series import Place, fitted
 
@@ -113,9 +115,12 @@ def recorded(results: Path) -> Recorded:
     machines, files = [], []
     for folder, paths in reader.folders(results):
         machines.append(reader.read_machine(folder, notes))
-        files += [found for path in paths if (found := reader.read_file(path, notes)) is not None]
+        for path in paths:
+            if (found := reader.read_file(path, notes)) is not None:
+                files.append(found)
+                packing.pack(found, packing.Names(), notes)  # which notes telemetry of another run
     benchmarks = reader.read_benchmarks(results / "benchmarks.json", notes) if files else {}
-    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
+    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(by_cause(notes)))
 
 
 def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:

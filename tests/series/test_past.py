@@ -80,7 +80,8 @@ def rewrite(path, change):
 
 def halve(data):
     for row in data["results"].values():
-        row[0] = [value and value / 2 for value in row[0]]
+        for column in (0, 5, 6):
+            row[column] = [value and value / 2 for value in row[column]]
 
 
 def test_second_open_reads_nothing(tree):
@@ -170,7 +171,8 @@ def test_value_without_version_and_value_in_two_files(tree):
     shutil.copy(path_of(tree, 2), path_of(tree, 2).with_name("again.json"))
     found = check(tree)
     assert len(found.keys) == 12
-    (note,) = found.notes
+    name, note = found.notes
+    assert "again.json: it is not named after its commit and environment" in name
     assert "stands in two files" in note and "12 values of 2 such benchmarks" in note
 
 
@@ -258,10 +260,10 @@ def test_interrupted_reading_leaves_the_old_cache(tree, monkeypatch):
         rewrite(path_of(tree, index), halve)
     packed, whole = [], packing.pack
 
-    def pack(file, known):
+    def pack(file, known, notes):
         if packed:
             raise KeyboardInterrupt
-        packed.append(whole(file, known))
+        packed.append(whole(file, known, notes))
         return packed[0]
 
     with monkeypatch.context() as patch:
@@ -472,7 +474,7 @@ def test_row_without_telemetry_is_packed_like_its_values(tree):
         names = packing.Names()
         whole, alone = (np.zeros(len(row.pairs), packing.ENTRY) for _ in range(2))
         packing._fill_row(whole, row, names.of_row(file, row), names)
-        rounds = packing._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names)
+        rounds = packing._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names, notes=[])
         assert rounds == []
         assert whole.tobytes() == alone.tobytes()
         outcomes |= set(whole["outcome"].tolist())

@@ -108,10 +108,7 @@ def _parsed(content: bytes) -> Any:
     try:
         return _strict(content)
     except ValueError:
-        data = json.loads(content.decode())
-        if b"\\ud" in content.lower():  # half a character, which no page can show
-            json.dumps(data, ensure_ascii=False).encode()
-        return data
+        return json.loads(content.decode())
 
 
 def _require(data: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -366,7 +363,7 @@ def _without_contradictions(
     for index in np.flatnonzero(_are_times(raw.low) & _are_times(raw.high) & np.isnan(row.low)).tolist():
         value, timed = raw.seconds[index], rounds.get((row.benchmark, *row.pairs[index]), ())
         middle = statistics.median(item.estimate for item in timed) if timed else math.nan
-        keep[index] = math.isclose(value, middle, rel_tol=AGREEMENT)
+        keep[index] = math.isnan(value) or math.isclose(value, middle, rel_tol=AGREEMENT)
         fate = "the interval is left out" if keep[index] else "it is left out"
         got = f"{value:g}, and {raw.low[index]:g} to {raw.high[index]:g}, for {', '.join(row.pairs[index])}"
         note(row.benchmark, f"a value in asv's interval is wanted, got {got}; {fate}")

@@ -95,12 +95,12 @@ def update(cache: Cache, results: Path, commits: Collection[str] | None = None) 
         benchmarks=benchmarks,
         machines=tuple(machines),
         files=readable,
-        notes=tuple(_by_cause([*(note for several in notes.values() for note in several), *last])),
+        notes=tuple(by_cause([*(note for several in notes.values() for note in several), *last])),
         read=tuple(map(_name, signatures)),
     )
 
 
-def _by_cause(notes: Sequence[str]) -> Iterator[str]:
+def by_cause(notes: Sequence[str]) -> Iterator[str]:
     """Yield the first note of each cause, and how many more there are. A note is "<where>: <cause>, got <what>"."""
     causes: dict[str, list[str]] = {}
     for note in notes:
