@@ -171,8 +171,7 @@ def test_value_without_version_and_value_in_two_files(tree):
     shutil.copy(path_of(tree, 2), path_of(tree, 2).with_name("again.json"))
     found = check(tree)
     assert len(found.keys) == 12
-    name, note = found.notes
-    assert "again.json: it is not named after its commit and environment" in name
+    (note,) = found.notes
     assert "stands in two files" in note and "12 values of 2 such benchmarks" in note
 
 
@@ -489,7 +488,8 @@ def test_digest_does_not_depend_on_the_cache(tree):
         line = {"b": "matmul.Cpu.time_hot", "p": ["triton", "float32-256x256x256"], "t": 1.0, "error": error}
         failed.write_text(json.dumps(line) + "\n")
         for path in failed.parent.glob("*0.jsonl"):
-            path.write_text(re.sub(r'"m":"\w+"', f'"m":"{method}"', path.read_text()))
+            text = re.sub(r',"#":"\w+"', "", path.read_text())
+            path.write_text(re.sub(r'"m":"\w+"', f'"m":"{method}"', text))
         shutil.rmtree(cache_of(tree).parent, ignore_errors=True)
         found = read(tree)
         return {key: found.past.digest(key) for key in found.keys}

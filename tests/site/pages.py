@@ -10,6 +10,7 @@ import git
 
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Kind, State
+from kernel_velocity.harness import telemetry
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import model, report
@@ -185,7 +186,8 @@ def make_ragged(tree):
     """Make series of several methods and lengths, with a tag."""
     stem = f"{tree.commits[3][:8]}-{synthetic.ENVIRONMENT}"
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.jsonl"
-    path.write_text(path.read_text().replace("a1b2c3d4", "bbbb0000"))
+    lines = [telemetry.parse(line) | {"m": "bbbb0000"} for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     make_na(tree, 1, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native", "eager"))
     say_why(tree, 1, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
     edit(results_file(tree, 2), lambda data: data["results"].pop("add_mul_exp.Cpu.time_hot"))

@@ -1,10 +1,13 @@
 """A commit's page: what it changed, against what, how it was built and on what machine."""
 
+import json
+
 import git
 import numpy as np
 import pytest
 
 from kernel_velocity.findings.finding import State
+from kernel_velocity.harness import telemetry
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.series import changes, layout
 from kernel_velocity.series.changes import NONE
@@ -80,7 +83,8 @@ def test_folds_of_too_many_rows_link_to_their_values(tree, monkeypatch, most, ro
 def test_change_over_another_method(tree):
     stem = f"{tree.commits[3][:8]}-{synthetic.ENVIRONMENT}"
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.jsonl"
-    path.write_text(path.read_text().replace("a1b2c3d4", "bbbb0000"))
+    lines = [telemetry.parse(line) | {"m": "bbbb0000"} for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = read(tree)
     page = commit_page.Maker(found).page(tree.commits[4])
     assert page["lead"].startswith("Changes are against the commit measured before it")

@@ -257,8 +257,9 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     except ResultsError as error:
         notes.append(f"{where}: {error}; it is left out")
         return None
-    if path.stem != (wanted := lines.stem(data["commit_hash"], data["env_name"])):
-        notes.append(f"{where}: it is not named after its commit and environment, got {wanted}")
+    commit8, _, environment = path.stem.partition("-")
+    if data["commit_hash"].startswith(commit8) and path.stem != lines.stem(data["commit_hash"], data["env_name"]):
+        notes.append(f"{where}: env_name: {environment!r} of the file's name is wanted, got {data['env_name']!r}")
     rounds = lines.read_rounds(lines.beside(path, lines.ROUNDS), notes)
     raw: list[_Raw] = []
     tracked: list[TrackedValue] = []
