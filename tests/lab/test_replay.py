@@ -149,7 +149,7 @@ def test_trace_files_are_found_at_any_depth(tmp_path):
     ("content", "text"),
     [
         (json.dumps(document([1e-3] * 9))[:-20], "no trace .* cut off: record it again"),
-        ("[1, 2]", "no trace of format 1 in seconds"),
+        ("[1, 2]", "an object is wanted, got list"),
         (document([1e-3], format=2), "no trace of format 1 in seconds"),
         (document([1e-3], unit="ms"), "no trace of format 1 in seconds"),
         (document([]), "no samples"),
