@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.documents import has_checksum
 from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, decode, encode
 
@@ -142,8 +143,8 @@ def test_line_without_a_checksum_is_read():
 def test_checksum_is_left_out_last():
     """A series with a long name keeps its telemetry."""
     long = dataclasses.replace(GATED, waiting=1.234e-05, gpu=GPU, params=("compile", "x" * 50))
-    assert not telemetry.has_checksum(encode(long))
-    assert telemetry.has_checksum(encode(dataclasses.replace(long, params=("compile", "x" * 30))))
+    assert not has_checksum(encode(long))
+    assert has_checksum(encode(dataclasses.replace(long, params=("compile", "x" * 30))))
 
 
 @given(st.integers(0, len(encode(FULL)) - 1), st.integers(0, 6))

@@ -17,7 +17,8 @@ import pytest
 
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.harness import spool, telemetry
-from kernel_velocity.harness.telemetry import Round, with_checksum
+from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import backup, failures, foreign, ingest, lines, merge, reader, sessions, traces
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.failures import Failure

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 CHECKSUM = "#"  # the last key of an object that we write: the CRC-32 of the text without it, 8 hex digits
-_ROOM = len(f',"{CHECKSUM}":"00000000"')  # characters that it takes
+_BEFORE = f',"{CHECKSUM}":"'
+ROOM = len(f'{_BEFORE}00000000"')  # bytes that it takes
 
 
 class DamagedError(ValueError):
@@ -22,13 +23,28 @@ class DamagedError(ValueError):
 
 def with_checksum(text: str) -> str:
     """Return the JSON text of an object that is not empty, with its checksum."""
-    return f'{text[:-1]},"{CHECKSUM}":"{crc(text)}"}}'
+    return f'{text[:-1]}{_BEFORE}{crc(text)}"}}'
 
 
 def has_checksum(contents: bytes | str) -> bool:
     """Return whether the text of an object ends with a checksum."""
     text = contents if isinstance(contents, str) else contents.decode("utf-8", "replace")
-    return f',"{CHECKSUM}":"' in text.rstrip()[-_ROOM - 1 :]
+    return _BEFORE in text.rstrip()[-ROOM - 1 :]
+
+
+def without_checksum(text: str) -> str:
+    """Return the JSON text of an object without its checksum. One that has none stays as it is.
+
+    Raises:
+        DamagedError: it changed since it was written.
+    """
+    text = text.replace("\r\n", "\n").rstrip()
+    if not has_checksum(text):
+        return text
+    whole = f"{text[: -ROOM - 1]}}}"
+    if with_checksum(whole) != text:
+        raise DamagedError(f"changed since it was written, by its checksum ({CHECKSUM})")
+    return whole
 
 
 def crc(text: str) -> str:
@@ -46,7 +62,7 @@ def parse(contents: bytes | str) -> Any:
         raise DamagedError("empty")
     try:
         text = contents if isinstance(contents, str) else contents.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=without_duplicates)
+        value = json.loads(without_checksum(text), object_pairs_hook=without_duplicates)
     except DamagedError:
         raise
     except UnicodeDecodeError as error:
@@ -57,10 +73,7 @@ def parse(contents: bytes | str) -> Any:
         hint = ": a merge was left unfinished here" if "<<<<<<<" in text else ""
         raise DamagedError(f"not JSON: {error}{hint}") from None
     if isinstance(value, dict) and CHECKSUM in value:
-        end = text.replace("\r\n", "\n").rstrip()
-        checksum = value.pop(CHECKSUM)
-        if not has_checksum(end) or crc(f"{end[: -_ROOM - 1]}}}") != checksum:
-            raise DamagedError(f"changed since it was written, by its checksum ({CHECKSUM})")
+        raise DamagedError(f"changed since it was written, by its checksum ({CHECKSUM})")
     return value
 
 

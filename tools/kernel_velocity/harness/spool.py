@@ -12,7 +12,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernel_velocity.harness.telemetry import Round, encode, with_checksum
+from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.harness.telemetry import Round, encode
 
 
 def place(environ: Mapping[str, str]) -> tuple[str, str] | None:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernel_velocity.harness.documents import CHECKSUM, ROOM, DamagedError, with_checksum, without_checksum
 from kernel_velocity.harness.gpu import GpuActivity
 
 LINE_LIMIT = 300  # bytes, newline included (contract)
-CHECKSUM = "#"  # the last key of every line of JSON that we write: the CRC-32 of the line without it, in hexadecimal
-_BEFORE, _DIGITS = f',"{CHECKSUM}":"', 8
-ROOM = len(_BEFORE) + _DIGITS + 1  # bytes that it takes
 
 KEYS = {
     "benchmark": "b",
@@ -78,31 +75,16 @@ class TelemetryError(ValueError):
     """A line of JSON of ours that cannot be read, or a round that makes none."""
 
 
-def with_checksum(text: str) -> str:
-    """Return the JSON text of an object with its checksum as the last key: damage looks like data without one."""
-    return f'{text[:-1]}{_BEFORE}{_crc(text)}"}}'
-
-
-def has_checksum(text: str) -> bool:
-    """Return whether a line ends with a checksum."""
-    return _BEFORE in text[-ROOM - 2 :]
-
-
-def _crc(text: str) -> str:
-    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
-
-
 def parse(text: str) -> dict[str, Any]:
     """Return the object of a JSON text, such as a line. Texts of earlier versions have no checksum.
 
     Raises:
         TelemetryError: not JSON, not an object, or it changed since it was written.
     """
-    text = text.rstrip()
-    if _BEFORE in text[-ROOM - 1 :] and with_checksum(whole := f"{text[: -ROOM - 1]}}}") == text:
-        text = whole
     try:
-        document = json.loads(text)
+        document = json.loads(without_checksum(text))  # duplicates are not looked for: there are millions of lines
+    except DamagedError as error:
+        raise TelemetryError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise TelemetryError(f"not JSON: {error}") from None
     if not isinstance(document, dict):

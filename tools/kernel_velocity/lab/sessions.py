@@ -25,6 +25,7 @@ from kernel_velocity import bounds, config, files, lock
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness import telemetry, timing
 from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import blocks_path, spool_path
 from kernel_velocity.harness.telemetry import GAUGES, Round, TelemetryError
@@ -146,7 +147,7 @@ def _joined(spool: Path, means: Path) -> str:
             item = telemetry.decode(line)
             means_of = by_round.get((item.benchmark, item.params, item.launch), [])
             document = telemetry.parse(line) | {"blocks": means_of}
-            lines.append(telemetry.with_checksum(json.dumps(document, separators=(",", ":"))) + "\n")
+            lines.append(with_checksum(json.dumps(document, separators=(",", ":"))) + "\n")
     except (ValueError, LookupError, TypeError) as error:  # telemetry's are ValueErrors
         raise ResultsError(f"{spool} and {means}: a line cannot be read ({error}); measure the session again") from None
     return "".join(lines)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_velocity import bounds
-from kernel_velocity.harness.telemetry import TelemetryError, parse, with_checksum
+from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.harness.telemetry import TelemetryError, parse
 
 SUFFIX = ".failures.jsonl"
 _INTERRUPTED = "KeyboardInterrupt"

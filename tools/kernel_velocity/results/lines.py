@@ -21,7 +21,8 @@ from typing import TypeVar
 from kernel_velocity import bounds
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, ROOM, Round, TelemetryError, has_checksum
+from kernel_velocity.harness.documents import ROOM, has_checksum
+from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError
 from kernel_velocity.results import failures, sessions
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.sessions import SessionFacts
