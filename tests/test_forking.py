@@ -121,11 +121,12 @@ except ChildProcessError:
     assert done.stdout.splitlines() == ["here True", "no process is left"]
 
 
-def test_interruption_ends_both():
+def begun():
+    """Start two processes. Return the first, once both are at work, and the number of the other."""
     script = """
 def part():
     os.write(1, b"%d\\n" % os.getpid())  # in one piece, as the other writes too
-    for _ in range(500):  # a signal that comes as one long sleep begins waits for its end
+    for _ in range(5000):  # a signal that comes as one long sleep begins waits for its end
         time.sleep(0.1)
 
 with forking.forked(part) as made:
@@ -139,9 +140,21 @@ with forking.forked(part) as made:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+    lines = {process.stdout.readline().strip() for _ in range(2)}
+    (other,) = map(int, lines - {b"here"})
+    return process, other
+
+
+def test_child_ends_with_a_killed_parent():
+    process, _ = begun()
     with process:
-        said = {process.stdout.readline().strip() for _ in range(2)}  # both are at work
-        (other,) = map(int, said - {b"here"})
+        process.kill()
+        assert process.communicate(timeout=60) == (b"", b"")  # both hold the pipe
+
+
+def test_interruption_ends_both():
+    process, other = begun()
+    with process:
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert b"KeyboardInterrupt" in err

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -84,22 +83,6 @@ def test_nothing_is_left_behind(run, program):
     while is_alive(pid):
         assert time.monotonic() < until, f"process {pid} is still there"
         time.sleep(0.05)
-
-
-def test_what_a_killed_run_left_is_ended_by_the_next(tmp_path, monkeypatch):
-    """Else two would measure at once. Another clone's stages are none of ours."""
-    monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
-    folders = (tmp_path, tmp_path / "elsewhere")
-    processes = [subprocess.Popen(command, env={**os.environ, child.MARK: str(folder)}) for folder in folders]
-    try:
-        child.end_leftovers()
-        assert processes[0].wait(30) == -signal.SIGKILL
-        assert processes[1].poll() is None
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def test_signal_to_us_ends_the_child_too(run):

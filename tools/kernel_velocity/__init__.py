@@ -14,6 +14,7 @@ asv.conf.json, never by import.
     forking.py      run part of the work in a forked child
     lock.py         one measuring run at a time
     make_venv.py    make the virtual environment, by a bare Python
+    processes.py    end what a killed process started
     progress.py     a progress bar
     tables.py       tables as text
     units.py        numbers as text

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernel_velocity.errors import KernelVelocityError
+from kernel_velocity.processes import end_with_parent
 
 _TASKS = Path("/proc/self/task")  # a folder for each thread of this process, those of libraries included
 
@@ -48,7 +49,7 @@ def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         return
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_send_result, args=(work, sender))
+    child = context.Process(target=_send_result, args=(work, sender, os.getpid()))
     child.start()
     sender.close()
 
@@ -92,8 +93,9 @@ def _take(items: Sequence[Result], numbers: FileIO) -> Iterator[Result]:
             yield items[number[0]]
 
 
-def _send_result(work: Callable[[], object], sender: Connection) -> None:
+def _send_result(work: Callable[[], object], sender: Connection, parent: int) -> None:
     """Send (None, the result of `work`), or (its error, None)."""
+    end_with_parent(parent)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this child without a traceback; the parent has one
     with contextlib.suppress(BrokenPipeError):

@@ -6,6 +6,9 @@ code under another's name. Runs on one machine share caches, memory and clocks, 
 A lock is a file that the kernel releases when its holder ends. Processes that the holder starts know it by its pid. The
 machine's lock lies in the temporary folder, one for each user. KV_LOCK_FOLDER names another folder: where containers
 with a /tmp of their own share a machine, or where jobs of a batch system have cores and a GPU of their own.
+
+What a holder starts is contained (processes.py), so nothing measures without the lock. The lock's file has the mark of
+its last holder's processes. Whoever takes the lock first ends those, in case the watcher was killed too.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from kernel_velocity import processes
 from kernel_velocity.errors import UsageError
 
 HOLDER = "KV_LOCK_HOLDER"  # variable: pid of the run that this process belongs to
@@ -36,22 +40,24 @@ def take(root: Path, *, measures: bool = True) -> ExitStack | None:
     Raises:
         UsageError: another run holds one of them.
     """
+    mark = processes.new_mark()
     with ExitStack() as locks:
-        clone = _take(root / ".asv" / "lock", root, "in this clone")
+        clone = _take(root / ".asv" / "lock", root, "in this clone", mark)
         if clone is None:
             return None
         locks.enter_context(clone)
         if measures:
             folder = os.environ.get(FOLDER) or tempfile.gettempdir()
-            machine = _take(Path(folder, f"kernel-velocity-{os.getuid()}.lock"), root, "on this machine")
+            machine = _take(Path(folder, f"kernel-velocity-{os.getuid()}.lock"), root, "on this machine", mark)
             if machine is not None:
                 locks.enter_context(machine)
+        locks.enter_context(processes.contained(mark))
         os.environ[HOLDER] = str(os.getpid())
         return locks.pop_all()
 
 
-def _take(path: Path, root: Path, where: str) -> TextIO | None:
-    """Take one lock and write its holder into it. None: this process's own run holds it.
+def _take(path: Path, root: Path, where: str, mark: str) -> TextIO | None:
+    """Take one lock, end what its last holder left, and write this one into it. None: this process's run holds it.
 
     Raises:
         UsageError: another run holds it, or the file cannot be opened.
@@ -69,15 +75,24 @@ def _take(path: Path, root: Path, where: str) -> TextIO | None:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         with stream:
-            holder, _, folder = stream.read().strip().partition("\n")
+            holder, folder, _ = _lines(stream)
         if holder and os.environ.get(HOLDER) == holder:
             return None
         run = f"pid {holder or 'unknown'}" + (f", {folder}" if folder and folder != str(root.absolute()) else "")
         raise UsageError(f"another run is measuring {where} ({run}); wait for it") from None
-    stream.truncate(0)
-    stream.write(f"{os.getpid()}\n{root.absolute()}\n")
+    if last := _lines(stream)[2]:
+        processes.end(last)
+    stream.seek(0)
+    stream.truncate()
+    stream.write(f"{os.getpid()}\n{root.absolute()}\n{mark}\n")
     stream.flush()
     return stream
+
+
+def _lines(stream: TextIO) -> tuple[str, str, str]:
+    """Return the pid, the folder and the mark of a lock's holder, "" where the file lacks one."""
+    holder, folder, mark = [*stream.read().split("\n"), "", "", ""][:3]
+    return holder, folder, mark
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.processes import contained
 
 # s that an interrupted process has to end by itself, and once more when asked: a call of a few ms ends within it, and
 # one that loops for ever never does. To kill it costs nothing: a comparison keeps nothing, and files are renamed whole.
@@ -94,16 +95,16 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> in
     """Run a process with our standard streams, and return its exit status. A request to end is passed on to it."""
     sys.stdout.flush()
     sys.stderr.flush()
-    processes: list[subprocess.Popen[bytes]] = []
+    children: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        for process in processes:
+        for process in children:
             process.send_signal(number)
 
     before = signal.signal(signal.SIGTERM, pass_on)
     try:
-        with subprocess.Popen(command, env=environ) as process:
-            processes.append(process)
+        with contained() as mark, subprocess.Popen(command, env={**environ, **mark}) as process:
+            children.append(process)
             try:
                 return process.wait()
             except KeyboardInterrupt:  # the terminal interrupts both

@@ -19,6 +19,7 @@ import numpy as np
 
 from kernel_velocity.lab.contenders import CONTENDERS, SPARE, Alarm, Confirmed, Contender, Scene
 from kernel_velocity.lab.histories import SYNTHETIC, Family, RealSeries, creeping, resampled
+from kernel_velocity.processes import contained
 
 STEPS = (0.01, 0.02, 0.05, 0.10)
 SEARCHED = ("normal", "heavy tails")  # synthetic families that steps are planted in, beside the real ones
@@ -78,7 +79,7 @@ def score(plan: Plan, sets: Mapping[str, Sequence[RealSeries]], progress: Progre
     processes, spawn = os.cpu_count() or 1, multiprocessing.get_context("spawn")
     # A pool of one thread does the work in this process
     pool: Executor = ThreadPoolExecutor(1) if processes == 1 else ProcessPoolExecutor(processes, mp_context=spawn)
-    with pool:
+    with contained(), pool:
         measures = {
             (name, part, one.name): pool.submit(measure, name, one)
             for part, series in sets.items()

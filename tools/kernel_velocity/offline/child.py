@@ -13,11 +13,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+
+from kernel_velocity.processes import contained
 
 PATIENCE = 20.0  # s between SIGINT and SIGKILL; asv ends within one call of its slowest benchmark
 NOISE = "USDT:"  # what the library behind torch's profiler prints at each start and stop, whatever its log level
-MARK = "KERNEL_VELOCITY_STAGE_OF"  # in the environment of all that a stage starts: the folder that it works in
 
 
 def run(
@@ -32,10 +34,11 @@ def run(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
+        ExitStack() as containing,
         log.open("ab", buffering=0) as stream,
         subprocess.Popen(
             command,
-            env={**environ, MARK: str(Path.cwd())},
+            env={**environ, **containing.enter_context(contained())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -65,7 +68,7 @@ def run(
             return None
         finally:
             _end(process)
-            end_leftovers()
+            containing.close()  # what the child left behind holds the pipe open, and the machine busy
             reader.join()
 
 
@@ -77,24 +80,10 @@ def _end(process: subprocess.Popen[str]) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)
     finally:
-        _signal(process, signal.SIGKILL)  # what the child left behind holds the pipe open, and the machine busy
+        _signal(process, signal.SIGKILL)
         process.wait()
 
 
 def _signal(process: subprocess.Popen[str], number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def end_leftovers() -> None:
-    """Kill what stages of the current folder left running, in whichever process group.
-
-    asv's forking server has a group of its own. And a run that was killed leaves its stage, which would measure beside
-    the next. Without /proc nothing is found.
-    """
-    mark = f"{MARK}={Path.cwd()}".encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        number = int(path.parent.name)
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if number != os.getpid() and mark in path.read_bytes().split(b"\0"):
-                os.kill(number, signal.SIGKILL)

@@ -75,7 +75,6 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     try:
         with lock.held(Path()), _interrupted_by_signals():
-            child.end_leftovers()
             return Slice(args, out).run()
     except KeyboardInterrupt:
         print("told to end before anything was measured, or while it was packed: run the same command again", file=out)

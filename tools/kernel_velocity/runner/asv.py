@@ -24,6 +24,7 @@ from asv.machine import Machine
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.results import machines
+from kernel_velocity.processes import contained
 from kernel_velocity.results.asv_file import OWN_FOLDERS
 from kernel_velocity.runner.environment import HostTorch
 
@@ -111,10 +112,11 @@ def run_asv(
     command = [sys.executable, "-m", "asv", *args]
     with (
         log.open("a", encoding="utf-8") as stream,
+        contained() as mark,
         subprocess.Popen(
             command,
             cwd=root,
-            env={**environment, "PYTHONUNBUFFERED": "1"},
+            env={**environment, **mark, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

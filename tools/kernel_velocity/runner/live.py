@@ -21,6 +21,7 @@ from typing import IO, TextIO
 from kernel_velocity import config
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness.suite import Series
+from kernel_velocity.processes import contained
 from kernel_velocity.runner.host import measuring_variables
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
@@ -42,9 +43,17 @@ def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """
     environment = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "kernel_velocity.runner.live", stage, *argv]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
+    with (
+        contained() as mark,
+        subprocess.Popen(
+            command,
+            env={**environment, **mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
         notes = threading.Thread(target=_pass_on, args=(process.stderr, err))
         notes.start()
         try:

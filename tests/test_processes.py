@@ -1,0 +1,110 @@
+"""What a process starts ends with it, also where it is killed and whatever process group it has."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity import lock, processes
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")
+
+# Starts a child and a grandchild, each in a session of its own. A forked one has its parent's environment.
+STARTS = r"""
+import subprocess, sys
+from pathlib import Path
+from kernel_velocity import lock
+from kernel_velocity.processes import contained
+CHILD = "import os, time; os.fork(); os.write(1, b'%d\\n' % os.getpid()); time.sleep(600)"
+with {context}:
+    subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True)
+    sys.stdin.readline()
+"""
+
+
+def started(context):
+    """Start a process that ends by a line of input. Return it and the numbers of its child and grandchild."""
+    command = [sys.executable, "-c", STARTS.format(context=context)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return process, [int(process.stdout.readline()) for _ in range(2)]
+
+
+def wait_for_the_end(*pids):
+    """Wait until processes have ended, a minute at most: no busy machine makes this fail."""
+    until = time.monotonic() + 60
+    while alive := [pid for pid in pids if is_alive(pid)]:
+        assert time.monotonic() < until, f"{alive} are still there"
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def watchers(process):
+    """Return the numbers of the watchers of a process."""
+    numbers = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            words = path.read_text().split("\0")
+            if processes.__file__ in words and any(word.startswith(f"{process.pid}-") for word in words):
+                numbers.append(int(path.parent.name))
+    return numbers
+
+
+def test_child_and_grandchild_end_with_a_killed_parent():
+    process, pids = started("contained()")
+    assert all(map(is_alive, pids))
+    process.kill()
+    process.communicate()  # ends when nobody holds the pipe any more
+    wait_for_the_end(*pids)
+
+
+def test_body_ends_with_all_that_it_started_and_no_watcher():
+    process, pids = started("contained()")
+    process.communicate("end\n", timeout=60)
+    assert process.returncode == 0 and not any(map(is_alive, pids))
+    assert not watchers(process)
+
+
+def test_inner_body_ends_what_it_started_alone(monkeypatch):
+    monkeypatch.delenv(processes.RUN, raising=False)
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with processes.contained() as outer:
+        before = subprocess.Popen(sleep)
+        with processes.contained():
+            within = subprocess.Popen(sleep)
+            assert os.environ[processes.RUN] != outer[processes.RUN]
+        assert within.wait(60) == -signal.SIGKILL
+        assert before.poll() is None and os.environ[processes.RUN] == outer[processes.RUN]
+    assert before.wait(60) == -signal.SIGKILL
+    assert processes.RUN not in os.environ
+
+
+def test_next_holder_of_a_lock_ends_what_the_last_left(tmp_path, monkeypatch):
+    """Where somebody killed the watcher too, nothing may measure beside the next run."""
+    monkeypatch.setenv(lock.FOLDER, str(tmp_path))
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    process, pids = started(f"lock.held(Path({str(tmp_path)!r}))")
+    (watcher,) = watchers(process)
+    os.kill(watcher, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    assert all(map(is_alive, pids))
+    with lock.held(tmp_path):
+        assert not any(map(is_alive, pids))
+    process.communicate()
+
+
+def test_nothing_is_started_without_proc(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_PROCESSES", tmp_path)
+    with processes.contained() as variables:
+        assert variables == {}

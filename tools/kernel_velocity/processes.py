@@ -1,0 +1,100 @@
+"""End what a process started when the process ends, even if it was killed.
+
+A killed process cleans nothing up. What it started would go on, and measure beside the next run: compilers, asv's
+server, the rounds that this forks. They have process groups of their own, so a signal to a group does not reach them.
+
+`contained` marks them by a variable of their environment, which everything inherits that they start. It also starts a
+watcher, a small process that sleeps until a pipe from this process closes. Then the watcher kills what has the mark.
+Without /proc, as on macOS, nothing is marked and nothing is killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+RUN = "KERNEL_VELOCITY_RUN"  # variable: the mark of what has to end with the process that started it
+PATIENCE = 10.0  # s; a process that waits for a disk or a GPU's driver ends late
+PAUSE = 0.005  # s between two looks
+_PROCESSES = Path("/proc")
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def new_mark() -> str:
+    """Return a mark that no other process gave."""
+    return f"{os.getpid()}-{time.time_ns()}"
+
+
+@contextmanager
+def contained(mark: str | None = None) -> Iterator[Mapping[str, str]]:
+    """End what is started in the body at its end, and where this process is killed in it.
+
+    The variable is set in `os.environ` during the body. Bodies may be nested, each with its own mark.
+
+    Args:
+        mark: of the processes (`new_mark`). None: a new one.
+
+    Yields:
+        the variable, for environments that were made before.
+    """
+    if not (_PROCESSES / "self" / "environ").exists():
+        yield {}
+        return
+    mark = mark or new_mark()
+    # Isolated (-I, -S), it is ready after 15 ms. In a session of its own, it gets no signal of a terminal
+    watcher = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, mark],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    before = os.environ.get(RUN)
+    os.environ[RUN] = mark
+    try:
+        yield {RUN: mark}
+    finally:
+        if before is None:
+            os.environ.pop(RUN, None)
+        else:
+            os.environ[RUN] = before
+        watcher.communicate()  # closes the pipe, and waits
+
+
+def end(mark: str) -> None:
+    """Kill the processes with a mark, but not this one, and wait until they have ended, `PATIENCE` s at most."""
+    until = time.monotonic() + PATIENCE
+    while _kill(f"{RUN}={mark}".encode()) and time.monotonic() < until:
+        time.sleep(PAUSE)  # and look again: one that was just killed may have started another
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process, forked by one of this number, killed with it. Its environment is not marked (Linux only)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill(variable: bytes) -> bool:
+    """Kill the processes whose environment has a variable. Return whether there was any."""
+    any_left = False
+    for path in _PROCESSES.glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is another user's
+            number = int(path.parent.name)
+            if number != os.getpid() and variable in path.read_bytes().split(b"\0"):
+                any_left = True
+                os.kill(number, signal.SIGKILL)
+    return any_left
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    end(sys.argv[1])
