@@ -1,8 +1,6 @@
-import shutil
-
 import pytest
 
-from tests.faults.tiny import Tiny, make
+from tests.faults.tiny import make
 
 
 @pytest.fixture(scope="session")
@@ -13,5 +11,4 @@ def template(tmp_path_factory):
 @pytest.fixture
 def tiny(template, tmp_path):
     """A copy, with its own home and its own host packages."""
-    shutil.copytree(template.root.parent, tmp_path / "copy", symlinks=True)
-    return Tiny(tmp_path / "copy" / "tiny")
+    return template.copy(tmp_path)

@@ -194,6 +194,11 @@ class Tiny:
             **more,
         }
 
+    def copy(self, folder: Path) -> Tiny:
+        """Copy everything, the home and the host's packages too."""
+        shutil.copytree(self.root.parent, folder / "copy", symlinks=True)
+        return Tiny(folder / "copy" / self.root.name)
+
     def git(self, *args: str) -> str:
         """Run git and return what it printed."""
         who = ["-c", "user.name=A", "-c", "user.email=a@b"]
