@@ -108,7 +108,7 @@ def write_problem(tiny):
 
 COMMANDS = {
     "track": Command(words=["track", "--range=HEAD~3..HEAD"], seconds=14, check=have_all_rounds),
-    "gate": Command(words=["gate", "HEAD~3", "HEAD"], seconds=13, status=10, check=is_slower),
+    "gate": Command(words=["gate", "HEAD~3", "HEAD", "--bench=native.*1k"], seconds=13, status=10, check=is_slower),
     "bisect": Command(
         words=["bisect", "scale.Cpu.time_hot", "HEAD~3", "HEAD", "--case=float32-1k"], seconds=40, check=is_culprit
     ),

@@ -147,8 +147,9 @@ A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager"
         ([(A, VALUE), (B, VALUE)], {}, True),
         ([(A, VALUE), (B, NOTHING)], {B: 1}, True),  # native does not apply
         ([(A, VALUE), (B, NOTHING)], {}, False),  # an earlier run left native out
-        ([(A, VALUE), (B, FAILED)], {}, True),
-        ([(A, NOTHING), (B, FAILED)], {A: 1}, True),  # not tried again
+        ([(A, VALUE), (B, FAILED)], {B: 8}, True),
+        ([(A, VALUE), (B, FAILED)], {}, False),  # no reason: the disk was full
+        ([(A, NOTHING), (B, FAILED)], {A: 1, B: 8}, True),  # not tried again
         ([(A, FAILED), (B, FAILED)], {B: 8}, False),  # a build that failed in plain `asv run`, or a broken machine
         ([(A, NOTHING), (B, NOTHING)], {A: 1, B: 1}, True),  # the commit is older than the kernel
         ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], {}, False),  # an earlier run measured another case only

@@ -6,11 +6,14 @@ and an empty backup of a results file means that there was none.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a limit of the size of files
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)")
 
 
@@ -30,16 +33,38 @@ def replace_bytes(path: Path, contents: bytes) -> None:
         OSError: the file cannot be written, or is a folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    with replacement(path) as temporary, temporary.open("wb") as stream:
+        stream.write(contents)
+        stream.flush()
+        os.fsync(stream.fileno())
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file, which the body writes. It then replaces a file, or is removed on an error.
+
+    Raises:
+        OSError: the file cannot be written, or is a folder.
+    """
     temporary = _temporary(path)
     try:
-        with temporary.open("wb") as stream:
-            stream.write(contents)
-            stream.flush()
-            os.fsync(stream.fileno())
+        with naming(path):
+            yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)  # it exists only after an error
-    _sync_folder(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add a path to the error of a write that finds no room, which has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def try_to_write(path: Path) -> None:

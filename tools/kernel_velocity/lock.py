@@ -23,6 +23,7 @@ from typing import TextIO
 
 from kernel_velocity import processes
 from kernel_velocity.errors import UsageError
+from kernel_velocity.files import naming
 
 HOLDER = "KV_LOCK_HOLDER"  # variable: pid of the run that this process belongs to
 FOLDER = "KV_LOCK_FOLDER"  # variable: the folder of the machine's lock
@@ -82,10 +83,11 @@ def _take(path: Path, root: Path, where: str, mark: str) -> TextIO | None:
         raise UsageError(f"another run is measuring {where} ({run}); wait for it") from None
     if last := _lines(stream)[2]:
         processes.end(last)
-    stream.seek(0)
-    stream.truncate()
-    stream.write(f"{os.getpid()}\n{root.absolute()}\n{mark}\n")
-    stream.flush()
+    with naming(path):
+        stream.seek(0)
+        stream.truncate()
+        stream.write(f"{os.getpid()}\n{root.absolute()}\n{mark}\n")
+        stream.flush()
     return stream
 
 

@@ -79,7 +79,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
 
     def _record_failure(self, error: BaseException) -> None:
         where = spool.place(os.environ)
-        if where is not None:
+        if where is not None and not isinstance(error, spool.SpoolError):
             path = spool.spool_path(root_folder(os.environ), *where).with_suffix(".failures.jsonl")
             spool.append_failure(path, benchmark=self.name, params=self._current_params, when=time(), error=error)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernel_velocity.harness.documents import with_checksum
@@ -36,23 +37,51 @@ def append(path: Path, record: Round) -> None:
     append_line(path, encode(record))
 
 
+class SpoolError(OSError):
+    """What a round leaves cannot be written: a full disk, a read-only folder. It is no failure of the series."""
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise SpoolError, with the path, where the body cannot write."""
+    try:
+        yield
+    except OSError as error:
+        raise SpoolError(error.errno, error.strerror, error.filename or str(path)) from None
+
+
 def append_line(path: Path, line: str) -> None:
-    """Append in one write of one short line, so that lines of concurrent processes do not mix.
+    """Append a line, whole or not at all. Lines of concurrent processes do not mix.
 
     The lock keeps ingest, which moves the file away and then reads it, from reading before the line is written.
+
+    Raises:
+        SpoolError: it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = False
-    while not written:
-        # Readable too: on NFS Linux makes a POSIX lock of it, which for a shared one wants that.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            if _is_still(path, descriptor):
-                os.write(descriptor, (line + "\n").encode())
-                written = True
-        finally:
-            os.close(descriptor)
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = False
+        while not written:
+            # Writable, which an exclusive lock wants on NFS.
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if _is_still(path, descriptor):
+                    _write(descriptor, (line + "\n").encode())
+                    written = True
+            finally:
+                os.close(descriptor)
+
+
+def _write(descriptor: int, contents: bytes) -> None:
+    """Append bytes. Where there is no room for all, as on a full disk, remove those that were written."""
+    size = os.fstat(descriptor).st_size
+    try:
+        while contents:
+            contents = contents[os.write(descriptor, contents) :]
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
@@ -137,6 +166,7 @@ def begin(mark: Path | None, run: str = RUN) -> None:
 
     Raises:
         EarlierRoundDiedError: an earlier round of the same run left it.
+        SpoolError: it cannot be written.
     """
     if mark is None:
         return
@@ -144,11 +174,13 @@ def begin(mark: Path | None, run: str = RUN) -> None:
         raise EarlierRoundDiedError(
             "an earlier round of this run crashed its process or ran past its timeout; not tried again"
         )
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.write_text(run, encoding="utf-8")
+    with _writing(mark):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text(run, encoding="utf-8")
 
 
 def end(mark: Path | None) -> None:
     """Remove the mark: the round ended by itself, well or not."""
     if mark is not None:
-        mark.unlink(missing_ok=True)
+        with _writing(mark):
+            mark.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kernel_velocity import bounds
 from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.harness.spool import append_line
 from kernel_velocity.harness.telemetry import TelemetryError, parse
 
 SUFFIX = ".failures.jsonl"
@@ -84,6 +85,4 @@ def spool_path(root: Path, environment: str, commit: str) -> Path:
 
 def append(path: Path, failure: Failure) -> None:
     """Append a failure's line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write(encode(failure) + "\n")
+    append_line(path, encode(failure))

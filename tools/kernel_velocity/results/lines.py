@@ -22,6 +22,7 @@ from kernel_velocity import bounds
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.documents import ROOM, has_checksum
+from kernel_velocity.harness.spool import append_line
 from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError
 from kernel_velocity.results import failures, sessions
 from kernel_velocity.results.failures import Failure
@@ -212,6 +213,4 @@ def set_aside(path: Path, texts: Iterable[str], decode: Callable[[str], Line], p
 def append(path: Path, lines: Sequence[str]) -> None:
     """Append lines to a file. None leave no file."""
     if lines:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{line}\n" for line in lines)
+        append_line(path, "\n".join(lines))

@@ -7,6 +7,7 @@ asv stores neither the output nor the exit status of a benchmark. A round that r
 from __future__ import annotations
 
 import ast
+import os
 import re
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from asv.machine import Machine
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.results import machines
+from kernel_velocity.files import naming
 from kernel_velocity.processes import contained
 from kernel_velocity.results.asv_file import OWN_FOLDERS
 from kernel_velocity.runner.environment import HostTorch
@@ -38,6 +40,7 @@ _PARAMETERS = re.compile(r"^[\[\]\d.%· ]*For parameters: (?P<params>.+)$")
 _TIMED_OUT = re.compile(r"asv: benchmark timed out \(timeout (?P<limit>[\d.]+)s\)")
 _SKIPPED = re.compile(r"asv: skipped: \w+\((?P<quote>['\"])(?P<why>.*)(?P=quote)\)")
 _CRASHED = re.compile(r"Fatal Python error: (?P<what>.+)")
+_UNWRITABLE = re.compile(r"\bspool\.SpoolError: \[Errno (?P<number>\d+)\] .*: '(?P<path>.+)'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,13 @@ class Reader:
     _params: tuple[str, ...] = ()
 
     def read(self, line: str, now: float) -> Step | None:
-        """Read a line printed at Unix time `now`, s. Return the step that it announces, or None."""
+        """Read a line printed at Unix time `now`, s. Return the step that it announces, or None.
+
+        Raises:
+            OSError: a round could not write what it leaves. The next ones could neither, and none would count.
+        """
+        if match := _UNWRITABLE.search(line):
+            raise OSError(int(match["number"]), os.strerror(int(match["number"])), match["path"])
         if match := _COMMIT.match(line):
             step = Step(
                 percent=float(match["percent"]),
@@ -111,7 +120,8 @@ def run_asv(
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "asv", *args]
     with (
-        log.open("a", encoding="utf-8") as stream,
+        naming(log),
+        log.open("a", encoding="utf-8", buffering=1) as stream,
         contained() as mark,
         subprocess.Popen(
             command,
@@ -130,15 +140,15 @@ def run_asv(
             for line in process.stdout:
                 stream.write(line)
                 on_line(line.rstrip("\n"))
-        except BaseException:
-            _end(process)
+        except BaseException as error:
+            _end(process, patiently=isinstance(error, KeyboardInterrupt))
             raise
     return process.returncode
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Wait until asv ends by the terminal's Ctrl-C, which it gets too. Else interrupt it, and at last kill it."""
-    for number in (None, signal.SIGINT, signal.SIGKILL):
+def _end(process: subprocess.Popen[str], *, patiently: bool) -> None:
+    """Interrupt asv, and at last kill it. Patiently, first wait for the terminal's Ctrl-C, which asv gets too."""
+    for number in (*((None,) if patiently else ()), signal.SIGINT, signal.SIGKILL):
         if number is not None:
             process.send_signal(number)
         try:

@@ -36,7 +36,7 @@ from asv.environment import Environment, EnvironmentUnavailable
 
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import replace_text, replacement
 from kernel_velocity.harness.spool import append_line, spool_path
 from kernel_velocity.harness.under_test import ARTEFACTS, find_info
 from kernel_velocity.results import sessions
@@ -59,6 +59,18 @@ _CAUSES = (
     re.compile(r"(?<!^)\berror\b", re.IGNORECASE),
 )
 _NO_COMPILER_FOUND = re.compile(r"No CMAKE_CXX_COMPILER could be found|CMAKE_CXX_COMPILER not set")
+
+
+_write_json = util.write_json
+
+
+def _replace_json(path: str, *args: Any, **kwargs: Any) -> None:
+    """Write a file as asv does, but whole or not at all: a full disk, or a kill, would leave a half one for ever."""
+    with replacement(Path(path)) as temporary:
+        _write_json(str(temporary), *args, **kwargs)
+
+
+util.write_json = _replace_json  # what this module is imported for begins with it, in asv and in our commands
 
 
 def first_error_line(log_text: str) -> str:

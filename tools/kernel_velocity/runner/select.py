@@ -146,6 +146,8 @@ def is_measured(
         value = stored.get(series)
         if value is None or series in other_method:
             return False
+        if value.failed and not failures.get(series, 0):  # no reason: neither it nor its death could be written
+            return False
         if value.failed:
             name, params = series
             same_case = [other for key, other in stored.items() if (key[0], key[1][-1]) == (name, params[-1])]

@@ -22,6 +22,7 @@ import orjson
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.files import naming
 from kernel_velocity.results.measurement import SeriesKey
 
 MANIFEST = "site.json"
@@ -117,7 +118,8 @@ class Writer:
         entry = Entry(size=len(content), digest=hashlib.sha256(content).hexdigest(), inputs=inputs)
         before = self._before.get(name)
         if before is None or (before.digest, self._sizes[name]) != (entry.digest, entry.size):
-            (self.new / name).write_bytes(content)
+            with naming(self.new / name):
+                (self.new / name).write_bytes(content)
             self.fresh.append(name)
         self.files[name] = entry
 
