@@ -25,6 +25,16 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     assert session.facts["torch"] == TORCH and list(session.code) == ["scale"]
 
 
+def test_kernel_that_prints_garbage_is_measured_beside_the_others(tiny):
+    lines = ["For parameters: (((", "[1.1%] · For x commit 12345678 (round 1/1)", "For parameters: 'a', 'b'"]
+    lines += ["asv: benchmark timed out (timeout 1s)", "Fatal Python error: none", "\udcff\0\x1b[2J"]
+    garbage = "\n".join(lines).encode(errors="surrogateescape") + b"\n"
+    new = tiny.commit("Print", kernel=f"import os\n\ndef scale(x):\n    os.write(1, {garbage!r})\n    return 2 * x\n")
+    done = tiny.track(KV_RANGE="HEAD", KV_BENCH="(native|eager).*1k")
+    assert done.returncode == 0, done.stdout
+    assert recorded(tiny, new) > 0 and recorded(tiny, new, "eager") > 0
+
+
 @pytest.mark.slow
 def test_next_run_measures_what_is_missing(tiny):
     assert tiny.track(KV_BENCH="native").returncode == 0

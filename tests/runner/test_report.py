@@ -71,6 +71,28 @@ def test_reader_ignores_other_lines(text):
     assert not reader.steps and not reader.deaths
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "For parameters: ((( x",
+        "For parameters: 1, 2",
+        "[1.2.3%] · For a commit 67b1eb8c:",
+        "[50.00%] · For a commit 67b1eb8c (round 99999999999/1):",
+        "asv: benchmark timed out (timeout 1.2.3s)",
+        "kernel.py: spool.SpoolError: [Errno 28] no path",
+    ],
+)
+def test_reader_survives_what_a_kernel_prints(line):
+    head, _, rest = OUTPUT.partition("\n")
+    assert read(f"{head}\n{line}\n{rest}").deaths == read(OUTPUT).deaths
+
+
+def test_reader_stops_a_run_whose_rounds_cannot_be_kept():
+    with pytest.raises(OSError, match=r"No space left on device: '/a/b\.jsonl'") as caught:
+        read("    kernel_velocity.harness.spool.SpoolError: [Errno 28] No space left on device: '/a/b.jsonl'")
+    assert caught.value.errno == 28
+
+
 def test_wall_clock_by_commit():
     reader = read(
         "[ 0.00%] · For p commit aaaaaaaa:\nx\n[ 1.00%] · For p commit bbbbbbbb:\n[ 2.00%] · For p commit aaaaaaaa:\n"

@@ -209,6 +209,8 @@ class AsvRunner:
         """Record the failures of processes that could not do so themselves."""
         full = {commit[:SHORT]: commit for commit in commits}
         for death in reader.deaths:
+            if death.commit not in full:  # printed by a kernel
+                continue
             failure = Failure(
                 benchmark=death.benchmark, params=death.params, time=time.time(), error=death.what, died=True
             )

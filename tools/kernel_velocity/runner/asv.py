@@ -32,12 +32,12 @@ from kernel_velocity.runner.environment import HostTorch
 
 PATIENCE = 5.0  # s; asv, interrupted, ends its children and itself in well under a second
 _COMMIT = re.compile(
-    r"^\[ *(?P<percent>[\d.]+)%\].* For \S+ commit (?P<commit>[0-9a-f]{8})[^(]*"
-    r"(?:\(round (?P<round>\d+)/(?P<rounds>\d+)\))?"
+    r"^\[ *(?P<percent>\d+(?:\.\d+)?)%\].* For \S+ commit (?P<commit>[0-9a-f]{8})[^(]*"
+    r"(?:\(round (?P<round>\d{1,9})/(?P<rounds>\d{1,9})\))?"
 )
 _BENCHMARK = re.compile(r"^\[ *[\d.]+%\] ·+ (?P<name>\w+\.\w+\.\w+)(?: |$)")
 _PARAMETERS = re.compile(r"^[\[\]\d.%· ]*For parameters: (?P<params>.+)$")
-_TIMED_OUT = re.compile(r"asv: benchmark timed out \(timeout (?P<limit>[\d.]+)s\)")
+_TIMED_OUT = re.compile(r"asv: benchmark timed out \(timeout (?P<limit>\d+(?:\.\d+)?)s\)")
 _SKIPPED = re.compile(r"asv: skipped: \w+\((?P<quote>['\"])(?P<why>.*)(?P=quote)\)")
 _CRASHED = re.compile(r"Fatal Python error: (?P<what>.+)")
 _UNWRITABLE = re.compile(r"\bspool\.SpoolError: \[Errno (?P<number>\d+)\] .*: '(?P<path>.+)'")
@@ -93,7 +93,7 @@ class Reader:
             self.steps.append(step)
             return step
         if match := _PARAMETERS.match(line):
-            self._params = tuple(ast.literal_eval(f"({match['params']},)"))
+            self._params = _strings(match["params"])
         elif match := _BENCHMARK.match(line):
             self._benchmark, self._params = match["name"], ()
         elif match := _SKIPPED.search(line):
@@ -108,6 +108,15 @@ class Reader:
         if self.steps and self._params:
             death = Death(commit=self.steps[-1].commit, benchmark=self._benchmark, params=self._params, what=what)
             self.deaths.append(death)
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    """Return the strings of a list as Python writes it. () where it is none: a kernel may print whatever it likes."""
+    try:
+        values = ast.literal_eval(f"({text},)")
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ()
+    return values if all(isinstance(value, str) for value in values) else ()
 
 
 def run_asv(

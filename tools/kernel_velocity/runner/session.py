@@ -261,6 +261,8 @@ class Session:
         """Write the failures of processes that crashed or timed out, and could not do so themselves."""
         full = {commit[:SHORT]: commit for commit in (*self.measured, *self.tracked)}
         for death in self.reader.deaths:
+            if death.commit not in full:  # printed by a kernel
+                continue
             path = failure_lines.spool_path(self.root, self.environment, full[death.commit])
             failure = Failure(
                 benchmark=death.benchmark, params=death.params, time=self._ended, error=death.what, died=True
