@@ -21,7 +21,7 @@ from pathlib import Path
 from kernel_velocity import lock
 from kernel_velocity.processes import contained
 CHILD = "import os, time; os.fork(); os.write(1, b'%d\\n' % os.getpid()); time.sleep(600)"
-with {context}:
+with {context}, contained():
     subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True)
     sys.stdin.readline()
 """
@@ -94,8 +94,8 @@ def test_next_holder_of_a_lock_ends_what_the_last_left(tmp_path, monkeypatch):
     monkeypatch.setenv(lock.FOLDER, str(tmp_path))
     monkeypatch.delenv(lock.HOLDER, raising=False)
     process, pids = started(f"lock.held(Path({str(tmp_path)!r}))")
-    (watcher,) = watchers(process)
-    os.kill(watcher, signal.SIGKILL)
+    for watcher in watchers(process):
+        os.kill(watcher, signal.SIGKILL)
     process.kill()
     process.wait()
     assert all(map(is_alive, pids))

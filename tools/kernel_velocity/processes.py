@@ -20,9 +20,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-RUN = "KERNEL_VELOCITY_RUN"  # variable: the mark of what has to end with the process that started it
+RUN = "KERNEL_VELOCITY_RUN"  # variable: the marks, joined by "/", of the bodies that a process was started in
 PATIENCE = 10.0  # s; a process that waits for a disk or a GPU's driver ends late
 PAUSE = 0.005  # s between two looks
+# s that the watcher goes on looking after a kill: a process that was about to call exec() still has no environment of
+# its own. On a busy machine it was seen to appear after 5 ms.
+CALM = 1.0
 _PROCESSES = Path("/proc")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -36,10 +39,10 @@ def new_mark() -> str:
 def contained(mark: str | None = None) -> Iterator[Mapping[str, str]]:
     """End what is started in the body at its end, and where this process is killed in it.
 
-    The variable is set in `os.environ` during the body. Bodies may be nested, each with its own mark.
+    The variable is set in `os.environ` during the body. Bodies may be nested: the outer one ends everything.
 
     Args:
-        mark: of the processes (`new_mark`). None: a new one.
+        mark: of the body (`new_mark`). None: a new one.
 
     Yields:
         the variable, for environments that were made before.
@@ -58,22 +61,33 @@ def contained(mark: str | None = None) -> Iterator[Mapping[str, str]]:
         start_new_session=True,
     )
     before = os.environ.get(RUN)
-    os.environ[RUN] = mark
+    marks = mark if before is None else f"{before}/{mark}"
+    os.environ[RUN] = marks
     try:
-        yield {RUN: mark}
+        yield {RUN: marks}
     finally:
         if before is None:
             os.environ.pop(RUN, None)
         else:
             os.environ[RUN] = before
-        watcher.communicate()  # closes the pipe, and waits
+        watcher.communicate(b"ended")  # closes the pipe, and waits
 
 
-def end(mark: str) -> None:
-    """Kill the processes with a mark, but not this one, and wait until they have ended, `PATIENCE` s at most."""
-    until = time.monotonic() + PATIENCE
-    while _kill(f"{RUN}={mark}".encode()) and time.monotonic() < until:
-        time.sleep(PAUSE)  # and look again: one that was just killed may have started another
+def end(mark: str, calm: float = 0.0) -> None:
+    """Kill the processes with a mark, but not this one, and wait until they have ended, `PATIENCE` s at most.
+
+    Args:
+        mark: of a body. calm: s to go on looking for others after the last one was seen.
+    """
+    now = time.monotonic()
+    seen, until = now, now + PATIENCE
+    while now < until:
+        if _kill(mark.encode()):
+            seen = time.monotonic()
+        elif now - seen >= calm:
+            return
+        time.sleep(PAUSE)
+        now = time.monotonic()
 
 
 def end_with_parent(parent: int) -> None:
@@ -83,18 +97,19 @@ def end_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _kill(variable: bytes) -> bool:
-    """Kill the processes whose environment has a variable. Return whether there was any."""
-    any_left = False
+def _kill(mark: bytes) -> bool:
+    """Kill the processes with a mark. Return whether there was any."""
+    any_left, name = False, f"{RUN}=".encode()
     for path in _PROCESSES.glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended, or is another user's
             number = int(path.parent.name)
-            if number != os.getpid() and variable in path.read_bytes().split(b"\0"):
+            marks = [text.removeprefix(name) for text in path.read_bytes().split(b"\0") if text.startswith(name)]
+            if number != os.getpid() and marks and mark in marks[0].split(b"/"):
                 any_left = True
                 os.kill(number, signal.SIGKILL)
     return any_left
 
 
 if __name__ == "__main__":
-    sys.stdin.buffer.read()
-    end(sys.argv[1])
+    is_killed = not sys.stdin.buffer.read()
+    end(sys.argv[1], CALM if is_killed else 0.0)
