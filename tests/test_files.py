@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.files import remove_left, replace_bytes, replace_text, try_to_write
+from kernel_velocity.files import naming, remove_left, replace_bytes, replace_text, try_to_write
 
 
 @pytest.mark.parametrize(("replace", "contents"), [(replace_text, "two"), (replace_bytes, b"\x00\xff")])
@@ -18,6 +18,13 @@ def test_file_is_replaced_without_leftovers(tmp_path, replace, contents):
         replace(path, text)
     assert path.read_bytes() == (contents.encode() if isinstance(contents, str) else contents)
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_error_of_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"), naming(Path("/dev/full")):
+        Path("/dev/full").write_text("a")  # Python's own error has no path
+    with pytest.raises(OSError, match=r"Broken pipe$"), naming(tmp_path):
+        raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def opened(descriptor):

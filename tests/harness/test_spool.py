@@ -1,5 +1,6 @@
 """Files of measuring processes: whole lines whoever writes beside them, block means, marks of running rounds."""
 
+import errno
 import json
 import os
 import subprocess
@@ -14,9 +15,36 @@ from hypothesis import strategies as st
 
 from kernel_velocity.harness import spool
 from kernel_velocity.harness.sampling import BLOCKS, block_means
-from kernel_velocity.harness.spool import EarlierRoundDiedError, append, append_failure, spool_path
+from kernel_velocity.harness.spool import EarlierRoundDiedError, SpoolError, append, append_failure, spool_path
 from kernel_velocity.harness.telemetry import decode, encode, parse
 from tests.harness.test_telemetry import FULL
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """A disk with room for half of the next write."""
+    write, rooms = os.write, [0.5, 0]
+
+    def half(descriptor, contents):
+        if room := rooms.pop(0):
+            return write(descriptor, contents[: int(len(contents) * room)])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(spool.os, "write", half)
+
+
+def test_full_disk_leaves_no_half_line(tmp_path, full):
+    path = tmp_path / "a.jsonl"
+    path.write_text("before\n")
+    with pytest.raises(SpoolError, match=r"No space left on device: .*a.jsonl"):
+        append(path, FULL)
+    assert path.read_text() == "before\n"
+
+
+def test_mark_that_cannot_be_written_is_no_failure_of_the_series(tmp_path):
+    (tmp_path / ".asv").write_text("no folder")
+    with pytest.raises(SpoolError, match=r"Not a directory|File exists"):
+        spool.begin(spool.mark_path(tmp_path, {"ASV_ENV_NAME": "env", "ASV_COMMIT": "c"}, "b", ("i", "c")), "1")
 
 
 def test_concurrent_lines_do_not_mix(tmp_path):

@@ -1,5 +1,6 @@
 """The host, asv's machine and environment, and builds that fail."""
 
+import errno
 import io
 import json
 import os
@@ -47,6 +48,20 @@ CMAKE = "-- configuring\nCMake Error at CMakeLists.txt:9 (message):\n  KV_CUDA=O
 )
 def test_first_error_line_names_the_cause(log, line):
     assert first_error_line(log) == line
+
+
+def test_files_of_asv_are_replaced_whole(tmp_path, monkeypatch):
+    path = tmp_path / "machines.json"
+    MachineCollection.save("box", {"cpu": "c"}, _path=str(path))
+    before = path.read_text()
+
+    def full(*_args, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(json, "dump", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*machines.json"):
+        MachineCollection.save("other", {}, _path=str(path))
+    assert path.read_text() == before and list(tmp_path.iterdir()) == [path]
 
 
 def test_commit_not_built_is_one_line(tmp_path):
