@@ -73,6 +73,18 @@ def test_commit_that_does_not_build_is_named(tiny):
 
 
 @pytest.mark.slow
+def test_build_on_a_full_disk_is_tried_again(tiny):
+    commit = tiny.commit("Compile", kernel=FASTER, source=COMPILED)
+    compiler = tiny.root.parent / "full-compiler"
+    compiler.write_text("#!/bin/sh\necho 'fatal error: error writing to a.o: No space left on device' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    done = tiny.track(KV_RANGE="HEAD", CXX=str(compiler))
+    assert done.returncode == 22 and lines_with(done.stdout, "build failed", "No space left on device"), done.stdout
+    done = tiny.track(KV_RANGE="HEAD")
+    assert done.returncode == 0 and recorded(tiny, commit) > 0, done.stdout
+
+
+@pytest.mark.slow
 def test_commit_older_than_the_kernel_does_not_apply(tiny):
     tiny.commit("Remove", kernel="")
     done = tiny.track(KV_RANGE="HEAD")

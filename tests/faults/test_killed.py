@@ -24,7 +24,7 @@ from tests.faults.test_nightly import plant
 from tests.faults.tiny import Tiny, lines_with, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
-KILLS = int(os.environ.get("TINY_KILLS", "2"))
+KILLS = int(os.environ.get("TINY_KILLS", "1"))
 SEED = int(os.environ.get("TINY_SEED", "0"))
 IN_A_ROW = 4  # kills before the next start may end
 ROUNDS = 4

@@ -36,7 +36,7 @@ from asv.environment import Environment, EnvironmentUnavailable
 
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.files import replace_text, replacement
+from kernel_velocity.files import naming, replace_text, replacement
 from kernel_velocity.harness.spool import append_line, spool_path
 from kernel_velocity.harness.under_test import ARTEFACTS, find_info
 from kernel_velocity.results import sessions
@@ -57,6 +57,10 @@ _CAUSES = (
     re.compile(r"\): (fatal )?error( #?\w+)?: "),  # nvcc
     re.compile(r"^CMake Error"),
     re.compile(r"(?<!^)\berror\b", re.IGNORECASE),
+)
+# The machine's fault, or somebody's who killed it: the commit is built again by the next run
+_CUT_OFF = re.compile(
+    r"^.*(No space left on device|Disk quota exceeded|File too large|Read-only file system|\bKilled\b).*$", re.MULTILINE
 )
 _NO_COMPILER_FOUND = re.compile(r"No CMAKE_CXX_COMPILER could be found|CMAKE_CXX_COMPILER not set")
 
@@ -276,9 +280,9 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             output, status = f"{output}\nerror: the build leaves nothing in {config.OUT}: {self._section.build}\n", 1
         replace_text(log_path, output)
         if status != 0:
-            self._remember_failure(commit, output, log_path)
+            self._remember_failure(commit, output, log_path, is_cut_off=status < 0)
         for path in sorted(out.glob("*.whl")):
-            with zipfile.ZipFile(path) as wheel:
+            with naming(out), zipfile.ZipFile(path) as wheel:
                 wheel.extractall(out)
             path.unlink()
         code_hash.write(out, self._section, config.suite(Path.cwd()).modules())
@@ -317,6 +321,14 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         elif odd := sorted(set(";|").intersection(str(Path.cwd()))):
             why = f"the path of this repository has {' and '.join(odd)}, which CMake takes for its own: move it"
             reason = f"{first_error_line(output)}; {why}"
+    def _remember_failure(self, commit: str, output: str, log_path: Path, *, is_cut_off: bool) -> None:
+        """Raise the error of a failed build. Record it unless it was killed, or lacks a compiler or room."""
+        if _NO_COMPILER_FOUND.search(output) or not has_compiler():
+            reason = NO_COMPILER
+        elif line := _CUT_OFF.search(output):
+            reason = line[0].strip()
+        elif is_cut_off:
+            reason = "it was killed"
         else:
             reason = first_error_line(output)
             tail = "\n".join(output.splitlines()[-LOG_TAIL:])
