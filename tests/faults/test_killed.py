@@ -4,6 +4,7 @@ TINY_KILLS is the number of kills of each command: 29 make 203 kills, in about 4
 moments.
 """
 
+import itertools
 import os
 import random
 import shutil
@@ -191,10 +192,11 @@ def kill(tiny, command, rng, mark):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_killed_at_random_moments(recorded, tmp_path, name):
-    command, rng, kills, row, tiny = COMMANDS[name], random.Random(f"{SEED} {name}"), 0, 0, None
+    command, rng, folders = COMMANDS[name], random.Random(f"{SEED} {name}"), itertools.count()
+    kills, row, tiny = 0, 0, None
     while kills < KILLS or row:
         if tiny is None:
-            tiny = recorded.copy(tmp_path / str(kills))
+            tiny = recorded.copy(tmp_path / str(next(folders)))
             command.prepare(tiny)
             before, story = contents(tiny), []
         if row < IN_A_ROW and kills < KILLS:

@@ -171,6 +171,8 @@ def begin(mark: Path | None, run: str = RUN) -> None:
     if mark is None:
         return
     if mark.exists() and mark.read_bytes() == run.encode():
+        with _writing(mark), mark.open("r+"):  # a mark that its round could not remove says nothing
+            pass
         raise EarlierRoundDiedError(
             "an earlier round of this run crashed its process or ran past its timeout; not tried again"
         )
