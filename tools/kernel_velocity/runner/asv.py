@@ -24,9 +24,9 @@ from asv.machine import Machine
 
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
-from kernel_velocity.results import machines
 from kernel_velocity.files import naming
 from kernel_velocity.processes import contained
+from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import OWN_FOLDERS
 from kernel_velocity.runner.environment import HostTorch
 

@@ -314,19 +314,15 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def _failure_path(self, commit: str) -> Path:
         return self.folder / FAILED_FOLDER / commit
 
-    def _remember_failure(self, commit: str, output: str, log_path: Path) -> None:
-        """Raise the error of a failed build, and record it unless the machine, or the folder, is to blame."""
-        if _NO_COMPILER_FOUND.search(output) or not has_compiler():
-            reason = NO_COMPILER
-        elif odd := sorted(set(";|").intersection(str(Path.cwd()))):
-            why = f"the path of this repository has {' and '.join(odd)}, which CMake takes for its own: move it"
-            reason = f"{first_error_line(output)}; {why}"
     def _remember_failure(self, commit: str, output: str, log_path: Path, *, is_cut_off: bool) -> None:
         """Raise the error of a failed build. Record it unless it was killed, or lacks a compiler or room."""
         if _NO_COMPILER_FOUND.search(output) or not has_compiler():
             reason = NO_COMPILER
         elif line := _CUT_OFF.search(output):
             reason = line[0].strip()
+        elif odd := sorted(set(";|").intersection(str(Path.cwd()))):
+            why = f"the path of this repository has {' and '.join(odd)}, which CMake takes for its own: move it"
+            reason = f"{first_error_line(output)}; {why}"
         elif is_cut_off:
             reason = "it was killed"
         else:
