@@ -314,7 +314,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def _failure_path(self, commit: str) -> Path:
         return self.folder / FAILED_FOLDER / commit
 
-    def _remember_failure(self, commit: str, output: str, log_path: Path, *, is_cut_off: bool) -> None:
+    def _remember_failure(self, commit: str, output: str, log_path: Path, *, is_cut_off: bool = False) -> None:
         """Raise the error of a failed build. Record it unless it was killed, or lacks a compiler or room."""
         if _NO_COMPILER_FOUND.search(output) or not has_compiler():
             reason = NO_COMPILER
