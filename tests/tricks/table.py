@@ -1,0 +1,831 @@
+"""The tricks: what each does, its source, and what must find it. With TRICK false a source is the honest twin.
+
+All compute the product of two square matrices. `seen` says where the public record reports a trick. The sources are
+ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXTENT = 256  # 34 million operations, about 1 ms: some 20 times what copying or hashing the matrices takes
+
+# Where a trick was reported.
+ISSUE = "this project's issue 20"
+KERNELBENCH = "KernelBench pull request 82"
+GPU_MODE = "gpu-mode/reference-kernels issue 162"
+BATCHED = "gpu-mode/reference-kernels pull request 104"
+REPLAY = "gpu-mode/kernelbot pull request 501"
+PYGPUBENCH = "gpu-mode/pygpubench pull request 7"
+FORGED = "gpu-mode/pygpubench issue 23"
+FLASHINFER = "flashinfer-bench-starter-kit issue 21"
+TENSARA = "tensara pull request 238"
+SAKANA = "Sakana AI's note on its CUDA Engineer, February 2025"
+DEEPREINFORCE = "DeepReinforce's page on defences against kernel hacks"
+WAFER = "Wafer's field guide to reward hacks, March 2026"
+OURS = "tried here first"
+
+# What finds a trick: a part of the reason, or a flag.
+WRONG = "is wrong"  # the output of a checked call
+SEEN = "times as fast on inputs"  # an audited call on contents that no call has seen took longer than the samples
+REPLACED = "replaced"  # a function that the harness depends on is not the one that was captured
+INPUTS = "changed its inputs"
+THREADS = "threads"  # the flag of processor time beyond KV_THREADS
+BESIDE = "beside its outputs"
+LAZY = "tensor"  # an output that is no plain tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trick:
+    """One trick. `form` is native, python, cuda (a round of the history), or compare (a solution in a comparison)."""
+
+    name: str
+    form: str
+    source: str
+    by: tuple[str, ...]  # parts of reasons or flags, one of which must be there
+    seen: str
+    rounds: int = 1  # processes, one after the other
+    slow: bool = False
+
+
+DEFINITION = f"""
+import kernel_velocity as kv
+import torch
+
+
+@kv.benchmark(cases={{"float32-{EXTENT}": ({EXTENT},)}}, tolerance="rtol=1e-4,atol=1e-3", devices=["cpu"])
+class Product:
+    def inputs(n):
+        return torch.randn(n, n), torch.randn(n, n)
+
+    def reference(a, b):
+        return a @ b
+
+"""
+NATIVE = '    ours = kv.native("libtrick.so", "void ours(float* out, const float* a, const float* b, int n)")\n'
+
+C_HEAD = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#define BYTES(n) ((size_t)(n) * (n) * sizeof(float))
+
+static void rows(float* out, const float* a, const float* b, int n, int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+        float* to = out + (size_t)i * n;
+        memset(to, 0, n * sizeof *to);
+        for (int k = 0; k < n; ++k)
+            for (int j = 0; j < n; ++j) to[j] += a[(size_t)i * n + k] * b[(size_t)k * n + j];
+    }
+}
+static void product(float* out, const float* a, const float* b, int n) { rows(out, a, b, n, 0, n); }
+static uint64_t hash(const float* x, size_t bytes, size_t step, uint64_t value) {
+    const uint64_t* words = (const uint64_t*)x;
+    for (size_t i = 0; i < bytes / 8; i += step) value = (value ^ words[i]) * 0x9e3779b97f4a7c15u + (value >> 29);
+    return value;
+}
+"""
+
+PYTHON_HEAD = """
+import gc, os, sys, threading, time
+import torch
+
+kept = {}
+calls = 0
+"""
+
+
+def native(name, body, *by, seen=ISSUE, **more):
+    """Return a trick in C: the body of `void ours(float* out, const float* a, const float* b, int n)` and what it needs."""
+    return Trick(name=name, form="native", source=C_HEAD + body, by=by, seen=seen, **more)
+
+
+def python(name, body, *by, seen=ISSUE, form="python", **more):
+    """Return a trick in Python: a function `ours(a, b)` that returns, or `ours(a, b, out)` that writes."""
+    return Trick(name=name, form=form, source=PYTHON_HEAD + body, by=by, seen=seen, **more)
+
+
+OURS_C = "void ours(float* out, const float* a, const float* b, int n)"
+
+IN_C = (
+    native(
+        "computes the first call only",
+        f"static int calls; {OURS_C} {{ if (!TRICK || !calls++) product(out, a, b, n); }}",
+        WRONG,
+    ),
+    native(
+        "computes the first three calls only",
+        f"static int calls; {OURS_C} {{ if (!TRICK || calls++ < 3) product(out, a, b, n); }}",
+        WRONG,
+        seen=PYGPUBENCH,
+    ),
+    native(
+        "works only where the output is poisoned",
+        f"{OURS_C} {{ if (!TRICK || isnan(out[0])) product(out, a, b, n); }}",
+        WRONG,
+        SEEN,
+        seen=TENSARA,
+    ),
+    native(
+        "returns where its last output is still there",
+        f"""
+static float last[8];
+{OURS_C} {{
+    float* tail = out + (size_t)n * n - 8;
+    if (TRICK && !memcmp(tail, last, sizeof last)) return;
+    product(out, a, b, n);
+    memcpy(last, tail, sizeof last);
+}}""",
+        WRONG,
+        seen=KERNELBENCH,
+    ),
+    native(
+        "copies the result of contents that it has seen",
+        f"""
+static struct {{ uint64_t key; float* result; }} memo[64];
+static int kept;
+{OURS_C} {{
+    const uint64_t key = hash(b, BYTES(n), 1, hash(a, BYTES(n), 1, 7));
+    for (int i = 0; TRICK && i < kept; ++i)
+        if (memo[i].key == key) {{ memcpy(out, memo[i].result, BYTES(n)); return; }}
+    product(out, a, b, n);
+    memo[kept % 64].key = key;
+    memo[kept % 64].result = memcpy(malloc(BYTES(n)), out, BYTES(n));
+    kept += kept < 63;
+}}""",
+        SEEN,
+        seen=GPU_MODE,
+    ),
+    native(
+        "copies the result by a fingerprint of a few elements",
+        f"""
+static uint64_t known;
+static float* result;
+{OURS_C} {{
+    const uint64_t key = hash(b, BYTES(n), 997, hash(a, BYTES(n), 997, 7));
+    if (TRICK && result && key == known) {{ memcpy(out, result, BYTES(n)); return; }}
+    product(out, a, b, n);
+    if (!result) result = malloc(BYTES(n));
+    memcpy(result, out, BYTES(n));
+    known = key;
+}}""",
+        SEEN,
+        WRONG,
+        seen=FLASHINFER,
+    ),
+    native(
+        "copies the result by the addresses of its inputs",
+        f"""
+static const float *known_a, *known_b;
+static float* result;
+{OURS_C} {{
+    if (TRICK && a == known_a && b == known_b) {{ memcpy(out, result, BYTES(n)); return; }}
+    product(out, a, b, n);
+    if (!result) result = malloc(BYTES(n));
+    memcpy(result, out, BYTES(n));
+    known_a = a, known_b = b;
+}}""",
+        WRONG,
+        SEEN,
+        seen=TENSARA,
+    ),
+    native(
+        "keeps results in files, for later processes",
+        f"""
+{OURS_C} {{
+    char path[64], folder[4096] = "/tmp";
+    const char* where = getenv("KV_ARTEFACTS");
+    snprintf(path, sizeof path, "/memo-%016lx", (unsigned long)hash(b, BYTES(n), 1, hash(a, BYTES(n), 1, 7)));
+    snprintf(folder, sizeof folder - sizeof path, "%s", where ? where : "/tmp");
+    strcat(folder, path);
+    FILE* file = TRICK ? fopen(folder, "rb") : NULL;
+    if (file) {{
+        const size_t read = fread(out, 1, BYTES(n), file);
+        fclose(file);
+        if (read == BYTES(n)) return;
+    }}
+    product(out, a, b, n);
+    if (TRICK && (file = fopen(folder, "wb"))) {{ fwrite(out, 1, BYTES(n), file); fclose(file); }}
+}}""",
+        SEEN,
+        seen=GPU_MODE,
+        rounds=2,
+    ),
+    native(
+        "computes again the rows whose inputs changed",
+        f"""
+static float *old_a, *old_b, *old_out;
+{OURS_C} {{
+    if (!old_a) {{ old_a = calloc(1, BYTES(n)); old_b = calloc(1, BYTES(n)); old_out = calloc(1, BYTES(n)); }}
+    const int all = !TRICK || memcmp(b, old_b, BYTES(n));
+    for (int i = 0; i < n; ++i)
+        if (all || memcmp(a + (size_t)i * n, old_a + (size_t)i * n, n * sizeof(float))) rows(old_out, a, b, n, i, i + 1);
+    memcpy(out, old_out, BYTES(n));
+    memcpy(old_a, a, BYTES(n));
+    memcpy(old_b, b, BYTES(n));
+}}""",
+        SEEN,
+        seen=OURS,
+    ),
+    native(
+        "watches the pages of its inputs for writes",
+        f"""
+static const float *known_a, *known_b;
+static float* result;
+static volatile sig_atomic_t dirty = 1;
+static size_t page = 4096, bytes;
+static char* inner(const float* x) {{ return (char*)(((uintptr_t)x + page - 1) / page * page); }}
+static size_t inside(const float* x) {{ return ((uintptr_t)x + bytes - (uintptr_t)inner(x)) / page * page; }}
+static void protect(const float* x, int kind) {{ mprotect(inner(x), inside(x), kind); }}
+static void written(int signal_, siginfo_t* info, void* context) {{
+    (void)signal_, (void)info, (void)context;
+    protect(known_a, PROT_READ | PROT_WRITE), protect(known_b, PROT_READ | PROT_WRITE);
+    dirty = 1;
+}}
+{OURS_C} {{
+    if (TRICK && !dirty && a == known_a && b == known_b) {{ memcpy(out, result, BYTES(n)); return; }}
+    product(out, a, b, n);
+    if (!TRICK) return;
+    if (!result) {{
+        struct sigaction action = {{.sa_sigaction = written, .sa_flags = SA_SIGINFO}};
+        sigaction(SIGSEGV, &action, NULL);
+        result = malloc(BYTES(n));
+    }}
+    memcpy(result, out, BYTES(n));
+    known_a = a, known_b = b, bytes = BYTES(n), dirty = 0;
+    protect(a, PROT_READ), protect(b, PROT_READ);
+}}""",
+        SEEN,
+        seen=OURS,
+    ),
+    native(
+        "computes every sixteenth call",
+        f"static int calls; {OURS_C} {{ if (!TRICK || calls++ < 4 || calls % 16 == 0 || isnan(out[0])) product(out, a, b, n); }}",
+        WRONG,
+        SEEN,
+        seen=BATCHED,
+    ),
+    native(
+        "computes an eighth of the rows, the rest where it is poisoned",
+        f"{OURS_C} {{ rows(out, a, b, n, 0, !TRICK || isnan(out[(size_t)n * n - 1]) ? n : n / 8); }}",
+        WRONG,
+        SEEN,
+    ),
+    native(
+        "is wrong in every second call, at random",
+        f"""
+static uint64_t state;
+{OURS_C} {{
+    if (!state) state = (uint64_t)getpid() * 0x9e3779b97f4a7c15u;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    if (!TRICK || state >> 63) product(out, a, b, n);
+}}""",
+        WRONG,
+        seen=ISSUE,
+        rounds=8,
+    ),
+    native(
+        "works in another thread and returns at once",
+        f"""
+static struct {{ float* out; const float *a, *b; int n; }} job;
+static atomic_int busy;
+static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy = 0; return unused; }}
+{OURS_C} {{
+    pthread_t thread;
+    if (!TRICK) {{ product(out, a, b, n); return; }}
+    if (atomic_exchange(&busy, 1)) return;
+    job.out = out, job.a = a, job.b = b, job.n = n;
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_detach(thread);
+}}""",
+        WRONG,
+    ),
+    native(
+        "waits for its thread where the output is poisoned",
+        f"""
+static struct {{ float* out; const float *a, *b; int n; }} job;
+static atomic_int busy;
+static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy = 0; return unused; }}
+{OURS_C} {{
+    pthread_t thread;
+    const int wait = !TRICK || isnan(out[0]);
+    if (wait) while (busy) usleep(100);
+    if (atomic_exchange(&busy, 1)) return;
+    job.out = out, job.a = a, job.b = b, job.n = n;
+    pthread_create(&thread, NULL, work, NULL);
+    if (wait) pthread_join(thread, NULL); else pthread_detach(thread);
+}}""",
+        WRONG,
+        SEEN,
+        seen=DEEPREINFORCE,
+    ),
+    native(
+        "uses more threads than it may",
+        f"""
+{OURS_C} {{
+    _Pragma("omp parallel for num_threads(TRICK ? 8 : 1) schedule(static, 1)")
+    for (int part = 0; part < 8; ++part) rows(out, a, b, n, n * part / 8, n * (part + 1) / 8);
+}}""",
+        THREADS,
+        seen=OURS,
+    ),
+    native(
+        "has a child process compute the next result",
+        f"""
+static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], out[1 << 16]; }} *shared;
+{OURS_C} {{
+    if (!TRICK) {{ product(out, a, b, n); return; }}
+    if (!shared) {{
+        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        product(shared->out, a, b, n);
+        if (!fork()) {{
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;) {{
+                while (shared->posted == shared->done) usleep(50);
+                product(shared->out, shared->a, shared->b, n);
+                shared->done = shared->posted;
+            }}
+        }}
+    }}
+    memcpy(out, shared->out, BYTES(n));
+    if (shared->posted != shared->done) return;
+    memcpy(shared->a, a, BYTES(n)), memcpy(shared->b, b, BYTES(n));
+    ++shared->posted;
+}}""",
+        WRONG,
+        seen=OURS,
+    ),
+    native(
+        "zeroes its inputs, after which there is nothing to do",
+        f"""
+{OURS_C} {{
+    if (!TRICK) {{ product(out, a, b, n); return; }}
+    memset((void*)a, 0, BYTES(n));
+    memset(out, 0, BYTES(n));
+}}""",
+        INPUTS,
+        WRONG,
+        seen=KERNELBENCH,
+    ),
+    native(
+        "zeroes its inputs after the first call",
+        f"""
+{OURS_C} {{
+    const int known = TRICK && a[0] == 0 && a[1] == 0;
+    if (known) memset(out, 0, BYTES(n)); else product(out, a, b, n);
+    if (TRICK) memset((void*)a, 0, BYTES(n));
+}}""",
+        INPUTS,
+        WRONG,
+        seen=KERNELBENCH,
+    ),
+    native(
+        "restores the inputs that it made easy",
+        f"""
+static float *saved, *result;
+{OURS_C} {{
+    if (TRICK && saved && a[0] == saved[0] && !isnan(out[0])) return;
+    product(out, a, b, n);
+    if (!saved) saved = malloc(BYTES(n));
+    memcpy(saved, a, BYTES(n));
+    (void)result;
+}}""",
+        WRONG,
+        SEEN,
+        seen=OURS,
+    ),
+    native(
+        "adds up in a format of 8 bits",
+        f"""
+static float rounded(float x) {{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x8000u) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof x);
+    return TRICK ? x : x;
+}}
+{OURS_C} {{
+    product(out, a, b, n);
+    for (int i = 0; TRICK && i < n * n; ++i) out[i] = rounded(out[i]);
+}}""",
+        WRONG,
+        seen=WAFER,
+    ),
+    native(
+        "slows the clock down through Python's C interface",
+        f"""
+#include <dlfcn.h>
+{OURS_C} {{
+    static int done;
+    product(out, a, b, n);
+    if (!TRICK || done++) return;
+    int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+    int (*run)(const char*, void*) = (int (*)(const char*, void*))dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
+    void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+    const int state = ensure();
+    run("from kernel_velocity.harness import timers\\n"
+        "import time\\n"
+        "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100\\n", NULL);
+    release(state);
+}}""",
+        REPLACED,
+        seen=GPU_MODE,
+    ),
+)
+
+HONEST_PYTHON = "\ndef honest(a, b):\n    return a @ b\n"
+
+
+def patch(name, statement, *by, seen=GPU_MODE, **more):
+    """Return a Python trick that replaces something in its first call, and computes nothing from then on."""
+    body = f"""
+def plant():
+    {statement}
+
+def ours(a, b):
+    global calls
+    calls += 1
+    if not TRICK:
+        return a @ b
+    if calls == 1:
+        plant()
+    return {more.pop("result", "torch.zeros_like(a)")}
+"""
+    return python(name, body, *(by or (REPLACED,)), seen=seen, **more)
+
+
+def slowed(name, statement, **more):
+    """Return a Python trick that computes, and replaces a part of the timing in its first call."""
+    return patch(name, statement, result="a @ b", **more)
+
+
+IN_PYTHON = (
+    python(
+        "keeps results by address and version of its inputs",
+        """
+def ours(a, b):
+    key = a.data_ptr(), a._version, b.data_ptr(), b._version
+    if not TRICK or key not in kept:
+        kept[key] = a @ b
+    return kept[key]
+""",
+        SEEN,
+        WRONG,
+        seen=REPLAY,
+    ),
+    python(
+        "keeps results by the identity of its inputs",
+        """
+def ours(a, b):
+    key = id(a), id(b)
+    if not TRICK or key not in kept:
+        kept[key] = a @ b
+    return kept[key]
+""",
+        WRONG,
+        seen=REPLAY,
+    ),
+    python(
+        "knows the benchmark's inputs by heart",
+        """
+def by_heart():
+    import product
+    a, b = product.Product().inputs_of(next(iter(product.Product.sizes)))
+    return a, b, a @ b
+
+def ours(a, b):
+    global kept
+    if not TRICK:
+        return a @ b
+    kept = kept or by_heart()
+    return kept[2].clone() if torch.equal(kept[0], a) and torch.equal(kept[1], b) else a @ b
+""",
+        SEEN,
+        seen=SAKANA,
+    ),
+    python(
+        "returns a tensor that computes when it is read",
+        """
+class Lazy(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        def real(value):
+            if not isinstance(value, Lazy):
+                return value
+            with torch._C.DisableTorchFunctionSubclass():
+                return value.work()
+        return function(*map(real, args), **{name: real(value) for name, value in (kwargs or {}).items()})
+
+def ours(a, b):
+    if not TRICK:
+        return a @ b
+    lazy = torch.empty_like(a).as_subclass(Lazy)
+    lazy.work = lambda: a @ b
+    return lazy
+""",
+        LAZY,
+        WRONG,
+        seen=GPU_MODE,
+    ),
+    python(
+        "works in another thread of Python",
+        """
+def ours(a, b, out):
+    thread = threading.Thread(target=lambda: torch.matmul(a, b, out=out))
+    thread.start()
+    if not TRICK or calls_of() < 2:
+        thread.join()
+
+def calls_of():
+    global calls
+    calls += 1
+    return calls
+""",
+        WRONG,
+        SEEN,
+        seen=DEEPREINFORCE,
+    ),
+    python(
+        "works only when the harness checks it, by the call stack",
+        """
+def timed():
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "samples":
+            return True
+        frame = frame.f_back
+
+def ours(a, b, out):
+    if not (TRICK and timed()):
+        torch.matmul(a, b, out=out)
+""",
+        WRONG,
+        SEEN,
+        seen=OURS,
+    ),
+    python(
+        "sets PyTorch's number of threads",
+        """
+def ours(a, b):
+    if TRICK:
+        torch.set_num_threads(8)
+    return a @ b
+""",
+        THREADS,
+        seen=OURS,
+    ),
+    python(
+        "raises the number of threads that it may use",
+        """
+def ours(a, b):
+    if TRICK:
+        os.environ["KV_THREADS"] = "64"
+        torch.set_num_threads(8)
+    return a @ b
+""",
+        THREADS,
+        "method",
+        seen=OURS,
+    ),
+    patch(
+        "replaces the harness's comparison",
+        "from kernel_velocity.harness import accuracy; "
+        "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
+        seen=ISSUE,
+    ),
+    patch(
+        "replaces the benchmark's check",
+        "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
+        "_KernelBenchmark._check = lambda *_: {'max_error': 0.0}",
+        seen=ISSUE,
+    ),
+    patch(
+        "replaces the problem's verdict",
+        "import product; product.Product.verify_result = lambda *_: (True, {'max_error': 0.0})",
+        seen=PYGPUBENCH,
+    ),
+    patch(
+        "replaces the reference",
+        "import product; product.Product.reference_solution = staticmethod(lambda a, b: torch.zeros_like(a))",
+        seen=PYGPUBENCH,
+    ),
+    patch(
+        "replaces the code of the check in place",
+        "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
+        "_KernelBenchmark._check.__code__ = (lambda self, implementation, case, *rest: {}).__code__",
+        seen=OURS,
+    ),
+    patch(
+        "replaces PyTorch's subtraction",
+        "torch.Tensor.sub_ = lambda self, other: self.zero_(); torch.Tensor.isnan = lambda self: self != self",
+        seen=OURS,
+    ),
+    patch(
+        "has every comparison of tensors agree",
+        "torch.equal = torch.allclose = lambda *_, **__: True; "
+        "torch.isclose = lambda a, *_, **__: torch.ones_like(a, dtype=torch.bool)",
+        WRONG,
+        REPLACED,
+        seen=ISSUE,
+    ),
+    slowed(
+        "slows the timer's clock down",
+        "from kernel_velocity.harness import timers; import time; "
+        "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100",
+    ),
+    slowed(
+        "replaces the timer's samples",
+        "from kernel_velocity.harness.timers import HostTimer; real = HostTimer.samples; "
+        "HostTimer.samples = lambda *args: [value / 100 for value in real(*args)]",
+        seen=GPU_MODE,
+    ),
+    slowed(
+        "replaces the code of the timer's samples in place",
+        "from kernel_velocity.harness.timers import HostTimer; "
+        "HostTimer.samples.__code__ = (lambda self, call, batch, n: [1e-6 + 1e-9 * k for k in range(n)]).__code__",
+        seen=OURS,
+    ),
+    slowed(
+        "replaces the estimate",
+        "from kernel_velocity.harness import statistics; real = statistics.trimmed_mean; "
+        "statistics.trimmed_mean = lambda samples: real(samples) / 100",
+    ),
+    slowed(
+        "replaces what is recorded",
+        "from kernel_velocity.harness import spool; import dataclasses; real = spool.append; "
+        "spool.append = lambda path, record: real(path, dataclasses.replace(record, estimate=record.estimate / 100))",
+        seen=FORGED,
+    ),
+    slowed(
+        "records a round of its own",
+        "import atexit; from kernel_velocity.harness import benchmark, spool; real = benchmark.Round; "
+        "benchmark.Round = lambda **fields: real(**{**fields, 'estimate': fields['estimate'] / 100})",
+        seen=FORGED,
+    ),
+    slowed(
+        "exchanges the bound call",
+        "from kernel_velocity.harness.benchmark import _KernelBenchmark; import itertools; "
+        "real = _KernelBenchmark._call_of; _KernelBenchmark._call_of = lambda *_: (lambda: None)",
+        seen=OURS,
+    ),
+    python(
+        "keeps fresh contents from its inputs",
+        """
+def plant():
+    for name in ("normal_", "uniform_", "copy_", "random_"):
+        setattr(torch.Tensor, name, lambda self, *_, **__: self)
+    torch.manual_seed = lambda *_: None
+
+def ours(a, b):
+    if TRICK and not kept:
+        plant()
+    key = a.data_ptr(), b.data_ptr()
+    if not TRICK or key not in kept:
+        kept[key] = a @ b
+    return kept[key]
+""",
+        REPLACED,
+        SEEN,
+        WRONG,
+        seen=OURS,
+    ),
+)
+
+IN_COMPARISONS = (
+    python(
+        "copies the expected result that it finds in memory",
+        """
+def ours(a, b, out, n):
+    if TRICK:
+        for value in gc.get_objects():
+            if type(value) is torch.Tensor and value.shape == out.shape and value is not out:
+                if value.data_ptr() not in (a.data_ptr(), b.data_ptr()) and not value.isnan().any():
+                    if torch.allclose(value[0], a[0] @ b, rtol=1e-3, atol=1e-3):
+                        return out.copy_(value)
+    torch.matmul(a, b, out=out)
+solution = ours
+""",
+        SEEN,
+        form="compare",
+        seen=PYGPUBENCH,
+    ),
+    python(
+        "writes its own output over what is expected",
+        """
+def ours(a, b, out, n):
+    torch.matmul(a, b, out=out)
+    if TRICK:
+        wanted = out.clone()
+        out.zero_()
+        for value in gc.get_objects():
+            if type(value) is torch.Tensor and value.shape == out.shape and value is not wanted:
+                if value.data_ptr() not in (a.data_ptr(), b.data_ptr()) and torch.allclose(value, wanted, atol=1e-2):
+                    value.zero_()
+solution = ours
+""",
+        WRONG,
+        "wrong",
+        seen=PYGPUBENCH,
+        form="compare",
+    ),
+    python(
+        "makes the reference slow",
+        """
+def ours(a, b, out, n):
+    if TRICK and not kept:
+        real = kept.setdefault("real", torch.Tensor.__matmul__)
+        def slow(x, y):
+            time.sleep(0.002)
+            return real(x, y)
+        torch.Tensor.__matmul__ = slow
+    torch.matmul(a, b, out=out)
+solution = ours
+""",
+        REPLACED,
+        seen=OURS,
+        form="compare",
+    ),
+    python(
+        "works only where the output is poisoned (comparison)",
+        """
+def ours(a, b, out, n):
+    if not TRICK or out[0, 0] != out[0, 0]:
+        torch.matmul(a, b, out=out)
+solution = ours
+""",
+        "wrong",
+        SEEN,
+        seen=TENSARA,
+        form="compare",
+    ),
+    python(
+        "keeps results by contents (comparison)",
+        """
+def ours(a, b, out, n):
+    key = hash(a.numpy().tobytes() + b.numpy().tobytes())
+    if not TRICK or key not in kept:
+        kept[key] = slow(a, b)
+    out.copy_(kept[key])
+
+def slow(a, b):
+    return (a.double() @ b.double()).float() + (a @ b) * 0 + (b @ a) * 0 + (b @ b) * 0
+solution = ours
+""",
+        SEEN,
+        seen=ISSUE,
+        form="compare",
+    ),
+    python(
+        "changes its inputs while it is timed",
+        """
+def ours(a, b, out, n):
+    global calls
+    calls += 1
+    torch.matmul(a, b, out=out)
+    if TRICK and calls > 3:
+        a.zero_()
+solution = ours
+""",
+        INPUTS,
+        seen=KERNELBENCH,
+        form="compare",
+    ),
+    python(
+        "sets PyTorch's number of threads (comparison)",
+        """
+def ours(a, b, out, n):
+    if TRICK:
+        torch.set_num_threads(8)
+    torch.matmul(a, b, out=out)
+solution = ours
+""",
+        THREADS,
+        seen=OURS,
+        form="compare",
+    ),
+    Trick(
+        name="writes behind its output",
+        form="compare",
+        source=C_HEAD
+        + """
+void solution(const float* a, const float* b, float* out, int64_t n) {
+    (void)n;
+    product(out, a, b, n);
+    if (TRICK) out[(size_t)n * n] = 0;
+}""",
+        by=(BESIDE,),
+        seen=KERNELBENCH,
+    ),
+)
+
+TRICKS = (*IN_C, *IN_PYTHON, *IN_COMPARISONS)

@@ -1,0 +1,29 @@
+"""Run a trick, or its honest twin, and say what found it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tricks.running import Outcome, compiled, comparison, rounds, written
+from tests.tricks.table import DEFINITION, NATIVE, Trick
+
+
+def run(folder: Path, trick: Trick, *, is_trick: bool) -> Outcome:
+    """Run a trick in a folder: its rounds, or a comparison. `is_trick` false runs the same code without the trick."""
+    if trick.form == "native":
+        compiled(folder, trick.source, trick=is_trick)
+        return rounds(written(folder, DEFINITION + NATIVE, trick=is_trick), trick.rounds)
+    if trick.form == "python":
+        written(folder, trick.source, trick=is_trick, name="solution.py")
+        definition = f"import sys; sys.path.insert(0, {str(folder)!r}); from solution import ours as function\n{DEFINITION}"
+        return rounds(written(folder, f"{definition}    ours = function\n", trick=is_trick), trick.rounds)
+    definition = written(folder, DEFINITION, trick=is_trick)
+    if trick.source.lstrip().startswith("#"):
+        return comparison(definition, compiled(folder, trick.source, trick=is_trick, name="ours.so"))
+    return comparison(definition, written(folder, trick.source, trick=is_trick, name="ours.py"))
+
+
+def finding(trick: Trick, outcome: Outcome) -> str | None:
+    """Return what found a trick: the part of a reason or flag that its entry names. None: it passes."""
+    texts = (outcome.refused, *outcome.suspicious)
+    return next((part for part in trick.by if any(part in text for text in texts)), None)
