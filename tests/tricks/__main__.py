@@ -6,9 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.tricks.honest_code import HONEST
 from tests.tricks.running import Outcome
 from tests.tricks.table import TRICKS, Trick
-from tests.tricks.verdicts import finding, run
+from tests.tricks.verdicts import finding, run, run_honest
 
 
 def main(parts: list[str]) -> int:
@@ -24,6 +25,15 @@ def main(parts: list[str]) -> int:
         found = finding(trick, outcome)
         failures += found is None or bool(twin.refused)
         print(f"{'found' if found else 'PASSES':7}{trick.form:8}{trick.name:60}{_in_words(trick, outcome, twin)}", flush=True)
+    for honest in HONEST:
+        if parts and not any(part in f"honest {honest.name}" for part in parts):
+            continue
+        with tempfile.TemporaryDirectory(prefix="tricks-") as folder:
+            outcome = run_honest(Path(folder), honest)
+        failures += bool(outcome.refused)
+        verdict = "REFUSED" if outcome.refused else "right"
+        what = outcome.refused[:150] or f"{_time(outcome)}, flags: {', '.join(outcome.flags) or 'none'}"
+        print(f"{verdict:8}{honest.name:85}{what}", flush=True)
     return failures
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.tricks.honest_code import Honest
 from tests.tricks.running import Outcome, compiled, comparison, rounds, written
 from tests.tricks.table import DEFINITION, NATIVE, Trick
 
@@ -27,3 +28,10 @@ def finding(trick: Trick, outcome: Outcome) -> str | None:
     """Return what found a trick: the part of a reason or flag that its entry names. None: it passes."""
     texts = (outcome.refused, *outcome.suspicious)
     return next((part for part in trick.by if any(part in text for text in texts)), None)
+
+
+def run_honest(folder: Path, honest: Honest) -> Outcome:
+    """Run one round of an honest benchmark in a folder."""
+    if honest.source:
+        compiled(folder, honest.source, trick=False)
+    return rounds(written(folder, honest.definition, trick=False), environ=honest.environ)
