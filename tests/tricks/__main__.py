@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.tricks.honest_code import HONEST
 from tests.tricks.running import Outcome
-from tests.tricks.table import TRICKS, Trick
+from tests.tricks.table import TRICKS
 from tests.tricks.verdicts import finding, run, run_honest
 
 
@@ -24,7 +24,8 @@ def main(parts: list[str]) -> int:
             outcome = run(Path(folder), trick, is_trick=True)
         found = finding(trick, outcome)
         failures += found is None or bool(twin.refused)
-        print(f"{'found' if found else 'PASSES':7}{trick.form:8}{trick.name:60}{_in_words(trick, outcome, twin)}", flush=True)
+        verdict = "found" if found else "PASSES"
+        print(f"{verdict:7}{trick.form:8}{trick.name:62}{_in_words(outcome, twin)}", flush=True)
     for honest in HONEST:
         if parts and not any(part in f"honest {honest.name}" for part in parts):
             continue
@@ -37,7 +38,7 @@ def main(parts: list[str]) -> int:
     return failures
 
 
-def _in_words(trick: Trick, outcome: Outcome, twin: Outcome) -> str:
+def _in_words(outcome: Outcome, twin: Outcome) -> str:
     what = outcome.refused or f"{_time(outcome)} against {_time(twin)}, flags: {', '.join(outcome.flags) or 'none'}"
     honest = f"; TWIN REFUSED: {twin.refused}" if twin.refused else ""
     return f"{what[:150]}{honest}"

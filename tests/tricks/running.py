@@ -23,7 +23,14 @@ FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fopenmp")
 SECONDS = 120  # s that a round may take on a busy machine
 SETTINGS = {"KV_T_MIN": ".005", "KV_T_SOFT": ".01", "KV_T_MAX": ".02", "KV_PATIENCE": "0", "KV_THREADS": "1"}
 COMMIT = "c" * 40
-HARMLESS = {"contended", "faulting", "quantised", "short", "drift", "budget"}  # flags that honest code gets on a busy machine
+HARMLESS = {
+    "contended",
+    "faulting",
+    "quantised",
+    "short",
+    "drift",
+    "budget",
+}  # flags that honest code gets on a busy machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +160,7 @@ def _round(definition: Path, device: str, around: str, environ: Sequence[tuple[s
             bench.run(*bench._current_params)
         finally:
             bench.do_teardown()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - foreign code raises anything
         return Outcome(refused=f"{type(error).__name__}: {' '.join(str(error).split())}")
     lines = measuring.rounds(root)[before:]
     if len(lines) != 1:
@@ -169,11 +176,13 @@ def _compare(definition: Path, solution: Path) -> Outcome:
     from kernel_velocity.compare.settings import Settings
     from kernel_velocity.compare.solutions import binder
     from kernel_velocity.errors import KernelVelocityError
+    from kernel_velocity.harness.problem import c_parameters
     from kernel_velocity.harness.stopping import FixedCount
 
     _set(definition.parent, ())
     try:
         problem = _imported(definition).Cpu.problem
+        type(problem).parameters = c_parameters("const float* a, const float* b, float* out, int n")
         implementations = {**binders("eager"), "ours": binder(solution, problem)}
         quick = Settings(rounds=3, rule=partial(FixedCount, n=5), warmups=1)
         (compared,) = compare(problem, implementations, settings=quick).compared

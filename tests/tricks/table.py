@@ -106,7 +106,7 @@ calls = 0
 
 
 def native(name, body, *by, seen=ISSUE, **more):
-    """Return a trick in C: the body of `void ours(float* out, const float* a, const float* b, int n)` and what it needs."""
+    """Return a trick in C: the function OURS_C and what it needs."""
     return Trick(name=name, form="native", source=C_HEAD + body, by=by, seen=seen, **more)
 
 
@@ -229,7 +229,7 @@ static float *old_a, *old_b, *old_out;
     if (!old_a) {{ old_a = calloc(1, BYTES(n)); old_b = calloc(1, BYTES(n)); old_out = calloc(1, BYTES(n)); }}
     const int all = !TRICK || memcmp(b, old_b, BYTES(n));
     for (int i = 0; i < n; ++i)
-        if (all || memcmp(a + (size_t)i * n, old_a + (size_t)i * n, n * sizeof(float))) rows(old_out, a, b, n, i, i + 1);
+        if (all || memcmp(a + (size_t)i * n, old_a + (size_t)i * n, n * sizeof *a)) rows(old_out, a, b, n, i, i + 1);
     memcpy(out, old_out, BYTES(n));
     memcpy(old_a, a, BYTES(n));
     memcpy(old_b, b, BYTES(n));
@@ -270,7 +270,11 @@ static void written(int signal_, siginfo_t* info, void* context) {{
     ),
     native(
         "computes every sixteenth call",
-        f"static int calls; {OURS_C} {{ if (!TRICK || calls++ < 4 || calls % 16 == 0 || isnan(out[0])) product(out, a, b, n); }}",
+        f"""
+static int calls;
+{OURS_C} {{
+    if (!TRICK || calls++ < 4 || calls % 16 == 0 || isnan(out[0])) product(out, a, b, n);
+}}""",
         WRONG,
         SEEN,
         seen=BATCHED,
@@ -390,29 +394,14 @@ static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], o
         seen=KERNELBENCH,
     ),
     native(
-        "restores the inputs that it made easy",
-        f"""
-static float *saved, *result;
-{OURS_C} {{
-    if (TRICK && saved && a[0] == saved[0] && !isnan(out[0])) return;
-    product(out, a, b, n);
-    if (!saved) saved = malloc(BYTES(n));
-    memcpy(saved, a, BYTES(n));
-    (void)result;
-}}""",
-        WRONG,
-        SEEN,
-        seen=OURS,
-    ),
-    native(
-        "adds up in a format of 8 bits",
+        "computes in half the precision",
         f"""
 static float rounded(float x) {{
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     bits = (bits + 0x8000u) & 0xffff0000u;
     memcpy(&x, &bits, sizeof x);
-    return TRICK ? x : x;
+    return x;
 }}
 {OURS_C} {{
     product(out, a, b, n);
@@ -706,16 +695,19 @@ IN_COMPARISONS = (
         "copies the expected result that it finds in memory",
         """
 def ours(a, b, out, n):
-    if TRICK:
+    if TRICK and not kept:
         for value in gc.get_objects():
             if type(value) is torch.Tensor and value.shape == out.shape and value is not out:
-                if value.data_ptr() not in (a.data_ptr(), b.data_ptr()) and not value.isnan().any():
-                    if torch.allclose(value[0], a[0] @ b, rtol=1e-3, atol=1e-3):
-                        return out.copy_(value)
-    torch.matmul(a, b, out=out)
+                if torch.allclose(value[0], a[0] @ b, rtol=1e-3, atol=1e-3):
+                    kept["expected"] = value
+    if "expected" in kept:
+        out.copy_(kept["expected"])
+    else:
+        torch.matmul(a, b, out=out)
 solution = ours
 """,
         SEEN,
+        "wrong",
         form="compare",
         seen=PYGPUBENCH,
     ),
@@ -818,8 +810,7 @@ solution = ours
         form="compare",
         source=C_HEAD
         + """
-void solution(const float* a, const float* b, float* out, int64_t n) {
-    (void)n;
+void solution(const float* a, const float* b, float* out, int n) {
     product(out, a, b, n);
     if (TRICK) out[(size_t)n * n] = 0;
 }""",
@@ -828,4 +819,42 @@ void solution(const float* a, const float* b, float* out, int64_t n) {
     ),
 )
 
-TRICKS = (*IN_C, *IN_PYTHON, *IN_COMPARISONS)
+CUDA_HEAD = """
+from tests.tricks.cuda import device
+import torch
+
+"""
+CUDA_EXTENT = 24  # the emulation takes about 1 ms
+
+
+def cuda(name, entry, *by, seen=ISSUE, body="", **more):
+    """Return a trick of tricks.cu by the name of its entry point, or of Python around it."""
+    call = f"device().call('kv_{entry}_cuda', (a, b, out), n, TRICK)"
+    source = f"{CUDA_HEAD}def ours(a, b, out, n):\n    {body or 'pass'}\n    {call}\n"
+    return Trick(name=name, form="cuda", source=source, by=by, seen=seen, **more)
+
+
+ON_CUDA = (
+    cuda("launches on a stream that nobody waits for", "another_stream", WRONG, seen=KERNELBENCH),
+    cuda("launches in its first call only", "first_call", WRONG),
+    cuda("computes elements whose poison is still there", "poisoned", WRONG, SEEN, seen=TENSARA),
+    cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, SEEN, seen=TENSARA),
+    cuda("computes three of ten calls", "every_tenth", WRONG, SEEN, seen=BATCHED),
+    cuda(
+        "replaces the elapsed time of events",
+        "another_stream",
+        REPLACED,
+        body="if TRICK:\n        torch.cuda.Event.elapsed_time = lambda self, other: 1e-3",
+        seen=GPU_MODE,
+    ),
+    cuda(
+        "replaces the wait for the device",
+        "another_stream",
+        REPLACED,
+        WRONG,
+        body="if TRICK:\n        torch.cuda.synchronize = lambda *_: None",
+        seen=GPU_MODE,
+    ),
+)
+
+TRICKS = (*IN_C, *IN_PYTHON, *ON_CUDA, *IN_COMPARISONS)

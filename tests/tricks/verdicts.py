@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
+from tests.tricks import cuda
 from tests.tricks.honest_code import Honest
-from tests.tricks.running import Outcome, compiled, comparison, rounds, written
-from tests.tricks.table import DEFINITION, NATIVE, Trick
+from tests.tricks.running import Outcome, comparison, compiled, rounds, written
+from tests.tricks.table import CUDA_EXTENT, DEFINITION, EXTENT, NATIVE, Trick
+
+ON_CUDA = DEFINITION.replace(f"{EXTENT}", f"{CUDA_EXTENT}").replace('"cpu"', '"cuda"')
 
 
 def run(folder: Path, trick: Trick, *, is_trick: bool) -> Outcome:
@@ -16,8 +23,18 @@ def run(folder: Path, trick: Trick, *, is_trick: bool) -> Outcome:
         return rounds(written(folder, DEFINITION + NATIVE, trick=is_trick), trick.rounds)
     if trick.form == "python":
         written(folder, trick.source, trick=is_trick, name="solution.py")
-        definition = f"import sys; sys.path.insert(0, {str(folder)!r}); from solution import ours as function\n{DEFINITION}"
+        definition = (
+            f"import sys; sys.path.insert(0, {str(folder)!r}); from solution import ours as function\n{DEFINITION}"
+        )
         return rounds(written(folder, f"{definition}    ours = function\n", trick=is_trick), trick.rounds)
+    if trick.form == "cuda":
+        written(folder, trick.source, trick=is_trick, name="solution.py")
+        definition = (
+            f"import sys; sys.path.insert(0, {str(folder)!r}); from solution import ours as function\n{ON_CUDA}"
+        )
+        library = (cuda.LIBRARY, str(_library()))
+        path = written(folder, f"{definition}    ours = function\n", trick=is_trick)
+        return rounds(path, trick.rounds, device="Cuda", around="tests.tricks.cuda", environ=[library])
     definition = written(folder, DEFINITION, trick=is_trick)
     if trick.source.lstrip().startswith("#"):
         return comparison(definition, compiled(folder, trick.source, trick=is_trick, name="ours.so"))
@@ -35,3 +52,11 @@ def run_honest(folder: Path, honest: Honest) -> Outcome:
     if honest.source:
         compiled(folder, honest.source, trick=False)
     return rounds(written(folder, honest.definition, trick=False), environ=honest.environ)
+
+
+@cache
+def _library() -> Path:
+    """Build the library of CUDA's tricks, once in this process."""
+    folder = Path(tempfile.mkdtemp(prefix="tricks-cuda-"))
+    atexit.register(shutil.rmtree, folder)
+    return cuda.built(folder)

@@ -24,6 +24,18 @@ struct Asked {
 };
 std::vector<Asked> asked_shared;  // dynamic shared memory; the last of a kernel holds, for the process's life
 
+// A launch on another stream than the default one, where launches are put off: until its stream is waited for.
+struct PutOff {
+    std::string name;
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+    Body body;
+    std::vector<char> context;
+};
+bool puts_off = false;
+std::vector<PutOff> waiting;
+
 cudaError_t note(cudaError_t error) {
     if (error != cudaSuccess) last_error = error;
     return error;
@@ -69,8 +81,27 @@ void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void* stre
     snprintf(text, sizeof text, " %u %u %u %u %u %u %zu %d %zu\n", grid.x, grid.y, grid.z, block.x, block.y,
              block.z, shared, device, reinterpret_cast<size_t>(stream));
     launches += name + text;
+    if (puts_off && stream) {
+        const char* const bytes = static_cast<const char*>(context);
+        waiting.push_back({name, grid, block, shared, static_cast<cudaStream_t>(stream), body, {bytes, bytes + context_bytes}});
+        return;
+    }
     allow_arguments(context, context_bytes);
     run_blocks(name.c_str(), grid, block, shared, body, context);
+}
+
+// Runs what was put off on a stream, or on all of them.
+void finish(cudaStream_t stream, bool all) {
+    std::vector<PutOff> others;
+    for (const PutOff& one : waiting) {
+        if (!all && one.stream != stream) {
+            others.push_back(one);
+            continue;
+        }
+        allow_arguments(one.context.data(), one.context.size());
+        run_blocks(one.name.c_str(), one.grid, one.block, one.shared, one.body, one.context.data());
+    }
+    waiting.swap(others);
 }
 
 cudaError_t allow_shared(const void* kernel, int bytes) {
@@ -120,6 +151,20 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int wan
     }
     return note(cudaErrorInvalidValue);
 }
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    finish(stream, false);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    finish(nullptr, true);
+    return cudaSuccess;
+}
+
+// Whether launches on other streams than the default one are put off until somebody waits for them.
+extern "C" void on_host_put_off(int wanted) { puts_off = wanted; }
+extern "C" void on_host_finish() { finish(nullptr, true); }
 
 // For calling.py: what holds until it is said anew. Forgets errors and launches, and makes device 0 current.
 extern "C" void on_host_begin(int order, uint64_t seed, int processors_) {

@@ -1,0 +1,63 @@
+// Tricks of CUDA kernels, as the host emulation runs them. An entry point `kv_<trick>_cuda` gets `trick` 0 for its
+// honest twin. All compute out = a b of square matrices.
+#include <cuda_runtime.h>
+#include <math.h>
+
+__global__ void product(const float* a, const float* b, float* out, int n) {
+    const int row = blockIdx.x, column = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += a[row * n + k] * b[k * n + column];
+    out[row * n + column] = sum;
+}
+
+// Computes elements of which the poison is still there. Its blocks decide on the device: the host knows nothing of it.
+__global__ void product_of_poisoned(const float* a, const float* b, float* out, int n) {
+    const int at = blockIdx.x * n + threadIdx.x;
+    if (!isnan(out[at])) return;
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += a[blockIdx.x * n + k] * b[k * n + threadIdx.x];
+    out[at] = sum;
+}
+
+__global__ void copy(const float* from, float* to, int n) {
+    to[blockIdx.x * n + threadIdx.x] = from[blockIdx.x * n + threadIdx.x];
+}
+
+extern "C" float kept[64 * 64];  // memory of the device; the caller allows it
+float kept[64 * 64];
+static const cudaStream_t OTHER = reinterpret_cast<cudaStream_t>(7);
+
+extern "C" void kv_another_stream_cuda(const float* a, const float* b, float* out, int n, int trick) {
+    product<<<n, n, 0, OTHER>>>(a, b, out, n);
+    if (!trick) cudaStreamSynchronize(OTHER);
+}
+
+extern "C" void kv_first_call_cuda(const float* a, const float* b, float* out, int n, int trick) {
+    static int calls;
+    if (!trick || calls++ < 1) product<<<n, n>>>(a, b, out, n);
+}
+
+extern "C" void kv_poisoned_cuda(const float* a, const float* b, float* out, int n, int trick) {
+    if (trick) product_of_poisoned<<<n, n>>>(a, b, out, n);
+    else product<<<n, n>>>(a, b, out, n);
+}
+
+extern "C" void kv_addresses_cuda(const float* a, const float* b, float* out, int n, int trick) {
+    static const float *known_a, *known_b;
+    if (trick && a == known_a && b == known_b) {
+        copy<<<n, n>>>(kept, out, n);
+        return;
+    }
+    product<<<n, n>>>(a, b, out, n);
+    copy<<<n, n>>>(out, kept, n);
+    known_a = a, known_b = b;
+}
+
+extern "C" void kv_every_tenth_cuda(const float* a, const float* b, float* out, int n, int trick) {
+    static int calls;
+    if (trick && calls++ % 10 > 2) copy<<<n, n>>>(kept, out, n);
+    else {
+        product<<<n, n>>>(a, b, out, n);
+        copy<<<n, n>>>(out, kept, n);
+    }
+}
