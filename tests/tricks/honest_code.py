@@ -141,7 +141,10 @@ static int compare(const void* x, const void* y) {
     const float a = *(const float*)x, b = *(const float*)y;
     return (a > b) - (a < b);
 }
-void ours(float* out, const float* x, int n) { memcpy(out, x, sizeof(float) * n); qsort(out, n, sizeof(float), compare); }
+void ours(float* out, const float* x, int n) {
+    memcpy(out, x, sizeof(float) * n);
+    qsort(out, n, sizeof(float), compare);
+}
 """,
         signature="void ours(float* out, const float* x, int n)",
     ),
@@ -210,7 +213,8 @@ void ours(int64_t* out, const float* edges, const float* x, int n) {
         "def inputs(n):\n    lengths = torch.randint(1, 20, (n,))\n"
         "    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])\n"
         "    return torch.randn(int(offsets[-1])), offsets",
-        "def reference(x, offsets):\n    return torch.stack([part.sum() for part in torch.tensor_split(x, offsets[1:-1])])",
+        "def reference(x, offsets):\n    parts = torch.tensor_split(x, offsets[1:-1])\n"
+        "    return torch.stack([part.sum() for part in parts])",
         tolerance=LOOSE,
         library="""
 void ours(float* out, const float* x, const int64_t* offsets, int n) {
