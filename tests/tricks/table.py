@@ -27,12 +27,15 @@ OURS = "tried here first"
 
 # What finds a trick: a part of the reason, or a flag.
 WRONG = "is wrong"  # the output of a checked call
-SEEN = "times as fast on inputs"  # an audited call on contents that no call has seen took longer than the samples
+SEEN = "times as fast on inputs"  # calls on contents that no call has seen took longer than calls on known ones
+AGAIN = "times as fast when called again"  # a call by itself took longer than the samples
+UNFINISHED = "works on"  # the device was busy after the call's last event
 REPLACED = "replaced"  # a function that the harness depends on is not the one that was captured
 INPUTS = "changed its inputs"
-THREADS = "threads"  # the flag of processor time beyond KV_THREADS
+CROWDED = "crowded"  # the flag of processor time beyond KV_THREADS
+THREADS = "changes PyTorch's threads"  # a comparison's note
 BESIDE = "beside its outputs"
-LAZY = "tensor"  # an output that is no plain tensor
+LAZY = "computes when it is read"  # an output whose first reading takes longer than the next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +149,7 @@ static float last[8];
     product(out, a, b, n);
     memcpy(last, tail, sizeof last);
 }}""",
+        SEEN,
         WRONG,
         seen=KERNELBENCH,
     ),
@@ -265,6 +269,7 @@ static void written(int signal_, siginfo_t* info, void* context) {{
     known_a = a, known_b = b, bytes = BYTES(n), dirty = 0;
     protect(a, PROT_READ), protect(b, PROT_READ);
 }}""",
+        AGAIN,
         SEEN,
         seen=OURS,
     ),
@@ -340,7 +345,7 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
     _Pragma("omp parallel for num_threads(TRICK ? 8 : 1) schedule(static, 1)")
     for (int part = 0; part < 8; ++part) rows(out, a, b, n, n * part / 8, n * (part + 1) / 8);
 }}""",
-        THREADS,
+        CROWDED,
         seen=OURS,
     ),
     native(
@@ -392,6 +397,65 @@ static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], o
         INPUTS,
         WRONG,
         seen=KERNELBENCH,
+    ),
+    native(
+        "computes every second call, and where the output is poisoned",
+        f"""
+static int calls;
+{OURS_C} {{ if (!TRICK || calls++ % 2 || isnan(out[0])) product(out, a, b, n); }}""",
+        SEEN,
+        AGAIN,
+        seen=BATCHED,
+    ),
+    native(
+        "keeps results by contents, for calls in a row",
+        f"""
+#include <time.h>
+static struct timespec last;
+static uint64_t known;
+static float* result;
+{OURS_C} {{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const double idle = (now.tv_sec - last.tv_sec) + (now.tv_nsec - last.tv_nsec) * 1e-9;
+    const uint64_t key = hash(b, BYTES(n), 97, hash(a, BYTES(n), 97, 7));
+    if (TRICK && result && key == known && idle < 5e-6) memcpy(out, result, BYTES(n));
+    else {{
+        product(out, a, b, n);
+        if (!result) result = malloc(BYTES(n));
+        memcpy(result, out, BYTES(n));
+        known = key;
+    }}
+    clock_gettime(CLOCK_MONOTONIC, &last);
+}}""",
+        AGAIN,
+        SEEN,
+        seen=OURS,
+    ),
+    native(
+        "computes when the pages of its output are touched",
+        f"""
+static struct {{ float* out; const float *a, *b; int n; }} job;
+static size_t page = 4096, bytes;
+static char* inner(void) {{ return (char*)(((uintptr_t)job.out + page - 1) / page * page); }}
+static size_t inside(void) {{ return ((uintptr_t)job.out + bytes - (uintptr_t)inner()) / page * page; }}
+static void touched(int signal_, siginfo_t* info, void* context) {{
+    (void)signal_, (void)info, (void)context;
+    mprotect(inner(), inside(), PROT_READ | PROT_WRITE);
+    product(job.out, job.a, job.b, job.n);
+}}
+{OURS_C} {{
+    static int is_ready;
+    if (!TRICK) {{ product(out, a, b, n); return; }}
+    if (is_ready) mprotect(inner(), inside(), PROT_READ | PROT_WRITE);
+    struct sigaction action = {{.sa_sigaction = touched, .sa_flags = SA_SIGINFO | SA_NODEFER}};
+    sigaction(SIGSEGV, &action, NULL);
+    job.out = out, job.a = a, job.b = b, job.n = n, bytes = BYTES(n), is_ready = 1;
+    mprotect(inner(), inside(), PROT_NONE);
+}}""",
+        LAZY,
+        WRONG,
+        seen=OURS,
     ),
     native(
         "computes in half the precision",
@@ -468,6 +532,7 @@ def ours(a, b):
         kept[key] = a @ b
     return kept[key]
 """,
+        AGAIN,
         SEEN,
         WRONG,
         seen=REPLAY,
@@ -497,9 +562,11 @@ def ours(a, b):
     if not TRICK:
         return a @ b
     kept = kept or by_heart()
-    return kept[2].clone() if torch.equal(kept[0], a) and torch.equal(kept[1], b) else a @ b
+    if torch.equal(kept[0], a) and torch.equal(kept[1], b):
+        return kept[2].clone()
+    raise RuntimeError("inputs that it does not know by heart")
 """,
-        SEEN,
+        "by heart",
         seen=SAKANA,
     ),
     python(
@@ -570,7 +637,7 @@ def ours(a, b):
         torch.set_num_threads(8)
     return a @ b
 """,
-        THREADS,
+        CROWDED,
         seen=OURS,
     ),
     python(
@@ -582,8 +649,7 @@ def ours(a, b):
         torch.set_num_threads(8)
     return a @ b
 """,
-        THREADS,
-        "method",
+        CROWDED,
         seen=OURS,
     ),
     patch(
@@ -645,7 +711,7 @@ def ours(a, b):
         seen=OURS,
     ),
     slowed(
-        "replaces the estimate",
+        "replaces the mean of the samples",
         "from kernel_velocity.harness import statistics; real = statistics.trimmed_mean; "
         "statistics.trimmed_mean = lambda samples: real(samples) / 100",
     ),
@@ -835,7 +901,7 @@ def cuda(name, entry, *by, seen=ISSUE, body="", **more):
 
 
 ON_CUDA = (
-    cuda("launches on a stream that nobody waits for", "another_stream", WRONG, seen=KERNELBENCH),
+    cuda("launches on a stream that nobody waits for", "another_stream", UNFINISHED, WRONG, seen=KERNELBENCH),
     cuda("launches in its first call only", "first_call", WRONG),
     cuda("computes elements whose poison is still there", "poisoned", WRONG, SEEN, seen=TENSARA),
     cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, SEEN, seen=TENSARA),
@@ -843,6 +909,7 @@ ON_CUDA = (
     cuda(
         "replaces the elapsed time of events",
         "another_stream",
+        UNFINISHED,
         REPLACED,
         body="if TRICK:\n        torch.cuda.Event.elapsed_time = lambda self, other: 1e-3",
         seen=GPU_MODE,
