@@ -707,7 +707,8 @@ def ours(a, b):
     slowed(
         "replaces the code of the timer's samples in place",
         "from kernel_velocity.harness.timers import HostTimer; "
-        "HostTimer.samples.__code__ = (lambda self, call, batch, n: [1e-6 + 1e-9 * k for k in range(n)]).__code__",
+        "made = lambda self, call, batch, n: [(call(), 1e-6 + 1e-9 * k)[1] for k in range(n)]; "
+        "HostTimer.samples.__code__ = made.__code__",
         seen=OURS,
     ),
     slowed(

@@ -1,0 +1,49 @@
+"""Every trick is found, by what its entry names, and the same code without the trick passes."""
+
+import shutil
+
+import pytest
+
+from tests.tricks.honest_code import HONEST
+from tests.tricks.table import TRICKS
+from tests.tricks.verdicts import finding, run, run_honest
+
+pytest.importorskip("torch", reason="the tricks' inputs are PyTorch's")
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+# One of each kind of defence: they run with every change. The others are slow together.
+FAST = (
+    "computes the first three calls only",
+    "works only where the output is poisoned",
+    "zeroes its inputs, after which there is nothing to do",
+    "replaces the harness's comparison",
+    "launches on a stream that nobody waits for",
+)
+HONEST_FAST = ("sorts", "gathers by indices", "is over in less time than its call takes")
+
+
+def of(entries, fast):
+    return [
+        pytest.param(entry, id=entry.name, marks=() if entry.name in fast else pytest.mark.slow) for entry in entries
+    ]
+
+
+@pytest.mark.parametrize("trick", of(TRICKS, FAST))
+def test_trick_is_found(tmp_path, trick):
+    outcome = run(tmp_path, trick, is_trick=True)
+    assert finding(trick, outcome), outcome
+
+
+@pytest.mark.parametrize("trick", of(TRICKS, FAST[:1]))
+def test_same_code_without_the_trick_passes(tmp_path, trick):
+    assert run(tmp_path, trick, is_trick=False).refused == ""
+
+
+@pytest.mark.parametrize("honest", of(HONEST, HONEST_FAST))
+def test_honest_code_that_looks_like_a_trick_passes(tmp_path, honest):
+    assert run_honest(tmp_path, honest).refused == ""
+
+
+def test_table_has_every_form_and_says_where_each_trick_was_seen():
+    assert len(TRICKS) >= 25 and len({trick.name for trick in TRICKS}) == len(TRICKS)
+    assert {trick.form for trick in TRICKS} == {"native", "python", "cuda", "compare"}
+    assert all(trick.by and trick.seen for trick in TRICKS)
