@@ -35,7 +35,8 @@ INPUTS = "changed its inputs"
 CROWDED = "crowded"  # the flag of processor time beyond KV_THREADS
 THREADS = "changes PyTorch's threads"  # a comparison's note
 BESIDE = "beside its outputs"
-LAZY = "computes when it is read"  # an output whose first reading takes longer than the next
+KIND = "wanted torch.Tensor"  # an output that is no plain tensor
+READ = "when it is read"  # an output whose first reading takes longer than the next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,7 +454,7 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
     job.out = out, job.a = a, job.b = b, job.n = n, bytes = BYTES(n), is_ready = 1;
     mprotect(inner(), inside(), PROT_NONE);
 }}""",
-        LAZY,
+        READ,
         WRONG,
         seen=OURS,
     ),
@@ -589,7 +590,7 @@ def ours(a, b):
     lazy.work = lambda: a @ b
     return lazy
 """,
-        LAZY,
+        KIND,
         WRONG,
         seen=GPU_MODE,
     ),
