@@ -68,6 +68,7 @@ def plant() -> None:
     import torch
 
     from kernel_velocity.harness import definition
+    from kernel_velocity.harness.originals import ORIGINALS
     from tests.harness import pretend_cuda
 
     patch = pytest.MonkeyPatch()
@@ -76,3 +77,5 @@ def plant() -> None:
     patch.setattr(pretend_cuda.HostEvents, "synchronize", device().synchronize)
     original = definition._Defined.inputs_of
     patch.setattr(definition._Defined, "inputs_of", lambda self, case, where=None: original(self, case, where or "cpu"))
+    ORIGINALS.functions.clear()  # what is pretended is original here
+    ORIGINALS.note()

@@ -520,7 +520,7 @@ def ours(a, b):
 
 def slowed(name, statement, **more):
     """Return a Python trick that computes, and replaces a part of the timing in its first call."""
-    return patch(name, statement, result="a @ b", **more)
+    return patch(name, statement, REPLACED, AGAIN, result="a @ b", **more)
 
 
 IN_PYTHON = (
