@@ -36,7 +36,6 @@ CROWDED = "crowded"  # the flag of processor time beyond KV_THREADS
 THREADS = "changes PyTorch's threads"  # a comparison's note
 BESIDE = "beside its outputs"
 KIND = "wanted torch.Tensor"  # an output that is no plain tensor
-READ = "when it is read"  # an output whose first reading takes longer than the next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,7 +453,7 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
     job.out = out, job.a = a, job.b = b, job.n = n, bytes = BYTES(n), is_ready = 1;
     mprotect(inner(), inside(), PROT_NONE);
 }}""",
-        READ,
+        AGAIN,
         WRONG,
         seen=OURS,
     ),

@@ -302,6 +302,19 @@ def test_temporary_files_are_left_out(clones):
     assert clones.kept() == {"gpu/a": "1"}
 
 
+def test_links_among_results_are_refused(clones):
+    clone, _ = clones.night("gpu", gpu__a="1")
+    (clone / "results" / "findings").symlink_to("../..")
+    bundle = clones.pack(clone, "gpu")
+    done = script("results-branch", "push", bundle, cwd=clones.clone())
+    assert (done.returncode, done.stderr) == (1, "error: links among the results, where files are wanted: findings\n")
+    clones.git(clone, "fetch", "-q", bundle, "night:night")
+    clones.git(clone, "push", "-q", "origin", "night:results")  # as somebody who may write to it
+    here = clones.clone()
+    assert script("results-branch", "restore", cwd=here).returncode == 1
+    assert not (here / "results" / "gpu").exists()
+
+
 def test_night_without_results_packs_nothing(clones):
     clone = clones.clone()  # no folder for the bundle
     assert "nothing new" in clones.run(clone, "pack", ".asv/night/results.bundle", machine="gpu")
