@@ -116,6 +116,25 @@ def test_kernel_that_fails_is_named_with_its_reason(tiny, kernel, reason):
     assert reason in failures
 
 
+# What looks like asv's results, bytes that are no text, and file descriptors closed that the process had.
+PRINTING = """
+import os
+def scale(x):
+    os.write(1, b'{"samples": [1e-12], "number": 1}\\n' + bytes(range(256)) * 40)
+    os.write(2, b"\\xff\\xfe" * 1000)
+    os.closerange(3, 256)
+    return 2 * x
+"""
+
+
+@pytest.mark.slow
+def test_what_a_kernel_prints_is_no_result(tiny):
+    commit = tiny.commit("Print", kernel=PRINTING)
+    done = tiny.track(KV_RANGE="HEAD", KV_BENCH="native.*1k")
+    assert done.returncode == 0, done.stdout
+    assert 9e-7 < recorded(tiny, commit) < 2e-6  # what was timed
+
+
 # A fault in one round of many: the kernel counts its calls at this commit.
 ONCE = """
 import os, pathlib
