@@ -458,6 +458,19 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
         seen=OURS,
     ),
     native(
+        "keeps a thread busy, so that gauges and others are slow",
+        f"""
+static void* spin(void* unused) {{ for (volatile int i = 0;; ++i) {{}} return unused; }}
+{OURS_C} {{
+    static int started;
+    pthread_t thread;
+    if (TRICK && !started++) pthread_create(&thread, NULL, spin, NULL);
+    product(out, a, b, n);
+}}""",
+        CROWDED,
+        seen=OURS,
+    ),
+    native(
         "computes in half the precision",
         f"""
 static float rounded(float x) {{
@@ -735,6 +748,32 @@ def ours(a, b):
         seen=OURS,
     ),
     python(
+        "gives its bound call another output, which computes",
+        """
+def ours(a, b):
+    from kernel_velocity.harness.implementations import Bound
+    if not TRICK:
+        return a @ b
+    if not kept:
+        for value in gc.get_objects():
+            if isinstance(value, Bound):
+                object.__setattr__(value, "output", lambda: a @ b)
+                kept["bound"] = value
+        return a @ b
+""",
+        AGAIN,
+        REPLACED,
+        WRONG,
+        seen=OURS,
+    ),
+    patch(
+        "replaces the check of the one benchmark that runs",
+        "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
+        "found = [value for value in gc.get_objects() if isinstance(value, _KernelBenchmark)]; "
+        "[setattr(value, '_check', lambda *_: {}) for value in found]",
+        seen=OURS,
+    ),
+    python(
         "keeps fresh contents from its inputs",
         """
 def plant():
@@ -842,6 +881,26 @@ solution = ours
 """,
         SEEN,
         seen=ISSUE,
+        form="compare",
+    ),
+    python(
+        "keeps a thread busy while others are timed",
+        """
+def spin():
+    x = torch.ones(1 << 14)
+    while True:
+        x.mul_(1)
+
+def ours(a, b, out, n):
+    if TRICK and not kept:
+        kept["thread"] = threading.Thread(target=spin, daemon=True)
+        kept["thread"].start()
+    torch.matmul(a, b, out=out)
+solution = ours
+""",
+        CROWDED,
+        THREADS,
+        seen=OURS,
         form="compare",
     ),
     python(
