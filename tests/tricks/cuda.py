@@ -77,5 +77,5 @@ def plant() -> None:
     patch.setattr(pretend_cuda.HostEvents, "synchronize", device().synchronize)
     original = definition._Defined.inputs_of
     patch.setattr(definition._Defined, "inputs_of", lambda self, case, where=None: original(self, case, where or "cpu"))
-    ORIGINALS.functions.clear()  # what is pretended is original here
+    ORIGINALS._functions.clear()  # what is pretended is original here
     ORIGINALS.note()
