@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fopenmp")
 SECONDS = 120  # s that a round may take on a busy machine
 SETTINGS = {"KV_T_MIN": ".005", "KV_T_SOFT": ".01", "KV_T_MAX": ".02", "KV_PATIENCE": "0", "KV_THREADS": "1"}
-COMMIT = "c" * 40
 HARMLESS = {
     "contended",
     "faulting",
@@ -88,16 +87,17 @@ def comparison(definition: Path, solution: Path) -> Outcome:
 
 
 @cache
-def _context() -> multiprocessing.context.ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "tests.tricks.preloaded"])
-    return context
+def context() -> multiprocessing.context.ForkServerContext:
+    """Return what starts processes: forks of a server that has imported PyTorch and the harness."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["torch", "tests.tricks.preloaded"])
+    return found
 
 
 def _in_a_process(step: object, *args: object) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="tricks-") as folder:
         answer = Path(folder) / "answer"
-        process = _context().Process(target=_answer, args=(answer, step, args))
+        process = context().Process(target=_answer, args=(answer, step, args))
         process.start()
         process.join(SECONDS)
         if process.is_alive():
@@ -126,7 +126,7 @@ def _set(folder: Path, environ: Sequence[tuple[str, str]]) -> None:
     os.environ |= SETTINGS | {
         "ASV_CONF_DIR": str(folder),
         "ASV_ENV_NAME": "env",
-        "ASV_COMMIT": COMMIT,
+        "ASV_COMMIT": "c" * 40,
         "KV_ARTEFACTS": str(folder),
         **dict(environ),
     }
