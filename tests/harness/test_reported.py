@@ -110,6 +110,8 @@ def test_contention_of_one_second(switches, steal, contended):
     )
     found = activity(before, after, 1.0)
     assert (found.switches, found.steal, found.contended, found.threads) == (switches, steal, contended, 3)
+    assert activity(before, after, 100.0).threads == 3  # on a busy machine all of them run for less
+    assert [found.crowds(threads) for threads in (1, 2)] == [True, False]
 
 
 def test_counters_only_grow():

@@ -80,7 +80,7 @@ def take_round(
             samples, flags = rule.samples, tuple(sorted(timer.flags))
     host = activity(before, read_counters(), perf_counter() - clock)
     contended = ("contended",) if host.contended else ()
-    crowded = ("crowded",) if device == "cpu" and host.threads > threads else ()
+    crowded = ("crowded",) if device == "cpu" and host.crowds(threads) else ()
     return Round(
         samples=tuple(samples),
         estimate=trimmed_mean(samples),

@@ -164,7 +164,7 @@ class _KernelBenchmark:
             raise ReplacedFunctionError("code of the kernel replaced a function of the benchmark or of its bound call")
         raised = {
             "contended": host.contended,
-            "crowded": self.device == "cpu" and host.threads > self._threads,
+            "crowded": self.device == "cpu" and host.crowds(self._threads),
         }
         flags = (*result.flags, *watch.flags, *seen, *(flag for flag, is_raised in raised.items() if is_raised))
         fields = vars(result) | {

@@ -250,6 +250,10 @@ class HostActivity:
     contended: bool
     threads: int  # that ran for more than RAN_SHARE. Those that ended in between count as one
 
+    def crowds(self, threads: int) -> bool:
+        """Return whether more threads ran than a call on so many may have: beside it, PyTorch's pool times controls."""
+        return self.threads > 2 * threads - 1
+
 
 def read_counters() -> HostCounters:
     """Return the counters now. Steal is None where /proc/stat does not say."""
