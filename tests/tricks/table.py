@@ -406,6 +406,7 @@ static int calls;
         SEEN,
         AGAIN,
         seen=BATCHED,
+        rounds=8,
     ),
     native(
         "computes when the pages of its output are touched",
