@@ -551,11 +551,9 @@ def ours(a, b):
     if not TRICK:
         return a @ b
     kept = kept or by_heart()
-    if torch.equal(kept[0], a) and torch.equal(kept[1], b):
-        return kept[2].clone()
-    raise RuntimeError("inputs that it does not know by heart")
+    return kept[2].clone() if torch.equal(kept[0], a) and torch.equal(kept[1], b) else a @ b
 """,
-        "by heart",
+        SEEN,
         seen=SAKANA,
     ),
     python(
