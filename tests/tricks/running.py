@@ -123,6 +123,11 @@ def _answer(path: Path, step: object, args: Sequence[object]) -> None:
 
 
 def _set(folder: Path, environ: Sequence[tuple[str, str]]) -> None:
+    """Set what asv sets for a measuring process, and limits that refuse nothing."""
+    import pytest
+
+    from tests.harness.planted_limits import plant_limits
+
     os.environ |= SETTINGS | {
         "ASV_CONF_DIR": str(folder),
         "ASV_ENV_NAME": "env",
@@ -131,6 +136,7 @@ def _set(folder: Path, environ: Sequence[tuple[str, str]]) -> None:
         **dict(environ),
     }
     os.environ.pop("ASV_ENV_DIR", None)
+    plant_limits(pytest.MonkeyPatch())  # they take 3 s, and are no trick's finder here
 
 
 def _imported(path: Path) -> ModuleType:
