@@ -206,12 +206,12 @@ def machine_id(device: str, *more: str) -> str:
 
 
 def read_figure(path: Path, key: str) -> float | None:
-    """Return the number under a key of a file that `write_figure` wrote. None where there is none, or none above 0."""
+    """Return the number under a key of a file that `write_figure` wrote. None where there is none, or a negative one."""
     try:
         value = documents.read_checked(path)[key]
     except (OSError, ValueError, LookupError):
         return None
-    return float(value) if isinstance(value, int | float) and 0 < value < math.inf else None
+    return float(value) if isinstance(value, int | float) and 0 <= value < math.inf else None
 
 
 def write_figure(path: Path, document: Mapping[str, object]) -> None:
