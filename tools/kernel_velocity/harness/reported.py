@@ -206,7 +206,7 @@ def machine_id(device: str, *more: str) -> str:
 
 
 def read_figure(path: Path, key: str) -> float | None:
-    """Return the number under a key of a file that `write_figure` wrote. None where there is none, or a negative one."""
+    """Return the number under a key of a file of `write_figure`. None where there is none, or a negative one."""
     try:
         value = documents.read_checked(path)[key]
     except (OSError, ValueError, LookupError):
