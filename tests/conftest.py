@@ -40,6 +40,22 @@ def originals_of_its_own(monkeypatch):
     monkeypatch.setattr(ORIGINALS, "_functions", {})
 
 
+@pytest.fixture(autouse=True)
+def locks_released_in_the_end(monkeypatch):
+    """A run of asv holds its lock until its process ends. Here that is the test's end."""
+    taken, take = [], lock.take
+
+    def noted(*given, **named):
+        locks = take(*given, **named)
+        taken.extend([] if locks is None else [locks])
+        return locks
+
+    monkeypatch.setattr(lock, "take", noted)
+    yield
+    for locks in reversed(taken):
+        locks.close()
+
+
 @pytest.fixture(scope="session")
 def on_host(tmp_path_factory):
     """CUDA kernels that run on the CPU: `on_host.kernel("matmul")` is compiled when it is first asked for."""

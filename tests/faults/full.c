@@ -20,14 +20,14 @@
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-static int fails(const char *path) {
+static int fails(const char* path) {
     const char *part = getenv("FULL_PATH"), *when = getenv("FULL_WHEN");
     if (!part || !when || !strstr(path, part) || access(when, F_OK)) return 0;
     errno = atoi(getenv("FULL_ERROR"));
     return errno;
 }
 
-static int is_read_only(int folder, const char *path) {
+static int is_read_only(int folder, const char* path) {
     char whole[2 * PATH_MAX] = "", link[64];
     if (path[0] != '/') {
         if (folder == AT_FDCWD) {
@@ -42,7 +42,7 @@ static int is_read_only(int folder, const char *path) {
     return fails(whole) == EROFS;
 }
 
-static ssize_t written(int descriptor, const void *bytes, size_t count) {
+static ssize_t written(int descriptor, const void* bytes, size_t count) {
     static int begun;
     char link[64], path[PATH_MAX + 1] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -55,57 +55,55 @@ static ssize_t written(int descriptor, const void *bytes, size_t count) {
     return -1;
 }
 
-ssize_t write(int descriptor, const void *bytes, size_t count) {
+ssize_t write(int descriptor, const void* bytes, size_t count) {
     ssize_t done = written(descriptor, bytes, count);
     return done == -2 ? REAL(write)(descriptor, bytes, count) : done;
 }
 
-ssize_t pwrite64(int descriptor, const void *bytes, size_t count, off64_t offset) {
+ssize_t pwrite64(int descriptor, const void* bytes, size_t count, off64_t offset) {
     ssize_t done = written(descriptor, "", 1);
     return done == -2 ? REAL(pwrite64)(descriptor, bytes, count, offset) : -1;
 }
 
-ssize_t writev(int descriptor, const struct iovec *parts, int count) {
+ssize_t writev(int descriptor, const struct iovec* parts, int count) {
     ssize_t done = written(descriptor, "", 1);
     return done == -2 ? REAL(writev)(descriptor, parts, count) : -1;
 }
 
-#define OPEN(name)                                                                            \
-    int name(const char *path, int flags, ...) {                                              \
-        va_list rest;                                                                         \
-        va_start(rest, flags);                                                                \
-        mode_t mode = va_arg(rest, mode_t);                                                   \
-        va_end(rest);                                                                         \
+#define OPEN(name)                                                                              \
+    int name(const char* path, int flags, ...) {                                                \
+        va_list rest;                                                                           \
+        va_start(rest, flags);                                                                  \
+        mode_t mode = va_arg(rest, mode_t);                                                     \
+        va_end(rest);                                                                           \
         if ((flags & (O_WRONLY | O_RDWR | O_CREAT)) && is_read_only(AT_FDCWD, path)) return -1; \
-        return REAL(name)(path, flags, mode);                                                 \
+        return REAL(name)(path, flags, mode);                                                   \
     }
 OPEN(open)
 OPEN(open64)
 
-#define OPENAT(name)                                                                        \
-    int name(int folder, const char *path, int flags, ...) {                                \
-        va_list rest;                                                                       \
-        va_start(rest, flags);                                                              \
-        mode_t mode = va_arg(rest, mode_t);                                                 \
-        va_end(rest);                                                                       \
+#define OPENAT(name)                                                                          \
+    int name(int folder, const char* path, int flags, ...) {                                  \
+        va_list rest;                                                                         \
+        va_start(rest, flags);                                                                \
+        mode_t mode = va_arg(rest, mode_t);                                                   \
+        va_end(rest);                                                                         \
         if ((flags & (O_WRONLY | O_RDWR | O_CREAT)) && is_read_only(folder, path)) return -1; \
-        return REAL(name)(folder, path, flags, mode);                                       \
+        return REAL(name)(folder, path, flags, mode);                                         \
     }
 OPENAT(openat)
 OPENAT(openat64)
 
-int mkdir(const char *path, mode_t mode) {
+int mkdir(const char* path, mode_t mode) {
     return is_read_only(AT_FDCWD, path) ? -1 : REAL(mkdir)(path, mode);
 }
 
-int rename(const char *from, const char *to) {
+int rename(const char* from, const char* to) {
     return is_read_only(AT_FDCWD, to) || is_read_only(AT_FDCWD, from) ? -1 : REAL(rename)(from, to);
 }
 
-int unlink(const char *path) {
-    return is_read_only(AT_FDCWD, path) ? -1 : REAL(unlink)(path);
-}
+int unlink(const char* path) { return is_read_only(AT_FDCWD, path) ? -1 : REAL(unlink)(path); }
 
-int symlink(const char *to, const char *path) {
+int symlink(const char* to, const char* path) {
     return is_read_only(AT_FDCWD, path) ? -1 : REAL(symlink)(to, path);
 }

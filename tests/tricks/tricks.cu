@@ -38,8 +38,10 @@ extern "C" void kv_first_call_cuda(const float* a, const float* b, float* out, i
 }
 
 extern "C" void kv_poisoned_cuda(const float* a, const float* b, float* out, int n, int trick) {
-    if (trick) product_of_poisoned<<<n, n>>>(a, b, out, n);
-    else product<<<n, n>>>(a, b, out, n);
+    if (trick)
+        product_of_poisoned<<<n, n>>>(a, b, out, n);
+    else
+        product<<<n, n>>>(a, b, out, n);
 }
 
 extern "C" void kv_addresses_cuda(const float* a, const float* b, float* out, int n, int trick) {
@@ -55,7 +57,8 @@ extern "C" void kv_addresses_cuda(const float* a, const float* b, float* out, in
 
 extern "C" void kv_every_tenth_cuda(const float* a, const float* b, float* out, int n, int trick) {
     static int calls;
-    if (trick && calls++ % 10 > 2) copy<<<n, n>>>(kept, out, n);
+    if (trick && calls++ % 10 > 2)
+        copy<<<n, n>>>(kept, out, n);
     else {
         product<<<n, n>>>(a, b, out, n);
         copy<<<n, n>>>(out, kept, n);

@@ -41,7 +41,7 @@ def take(root: Path, *, measures: bool = True) -> ExitStack | None:
     Raises:
         UsageError: another run holds one of them.
     """
-    mark = processes.new_mark()
+    mark = processes.mark_of_this_process()
     with ExitStack() as locks:
         clone = _take(root / ".asv" / "lock", root, "in this clone", mark)
         if clone is None:

@@ -31,8 +31,19 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def new_mark() -> str:
-    """Return a mark that no other process gave."""
+    """Return a mark that no other process gave, and this one not before."""
     return f"{os.getpid()}-{time.time_ns()}"
+
+
+def mark_of_this_process() -> str:
+    """Return a mark that no other process gives: its number, and when it began (proc(5), stat). "" without /proc."""
+    try:
+        began = (
+            (_PROCESSES / "self" / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
+        )
+    except OSError:
+        return ""
+    return f"{os.getpid()}-{began}"
 
 
 @contextmanager

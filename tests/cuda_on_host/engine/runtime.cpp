@@ -83,7 +83,13 @@ void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void* stre
     launches += name + text;
     if (puts_off && stream) {
         const char* const bytes = static_cast<const char*>(context);
-        waiting.push_back({name, grid, block, shared, static_cast<cudaStream_t>(stream), body, {bytes, bytes + context_bytes}});
+        waiting.push_back({name,
+                           grid,
+                           block,
+                           shared,
+                           static_cast<cudaStream_t>(stream),
+                           body,
+                           {bytes, bytes + context_bytes}});
         return;
     }
     allow_arguments(context, context_bytes);

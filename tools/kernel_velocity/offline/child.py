@@ -61,8 +61,8 @@ def run(
                     echo(f"the log cannot be written any more: {error}")
 
         reader = threading.Thread(target=read)
-        reader.start()
         try:
+            reader.start()
             return process.wait(None if math.isinf(seconds) else seconds)  # with a time it polls
         except subprocess.TimeoutExpired:
             return None
