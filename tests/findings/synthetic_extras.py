@@ -286,8 +286,8 @@ def rename(tree: Tree, spelled) -> Tree:
                     text = text.replace(json.dumps(wrap(old)), json.dumps(wrap(new), ensure_ascii=False))
                 if new.isidentifier():
                     text = text.replace(f'"{old}.', f'"{new}.')
-            # As of versions without checksums
-            text = re.sub(r'(?m)^check = ".*"\n|,"#":"[0-9a-f]{8}"(?=})', "", text)
+            if spelled:  # as versions without checksums wrote them
+                text = re.sub(r'(?m)^check = ".*"\n|,"#":"[0-9a-f]{8}"(?=})', "", text)
             path.write_text(text, encoding="utf-8")
     return tree
 
