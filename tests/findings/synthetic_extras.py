@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -286,9 +285,7 @@ def rename(tree: Tree, spelled) -> Tree:
                     text = text.replace(json.dumps(wrap(old)), json.dumps(wrap(new), ensure_ascii=False))
                 if new.isidentifier():
                     text = text.replace(f'"{old}.', f'"{new}.')
-            if spelled:  # as versions without checksums wrote them
-                text = re.sub(r'(?m)^check = ".*"\n|,"#":"[0-9a-f]{8}"(?=})', "", text)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(synthetic.without_checksums(text) if spelled else text, encoding="utf-8")
     return tree
 
 
