@@ -6,6 +6,7 @@
 import io
 import json
 import os
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -68,9 +69,19 @@ def here(tiny, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.syspath_prepend(str(tiny.host))
     monkeypatch.setattr(host, "device", lambda: "cpu")
+    monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.chdir(tiny.root)
+    ours = taken_out()  # the repository has packages of the same names
     yield tiny
+    taken_out()
+    sys.modules.update(ours)
     os.chdir("/")
+
+
+def taken_out():
+    """Take the suite and the package under test out of the imported modules, and return them."""
+    names = [name for name in sys.modules if name.partition(".")[0] in ("benchmarks", "kernels")]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 FILES = [  # below the repository; the commands that read it; damaged copies
