@@ -182,11 +182,15 @@ def audit(
             return ()
     fixed, is_known = fresh.fixed(), False
     for _ in range(TURNS):
-        pairs = [_pair(bound, fresh, fixed, check, timer) for _ in range(_affordable(seconds))]
-        ratios = sorted(new / known for known, new in pairs)
+        pairs, wanted = list[tuple[float, float]](), _affordable(seconds)
+        enough = 2 if wanted == PAIRS else 1  # so many pairs that are alike clear a kernel: no more are taken
+        while len(pairs) < wanted:
+            pairs.append(_pair(bound, fresh, fixed, check, timer))
+            alone = min(known for known, _ in pairs) - overhead
+            is_known = sum(new <= KNOWN * known for known, new in pairs) < enough
+            if not is_known and alone <= ALONE * estimate + ALONE_SLACK:
+                return ()
         known, new = (median(times) for times in zip(*pairs, strict=True))
-        alone = min(known for known, _ in pairs) - overhead
-        is_known = ratios[1 if len(pairs) == PAIRS else 0] > KNOWN
         is_known &= _is_apart(known, [new for _, new in pairs])
         keeps = is_known and (new - known > learned or new / known > UNLEARNED)
         if not keeps and alone <= ALONE * estimate + ALONE_SLACK:
