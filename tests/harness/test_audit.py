@@ -1,8 +1,10 @@
 """What was timed is what was checked: kernels that know, keep or postpone their work, and honest ones."""
 
+import math
 import threading
 import time
 
+import numpy
 import pytest
 
 from benchmarks import add_mul_exp, matmul
@@ -271,6 +273,23 @@ def test_inputs_that_cannot_be_drawn_stay(create):
     assert not fresh.can_renew and not inputs[0].any()
     fresh.check()
     assert audit_planned(9.0, fresh=fresh) == ("same_inputs",)
+
+
+def test_inputs_of_numpy_are_drawn_in_place():
+    inputs = (numpy.zeros(4), numpy.float32(3))
+    fresh = FreshInputs(inputs, lambda: (numpy.random.default_rng().random(4), numpy.float32(3)), {})
+    fresh.write(fresh.draw())
+    assert fresh.can_renew and inputs[0].all()
+    inputs[0][1] = 0
+    with pytest.raises(AuditError, match="it changed its inputs"):
+        fresh.check()
+
+
+def test_output_that_is_written_after_the_call_returned():
+    out = torch.zeros(8)
+    bound = Bound(lambda: threading.Timer(0.01, out.fill_, (2,)).start(), lambda: out, lambda: out.fill_(math.nan))
+    with pytest.raises(AuditError, match="its outputs still changed after it had returned"):
+        audit(bound, tensors(8), lambda: time.sleep(0.1), timer=HostTimer(), estimate=1, overhead=0.0, learned=1e-4)
 
 
 def test_expanded_input_stays():

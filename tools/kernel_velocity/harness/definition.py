@@ -48,6 +48,7 @@ from kernel_velocity.harness.problem import (
     ProblemError,
     TestCase,
     Verdict,
+    as_tensor,
     outputs_of,
 )
 from kernel_velocity.harness.under_test import artefact
@@ -276,7 +277,7 @@ class _Defined(Problem):
         return tuple(made) if isinstance(made, tuple | list) else (made,)
 
     def verify_result(self, expected: Outputs, actual: Outputs) -> Verdict:
-        wanted, got = ([_tensor(value) for value in outputs_of(result)] for result in (expected, actual))
+        wanted, got = ([as_tensor(value) for value in outputs_of(result)] for result in (expected, actual))
         return accuracy.verdict(accuracy.compare_outputs(wanted, got, self.allowed))
 
     def get_flops(self, test_case: TestCase) -> int | None:
@@ -304,19 +305,10 @@ class _Defined(Problem):
         import torch  # noqa: PLC0415
 
         made = tuple(
-            torch.empty_like(_tensor(value), memory_format=torch.contiguous_format)
+            torch.empty_like(as_tensor(value), memory_format=torch.contiguous_format)
             for value in outputs_of(self.reference_solution(*inputs))
         )
         return made[0] if len(made) == 1 else made
-
-
-def _tensor(value: Any) -> Any:
-    """Return an array of NumPy as a tensor that shares its memory, anything else as it is."""
-    if type(value).__module__.partition(".")[0] == "numpy":
-        import torch  # noqa: PLC0415
-
-        return torch.as_tensor(value)
-    return value
 
 
 def _names(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -393,7 +385,7 @@ def _converted(problem: Problem, argument: Argument, value: Any) -> Any:
         ProblemError: it is of another kind than the argument.
     """
     where = f"{problem.name}: {argument.type}{'*' * argument.is_pointer} {argument.name}"
-    value = _tensor(value)
+    value = as_tensor(value)
     if not argument.is_pointer:
         if hasattr(value, "data_ptr"):
             raise ProblemError(f"{where} gets a tensor")

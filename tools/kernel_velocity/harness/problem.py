@@ -331,6 +331,15 @@ def outputs_of(result: Outputs) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, list | tuple) else (result,)
 
 
+def as_tensor(value: Any) -> Any:
+    """Return an array of NumPy as a tensor that shares its memory, anything else as it is."""
+    if type(value).__module__.partition(".")[0] == "numpy":
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        return torch.as_tensor(value)
+    return value
+
+
 def tiled(values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return a contiguous tensor of `shape` that repeats `values` (1-D): 50M random numbers would take .4 s each."""
     count = math.prod(shape)
