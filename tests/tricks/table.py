@@ -27,6 +27,7 @@ OURS = "tried here first"
 
 # What finds a trick: a part of the reason, or a flag.
 WRONG = "is wrong"  # the output of a checked call
+LATE = "still changed after it had returned"  # the outputs, beside the check
 SEEN = "times as fast on inputs"  # calls on contents that no call has seen took longer than calls on known ones
 AGAIN = "times as fast when called again"  # a call by itself took longer than the samples
 UNFINISHED = "works on"  # the device was busy after the call's last event
@@ -318,6 +319,7 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
     pthread_detach(thread);
 }}""",
         WRONG,
+        LATE,
     ),
     native(
         "waits for its thread where the output is poisoned",
@@ -595,6 +597,7 @@ def calls_of():
     return calls
 """,
         WRONG,
+        LATE,
         SEEN,
         seen=DEEPREINFORCE,
     ),
