@@ -13,6 +13,7 @@ false_alarms.py     kv lab false-alarms: how often a test calls them different
 score_detectors.py  kv lab score-detectors: the tables
 scoring.py          plays histories to detectors, and counts
 contenders.py       the detectors that are scored
+true_night.py       plays the judging code of nightly to simulated machines
 histories.py        noise of a history, and files of real series
 """
 

@@ -11,13 +11,14 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.lab import histories, scoring
+from kernel_velocity.lab import histories, scoring, true_night
 from kernel_velocity.lab.contenders import ANCHOR, ASV, CONFIRMED, CONTENDERS
 from kernel_velocity.lab.scoring import AFTER, BEFORE, CREEPING, MARGIN, NOTHING, STEPS, Found, Plan, Scores
 from kernel_velocity.progress import ProgressBar
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help=f"{FULL_SERIES} histories a family, {FULL_PLANTED} steps of each size"
     )
+    parser.add_argument("--night", action="store_true", help="play the true night alone")
     parser.add_argument("--seed", type=int, default=0, help="of all histories (default 0)")
 
 
@@ -58,6 +60,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         raise UsageError(f"--seed {args.seed}: wanted a number from 0 on")
     sets = histories.read(args.data)
     bar = ProgressBar(err, shown=err.isatty())
+    if args.night:
+        worlds = 25 if args.full else 2
+        tasks = {key: partial(true_night.deeds, key, worlds, args.seed) for key in true_night.SCENARIOS}
+        results = scoring.played(tasks, bar.part(0, 1))
+        bar.clear()
+        out.write("\n\n".join(map(aligned, true_night.tables(results, worlds))) + "\n")
+        return 0
     scores = scoring.score(plan(args.seed, full=args.full), sets, bar.part(0, 1))
     bar.clear()
     out.write(text(scores))

@@ -120,6 +120,22 @@ def score(plan: Plan, sets: Mapping[str, Sequence[RealSeries]], progress: Progre
     )
 
 
+def played(tasks: Mapping[Any, Callable[[], Any]], progress: Progress) -> dict[Any, Any]:
+    """Run tasks on all CPUs, and return their results by key. They do not depend on the number of processes."""
+    processes, spawn = os.cpu_count() or 1, multiprocessing.get_context("spawn")
+    # A pool of one thread does the work in this process
+    pool: Executor = ThreadPoolExecutor(1) if processes == 1 else ProcessPoolExecutor(processes, mp_context=spawn)
+    with contained(), pool:
+        futures = {pool.submit(task): key for key, task in tasks.items()}
+        try:
+            for number, future in enumerate(as_completed(futures), 1):
+                future.result()
+                progress(str(futures[future]), number / len(futures))
+        finally:  # if interrupted, tasks that have not begun are cancelled
+            pool.shutdown(cancel_futures=True)
+    return {key: future.result() for future, key in futures.items()}
+
+
 def scene(family: Family, seed: Sequence[int], size: int, step: float = 0.0) -> Scene:
     """Return a history of `size` commits whose values rise by the factor 1 + step at commit BEFORE."""
     path = family(np.random.default_rng(list(seed)), size + SPARE)

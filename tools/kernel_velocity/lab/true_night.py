@@ -1,0 +1,441 @@
+"""The true night: the judging code of `nightly` on simulated machines, night after night. Seeded.
+
+Only the machine is simulated: the values of each night's commit, and the rounds of two commits measured in turns. What
+moved, what is measured again and who is accused is decided by the functions that `nightly/conclude.py` calls, and the
+findings of a night are carried on to the next. A machine's deed is felt by both sides of a pair, as on a real one.
+
+Every night measures one new commit. `effects` are log factors of shape (commits, series): what the machine did to a
+series in the night that measured the commit. `changes` are those of the code, of the same shape.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kernel_velocity.ab.rounds import Pair
+from kernel_velocity.findings import finding
+from kernel_velocity.findings.finding import Finding, Kind, State
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.nightly import confirm, judge
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.identity import Identity
+from kernel_velocity.series.history import Observation, SeriesHistory
+from kernel_velocity.tables import Table
+from kernel_velocity.units import significant
+
+PAST = 60  # commits that were measured before the first night
+EVENT = PAST + 3  # place of the night in which the machine changes
+NIGHTS = 15  # nights of a machine that changes
+APART = 4  # nights from one changed kernel to the next
+DAY, BEGINS = 86400.0, 1.7e9  # s; Unix time of the first commit's session
+BUDGET = 2880.0  # s of measuring again: what the default budget of a night leaves, if measuring takes its share
+COST = 1.0  # s of one round of one side
+ROUND = 0.009  # standard deviation of log seconds between rounds of one session, as measured on shared cores
+LEVEL = math.log(1e-3)
+STEPS, NOISES = (0.02, 0.03), (0.003, 0.005, 0.007, 0.01)  # planted; between sessions, standard deviation of logs
+INNOCENT = 2  # kernels whose code changes without an effect, beside those that become slower
+SLOWER = 4
+CODES = ("changed code", "unknown code")
+USUAL = 0.005  # noise between sessions where the machine changes
+SOON = (0, 1, 2)  # commits after a planted one
+
+
+class Stage(NamedTuple):
+    """What an environment may depend on. Shapes: (commits, 1) and (series,)."""
+
+    rng: np.random.Generator
+    place: npt.NDArray[np.int64]
+    since: FloatArray  # 1 from the event on, else 0
+    native: FloatArray  # 1 for native series, else 0
+    cuda: FloatArray
+    half: FloatArray  # 1 for the second case of each kernel
+
+
+def _states(stage: Stage) -> FloatArray:
+    """Return two states 2.5% apart, each for 4 nights on average."""
+    return np.asarray(0.025 * (np.cumsum(stage.rng.random(stage.place.shape) < 1 / 4) % 2)[:, None])
+
+
+def _own(stage: Stage, mean: float, deviation: float) -> FloatArray:
+    """Return a factor of its own for every series, from the event on."""
+    return np.asarray(stage.since * stage.rng.normal(mean, deviation, stage.native.shape))
+
+
+ENVIRONMENTS: Mapping[str, Callable[[Stage], FloatArray]] = {
+    "nothing": lambda stage: 0 * stage.since,
+    "+2% on all": lambda stage: 0.02 * stage.since,
+    "+3% on all": lambda stage: 0.03 * stage.since,
+    "+2% on native alone": lambda stage: 0.02 * stage.since * stage.native,
+    "+3% on native alone": lambda stage: 0.03 * stage.since * stage.native,
+    "+3% on one device": lambda stage: 0.03 * stage.since * stage.cuda,
+    "drift of all, .3% a night": lambda stage: 0.003 * np.maximum(stage.place - EVENT, 0),
+    "drift of native alone": lambda stage: 0.003 * np.maximum(stage.place - EVENT, 0) * stage.native,
+    "two states by turns": _states,
+    "two states of native alone": lambda stage: _states(stage) * stage.native,
+    "another compiler, +2% on native": lambda stage: 0.02 * stage.since * stage.native,
+    "another torch, +2% on native": lambda stage: 0.02 * stage.since * stage.native,
+    "one bad night, +5%": lambda stage: 0.05 * (stage.place == EVENT),
+    "clock +2%, felt twice by half": lambda stage: 0.02 * stage.since * (1 + stage.half),
+    "noisy night, four times": lambda stage: 0 * stage.since,
+    "reboot, +3% with 1% of each": lambda stage: _own(stage, 0.03, 0.01),
+    "reboot, 1.5% of each native": lambda stage: _own(stage, 0.0, 0.015) * stage.native,
+}
+FACTS = {"another compiler, +2% on native": "cxx compiler version", "another torch, +2% on native": "torch"}
+NOISY = {"noisy night, four times": 4.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A machine, its kernels, and what happens to them. Arrays have shape (commits, series)."""
+
+    series: Sequence[Identity]
+    values: FloatArray  # log seconds, recorded
+    effects: FloatArray
+    changes: FloatArray
+    code: npt.NDArray[np.int64] | None  # version of the code of a series at a commit; None: nobody knows it
+    noise: FloatArray  # (commits,) factor of the rounds' noise in a night
+    planted: Mapping[str, int] = field(default_factory=dict)  # kernel -> place of the commit that made it slower
+    fact: str = ""  # that changes at the event
+
+
+class Night(NamedTuple):
+    """The outcome of one night: its findings, and what it measured again."""
+
+    findings: tuple[Finding, ...]
+    runs: int  # series between two commits
+    rounds: int  # both sides together
+
+
+class Deeds(NamedTuple):
+    """What the nights of one world did."""
+
+    delays: tuple[float, ...]  # commits after a planted one at which it was confirmed; inf: never
+    exact: int  # of them, those that named it alone
+    accused: int  # confirmed findings against commits that did nothing
+    suspected: int  # such findings that were only suspected
+    runs: int
+    rounds: int
+    nights: int
+
+
+def commit(place: int) -> str:
+    """Return the hash of the commit at a place of the line."""
+    return f"{place:040x}"
+
+
+def planted(step: float, noise: float, code: str, seed: Sequence[int]) -> World:
+    """Return a quiet machine on which some kernels become slower by `step`, one after the other, and others do not."""
+    names = [f"kernel{number}" for number in range(SLOWER + INNOCENT)]
+    series = [_identity(name, implementation=what) for name in names for what in ("native", "eager")]
+    size = PAST + 2 + APART * len(names)
+    places = {name: PAST + 2 + APART * number for number, name in enumerate(names)}
+    is_later = np.arange(size)[:, None] >= [places[identity.kernel] for identity in series]
+    is_native = np.array([not identity.is_control for identity in series])
+    slower = {name: place for name, place in places.items() if name in names[:SLOWER]}
+    changes = math.log1p(step) * is_later * is_native * [identity.kernel in slower for identity in series]
+    rng = np.random.default_rng([*seed, 0])
+    return World(
+        series=series,
+        values=LEVEL + changes + noise * rng.standard_normal(changes.shape),
+        effects=np.zeros(changes.shape),
+        changes=changes,
+        code=is_later.astype(np.int64) if code == CODES[0] else None,
+        noise=np.ones(size),
+        planted=slower,
+    )
+
+
+def environment(name: str, code: str, seed: Sequence[int]) -> World:
+    """Return a machine that changes by itself, while commits change the code of its kernels to no effect."""
+    series = [
+        _identity(f"kernel{number}", device=device, case=case, implementation=what)
+        for number in range(4)
+        for device in ("Cpu", "Cuda")
+        for what, case in (("native", "float32-1k"), ("native", "float32-1M"), ("eager", "float32-1M"))
+    ]
+    place = np.arange(PAST + NIGHTS, dtype=np.int64)[:, None]
+    rng = np.random.default_rng([*seed, 1])
+    stage = Stage(
+        rng=rng,
+        place=place,
+        since=(place >= EVENT).astype(np.float64),
+        native=np.array([float(not identity.is_control) for identity in series]),
+        cuda=np.array([float(identity.device == "Cuda") for identity in series]),
+        half=np.array([float(identity.case == "float32-1M") for identity in series]),
+    )
+    shape = place.size, len(series)
+    effects = np.broadcast_to(ENVIRONMENTS[name](stage), shape)
+    noise = np.where(place[:, 0] == EVENT, NOISY.get(name, 1.0), 1.0)
+    # Each kernel's code changes at every 12th commit, that of the first one at the event
+    code_of = (place - EVENT + np.array([3 * int(identity.kernel[-1]) for identity in series])) // 12
+    return World(
+        series=series,
+        values=LEVEL + effects + USUAL * noise[:, None] * rng.standard_normal(shape),
+        effects=effects,
+        changes=np.zeros(shape),
+        code=code_of if code == CODES[0] else None,
+        noise=noise,
+        fact=FACTS.get(name, ""),
+    )
+
+
+def _identity(kernel: str, *, device: str = "Cpu", case: str = "float32-1M", implementation: str) -> Identity:
+    return Identity(
+        machine="simulated",
+        environment="host-py3.11",
+        benchmark=f"{kernel}.{device}.time_hot",
+        implementation=implementation,
+        case=case,
+        version="1",
+        method="m",
+    )
+
+
+class Scenario(NamedTuple):
+    """Worlds of one kind: a planted step at a noise between sessions, or an environment by its name."""
+
+    code: str  # of CODES
+    environment: str = ""
+    step: float = 0.0
+    noise: float = USUAL
+
+
+SCENARIOS = (
+    *(Scenario(code, step=step, noise=noise) for code in CODES for step in STEPS for noise in NOISES),
+    *(Scenario(code, environment=name) for name in ENVIRONMENTS for code in CODES),
+)
+
+
+def deeds(scenario: Scenario, worlds: int, seed: int) -> Deeds:
+    """Play some worlds of a scenario, and return what all of their nights did."""
+    played = []
+    for number in range(worlds):
+        part = seed, zlib.crc32(repr(scenario).encode()), number
+        if scenario.environment:
+            world = environment(scenario.environment, scenario.code, part)
+        else:
+            world = planted(scenario.step, scenario.noise, scenario.code, part)
+        played.append(play(world, part))
+    delays = tuple(delay for part in played for delay in part.delays)
+    return Deeds(delays, *(sum(counts) for counts in zip(*(part[1:] for part in played), strict=True)))
+
+
+def tables(results: Mapping[Scenario, Deeds], worlds: int) -> Iterator[Table]:
+    """Yield the tables of planted steps and of environments."""
+    note = (
+        f"share confirmed in the night of the planted commit / at most one / at most two commits later; {worlds} "
+        f"machines with {SLOWER} kernels that become slower and {INNOCENT} whose code changes to no effect; each "
+        "column: noise between sessions"
+    )
+    heads = ["step, code", *(f"{noise:.1%}" for noise in NOISES)]
+    steps = [(step, code) for code in CODES for step in STEPS]
+    cells = {key: [results[Scenario(key[1], step=key[0], noise=noise)] for noise in NOISES] for key in steps}
+
+    def rows(cell: Callable[[Deeds], str]) -> list[list[str]]:
+        return [[f"{step:.0%}, {code}", *map(cell, parts)] for (step, code), parts in cells.items()]
+
+    yield Table("true night, planted", note, heads, rows(_shares))
+    note = "of those confirmed at all, the share that names the commit alone / innocent commits accused, all together"
+    yield Table("true night, to the commit", note, heads, rows(_precision))
+    note = "series measured again between two commits, a night / their rounds, both sides, a night; 12 series"
+    yield Table("true night, re-runs", note, heads, rows(_cost))
+    note = (
+        f"innocent commits accused / suspected / re-runs a night / their rounds a night; 24 series, {NIGHTS} nights on "
+        f"each of {worlds} machines; each column: whether the hash of the code is known"
+    )
+    names = dict.fromkeys(scenario.environment for scenario in results if scenario.environment)
+    body = [
+        [
+            name,
+            *(
+                f"{part.accused} / {part.suspected} / {_cost(part)}"
+                for part in (results[Scenario(code, environment=name)] for code in CODES)
+            ),
+        ]
+        for name in names
+    ]
+    yield Table("true night, environments", note, ["environment", *CODES], body)
+
+
+def _shares(part: Deeds) -> str:
+    return " / ".join(f"{sum(delay <= soon for delay in part.delays) / len(part.delays):.2f}" for soon in SOON)
+
+
+def _precision(part: Deeds) -> str:
+    confirmed = sum(map(math.isfinite, part.delays))
+    return f"{part.exact / confirmed:.2f} / {part.accused}" if confirmed else f"- / {part.accused}"
+
+
+def _cost(part: Deeds) -> str:
+    return f"{significant(part.runs / part.nights)} / {significant(part.rounds / part.nights)}"
+
+
+def play(world: World, seed: Sequence[int]) -> Deeds:
+    """Play every night of a world."""
+    kept: tuple[Finding, ...] = ()
+    nights: list[Night] = []
+    for place in range(PAST, len(world.values)):
+        nights.append(judged(world, place, kept, np.random.default_rng([*seed, 2, place])))
+        kept = nights[-1].findings
+    confirmed: dict[str, tuple[int, Finding]] = {}  # id -> the first night that confirms it
+    suspected: dict[str, Finding] = {}
+    for number, night in enumerate(nights):
+        for item in night.findings:
+            if item.kind not in (Kind.REGRESSION, Kind.IMPROVEMENT):
+                continue
+            if item.state is State.CONFIRMED:
+                confirmed.setdefault(item.id, (number, item))
+            elif item.state is State.SUSPECT:
+                suspected.setdefault(item.id, item)
+    delays: list[float] = []
+    exact = 0
+    for kernel, place in world.planted.items():
+        right = [
+            (number, item)
+            for number, item in confirmed.values()
+            if item.subject == kernel and item.kind is Kind.REGRESSION and commit(place) in item.commits
+        ]
+        delays.append(min((PAST + number - place for number, _ in right), default=math.inf))
+        exact += any(item.culprit is not None for _, item in right)
+    return Deeds(
+        delays=tuple(delays),
+        exact=exact,
+        accused=sum(_is_innocent(world, item) for _, item in confirmed.values()),
+        suspected=sum(_is_innocent(world, item) for key, item in suspected.items() if key not in confirmed),
+        runs=sum(night.runs for night in nights),
+        rounds=sum(night.rounds for night in nights),
+        nights=len(nights),
+    )
+
+
+def _is_innocent(world: World, item: Finding) -> bool:
+    place = world.planted.get(item.subject)
+    return place is None or item.kind is not Kind.REGRESSION or commit(place) not in item.commits
+
+
+def judged(world: World, place: int, kept: Sequence[Finding], rng: np.random.Generator) -> Night:
+    """Judge the night that measured the commit at a place, as `conclude.conclude` does.
+
+    Args:
+        kept: findings of earlier nights. rng: of the rounds that are measured again.
+    """
+    line = [commit(number) for number in range(place + 1)]
+    order = {sha: number for number, sha in enumerate(line)}
+    since = BEGINS + place * DAY
+    histories = _histories(world, place)
+    machine = Machine(world, place, rng)
+    suspected = judge.suspicions(histories, line=line, since=since, known=finding.known_steps(kept, order))
+    taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
+    moves = (*suspected.suspects, *confirm.pending(kept, histories, taken))
+    outcome = confirm.look_again(moves, machine, budget=BUDGET)
+    findings = judge.findings(
+        outcome,
+        suspected,
+        histories,
+        {},
+        recorded=kept,
+        expectations=(),
+        order=order,
+        when=datetime.fromtimestamp(since, UTC),
+    )
+    sides = [rounds for pairs in machine.measured.values() for rounds in pairs.values()]
+    return Night(findings=findings, runs=len(sides), rounds=sum(len(rounds) for pair in sides for rounds in pair))
+
+
+def _histories(world: World, newest: int) -> list[SeriesHistory]:
+    """Return the histories up to a place. A control begins anew with another torch."""
+    histories = []
+    for number, identity in enumerate(world.series):
+        observations = [
+            Observation(
+                commit=commit(place),
+                place=place,
+                value=float(world.values[place, number]),
+                measured=BEGINS + place * DAY + 10.0,
+                facts={"driver": "550", "governor": "performance", **_fact(world, place)},
+                code=None if identity.is_control else _code(world, place, number, place),
+            )
+            for place in range(newest + 1)
+        ]
+        is_new = identity.is_control and world.fact == "torch"
+        before, after = (observations[:EVENT], observations[EVENT:]) if is_new else (observations, [])
+        histories.append(SeriesHistory(identity=identity, observations=tuple(before)))
+        if after:
+            later = replace(identity, environment=f"{identity.environment}-torch2.9")
+            histories.append(SeriesHistory(identity=later, observations=tuple(after)))
+    return histories
+
+
+def _fact(world: World, night: int) -> dict[str, str]:
+    return {world.fact: "2" if night >= EVENT else "1"} if world.fact else {}
+
+
+def _code(world: World, place: int, number: int, night: int) -> str | None:
+    """Return the hash of a series' code at a commit, as built in a night. Another compiler makes another code."""
+    if world.code is None:
+        return None
+    compiler = _fact(world, night).get("cxx compiler version", "")
+    return f"{world.series[number].kernel} {world.code[place, number]} {compiler}"
+
+
+class Machine:
+    """A `Runner`: measures rounds of two commits in turns, on the machine as it is in one night."""
+
+    def __init__(self, world: World, night: int, rng: np.random.Generator) -> None:
+        self._world, self._night, self._rng = world, night, rng
+        self._now = BEGINS + night * DAY + 3600.0
+        self._numbers: dict[Series, int] = {
+            (item.benchmark, (item.implementation, item.case)): number for number, item in enumerate(world.series)
+        }
+        self.measured: dict[tuple[str, str], dict[Series, tuple[list[Round], list[Round]]]] = {}
+
+    def prepare(self, commit: str) -> str | None:
+        """Build a commit. All build."""
+        return None
+
+    def code(self, commit: str, series: Series) -> str | None:
+        """Return what identifies the code that a series runs, built by the compiler of this night."""
+        return _code(self._world, int(commit, 16), self._numbers[series], self._night)
+
+    def clock(self) -> float:
+        """Return the time, s: it goes on by COST a round and side."""
+        return self._now
+
+    def measure_pair(
+        self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
+    ) -> Mapping[Series, Pair]:
+        """Bring some series to `rounds` rounds a side, and return all their rounds."""
+        pairs = self.measured.setdefault((before, after), {})
+        for key in series if rounds else ():
+            sides = pairs.setdefault(key, ([], []))
+            while len(sides[0]) < rounds and self._now < deadline:
+                for commit, side in zip((before, after), sides, strict=True):
+                    side.append(self._round(key, commit))
+        return {key: Pair(before=tuple(pairs[key][0]), after=tuple(pairs[key][1])) for key in series if key in pairs}
+
+    def _round(self, series: Series, commit: str) -> Round:
+        self._now += COST
+        number, world = self._numbers[series], self._world
+        log = LEVEL + world.changes[int(commit, 16), number] + world.effects[self._night, number]
+        log += self._rng.normal(0.0, ROUND * world.noise[self._night])
+        return Round(
+            benchmark=series[0],
+            params=series[1],
+            time=self._now,
+            estimate=math.exp(log),
+            n=64,
+            batch=1,
+            spent=COST,
+            stop="converged",
+            method="m",
+            launch=f"{self._now}",
+        )
