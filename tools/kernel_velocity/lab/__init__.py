@@ -10,9 +10,9 @@ noise.py            synthetic traces: families of noise, and mixtures of them
 sessions.py         sessions of identical code: measured, read, adjusted
 spread.py           kv lab spread: how far apart sessions are
 false_alarms.py     kv lab false-alarms: how often a test calls them different
-score_detectors.py  kv lab score-detectors: the tables
+detectors.py        kv lab detectors: the tables
 scoring.py          plays histories to detectors, and counts
-contenders.py       the detectors that are scored
+contenders.py       the detectors that are compared
 true_night.py       plays the judging code of nightly to simulated machines
 histories.py        noise of a history, and files of real series
 """
@@ -25,8 +25,8 @@ STEPS = {  # step -> its module, and what it does
         "lab.false_alarms",
         "estimate the false-alarm rate and the power from repeated sessions of one commit",
     ),
-    "score-detectors": (
-        "lab.score_detectors",
-        "count the false alarms of change-point detectors, asv's and ours, and the changes that they miss",
+    "detectors": (
+        "lab.detectors",
+        "count the false alarms and misses of detectors of change points, ours and others', and of whole nights",
     ),
 }

@@ -1,12 +1,11 @@
-"""The detectors that are scored: ours, and others'. Each watches a scene commit by commit, as a nightly run does.
-
-A scene is a benchmark's history with a known truth. Only the confirmation uses the truth, as re-measuring does.
-"""
+"""The detectors of change points that are compared: ours, and others'. Each takes a history and returns its reports."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,150 +14,66 @@ import numpy as np
 from asv import step_detect
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats import two_samples
-from kernel_velocity.stats.changepoints import edivisive, pelt, vote, windows
-from kernel_velocity.stats.changepoints.drift import drift
-from kernel_velocity.stats.changepoints.screen import NEWEST, REFERENCE, screen
-from kernel_velocity.stats.changepoints.values import MIN_EFFECT, Points, Values, observed
+from kernel_velocity.stats.changepoints import vote
+from kernel_velocity.stats.changepoints.values import observed
 
-RERUNS = (8, 8)  # a side: first, and once more if the first leave it open: 16 in all
-OPEN = 0.05  # p below which a re-run that confirms nothing is repeated
-SPARE = 40 * 2 * sum(RERUNS)  # points of noise in a scene for re-runs: those of 40 of them
-ANCHOR = 20  # commits before the suspect
 PERFHERDER_BACK, PERFHERDER_AHEAD, PERFHERDER_T = (12, 24), 12, 7.0  # its defaults (treeherder, perfalert)
+OTAVA_WINDOW, OTAVA_P, OTAVA_LEAST = 50, 1e-6, 0.01
 
-
-class Scene(NamedTuple):
-    """A history: the measured values, and the truth."""
-
-    logs: tuple[float | None, ...]
-    levels: FloatArray  # true log levels
-    spare: FloatArray  # noise for re-runs; empty for a real series
+Logs = Sequence[float | None]  # log values, oldest first; None where one is missing
 
 
 @dataclass(frozen=True)
-class Alarm:
-    """A report: the first point of a new level, or the commit that looks unlike those before it."""
+class Report:
+    """A change point: the first value of a new level, and whether it is the higher one."""
 
     index: int
     rises: bool
 
 
-Look = Callable[[int], list[Alarm]]  # returns the reports after some commits; called with ascending numbers
-
-
 class Contender(NamedTuple):
     """One way to detect changes."""
 
-    watch: Callable[[Scene], Look]
-    localises: bool = True  # whether it names the first point of a new level, not just a suspect
-    stride: int = 1  # commits between two looks: more than 1 if a look takes long
+    detect: Callable[[Logs], list[Report]]
+    stride: int = 4  # commits between two looks; a look of others takes long
 
 
-def _ours(detect: Callable[[Values], Points]) -> Contender:
-    def watch(scene: Scene) -> Look:
-        return lambda size: [Alarm(point.index, point.rises) for point in detect(scene.logs[:size])]
-
-    return Contender(watch)
+def _ours(logs: Logs) -> list[Report]:
+    return [Report(point.index, point.rises) for point in vote.detect(logs)]
 
 
-def _drifting(scene: Scene) -> Look:
-    def look(size: int) -> list[Alarm]:
-        line = drift(scene.logs[:size])
-        return [Alarm(size - 1, (line.ratio or 1.0) > 1)] if line.found else []
-
-    return look
-
-
-def _screened(scene: Scene, since: int, size: int) -> list[Alarm]:
-    """Return the alarm of the screen at the last of `size` commits, by those from `since` on."""
-    screening = screen(scene.logs[max(since, size - REFERENCE - NEWEST) : size])
-    return [Alarm(size - 1, bool(screening.rises))] if screening.alarm else []
+def _asv(logs: Logs) -> list[Report]:
+    """Detect by asv's own steps, as its graphs show them: without the threshold of its regressions page."""
+    values = [None if value is None else math.exp(value) for value in logs]
+    steps = step_detect.detect_steps(values) if any(value is not None for value in values) else []
+    return [Report(int(new[0]), bool(new[2] > old[2])) for old, new in pairwise(steps)]
 
 
-class Confirmed:
-    """The screen, and an A/B re-run of the suspect against the commit ANCHOR before it whenever it fires.
+def _otava(logs: Logs) -> list[Report]:
+    """Detect by Apache Otava. Of an array it returns other places than of a list."""
+    values, indices = observed(logs)
+    find = importlib.import_module("otava.analysis").compute_change_points
+    points, _ = find(np.exp(values).tolist(), OTAVA_WINDOW, OTAVA_P, OTAVA_LEAST)
+    return [Report(int(indices[point.index]), point.stats.mean_2 > point.stats.mean_1) for point in points]
 
-    A model, not a measurement: both sides are re-run in one night, interleaved ABBA, and one path of the history's
-    noise runs through the re-runs, though a night has less. The common part of a night cancels, as it would. After a
-    confirmed change the screen begins anew.
+
+def _perfherder(logs: Logs) -> list[Report]:
+    """Detect by the rule of Mozilla's Perfherder: Student's t of two windows, nearer points weighing more, above 7.
+
+    A place is reported that passes and whose neighbours do not pass better.
     """
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene, self._since, self._taken = scene, 0, 0
-        self._confirmed: list[Alarm] = []
-
-    @property
-    def reruns(self) -> int:
-        """Return the rounds that were re-measured, both sides together."""
-        return self._taken
-
-    def __call__(self, size: int) -> list[Alarm]:
-        """Return the confirmed changes."""
-        for alarm in _screened(self._scene, self._since, size):
-            rises = self._rerun(alarm.index, max(alarm.index - ANCHOR, self._since))
-            if rises is not None:
-                self._confirmed.append(Alarm(alarm.index, rises))
-                self._since = size
-        return list(self._confirmed)
-
-    def _rerun(self, suspect: int, anchor: int) -> bool | None:
-        """Return whether a confirmed change rises. None if none is confirmed."""
-        moved = float(self._scene.levels[suspect] - self._scene.levels[anchor])
-        a, b = np.empty(0), np.empty(0)
-        for more in RERUNS:
-            start = self._taken % (self._scene.spare.size - 2 * more + 1)
-            self._taken += 2 * more
-            noise = self._scene.spare[start : start + 2 * more]
-            order = np.arange(2 * more) % 4  # A B B A
-            a = np.append(a, noise[(order == 0) | (order == 3)])
-            b = np.append(b, noise[(order == 1) | (order == 2)] + moved)
-            p = float(two_samples.mann_whitney(a[None], b[None])[0])
-            effect = float(np.median(b) - np.median(a))
-            if p < two_samples.P and abs(effect) >= MIN_EFFECT:
-                return effect > 0
-            if p >= OPEN:
-                return None
-        return None
-
-
-def _asv_steps(scene: Scene) -> Look:
-    """Watch by asv's own step detection, as its graphs show it: without the threshold of its regressions page."""
-    values = [None if value is None else math.exp(value) for value in scene.logs]
-
-    def look(size: int) -> list[Alarm]:
-        if not any(value is not None for value in values[:size]):
-            return []
-        steps = step_detect.detect_steps(values[:size])
-        return [Alarm(int(new[0]), bool(new[2] > old[2])) for old, new in pairwise(steps)]
-
-    return look
-
-
-class Perfherder:
-    """The rule of Mozilla's Perfherder: Student's t of two windows, nearer points weighing more, larger than 7."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._t: list[float] = []  # of every place that has its points ahead
-        self._calm = 0  # places since the last change
-
-    def __call__(self, size: int) -> list[Alarm]:
-        """Return the places that pass and whose neighbours do not pass better."""
-        logs, indices = observed(self._scene.logs[:size])
-        values = np.exp(logs)
-        for place in range(len(self._t), values.size - PERFHERDER_AHEAD + 1):
-            reach = min(PERFHERDER_BACK[1], max(self._calm, PERFHERDER_BACK[0]))  # back to the last change
-            back, ahead = values[max(place - reach, 0) : place][::-1], values[place : place + PERFHERDER_AHEAD]
-            self._t.append(_weighted_t(back, ahead) if place else 0.0)
-            self._calm = 0 if abs(self._t[-1]) > PERFHERDER_T else self._calm + 1
-        strength = [abs(t) for t in self._t]
-        return [
-            Alarm(int(indices[place]), self._t[place] > 0)
-            for place in range(PERFHERDER_BACK[0], len(strength))
-            if strength[place] > PERFHERDER_T
-            and strength[place] >= max(strength[place - 1], *strength[place + 1 : place + 2], 0.0)
-        ]
+    present, indices = observed(logs)
+    values, t, calm = np.exp(present), [0.0], 1  # places since the last change
+    for place in range(1, values.size - PERFHERDER_AHEAD + 1):
+        reach = min(PERFHERDER_BACK[1], max(calm, PERFHERDER_BACK[0]))  # back to the last change
+        back, ahead = values[max(place - reach, 0) : place][::-1], values[place : place + PERFHERDER_AHEAD]
+        t.append(_weighted_t(back, ahead))
+        calm = 0 if abs(t[-1]) > PERFHERDER_T else calm + 1
+    return [
+        Report(int(indices[place]), t[place] > 0)
+        for place in range(PERFHERDER_BACK[0], len(t))
+        if abs(t[place]) > PERFHERDER_T and abs(t[place]) >= max(map(abs, t[place - 1 : place + 2]))
+    ]
 
 
 def _weighted_t(back: FloatArray, ahead: FloatArray) -> float:
@@ -175,15 +90,11 @@ def _weighted_t(back: FloatArray, ahead: FloatArray) -> float:
     return moved / math.sqrt(sum(variances))
 
 
-VOTE, CONFIRMED, DRIFT, ASV = "vote, 2 of 3", "screen + A/B re-run", "slow drift", "asv steps"
+OURS, OTAVA, SILENCE = "ours", "otava, p 1e-6, 1%", "report nothing"
 CONTENDERS: Mapping[str, Contender] = {
-    VOTE: _ours(vote.detect),
-    pelt.NAME: _ours(pelt.detect),
-    edivisive.NAME: _ours(edivisive.detect),
-    windows.NAME: _ours(windows.detect),
-    "screen alone": Contender(lambda scene: lambda size: _screened(scene, 0, size), localises=False),
-    CONFIRMED: Contender(Confirmed, localises=False),
-    DRIFT: Contender(_drifting, localises=False),
-    ASV: Contender(_asv_steps, stride=4),
-    "Perfherder t": Contender(Perfherder),
+    OURS: Contender(_ours, stride=1),
+    "asv steps": Contender(_asv),
+    **({OTAVA: Contender(_otava)} if importlib.util.find_spec("otava") else {}),
+    "Perfherder t": Contender(_perfherder),
+    SILENCE: Contender(lambda logs: []),
 }

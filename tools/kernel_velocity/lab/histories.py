@@ -4,8 +4,8 @@ A file is a JSON object, gzipped or not: name -> list of values (None for a miss
 "annotations": {annotator -> list of indices of the first point of a new level}}. Values are times or rates: positive.
 Others count as missing.
 
-A family of noise draws the log values of a benchmark that never changes. The synthetic ones scatter by about 1%, as
-sessions of one machine do after adjustment. Their names say how they differ from the normal one. Seeded.
+A family of noise draws the log values of a benchmark whose code never changes. The steady ones scatter by about 1%
+around one level, as sessions of one machine do after adjustment. The unsteady ones wander. Seeded.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.lab import noise
 from kernel_velocity.stats.changepoints.noise import running_median
 
 GZIP = b"\x1f\x8b"
@@ -101,9 +102,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def normal(rng: Generator, size: int) -> FloatArray:
-    """Draw independent normal noise."""
-    return SIGMA * rng.standard_normal(size)
+def sums(*families: noise.Family) -> Family:
+    """Return the family whose log values are sums of several families of noise (noise.py), a commit each second."""
+    return partial(_sum, families)
+
+
+def _sum(families: Sequence[noise.Family], rng: Generator, size: int) -> FloatArray:
+    return np.asarray(np.log(np.prod([family.path(rng, size, 1.0) for family in families], axis=0)))
 
 
 def heavy(rng: Generator, size: int) -> FloatArray:
@@ -112,31 +117,9 @@ def heavy(rng: Generator, size: int) -> FloatArray:
     return np.asarray(SIGMA * rng.standard_t(3, size) / math.sqrt(3) + np.log1p(upwards))
 
 
-def correlated(rng: Generator, size: int) -> FloatArray:
-    """Draw AR(1) noise whose neighbours correlate by .6: sessions that share the state of the machine."""
-    phi = 0.6
-    noise = rng.standard_normal(size)
-    noise[1:] *= math.sqrt(1 - phi**2)
-    for place in range(1, size):
-        noise[place] += phi * noise[place - 1]
-    return np.asarray(SIGMA * noise)
-
-
-def bimodal(rng: Generator, size: int) -> FloatArray:
-    """Draw two speeds 2.4% apart, each for 3 commits on average, and a jitter of .3%."""
-    switches = rng.random(size) < 1 / 3
-    mode = (np.cumsum(switches) + rng.integers(2)) % 2
-    return np.asarray(0.024 * mode + 0.003 * rng.standard_normal(size))
-
-
 def quantised(rng: Generator, size: int) -> FloatArray:
     """Draw normal noise read by a timer whose tick is 2% of the value: most values repeat."""
     return np.asarray(np.log(np.round(np.exp(normal(rng, size)) / 0.02 + rng.random()) * 0.02))
-
-
-def spikes(rng: Generator, size: int) -> FloatArray:
-    """Draw normal noise and, at one commit of 20, a spike of 20% on average."""
-    return np.asarray(normal(rng, size) + np.log1p(rng.exponential(0.2, size)) * (rng.random(size) < 0.05))
 
 
 def bursts(rng: Generator, size: int) -> FloatArray:
@@ -146,19 +129,50 @@ def bursts(rng: Generator, size: int) -> FloatArray:
     return np.asarray(normal(rng, size) + 0.05 * slowed)
 
 
-def creeping(rng: Generator, size: int) -> FloatArray:
+def pink(rng: Generator, size: int) -> FloatArray:
+    """Draw 1/f noise: as much of it in every octave."""
+    frequencies = np.arange(1, size // 2 + 1)
+    waves = rng.standard_normal((2, frequencies.size)) / np.sqrt(frequencies)
+    values = np.fft.irfft([0, *(waves[0] + 1j * waves[1])], size)
+    return np.asarray(SIGMA * values * size / 2 / math.sqrt(np.sum(1 / frequencies)))
+
+
+def levels(rng: Generator, size: int) -> FloatArray:
+    """Draw levels that scatter by 2% and last for 30 commits on average, under normal noise of half the width."""
+    level = np.cumsum(rng.random(size) < 1 / 30)
+    return np.asarray(0.02 * rng.standard_normal(size)[level] + normal(rng, size) / 2)
+
+
+def visits(rng: Generator, size: int) -> FloatArray:
+    """Draw normal noise of half the width, and visits of 3 to 12 commits to a level 4% higher, 30 commits apart."""
+    lengths = np.stack([rng.geometric(1 / 30, size), rng.integers(3, 13, size)], axis=1).ravel()
+    is_there = np.repeat(np.arange(lengths.size) % 2, lengths)[:size]
+    return np.asarray(0.04 * is_there + normal(rng, size) / 2)
+
+
+def creep(rng: Generator, size: int) -> FloatArray:
     """Draw normal noise on a level that creeps upwards by CREEP a commit: a change without a step."""
     return np.asarray(normal(rng, size) + CREEP * np.arange(size))
 
 
-SYNTHETIC: Mapping[str, Family] = {
+normal = sums(noise.Jitter(SIGMA))
+STEADY: Mapping[str, Family] = {
     "normal": normal,
     "heavy tails": heavy,
-    "AR(1)": correlated,
-    "bimodal": bimodal,
+    "AR(1) .6": sums(noise.Jitter(SIGMA, 0.6)),
+    "bimodal": sums(noise.TwoSpeeds(0.024, 0.5, (1.8, 1.8)), noise.Jitter(0.003)),  # each for 3 commits on average
     "quantised": quantised,
-    "spikes": spikes,
+    "spikes": sums(noise.Jitter(SIGMA), noise.Pareto(0.05, 0.1, 2.0)),
     "bursts": bursts,
+}
+UNSTEADY: Mapping[str, Family] = {  # what looks like a change there may be none: only a re-run can tell
+    "AR(1) .8": sums(noise.Jitter(SIGMA, 0.8)),
+    "AR(1) .95": sums(noise.Jitter(SIGMA, 0.95)),
+    "pink": pink,
+    "sticky levels": levels,
+    "visits": visits,
+    "sine": sums(noise.Periodic(2 * SIGMA, 40.0), noise.Jitter(SIGMA)),
+    "creep": creep,
 }
 
 
@@ -167,6 +181,12 @@ def redrawn(residuals: Sequence[FloatArray], rng: Generator, size: int) -> Float
     source = residuals[int(rng.integers(len(residuals)))]
     starts = rng.integers(0, source.size - BLOCK + 1, size=-(-size // BLOCK))
     return np.concatenate([source[start : start + BLOCK] for start in starts])[:size]
+
+
+def families(sets: Mapping[str, Sequence[RealSeries]]) -> dict[str, Family]:
+    """Return the steady families by name: the synthetic ones, and one for every set that has usable series."""
+    real = {f"real: {name}": resampled(series) for name, series in sets.items()}
+    return {**STEADY, **{name: family for name, family in real.items() if family is not None}}
 
 
 def resampled(series: Sequence[RealSeries]) -> Family | None:

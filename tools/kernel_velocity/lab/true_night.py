@@ -231,52 +231,42 @@ def deeds(scenario: Scenario, worlds: int, seed: int) -> Deeds:
 
 def tables(results: Mapping[Scenario, Deeds], worlds: int) -> Iterator[Table]:
     """Yield the tables of planted steps and of environments."""
+    heads = ["accused", "suspected", "re-runs", "rounds"]
     note = (
-        f"share confirmed in the night of the planted commit / at most one / at most two commits later; {worlds} "
-        f"machines with {SLOWER} kernels that become slower and {INNOCENT} whose code changes to no effect; each "
-        "column: noise between sessions"
+        "Accused and suspected: commits that did nothing, of all nights together. Re-runs: series measured again "
+        "between two commits, a night. Rounds: theirs, both sides, a night."
     )
-    heads = ["step, code", *(f"{noise:.1%}" for noise in NOISES)]
-    steps = [(step, code) for code in CODES for step in STEPS]
-    cells = {key: [results[Scenario(key[1], step=key[0], noise=noise)] for noise in NOISES] for key in steps}
-
-    def rows(cell: Callable[[Deeds], str]) -> list[list[str]]:
-        return [[f"{step:.0%}, {code}", *map(cell, parts)] for (step, code), parts in cells.items()]
-
-    yield Table("true night, planted", note, heads, rows(_shares))
-    note = "of those confirmed at all, the share that names the commit alone / innocent commits accused, all together"
-    yield Table("true night, to the commit", note, heads, rows(_precision))
-    note = "series measured again between two commits, a night / their rounds, both sides, a night; 12 series"
-    yield Table("true night, re-runs", note, heads, rows(_cost))
-    note = (
-        f"innocent commits accused / suspected / re-runs a night / their rounds a night; 24 series, {NIGHTS} nights on "
-        f"each of {worlds} machines; each column: whether the hash of the code is known"
-    )
-    names = dict.fromkeys(scenario.environment for scenario in results if scenario.environment)
-    body = [
-        [
-            name,
-            *(
-                f"{part.accused} / {part.suspected} / {_cost(part)}"
-                for part in (results[Scenario(code, environment=name)] for code in CODES)
-            ),
-        ]
-        for name in names
+    steps = {key: part for key, part in results.items() if not key.environment}
+    rows = [
+        [f"{key.step:.0%}, noise {key.noise:.1%}, {key.code}", *_caught(part), *_spent(part)]
+        for key, part in steps.items()
     ]
-    yield Table("true night, environments", note, ["environment", *CODES], body)
+    soon = ["same night", "next", "third", "alone"]
+    title = (
+        f"The judging code of nightly, one commit a night, on {worlds} machines with 6 kernels (12 series): {SLOWER} "
+        f"become slower, {INNOCENT} change their code to no effect. Share confirmed in the night of the commit, or up "
+        "to one or two nights later, and share of those confirmed that name the commit alone. Noise: between sessions. "
+    )
+    yield Table("True night: planted steps", title + note, ["step", *soon, *heads], rows)
+    title = (
+        f"{NIGHTS} nights on each of {worlds} machines that change by themselves, with 24 series and one innocent "
+        "change of code every third night. Whether the hash of the code is recorded: changed code / unknown code. "
+    )
+    names = [key.environment for key in results if key.environment and key.code == CODES[0]]
+    parts = {name: [_spent(results[Scenario(code, environment=name)]) for code in CODES] for name in names}
+    rows = [[name, *map(" / ".join, zip(*part, strict=True))] for name, part in parts.items()]
+    yield Table("True night: environments", title + note, ["environment", *heads], rows)
 
 
-def _shares(part: Deeds) -> str:
-    return " / ".join(f"{sum(delay <= soon for delay in part.delays) / len(part.delays):.2f}" for soon in SOON)
-
-
-def _precision(part: Deeds) -> str:
+def _caught(part: Deeds) -> list[str]:
+    shares = [sum(delay <= soon for delay in part.delays) / len(part.delays) for soon in SOON]
     confirmed = sum(map(math.isfinite, part.delays))
-    return f"{part.exact / confirmed:.2f} / {part.accused}" if confirmed else f"- / {part.accused}"
+    return [*(f"{share:.2f}" for share in shares), f"{part.exact / confirmed:.2f}" if confirmed else "-"]
 
 
-def _cost(part: Deeds) -> str:
-    return f"{significant(part.runs / part.nights)} / {significant(part.rounds / part.nights)}"
+def _spent(part: Deeds) -> list[str]:
+    counts = str(part.accused), str(part.suspected)
+    return [*counts, *(significant(number / part.nights) for number in (part.runs, part.rounds))]
 
 
 def play(world: World, seed: Sequence[int]) -> Deeds:
@@ -290,27 +280,23 @@ def play(world: World, seed: Sequence[int]) -> Deeds:
     suspected: dict[str, Finding] = {}
     for number, night in enumerate(nights):
         for item in night.findings:
-            if item.kind not in (Kind.REGRESSION, Kind.IMPROVEMENT):
-                continue
-            if item.state is State.CONFIRMED:
+            if item.kind in (Kind.REGRESSION, Kind.IMPROVEMENT) and item.state is State.CONFIRMED:
                 confirmed.setdefault(item.id, (number, item))
             elif item.state is State.SUSPECT:
-                suspected.setdefault(item.id, item)
-    delays: list[float] = []
-    exact = 0
-    for kernel, place in world.planted.items():
-        right = [
-            (number, item)
-            for number, item in confirmed.values()
-            if item.subject == kernel and item.kind is Kind.REGRESSION and commit(place) in item.commits
-        ]
-        delays.append(min((PAST + number - place for number, _ in right), default=math.inf))
-        exact += any(item.culprit is not None for _, item in right)
+                suspected[item.id] = item
+    right = [
+        [pair for pair in confirmed.values() if pair[1].subject == kernel and not _is_innocent(world, pair[1])]
+        for kernel in world.planted
+    ]
+    places = world.planted.values()
     return Deeds(
-        delays=tuple(delays),
-        exact=exact,
+        delays=tuple(
+            min((PAST + number - place for number, _ in pairs), default=math.inf)
+            for place, pairs in zip(places, right, strict=True)
+        ),
+        exact=sum(any(item.culprit is not None for _, item in pairs) for pairs in right),
         accused=sum(_is_innocent(world, item) for _, item in confirmed.values()),
-        suspected=sum(_is_innocent(world, item) for key, item in suspected.items() if key not in confirmed),
+        suspected=sum(_is_innocent(world, suspected[key]) for key in suspected.keys() - confirmed.keys()),
         runs=sum(night.runs for night in nights),
         rounds=sum(night.rounds for night in nights),
         nights=len(nights),

@@ -1,0 +1,397 @@
+"""Comparing detectors: histories and files of series, what is counted, and what is printed."""
+
+import gzip
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.__main__ import main
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.lab import contenders, detectors, histories, scoring, true_night
+from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Contender, Report
+from kernel_velocity.lab.detectors import STEPS, Plan
+from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
+from kernel_velocity.lab.scoring import BEFORE, SHORT, Agreement, Delay, agreement, among_people, count_alarms, delay
+from kernel_velocity.lab.true_night import Deeds
+from tests.golden import check_golden
+from tests.stepped_series import stepped
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def quiet(rng, size):
+    return 0.01 * rng.standard_normal(size)
+
+
+def scripted(script, stride=1):
+    """Return a contender with planned reports, by the number of commits it has seen."""
+    return Contender(lambda logs: [Report(index, rises) for index, rises in script.get(len(logs), [])], stride)
+
+
+def always(*reports, since=1, until=1000):
+    return {size: list(reports) for size in range(since, until)}
+
+
+@pytest.mark.parametrize(
+    ("script", "stride", "alarms"),
+    [
+        ({}, 1, 0),
+        (always((20, True), since=25), 1, 1),
+        ({30: [(20, True)], 31: [(24, True)], 32: [(28, True)]}, 1, 1),  # one report that moves
+        ({30: [(20, True)], 40: [(26, True)]}, 1, 2),
+        ({30: [(20, True), (40, False)]}, 1, 2),
+        ({30: [(20, True)], 50: [(20, True)]}, 1, 1),  # forgotten in between, and known again
+        ({30: [(20, True)]}, 4, 0),
+        ({32: [(20, True)]}, 4, 1),
+    ],
+)
+def test_alarm_is_counted_once(script, stride, alarms):
+    assert count_alarms(scripted(script, stride), np.zeros(60)) == alarms
+
+
+NEVER = math.inf
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ({}, Delay(NEVER, None)),
+        (always((BEFORE, True), since=BEFORE + 4), Delay(3, 0)),
+        (always((BEFORE + 5, True), since=BEFORE + 4), Delay(3, 5)),
+        (always((BEFORE + 6, True), since=BEFORE + 4), Delay(NEVER, None)),  # another place
+        (always((BEFORE, False), since=BEFORE + 4), Delay(NEVER, None)),  # another direction
+        (always((BEFORE, True), since=BEFORE + 4, until=BEFORE + 8), Delay(3, None)),  # withdrawn
+    ],
+)
+@pytest.mark.parametrize("stride", [1, 4])
+def test_step_is_reported_after_a_delay_and_with_an_error(script, expected, stride):
+    assert delay(scripted(script, stride), np.zeros(100)) == expected
+
+
+def test_history_with_a_step_is_the_one_without_and_the_step(monkeypatch):
+    seen = []
+    monkeypatch.setitem(CONTENDERS, "spy", Contender(lambda logs: seen.append(logs) or [], 1))
+    scoring.delays("spy", quiet, 0.10, 3, 2)
+    plain = scoring.noise(quiet, 3, 1, 100)
+    raised = np.array(next(logs for logs in reversed(seen) if len(logs) == 100))
+    assert (raised[:BEFORE] == plain[:BEFORE]).all()
+    assert raised[BEFORE:] - plain[BEFORE:] == pytest.approx(math.log(1.1))
+
+
+def test_short_levels_are_as_their_names_say(monkeypatch):
+    ends = [SHORT["+10% for 8 commits"](number) for number in range(scoring.PLACES)]
+    places = {tuple(np.flatnonzero(np.diff(levels)) + 1) for levels in ends}
+    assert places == {(BEFORE + number, BEFORE + number + 8) for number in range(scoring.PLACES)}
+    assert SHORT["twofold, 8 + 8"](0).tolist() == [0.0] * 8 + [math.log(2)] * 8
+    assert SHORT["tenfold, 11 + 300"](0).size == 311
+    stairs = SHORT["faster every 6"](1)
+    assert stairs.size == 36 and ((np.diff(stairs) != 0).nonzero()[0] + 1).tolist() == [6, 12, 18, 24, 30]
+    assert ((stairs[6::6] - stairs[:-6:6] > -0.3) & (stairs[6::6] - stairs[:-6:6] < -0.05)).all()
+    monkeypatch.setitem(CONTENDERS, "half", Contender(lambda logs: [Report(BEFORE, True)], 1))
+    assert scoring.short_levels("half", "+10% for 8 commits", 0, 4) == [0.5, 0.5, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_steady_family_is_seeded_and_about_a_percent_wide(name):
+    first, again = (STEADY[name](np.random.default_rng(5), 4000) for _ in range(2))
+    assert first.shape == (4000,) and (first == again).all()
+    low, high = np.quantile(first, (0.16, 0.84))
+    assert 0.004 < (high - low) / 2 < 0.014
+    assert abs(np.median(first[:2000]) - np.median(first[2000:])) < 0.01  # one level
+
+
+@pytest.mark.parametrize("name", UNSTEADY)
+def test_unsteady_family_is_seeded_and_wanders(name):
+    first, again = (UNSTEADY[name](np.random.default_rng(5), 4000) for _ in range(2))
+    assert first.shape == (4000,) and (first == again).all()
+    means = first.reshape(-1, 8).mean(axis=1)
+    assert means.std() > 1.8 * first.std() / math.sqrt(8)
+
+
+def neighbours(values):
+    return np.corrcoef(values[1:], values[:-1])[0, 1]
+
+
+def test_families_are_as_their_names_say():
+    draw = {name: family(np.random.default_rng(0), 4000) for name, family in (STEADY | UNSTEADY).items()}
+    assert abs(neighbours(draw["normal"])) < 0.05
+    for phi in (0.6, 0.8, 0.95):
+        assert neighbours(draw[f"AR(1) {f'{phi}'[1:]}"]) == pytest.approx(phi, abs=0.05)
+    assert neighbours(draw["bimodal"]) == pytest.approx(1 / 3, abs=0.08)
+    assert len(set(np.round(draw["quantised"], 9))) < 8
+    assert (draw["spikes"] > 0.08).mean() == pytest.approx(0.05, abs=0.015)
+    assert 0.5 * (draw["bursts"] > 0.03).mean() == pytest.approx(1 / 50, abs=0.006)
+    assert draw["creep"][2000:].mean() - draw["creep"][:2000].mean() == pytest.approx(1.0, abs=0.01)
+    power = np.abs(np.fft.rfft(draw["pink"]))[1:] ** 2
+    octaves = [power[2**k : 2 ** (k + 1)].sum() for k in range(5, 10)]
+    assert max(octaves) < 2 * min(octaves)
+    assert draw["pink"].std() == pytest.approx(0.01, rel=0.2)
+    assert np.abs(np.fft.rfft(draw["sine"]))[1:].argmax() + 1 == 100
+
+
+def lasting(is_there):
+    """Return the lengths of the runs of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], is_there, [0]])))
+    return edges[1::2] - edges[::2]
+
+
+def test_visits_and_levels_last_as_long_as_they_say(monkeypatch):
+    monkeypatch.setattr(histories, "normal", lambda rng, size: np.zeros(size))
+    visits = lasting(histories.visits(np.random.default_rng(0), 4000) > 0.02)
+    assert set(visits[:-1]) == set(range(3, 13))
+    levels = histories.levels(np.random.default_rng(0), 4000)
+    assert 4000 / (1 + np.count_nonzero(np.diff(levels))) == pytest.approx(30, rel=0.3)
+    assert np.unique(levels).std() == pytest.approx(0.02, rel=0.3)
+
+
+def real(*several):
+    return [RealSeries(str(number), tuple(values), None) for number, values in enumerate(several)]
+
+
+def test_real_noise_is_that_of_the_series_without_its_steps():
+    family = histories.resampled(real(stepped(0.0, 0.5, 0.2, sigma=0.004)))
+    drawn = family(np.random.default_rng(0), 2000)
+    assert drawn.std() == pytest.approx(0.004, rel=0.2)
+    assert (family(np.random.default_rng(0), 2000) == drawn).all()
+    ((residuals,),) = family.args
+    place = np.flatnonzero(residuals == drawn[0])[0]
+    assert drawn[:5].tolist() == residuals[place : place + 5].tolist()  # in blocks
+
+
+def test_counters_and_short_series_are_no_noise():
+    counter, short = np.repeat([1.0, 2.0, 3.0], 20), np.arange(10.0)
+    assert histories.resampled(real(counter, short)) is None
+    assert len(histories.resampled(real(counter, stepped(0.0), short)).args[0]) == 1
+    assert set(histories.families({"short": real(short)})) == set(STEADY)
+
+
+PLAIN = {"a": [1.0, None, 2], "b": [3.0]}
+ANNOTATED = {"s1": {"values": [1.0, 2.0, 0, -1.0], "annotations": {"x": [2], "y": []}, "higher_is_better": None}}
+
+
+def written(tmp_path, document, name="data.json"):
+    content = document if isinstance(document, bytes) else json.dumps(document).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    return path
+
+
+def test_files_of_series_are_read(tmp_path):
+    compressed = written(tmp_path, ANNOTATED | PLAIN, "a.json.gz").rename(tmp_path / "data.json")  # by their content
+    ((name, series),) = histories.read([compressed]).items()
+    assert (name, len(series)) == ("data", 3)
+    assert series[0] == RealSeries("s1", (0.0, math.log(2), None, None), (frozenset({2}), frozenset()))
+    assert series[1] == RealSeries("a", (0.0, None, math.log(2)), None)
+    large = written(tmp_path, b'{"a": [1' + b"0" * 400 + b", Infinity, NaN]}", "large.json")
+    assert histories.read([large])["large"][0].logs == (pytest.approx(400 * math.log(10)), None, None)
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        (b"", "no file of series"),
+        (gzip.compress(b'{"a": [1]}', mtime=0)[:-9], "no file of series"),
+        (b"\xff\xfe", "no file of series"),
+        ([1, 2], r"wanted an object of series by name, got \[1, 2\]"),
+        ({}, "wanted an object of series by name, got {}"),
+        ({"a": 3}, "a: wanted a list of values, or an object with `values`, got 3"),
+        ({"a": {"value": []}}, "a: wanted a list of values"),
+        ({"a": []}, "a: no values"),
+        ({"a": [1, "2"]}, "a: value 1 is '2'; wanted a number or null"),
+        ({"a": [True]}, "a: value 0 is True"),
+        ({"a": ["x" * 500]}, r"x\.\.\.; wanted"),
+        ({"a": {"values": [1], "annotations": []}}, "a: annotations: wanted an object"),
+        (
+            {"a": {"values": [1], "annotations": {"x": 0}}},
+            "annotations of x: wanted a list of indices from 0 to 0, got 0",
+        ),
+        ({"a": {"values": [1], "annotations": {"x": [1]}}}, r"annotations of x: .* got \[1\]"),
+        ({"a": {"values": [1], "annotations": {"x": [-1]}}}, "annotations of x"),
+        ({"a": {"values": [1, 1], "annotations": {"x": [True]}}}, "annotations of x"),
+    ],
+)
+def test_bad_file_of_series_is_one_line_that_names_it(tmp_path, document, text):
+    path = written(tmp_path, document)
+    with pytest.raises(ResultsError, match=text) as caught:
+        histories.read([path])
+    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_every_contender_finds_a_plain_step_among_missing_values(name):
+    logs = stepped(0.0, 0.1).tolist()
+    logs[0] = logs[10] = logs[50] = None
+    reports = CONTENDERS[name].detect(logs)
+    assert any(abs(report.index - 40) <= 1 and report.rises for report in reports) is (name != SILENCE)
+    down = CONTENDERS[name].detect([None if value is None else -value for value in logs])
+    assert not any(report.rises for report in down if abs(report.index - 40) <= 1)
+    assert CONTENDERS[name].detect([None, None]) == []
+
+
+def test_perfherders_rule_by_hand():
+    values = np.array([1.0, 2.0] * 6 + [5.0, 6.0] * 6)
+    detect = CONTENDERS["Perfherder t"].detect
+    assert detect(np.log(values[:23]).tolist()) == []
+    assert detect(np.log(values).tolist()) == [Report(index=12, rises=True)]
+    weights, parts = np.arange(12, 0, -1) / 78, (values[11::-1], values[12:])
+    means = [float(weights @ part) for part in parts]
+    squares = [float(((part - mean) ** 2).sum()) for part, mean in zip(parts, means, strict=True)]
+    t = (means[1] - means[0]) / math.sqrt(sum(squares) / 11 / 12)
+    assert contenders._weighted_t(*parts) == pytest.approx(t)
+    assert detect((-np.log(values)).tolist()) == [Report(index=12, rises=False)]
+
+
+def test_asvs_steps_are_asvs():
+    assert CONTENDERS["asv steps"].detect(stepped(0.0, -0.1).tolist()) == [Report(index=40, rises=False)]
+
+
+POINTS = st.sets(st.integers(0, 200), max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "found", "expected"),
+    [
+        ([{100}], {100}, 1.0),
+        ([set()], set(), 1.0),  # nothing happened, nothing reported
+        ([set()], {50}, 2 / 3),  # precision 1/2, recall 1
+        ([{100}], set(), 2 / 3),  # precision 1, recall 1/2
+        ([{100}], {105}, 1.0),  # within the margin
+        ([{100}], {106}, 0.5),  # beyond it: precision 1/2, recall 1/2
+        ([{100}, set()], set(), 2 * 0.75 / 1.75),  # recall (1/2 + 1)/2
+        ([{100}, set()], {100}, 1.0),  # precise for the union; recall 1 for both
+        ([{100, 103}], {101}, 2 * 1 * (2 / 3) / (5 / 3)),  # one report serves one annotation
+        ([{100}], {98, 103}, 2 * (2 / 3) * 1 / (5 / 3)),  # and one annotation takes one report
+        ([{10, 14}], {9, 13}, 1.0),  # the nearest
+        ([{10, 12}], {11, 17}, 1.0),
+        ([{3}], set(), 2 / 3),  # the first point, which everybody finds, is not taken twice
+        ([{100, 200}, {100}], {100, 150}, 2 * (2 / 3) * (5 / 6) / (2 / 3 + 5 / 6)),
+    ],
+)
+def test_f1_by_hand(annotations, found, expected):
+    assert agreement(annotations, found).f1 == pytest.approx(expected)
+
+
+@given(annotations=st.lists(POINTS, min_size=1, max_size=3), found=POINTS)
+def test_f1_is_a_share_and_one_for_agreement(annotations, found):
+    assert 0 < agreement(annotations, found).f1 <= 1
+    assert agreement([found], found) == Agreement(1.0, 1.0, 1.0)
+
+
+def test_people_are_held_against_the_others():
+    marks = [frozenset({50}), frozenset({50}), frozenset({50, 100})]
+    parts = [agreement([marks[0], marks[2]], {50}), agreement(marks[:2], marks[2])]
+    assert among_people(marks, None).f1 == pytest.approx((2 * parts[0].f1 + parts[1].f1) / 3)
+    assert among_people(marks, {50}).precision == 1.0
+    assert among_people(marks, {50}).recall == pytest.approx((2 * 5 / 6 + 1) / 3)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Write a file of annotated series and one of plain ones."""
+    annotated = {
+        f"id_{number}_split1": {"values": np.exp(stepped(0.0, 0.1, seed=number)).tolist(), "annotations": {"a": [40]}}
+        for number in (3, 1, 2)
+    }
+    plain = {"x": np.exp(stepped(0.0, seed=9)).tolist()}
+    return [written(tmp_path, annotated, "people.json"), written(tmp_path, plain, "machine.json.gz")]
+
+
+def run(monkeypatch, *argv, processes=1):
+    monkeypatch.setattr(detectors, "Plan", lambda: Plan(series=1, planted=1, short=25, worlds=1))
+    monkeypatch.setattr(detectors, "COMMITS", 30)
+    monkeypatch.setattr(true_night, "SCENARIOS", true_night.SCENARIOS[:1])
+    monkeypatch.setattr(true_night, "NOISES", true_night.NOISES[:1])
+    monkeypatch.setattr(scoring.os, "cpu_count", lambda: processes)
+    out, err = io.StringIO(), io.StringIO()
+    status = main(["lab", "detectors", *map(str, argv)], out, err)
+    return status, out.getvalue(), err.getvalue()
+
+
+def test_command_prints_its_page(monkeypatch, data):
+    monkeypatch.setattr(detectors, "STEPS", (0.10,))
+    monkeypatch.setattr(detectors, "SEARCHED", ())
+    status, out, err = run(monkeypatch, *data)
+    assert (status, err) == (0, "")
+    assert out.startswith("# Detectors of change points\n\n`kv lab detectors people.json machine.json.gz`, 20")
+    for title in ("False alarms, steady noise", "Power, real: machine", "Short levels", "Annotated: people"):
+        assert f"\n## {title}\n" in out
+    assert "3 series, and the F1 of either half of their ids (2 and 1)" in out
+    annotated = out[out.index("## Annotated: people") :].splitlines()
+    assert [line.split()[-5:] for line in annotated if line.startswith(OURS)] == [["1.000"] * 5]
+    silent = ["0.667", "1.000", "0.500", "0.667", "0.667"]
+    assert [line.split()[-5:] for line in annotated if line.startswith(SILENCE)] == [silent]
+    assert "Among people" not in out and "## Annotated: machine" not in out
+    assert "2%, noise 0.3%, changed code" in out
+
+
+def test_night_alone_is_played_without_histories(monkeypatch):
+    _, out, _ = run(monkeypatch, "--night")
+    assert [line for line in out.splitlines() if line.startswith("##")] == [
+        "## True night: planted steps",
+        "## True night: environments",
+    ]
+
+
+@pytest.mark.slow
+def test_number_of_processes_does_not_matter_and_the_seed_does(monkeypatch, data):
+    alone, together = (run(monkeypatch, *data, processes=processes)[1] for processes in (1, 2))
+    assert alone.replace("1 CPUs", "2 CPUs") == together
+    assert run(monkeypatch, *data, "--seed", "1")[1] != alone
+
+
+def test_bad_input_is_one_line_and_status_2(monkeypatch, tmp_path, data):
+    copy = tmp_path / "other" / "people.json"
+    copy.parent.mkdir()
+    copy.write_bytes(data[0].read_bytes())
+    for argv, text in (
+        (["--seed", "-1"], "--seed -1"),
+        (["none.json"], "no file of series"),
+        ([data[0], copy], "two files named people"),
+    ):
+        status, out, err = run(monkeypatch, *argv)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("error: ") and text in err
+
+
+def test_full_page_plays_ten_times_as_many():
+    default, full = Plan(), detectors.FULL
+    assert (full.series, full.short) == (10 * default.series, 10 * default.short)
+    assert full.planted > default.planted and full.worlds > 10 * default.worlds
+
+
+def test_series_cut_from_one_are_in_one_half():
+    halves = detectors.half_of(["sap_9_split1", "sap_10_split1", "sap_9_split2", "sap_2_split1", "x", "y"])
+    assert halves["sap_9_split1"] == halves["sap_9_split2"] != halves["sap_10_split1"] == halves["sap_2_split1"]
+    assert halves["x"] != halves["y"]
+
+
+def test_golden_page(accept, monkeypatch):
+    known = {name: contender for name, contender in CONTENDERS.items() if name != OTAVA}  # it may be installed
+    monkeypatch.setattr(detectors, "CONTENDERS", known)
+    monkeypatch.setattr(detectors, "ACTIVE", [name for name in known if name != SILENCE])
+    marks = [frozenset({20}), frozenset({20, 60}), frozenset()]
+    sets = {"people": [RealSeries(f"s{number}", (0.0,) * 100, tuple(marks)) for number in range(2)]}
+    results = {}
+    for place, name in enumerate(known):
+        results |= {("alarms", name, family): place % 3 for family in STEADY | UNSTEADY}
+        results |= {
+            ("delays", name, "normal", step): [
+                Delay(late if late * step < 2 else math.inf, late // 4) for late in (3, 8, 14)
+            ]
+            for step in STEPS
+        }
+        results |= {("short", name, shape): [1.0, 0.5] * 25 for shape in SHORT}
+        results |= {("reports", name, "people", f"s{number}"): {20} - {20 * number} for number in range(2)}
+    deeds = dict.fromkeys(true_night.SCENARIOS, Deeds((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10))
+    tables = (
+        *detectors.tables(results, Plan(), {}),
+        *detectors.people(results, sets),
+        *true_night.tables(deeds, 2),
+    )
+    check_golden(GOLDEN / "detectors.md", "".join(map(detectors.section, tables)), accept=accept)

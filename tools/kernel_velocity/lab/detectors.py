@@ -1,0 +1,220 @@
+"""``kv lab detectors``: how often detectors of change points raise false alarms, and what they and a night miss.
+
+Ours beside those of asv, Otava and Perfherder, on histories of noise, looked at as they grow, and against people's
+annotations, where a file has some. Then the true night (true_night.py). It prints a page in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from kernel_velocity.errors import UsageError
+from kernel_velocity.lab import histories, scoring, true_night
+from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, SILENCE
+from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
+from kernel_velocity.lab.scoring import AFTER, BEFORE, MARGIN, NEAR, PLACES, SHORT, Agreement, Delay
+from kernel_velocity.progress import ProgressBar
+from kernel_velocity.tables import Table, columns
+from kernel_velocity.units import significant
+
+COMMITS = 150  # of each history without a step
+STEPS = (0.01, 0.02, 0.05, 0.10)
+SEARCHED = ("normal", "heavy tails")  # synthetic families that steps are planted in, beside the real ones
+SOON = 10  # commits
+JUDGES = 3  # annotators of a series at which people are compared with each other
+BOUND = 0.95  # of the rate that zero alarms leave possible
+ACTIVE = [name for name in CONTENDERS if name != SILENCE]
+PEOPLE = "people, each in turn"
+Sets = Mapping[str, Sequence[RealSeries]]
+Results = Mapping[Any, Any]  # by what is scored, contender and the rest of the task's key
+
+
+class Plan(NamedTuple):
+    """How much is played."""
+
+    seed: int = 0
+    series: int = 20  # histories of a family without a step
+    planted: int = 20  # histories of a family and size of step
+    short: int = 50  # histories of a shape of short levels
+    worlds: int = 2  # machines of a scenario of the true night
+
+
+FULL = Plan(series=200, planted=100, short=500, worlds=25)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "data", metavar="DATA", nargs="*", type=Path, help="real series, annotated or not: JSON, gzipped or not"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help=f"{FULL.series} histories a family, and as many of the rest"
+    )
+    parser.add_argument("--night", action="store_true", help="play the true night alone")
+    parser.add_argument("--seed", type=int, default=0, help="of all histories (default 0)")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Score, and print the page."""
+    if args.seed < 0:
+        raise UsageError(f"--seed {args.seed}: wanted a number from 0 on")
+    plan = (FULL if args.full else Plan())._replace(seed=args.seed)
+    sets = histories.read(args.data)
+    bar = ProgressBar(err, shown=err.isatty())
+    nights = {("night", key): partial(true_night.deeds, key, plan.worlds, plan.seed) for key in true_night.SCENARIOS}
+    results = scoring.played(nights if args.night else tasks(plan, sets) | nights, bar.part(0, 1))
+    bar.clear()
+    options = [f" --{name}" for name in ("full", "night") if getattr(args, name)]
+    command = "".join(("kv lab detectors", *options, *(f" {path.name}" for path in args.data)))
+    out.write(f"# Detectors of change points\n\n`{command}`, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs.\n")
+    history = [] if args.night else [*tables(results, plan, sets), *people(results, sets)]
+    night = true_night.tables({key: results["night", key] for key in true_night.SCENARIOS}, plan.worlds)
+    out.writelines(map(section, (*history, *night)))
+    return 0
+
+
+def section(table: Table) -> str:
+    """Return a table as a section of a page in Markdown, readable in a terminal."""
+    return f"\n## {table.title}\n\n{table.note}\n\n```text\n{columns([table.heads, *table.rows])}\n```\n"
+
+
+def tasks(plan: Plan, sets: Sets) -> dict[Any, Callable[[], Any]]:
+    """Return everything that is scored on histories, by its key."""
+    steady = histories.families(sets)
+    planted = {name: family for name, family in steady.items() if name in SEARCHED or name not in STEADY}
+    todo: dict[Any, Callable[[], Any]] = {
+        ("reports", name, part, one.name): partial(scoring.indices, name, one.logs)
+        for part, series in sets.items()
+        for one in series
+        if one.annotations is not None
+        for name in CONTENDERS
+    }
+    for name in ACTIVE:
+        for family, draw in {**steady, **UNSTEADY}.items():
+            todo["alarms", name, family] = partial(scoring.false_alarms, name, draw, plan.seed, plan.series, COMMITS)
+        for family, draw in planted.items():
+            for step in STEPS:
+                todo["delays", name, family, step] = partial(scoring.delays, name, draw, step, plan.seed, plan.planted)
+        for shape in SHORT:
+            todo["short", name, shape] = partial(scoring.short_levels, name, shape, plan.seed, plan.short)
+    return todo
+
+
+def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
+    """Yield the tables of false alarms, power and short levels."""
+    steady, commits = list(histories.families(sets)), plan.series * COMMITS
+
+    def rates(title: str, note: str, families: Sequence[str]) -> Table:
+        rows = {
+            name: [significant(1000 * results["alarms", name, family] / commits) for family in families]
+            for name in ACTIVE
+        }
+        return _table(title, note, families, rows)
+
+    possible = significant(1000 * -math.log(1 - BOUND) / commits)
+    strides = ", ".join(f"{name} every {CONTENDERS[name].stride}" for name in ACTIVE)
+    absent = (
+        "" if OTAVA in CONTENDERS else " Otava is not installed (pip install --no-deps apache-otava): it has no row."
+    )
+    note = (
+        f"Reports per 1000 commits in which nothing happens, looked at as the history grows (commits from a look to "
+        f"the next: {strides}). {commits:,} commits a family in series of {COMMITS}: 0 leaves up to {possible} "
+        f"possible (95%). Real: residuals of the given series around a running median.{absent}"
+    )
+    yield rates("False alarms, steady noise", note, steady)
+    note = "The same where the level wanders without a change of the code: only a re-run in turns can tell."
+    yield rates("False alarms, unsteady noise", note, list(UNSTEADY))
+    note = (
+        f"Share reported within {SOON} commits / median delay in commits / share placed at the commit in the end; "
+        f"{plan.planted} steps upwards of each size after {BEFORE} commits; -: most are not reported in {AFTER}."
+    )
+    for family in dict.fromkeys(key[2] for key in results if key[0] == "delays"):
+        rows = {name: [_power(results["delays", name, family, step]) for step in STEPS] for name in ACTIVE}
+        yield _table(f"Power, {family}", note, [f"{step:.0%}" for step in STEPS], rows)
+    note = (
+        f"Share of the changes that are reported, to within {NEAR} commits, in {plan.short} whole histories. The first "
+        f"column is the worst of {PLACES} successive places of the second."
+    )
+    rows = {name: [_short(min(_by_place(results["short", name, next(iter(SHORT))])))] for name in ACTIVE}
+    for name in ACTIVE:
+        rows[name] += [_short(statistics.fmean(results["short", name, shape])) for shape in SHORT]
+    yield _table("Short levels", note, ["worst place", *SHORT], rows)
+
+
+def people(results: Results, sets: Sets) -> Iterator[Table]:
+    """Yield the tables of annotated series: agreement with all annotators, and with all but one."""
+    for part, series in sets.items():
+        judged = {one.name: one.annotations for one in series if one.annotations is not None}
+        halves = half_of(judged)
+        several = {name: marks for name, marks in judged.items() if len(marks) >= JUDGES}
+        whole, one_less = {}, {PEOPLE: {name: scoring.among_people(marks, None) for name, marks in several.items()}}
+        for name in CONTENDERS:
+            reports = {one: results["reports", name, part, one] for one in judged}
+            whole[name] = {one: scoring.agreement(marks, reports[one]) for one, marks in judged.items()}
+            one_less[name] = {one: scoring.among_people(marks, reports[one]) for one, marks in several.items()}
+        note = f"Agreement with the annotators, margin {MARGIN} commits; {len(judged)} series, and the F1 of "
+        note += f"either half of their ids ({' and '.join(str(list(halves.values()).count(k)) for k in (0, 1))})."
+        rows = {
+            name: [
+                *_shares(found.values()),
+                *(_shares(found[one] for one in found if halves[one] == k)[0] for k in (0, 1)),
+            ]
+            for name, found in whole.items()
+        }
+        if judged:
+            yield _table(f"Annotated: {part}", note, [*Agreement._fields, "first half", "second half"], rows)
+        note = (
+            f"Agreement with all annotators but one, on average over the one, in {len(several)} series that {JUDGES} "
+            "or more annotated. For people the reports are those of the one who is left out."
+        )
+        if several:
+            rows = {name: _shares(found.values()) for name, found in one_less.items()}
+            yield _table(f"Among people: {part}", note, Agreement._fields, rows)
+
+
+def _table(title: str, note: str, heads: Iterable[str], rows: Mapping[str, Sequence[str]]) -> Table:
+    return Table(title, note, ["detector", *heads], [[name, *cells] for name, cells in rows.items()])
+
+
+def _power(parts: Sequence[Delay]) -> str:
+    median = statistics.median(part.commits for part in parts)
+    soon, exact = (
+        statistics.fmean(hits)
+        for hits in ([part.commits <= SOON for part in parts], [part.error == 0 for part in parts])
+    )
+    return f"{soon:.2f} / {f'{median:g}' if math.isfinite(median) else '-'} / {exact:.2f}"
+
+
+def _by_place(shares: Sequence[float]) -> list[float]:
+    return [statistics.fmean(shares[place::PLACES]) for place in range(PLACES)]
+
+
+def _short(share: float) -> str:
+    return f"{share:.2f}"
+
+
+def _shares(parts: Iterable[Agreement]) -> list[str]:
+    parts = list(parts)
+    return [f"{share:.3f}" for share in scoring.mean(parts)] if parts else ["-"] * len(Agreement._fields)
+
+
+def half_of(names: Iterable[str]) -> dict[str, int]:
+    """Return 0 or 1 for every series: the numbers in their names, in order, belong to the halves in turn.
+
+    Series that were cut from one have the same first number in their names, so that they are in one half.
+    """
+    ids = {}
+    for name in names:
+        number = re.search(r"\d+", name)
+        ids[name] = (int(number[0]), "") if number else (0, name)
+    order = {key: rank for rank, key in enumerate(sorted(set(ids.values())))}
+    return {name: order[key] % 2 for name, key in ids.items()}
