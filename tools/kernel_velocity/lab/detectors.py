@@ -7,6 +7,7 @@ annotations, where a file has some. Then the true night (true_night.py). It prin
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import re
@@ -33,7 +34,7 @@ SOON = 10  # commits
 JUDGES = 3  # annotators of a series at which people are compared with each other
 BOUND = 0.95  # of the rate that zero alarms leave possible
 ACTIVE = [name for name in CONTENDERS if name != SILENCE]
-PEOPLE = "people, each in turn"
+PEOPLE = "people: the one left out"
 Sets = Mapping[str, Sequence[RealSeries]]
 Results = Mapping[Any, Any]  # by what is scored, contender and the rest of the task's key
 
@@ -114,17 +115,13 @@ def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
     steady, commits = list(histories.families(sets)), plan.series * COMMITS
 
     def rates(title: str, note: str, families: Sequence[str]) -> Table:
-        rows = {
-            name: [significant(1000 * results["alarms", name, family] / commits) for family in families]
-            for name in ACTIVE
-        }
+        alarms = {name: [results["alarms", name, family] for family in families] for name in ACTIVE}
+        rows = {name: [significant(1000 * number / commits) for number in row] for name, row in alarms.items()}
         return _table(title, note, families, rows)
 
     possible = significant(1000 * -math.log(1 - BOUND) / commits)
     strides = ", ".join(f"{name} every {CONTENDERS[name].stride}" for name in ACTIVE)
-    absent = (
-        "" if OTAVA in CONTENDERS else " Otava is not installed (pip install --no-deps apache-otava): it has no row."
-    )
+    absent = "" if OTAVA in CONTENDERS else " Otava has no row: pip install --no-deps apache-otava."
     note = (
         f"Reports per 1000 commits in which nothing happens, looked at as the history grows (commits from a look to "
         f"the next: {strides}). {commits:,} commits a family in series of {COMMITS}: 0 leaves up to {possible} "
@@ -144,41 +141,42 @@ def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
         f"Share of the changes that are reported, to within {NEAR} commits, in {plan.short} whole histories. The first "
         f"column is the worst of {PLACES} successive places of the second."
     )
-    rows = {name: [_short(min(_by_place(results["short", name, next(iter(SHORT))])))] for name in ACTIVE}
+    rows = {}
     for name in ACTIVE:
-        rows[name] += [_short(statistics.fmean(results["short", name, shape])) for shape in SHORT]
+        shares = [results["short", name, shape] for shape in SHORT]
+        by_place = [statistics.fmean(shares[0][place::PLACES]) for place in range(PLACES)]
+        rows[name] = [f"{share:.2f}" for share in (min(by_place), *map(statistics.fmean, shares))]
     yield _table("Short levels", note, ["worst place", *SHORT], rows)
 
 
 def people(results: Results, sets: Sets) -> Iterator[Table]:
     """Yield the tables of annotated series: agreement with all annotators, and with all but one."""
-    for part, series in sets.items():
-        judged = {one.name: one.annotations for one in series if one.annotations is not None}
-        halves = half_of(judged)
-        several = {name: marks for name, marks in judged.items() if len(marks) >= JUDGES}
-        whole, one_less = {}, {PEOPLE: {name: scoring.among_people(marks, None) for name, marks in several.items()}}
-        for name in CONTENDERS:
-            reports = {one: results["reports", name, part, one] for one in judged}
-            whole[name] = {one: scoring.agreement(marks, reports[one]) for one, marks in judged.items()}
-            one_less[name] = {one: scoring.among_people(marks, reports[one]) for one, marks in several.items()}
-        note = f"Agreement with the annotators, margin {MARGIN} commits; {len(judged)} series, and the F1 of "
-        note += f"either half of their ids ({' and '.join(str(list(halves.values()).count(k)) for k in (0, 1))})."
-        rows = {
-            name: [
-                *_shares(found.values()),
-                *(_shares(found[one] for one in found if halves[one] == k)[0] for k in (0, 1)),
-            ]
-            for name, found in whole.items()
+    left_out = f"all annotators but one, on average over the one, of series that {JUDGES} or more annotated"
+    kinds: tuple[tuple[str, str, int, Callable[..., Agreement]], ...] = (
+        ("Annotated", "all annotators", 1, scoring.agreement),
+        ("Among people", left_out, JUDGES, scoring.among_people),
+    )
+    for (part, series), (title, whom, least, judge) in itertools.product(sets.items(), kinds):
+        marks = {one.name: one.annotations for one in series if one.annotations and len(one.annotations) >= least}
+        halves = half_of(marks)
+        agreed = {
+            who: {one: judge(marks[one], results["reports", who, part, one]) for one in marks} for who in CONTENDERS
         }
-        if judged:
-            yield _table(f"Annotated: {part}", note, [*Agreement._fields, "first half", "second half"], rows)
+        if judge is scoring.among_people:
+            agreed = {PEOPLE: {one: scoring.among_people(marks[one], None) for one in marks}} | agreed
+        rows = {
+            who: [*_shares(each.values()), *(_half(each, halves, k) for k in (0, 1))] for who, each in agreed.items()
+        }
         note = (
-            f"Agreement with all annotators but one, on average over the one, in {len(several)} series that {JUDGES} "
-            "or more annotated. For people the reports are those of the one who is left out."
+            f"Agreement with {whom}; margin {MARGIN} commits; {len(marks)} series, and the F1 of either half of their "
+            f"ids ({' and '.join(str(list(halves.values()).count(k)) for k in (0, 1))})."
         )
-        if several:
-            rows = {name: _shares(found.values()) for name, found in one_less.items()}
-            yield _table(f"Among people: {part}", note, Agreement._fields, rows)
+        if marks:
+            yield _table(f"{title}: {part}", note, [*Agreement._fields, "first half", "second half"], rows)
+
+
+def _half(agreed: Mapping[str, Agreement], halves: Mapping[str, int], half: int) -> str:
+    return _shares(part for one, part in agreed.items() if halves[one] == half)[0]
 
 
 def _table(title: str, note: str, heads: Iterable[str], rows: Mapping[str, Sequence[str]]) -> Table:
@@ -187,19 +185,9 @@ def _table(title: str, note: str, heads: Iterable[str], rows: Mapping[str, Seque
 
 def _power(parts: Sequence[Delay]) -> str:
     median = statistics.median(part.commits for part in parts)
-    soon, exact = (
-        statistics.fmean(hits)
-        for hits in ([part.commits <= SOON for part in parts], [part.error == 0 for part in parts])
-    )
+    soon = statistics.fmean(part.commits <= SOON for part in parts)
+    exact = statistics.fmean(part.error == 0 for part in parts)
     return f"{soon:.2f} / {f'{median:g}' if math.isfinite(median) else '-'} / {exact:.2f}"
-
-
-def _by_place(shares: Sequence[float]) -> list[float]:
-    return [statistics.fmean(shares[place::PLACES]) for place in range(PLACES)]
-
-
-def _short(share: float) -> str:
-    return f"{share:.2f}"
 
 
 def _shares(parts: Iterable[Agreement]) -> list[str]:
