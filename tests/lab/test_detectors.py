@@ -318,7 +318,8 @@ def test_command_prints_its_page(monkeypatch, data):
     monkeypatch.setattr(detectors, "SEARCHED", ())
     status, out, err = run(monkeypatch, *data)
     assert (status, err) == (0, "")
-    assert out.startswith("# Detectors of change points\n\n`kv lab detectors people.json machine.json.gz`, 20")
+    assert out.startswith("# Detectors of change points\n\n")
+    assert "\nPrinted by `kv lab detectors people.json machine.json.gz` on 20" in out
     for title in ("False alarms, steady noise", "Power, real: machine", "Short levels", "Annotated: people"):
         assert f"\n## {title}\n" in out
     assert "3 series, and the F1 of either half of their ids (2 and 1)" in out
@@ -341,7 +342,7 @@ def test_night_alone_is_played_without_histories(monkeypatch):
 @pytest.mark.slow
 def test_number_of_processes_does_not_matter_and_the_seed_does(monkeypatch, data):
     alone, together = (run(monkeypatch, *data, processes=processes)[1] for processes in (1, 2))
-    assert alone.replace("1 CPUs", "2 CPUs") == together
+    assert alone.replace("on 1 cores", "on 2 cores") == together
     assert run(monkeypatch, *data, "--seed", "1")[1] != alone
 
 

@@ -34,6 +34,11 @@ SOON = 10  # commits
 JUDGES = 3  # annotators of a series at which people are compared with each other
 BOUND = 0.95  # of the rate that zero alarms leave possible
 ACTIVE = [name for name in CONTENDERS if name != SILENCE]
+INTRODUCTION = """
+Ours: change points of the pages and nights. Others: asv's step detection, Apache Otava, and the t test of Mozilla's
+Perfherder. The families of noise are described in `kernel_velocity/lab/histories.py`, their histories are seeded. The
+true night plays the judging code of `kv nightly`, not a model of it.
+"""
 PEOPLE = "people: the one left out"
 Sets = Mapping[str, Sequence[RealSeries]]
 Results = Mapping[Any, Any]  # by what is scored, contender and the rest of the task's key
@@ -76,7 +81,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     bar.clear()
     options = [f" --{name}" for name in ("full", "night") if getattr(args, name)]
     command = "".join(("kv lab detectors", *options, *(f" {path.name}" for path in args.data)))
-    out.write(f"# Detectors of change points\n\n`{command}`, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs.\n")
+    out.write(f"# Detectors of change points\n{INTRODUCTION}\n")
+    out.write(f"Printed by `{command}` on {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores.\n")
     history = [] if args.night else [*tables(results, plan, sets), *people(results, sets)]
     night = true_night.tables({key: results["night", key] for key in true_night.SCENARIOS}, plan.worlds)
     out.writelines(map(section, (*history, *night)))
