@@ -153,7 +153,7 @@ def test_a_node_that_only_measures_needs_no_package_of_the_analysis():
     faces = [f"kernel_velocity.{name}" for name in (*FACES, "lab.record")]
     done = imported_without(NOT_ON_A_NODE, [*names, *faces, "tests.conftest"])
     assert done.returncode == 0, done.stderr.splitlines()[-1]
-    lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.vote"])  # which needs scipy
+    lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.detector"])  # which needs scipy
     assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no scipy")
 
 

@@ -17,7 +17,7 @@ from kernel_velocity.nightly.screen import look_back
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.stats.changepoints import vote
+from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 
@@ -352,7 +352,7 @@ def test_step_below_the_floor_is_seen_by_many_values():
         LINE[40] in move.candidates and move.effect == pytest.approx(math.log(1.04), abs=0.015) for move in moves
     )
     values = [item.value for item in night_of(60, SMALL_STEP, noise=0.012).observations]
-    (placed,) = vote.detect(values)
-    assert placed.index > 40  # the vote names a later commit
+    (placed,) = detector.detect(values)
+    assert placed.index > 40  # the detector names a later commit
     change = look_back(values)
     assert change.good < 40 <= change.bad

@@ -10,7 +10,7 @@ from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, 
 from kernel_velocity.series import change_points
 from kernel_velocity.series.cache import NAME
 from kernel_velocity.series.change_points import Finder
-from kernel_velocity.stats.changepoints import incremental
+from kernel_velocity.stats.changepoints import detector
 from tests.series.one_by_one import columns_of
 from tests.stepped_series import stepped
 
@@ -49,12 +49,16 @@ EXPECTED = {name: change_points.of(each) for name, each in SERIES.items()}
 def searches(monkeypatch):
     """The values of each series that was looked at."""
     looked = []
-    original = incremental.found
-    monkeypatch.setattr(
-        incremental,
-        "found",
-        lambda values, known=None: looked.append(values.tobytes()) or original(values, known),
-    )
+    original = detector.detect_many
+
+    def detect_many(series, known):
+        results = original(series, known)
+        looked.extend(
+            values.tobytes() for values, now, then in zip(series, results, known, strict=True) if now is not then
+        )
+        return results
+
+    monkeypatch.setattr(detector, "detect_many", detect_many)
     return looked
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from asv import step_detect
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints import vote
+from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.values import observed
 
 PERFHERDER_BACK, PERFHERDER_AHEAD, PERFHERDER_T = (12, 24), 12, 7.0  # its defaults (treeherder, perfalert)
@@ -39,7 +39,7 @@ class Contender(NamedTuple):
 
 
 def _ours(logs: Logs) -> list[Report]:
-    return [Report(point.index, point.rises) for point in vote.detect(logs)]
+    return [Report(point.index, point.rises) for point in detector.detect(logs)]
 
 
 def _asv(logs: Logs) -> list[Report]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity.stats import two_samples
-from kernel_velocity.stats.changepoints import vote
+from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.drift import drift
 from kernel_velocity.stats.changepoints.noise import difference_sigma
 from kernel_velocity.stats.changepoints.screen import NEWEST, Z1, Z3, screen
@@ -63,17 +63,17 @@ def _newest(values: Sequence[float], count: int, effect: float) -> Change:
 
 
 def look_back(values: Sequence[float]) -> Change | None:
-    """Return the newest change of log values, oldest first: a drift up to the newest, else the last step of the vote.
+    """Return the newest change of log values, oldest first: a drift up to the newest, else the last step.
 
     A step is known to within a few values. It lies between the values that far to both sides: a bisection narrows it.
     """
     slow = drift(values)
     if slow.found and slow.ratio is not None and slow.first is not None and slow.last is not None:
         return Change(effect=math.log(slow.ratio), good=slow.first, bad=slow.last)
-    points = vote.detect(values)
+    points = detector.detect(values)
     if not points:
         return None
     newest, first = points[-1], points[-2].index if len(points) > 1 else 0
-    good = max(newest.index - 1 - vote.MARGIN, first)
-    bad = min(newest.index + vote.MARGIN, len(values) - 1)
+    good = max(newest.index - 1 - detector.MARGIN, first)
+    bad = min(newest.index + detector.MARGIN, len(values) - 1)
     return Change(effect=newest.after - newest.before, good=good, bad=bad)

@@ -1,7 +1,6 @@
 """Find the change points of series, and store them in the cache for the next report.
 
-Many series are looked at together: which of them one more commit leaves unchanged is one array operation
-(stats/changepoints/many.py).
+Many series are looked at together, which is faster (stats/changepoints/segment.py).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import orjson
 import scipy
 
 from kernel_velocity.harness.statistics import FloatArray
@@ -18,7 +18,8 @@ from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.series import cache
 from kernel_velocity.series.cache import Answers
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.stats.changepoints import incremental, many, vote
+from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints.detector import Detected
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
 BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
@@ -52,7 +53,7 @@ def logs(columns: Columns) -> Logs:
 
 def within(series: Logs) -> tuple[ChangePoint, ...]:
     """Return the change points of a series, as `of`."""
-    return joined(vote.detect(values) for values in by_method(series).values())
+    return joined(detector.detect(values) for values in by_method(series).values())
 
 
 def by_method(series: Logs) -> dict[int, FloatArray]:
@@ -103,12 +104,12 @@ class Finder:
             for method in part
         ]
         stored = self._answers.get(names)
-        before = [incremental.unpacked(stored[name]) if name in stored else None for name in names]
-        answers = many.found([values for part in parts for values in part.values()], before)
-        for name, now, then in zip(names, answers, before, strict=True):
-            if now is not then and (record := incremental.packed(now)) is not None:
-                self.new[name] = record
-        points = iter(answer.found for answer in answers)
+        before = [_unpacked(stored[name]) if name in stored else None for name in names]
+        answers = detector.detect_many([values for part in parts for values in part.values()], before)
+        self.new |= {
+            name: orjson.dumps(now) for name, now, then in zip(names, answers, before, strict=True) if now is not then
+        }
+        points = iter(answer.points for answer in answers)
         for key, part in zip(keys, parts, strict=True):
             self._found[key] = joined([next(points) for _ in part])
 
@@ -125,3 +126,12 @@ _END = "\n"
 def _stem(key: SeriesKey) -> str:
     """Return what the keys of a series' answers begin with."""
     return f"{key!r}{_END}"
+
+
+def _unpacked(record: bytes) -> Detected:
+    """Return what `orjson.dumps` was given. JSON keeps every float exactly."""
+    document = orjson.loads(record)
+    for name in ("settled", "points"):
+        points = (ChangePoint(**{**point, "warnings": tuple(point["warnings"])}) for point in document[name])
+        document[name] = tuple(points)
+    return Detected(**document)

@@ -9,5 +9,5 @@ two_samples.py    Mann-Whitney, Hodges-Lehmann, Welch, and the floor between ses
 sequential.py     the sequential test of an A/B session
 speedup.py        times, speed-ups with errors, figures of samples
 sample_shape.py   autocorrelation by lag, batches, effective size, outliers, modes
-changepoints/     detectors of change points, and their vote
+changepoints/     the detector of change points, the screen, drift
 """

@@ -376,7 +376,7 @@ def change_marks(columns: Columns, points: Sequence[ChangePoint], line: Sequence
                 (
                     "95% interval "
                     + " to ".join(units.change(1 / ratio, columns.unit) for ratio in (point.high, point.low)),
-                    f"found by {', '.join(point.detectors)}",
+                    *(("unsteady: the series keeps coming back to this level",) if point.is_unsteady else ()),
                     *point.warnings,
                 )
             ),

@@ -6,66 +6,28 @@ Scales are robust: steps must not look like wide noise, nor a coarse timer like 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, MIN_SIGMA, Step, windows_of
+from kernel_velocity.stats.changepoints.values import MIN_SIGMA, Step, windows_of
 
 MAD_SIGMA = 1 / NormalDist().inv_cdf(0.75)  # of a normal distribution, in median absolute deviations
 TRIM = 0.2  # a side: Yuen, Biometrika 61(1), 1974
 MAX_CORRELATION = 0.9  # beyond, a stretch of a few dozen points has no level to speak of
-HISTORY = 60  # points before a place that show how the series varies without a step
-PASSING = 12  # points: what lasted no longer is noise, not a level
 HALF_WIDTH = 2  # of the 5-point median that spikes are clipped to
 CLIP = 3.0  # sigmas from it
 SAME = 1e-9  # log units: two readings of one tick differ by less, from rounding
 
-Stretch = tuple[int, int, int]  # places where the level before a change begins, where it changes, where the next ends
 
-
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """What a t test needs of a stretch."""
+class Side(NamedTuple):
+    """A trimmed stretch."""
 
     mean: float
-    squared: float  # sum of squared deviations, at least what `least_sigma` implies
-    kept: int  # points that the mean is taken of
-    size: int  # points
-
-
-def plain(values: FloatArray, least: float) -> Side:
-    """Return the side of a stretch by mean and variance, with a standard deviation of at least `least`."""
-    mean = math.fsum(values.tolist()) / values.size
-    rest = values - mean
-    squared = max(float(rest @ rest), least**2 * (values.size - 1))
-    return Side(mean=mean, squared=squared, kept=values.size, size=values.size)
-
-
-def t_test(first: Side, second: Side, inflated: float = 1.0, *, pooled: bool = False) -> Step:
-    """Compare two means by Welch's t, or by Student's, with a common variance.
-
-    Args:
-        first: before.
-        second: after.
-        inflated: factor of the variances from correlation, which divides the number of independent points.
-        pooled: whether the two share one variance.
-    """
-    if pooled:
-        kept = first.kept + second.kept
-        variance = (first.squared + second.squared) / (kept - 2) * inflated
-        error = math.sqrt(variance * (1 / first.kept + 1 / second.kept))
-        freedom = kept / inflated - 2
-    else:
-        one, other = (side.squared * inflated / (side.kept * (side.kept - 1)) for side in (first, second))
-        error = math.sqrt(one + other)
-        freedoms = max(first.kept / inflated - 1, 1.0), max(second.kept / inflated - 1, 1.0)
-        freedom = (one + other) ** 2 / (one**2 / freedoms[0] + other**2 / freedoms[1])
-    means, sizes = (first.mean, second.mean), (first.size, second.size)
-    return Step.of(means=means, error=error, freedom=max(freedom, 1.0), sizes=sizes)
+    squared: float  # sum of squared deviations, winsorised, at least what `least_sigma` implies
+    points: int  # that the mean is taken of
 
 
 def iqr_sigma(values: FloatArray) -> float:
@@ -133,73 +95,33 @@ def inflation(phi: float) -> float:
     return (1 + phi) / (1 - phi)
 
 
-def restlessness(logs: FloatArray) -> float | None:
-    """Return the standard deviation of the last HISTORY points of a stretch around its level.
-
-    The level is a running median that follows what lasted longer than PASSING points. What did not counts as noise: two
-    modes that the series sticks in, a neighbour's visits. None for fewer than FEWEST_ALONE points.
-    """
-    recent = logs[-HISTORY:]
-    if recent.size < FEWEST_ALONE:
-        return None
-    values = clipped(recent, difference_sigma(recent))
-    rest = values - running_median(values, PASSING)
-    return max(math.sqrt(float(rest @ rest) / (rest.size - 1)), MIN_SIGMA)
-
-
 def yuen(first: FloatArray, second: FloatArray) -> Step:
-    """Compare two stretches of at least two points each by Yuen's trimmed t, inflated for AR(1) noise."""
+    """Compare two stretches of at least two points each by Yuen's trimmed t, with AR(1) noise and a common variance.
+
+    Correlation inflates the variance of a mean, and divides the number of independent points.
+    """
     least = least_sigma(first, second)
     (left, *left_sums), (right, *right_sums) = _trimmed(first, least), _trimmed(second, least)
     lagged, squared = (one + other for one, other in zip(left_sums, right_sums, strict=True))
-    return t_test(left, right, inflation(correlation(lagged, squared, (first.size + second.size) / 2)))
+    inflated = inflation(correlation(lagged, squared, (first.size + second.size) / 2))
+    points = left.points + right.points
+    variance = (left.squared + right.squared) / max(points - 2, 1) * inflated
+    return Step.of(
+        means=(left.mean, right.mean),
+        error=math.sqrt(variance * (1 / left.points + 1 / right.points)),
+        freedom=max(points / inflated - 2, 1.0),
+        sizes=(first.size, second.size),
+    )
 
 
 def _trimmed(values: FloatArray, least: float) -> tuple[Side, float, float]:
     """Return a stretch trimmed, and the two sums for `correlation`, of its winsorised residuals."""
     ordered = np.sort(values)
     cut = int(TRIM * values.size)
-    kept = values.size - 2 * cut
+    left = values.size - 2 * cut
     rest = np.minimum(np.maximum(values, ordered[cut]), ordered[-cut - 1])
     rest = rest - rest.sum() / rest.size
     squared = float(rest @ rest)
-    mean = float(ordered[cut : values.size - cut].sum()) / kept
-    side = Side(mean=mean, squared=max(squared, least**2 * (kept - 1)), kept=kept, size=values.size)
+    mean = float(ordered[cut : values.size - cut].sum()) / left
+    side = Side(mean, max(squared, least**2 * (left - 1)), left)
     return side, float(rest[1:] @ rest[:-1]), squared
-
-
-def eliminate(
-    places: Sequence[int],
-    size: int,
-    test: Callable[[Stretch], Step],
-    stands: Callable[[Step], bool],
-    *,
-    known: Mapping[Stretch, Step],
-    reach: int | None = None,
-) -> tuple[list[tuple[int, Step]], dict[Stretch, Step]]:
-    """Drop the weakest of proposed change points until all stand against the levels between their neighbours.
-
-    Args:
-        places: proposed change points, ascending.
-        size: of the series.
-        test: compares the levels on both sides of a change.
-        stands: whether a step is kept. Of those that are not, the one with the largest p goes first.
-        known: tests that were made before, by stretch.
-        reach: points a side that are compared, at most. None: whole levels.
-
-    Returns:
-        the places that stand, with their steps.
-        All tests that were needed.
-    """
-    left, tests, reach = list(places), dict[Stretch, Step](), size if reach is None else reach
-    while True:
-        steps = []
-        for start, place, end in zip([0, *left], left, [*left[1:], size], strict=False):
-            stretch = max(start, place - reach), place, min(end, place + reach)
-            if stretch not in tests:
-                tests[stretch] = known.get(stretch) or test(stretch)
-            steps.append(tests[stretch])
-        failed = [(step.p, number) for number, step in enumerate(steps) if not stands(step)]
-        if not failed:
-            return list(zip(left, steps, strict=True)), tests
-        del left[max(failed)[1]]

@@ -35,7 +35,7 @@ class ChangePoint:
     low: float  # 95% interval of the ratio for this place; the search for the place is not accounted for
     high: float
     p: float  # two-sided, of the detector's own test at this place
-    detectors: tuple[str, ...]  # which found it
+    is_unsteady: bool = False  # whether the series keeps coming back to the new level
     warnings: tuple[str, ...] = ()
 
     @property
@@ -67,12 +67,7 @@ class Step:
         p = 2 * float(special.stdtr(freedom, -abs(after - before) / error))
         return cls(before=before, after=after, sizes=sizes, error=error, freedom=freedom, p=p)
 
-    @property
-    def strength(self) -> float:
-        """Return |t|."""
-        return abs(self.after - self.before) / self.error
-
-    def point(self, index: int, detector: str) -> ChangePoint:
+    def point(self, index: int) -> ChangePoint:
         """Return the change point at an index of the input."""
         half = float(special.stdtrit(self.freedom, INTERVAL)) * self.error
         # The interval of few points may be wider than floats are.
@@ -84,7 +79,6 @@ class Step:
             low=low,
             high=high,
             p=self.p,
-            detectors=(detector,),
             warnings=too_few(FEWEST_ALONE, "the old level", self.sizes[0])
             + too_few(FEWEST_ALONE, "the new level", self.sizes[1]),
         )
@@ -106,10 +100,6 @@ class Observed(NamedTuple):
     def last(self, count: int) -> Observed:
         """Return the last `count` (>= 1) of them, or all if there are fewer."""
         return Observed(self.logs[-count:], self.indices[-count:])
-
-    def points(self, steps: Iterable[tuple[int, Step]], detector: str) -> Points:
-        """Return the steps at some places as change points."""
-        return tuple(step.point(int(self.indices[place]), detector) for place, step in steps)
 
 
 def observed(values: Values) -> Observed:

@@ -1,0 +1,200 @@
+"""The detector of change points: planted steps, silence, invariances, what settles, and series that are unsteady."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_velocity.stats.changepoints import detector, segment
+from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN, detect, detect_many
+from tests.stepped_series import stepped, with_holes
+
+SEEDS = st.integers(0, 10_000)
+
+
+def places(values):
+    return [(point.index, point.rises) for point in detect(values)]
+
+
+def is_near(found, *steps):
+    return all(any(abs(place - step) <= MARGIN for place, _ in found) for step in steps)
+
+
+@pytest.mark.parametrize("effect", [0.05, -0.05])
+def test_step_is_found_at_its_place_and_in_its_direction(effect):
+    (point,) = detect(stepped(0.0, effect))
+    assert (point.index, point.rises) == (40, effect > 0)
+    assert point.before == pytest.approx(0.0, abs=0.005)
+    assert point.after == pytest.approx(effect, abs=0.01)
+    assert point.low < point.ratio == math.exp(point.after - point.before) < point.high
+    assert point.low < math.exp(effect) < point.high
+    assert point.p < 1e-6
+    assert point.warnings == () and not point.is_unsteady
+
+
+def test_two_steps_are_two_change_points():
+    assert places(stepped(0.0, 0.08, 0.0)) == [(40, True), (80, False)]
+    assert places([0.5] * 30 + [0.7] * 30) == [(30, True)]
+    assert places([0.5] * 12 + [0.7] * 12) == [(12, True)]
+
+
+SPIKE = stepped(0.0, size=80)
+SPIKE[50] += 0.5
+STILL = {
+    **{f"noise {seed}": stepped(0.0, size=120, seed=seed) for seed in range(3)},
+    "constant": [0.5] * 60,
+    "one spike": SPIKE,
+    "coarse timer": np.log(1 + 0.02 * np.array([0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 0])),
+    "below 1%": stepped(0.0, 0.006, sigma=0.001),
+    "slope": stepped(0.0, size=120) + 0.0005 * np.arange(120),
+    "no value": [None, None],
+    "five values": [0.0, 0.1, 0.0, 0.1, 0.0],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_nothing_is_found_without_a_step(name):
+    assert detect(STILL[name]) == ()
+
+
+def test_correlated_noise_is_no_change(monkeypatch):
+    rng, alarms = np.random.default_rng(0), [0, 0]
+    for _ in range(40):
+        noise = 0.006 * rng.standard_normal(120)
+        for place in range(1, 120):
+            noise[place] += 0.8 * noise[place - 1]
+        for number, least in enumerate((1e-4, 1.1)):
+            monkeypatch.setattr(detector, "P_CORRELATED", least)
+            alarms[number] += len(detect(noise))
+    assert alarms[0] <= 2
+    assert alarms[1] > 10  # without the test
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_step_in_a_short_history_is_found(seed):
+    rng = np.random.default_rng(seed)
+    assert is_near(places(np.repeat([0.0, math.log(10)], (11, 300)) + 0.01 * rng.standard_normal(311)), 11)
+    assert is_near(places(np.repeat([0.0, math.log(2)], 8) + 0.01 * rng.standard_normal(16)), 8)
+
+
+def test_kernel_that_is_optimised_every_few_commits():
+    rng, steps, found = np.random.default_rng(0), 0, 0
+    for gap in (6, 8, 10):
+        values = np.repeat(-np.arange(8) * math.log(1.5), gap) + 0.01 * rng.standard_normal(8 * gap)
+        steps += 7
+        found += sum(is_near(places(values), gap * number) for number in range(1, 8))
+    assert found >= 0.95 * steps
+
+
+@pytest.mark.parametrize("place", range(60, 85, 3))
+def test_short_level_is_found_wherever_it_begins(place):
+    values = stepped(0.0, size=150, seed=place)
+    values[place : place + 8] += math.log(1.1)
+    assert is_near(places(values), place, place + 8)
+
+
+def test_young_level_is_a_warning():
+    (point,) = detect(stepped(0.0, 0.2)[:47])
+    assert point.warnings == ("need >= 12 points for the new level, have 7",)
+
+
+def test_series_that_keeps_coming_back_is_unsteady():
+    points = detect(stepped(*[0.0, 0.05] * 4, size=20, sigma=0.002))
+    assert [point.index for point in points] == [20, 40, 60, 80, 100, 120, 140]
+    assert [point.is_unsteady for point in points] == [False] * 3 + [True] * 4
+    assert not any(point.is_unsteady for point in detect(stepped(*(0.05 * np.arange(8)), size=20, sigma=0.002)))
+
+
+def test_infinite_value_is_refused_with_its_index():
+    with pytest.raises(ValueError, match="value 4 is infinite"):
+        detect([None, *stepped(0.0)[:3], -math.inf])
+
+
+@settings(max_examples=8)
+@given(seed=SEEDS, holes=st.lists(st.integers(0, 79), max_size=80))
+def test_missing_values_are_skipped_and_indices_are_those_of_the_input(seed, holes):
+    values = stepped(0.0, 0.04, seed=seed)
+    holed = with_holes(values, holes)
+    present = np.flatnonzero(~np.isnan(np.array(holed, dtype=float)))
+    assert places(holed) == [(present[index], rises) for index, rises in places(values)]
+
+
+@settings(max_examples=8)
+@given(seed=SEEDS, shift=st.integers(-1000, 1000), scale=st.sampled_from([1.0, 2.0, 5.0]))
+def test_unit_direction_and_scale_of_the_values_make_no_difference(seed, shift, scale):
+    values = stepped(0.0, 0.04, 0.01, seed=seed)
+    points, moved = detect(values), detect(scale * values + shift / 64)
+    assert [(point.index, point.rises) for point in moved] == [(point.index, point.rises) for point in points]
+    assert [point.before for point in moved] == pytest.approx([scale * point.before + shift / 64 for point in points])
+    assert [point.p for point in moved] == pytest.approx([point.p for point in points], rel=1e-4)
+    assert places(-values) == [(point.index, not point.rises) for point in points]
+
+
+@settings(max_examples=8)
+@given(seed=SEEDS, more=st.lists(st.integers(0, 150), min_size=1, max_size=4), hole=st.integers(0, 600))
+def test_grown_series_gives_the_same_as_from_nothing(seed, more, hole):
+    rng = np.random.default_rng(seed)
+    values = np.repeat(rng.choice([0.0, 0.03, 0.08], 12), 50) + 0.005 * rng.standard_normal(600)
+    values[hole : hole + 3] = np.nan
+    known, size = None, 20
+    for count in (0, *more):
+        size += count
+        (known,) = detect_many([values[:size]], [known])
+        assert known.points == detect(values[:size])
+    assert known.settled == tuple(point for point in known.settled if point.index < (known.blocks - 1) * BLOCK)
+    values[0] += 0.5  # an old value was corrected
+    assert detect_many([values[:size]], [known])[0].points == detect(values[:size])
+
+
+def test_same_series_is_not_searched_again():
+    values = stepped(0.0, 0.1, size=200)
+    (known,) = detect_many([values], [None])
+    assert detect_many([values.copy()], [known])[0] is known
+
+
+def test_settled_change_points_cost_nothing(monkeypatch):
+    values = stepped(0.0, 0.1, size=500)
+    (known,) = detect_many([values[:-1]], [None])
+    searched = []
+    original = segment.cheapest
+    monkeypatch.setattr(segment, "cheapest", lambda series, prices: searched.extend(series) or original(series, prices))
+    (grown,) = detect_many([values], [known])
+    assert [point.index for point in grown.points] == [500]
+    assert [part.size <= 3 * BLOCK for part in searched] == [True]
+
+
+def cost(values, cuts, price):
+    parts = np.split(np.asarray(values), cuts)
+    assert min(part.size for part in parts) >= segment.FEWEST_A_SIDE
+    return sum(float(((part - part.mean()) ** 2).sum()) for part in parts) + price * len(cuts)
+
+
+@settings(max_examples=60)
+@given(
+    several=st.lists(st.lists(st.floats(-3, 3, width=16), min_size=6, max_size=11), min_size=1, max_size=3),
+    price=st.floats(0.01, 20),
+)
+def test_cuts_are_the_cheapest(several, price):
+    found = segment.cheapest([np.array(values) for values in several], [price] * len(several))
+    for values, cuts in zip(several, found, strict=True):
+        possible = (
+            some
+            for count in range(4)
+            for some in itertools.combinations(range(3, len(values) - 2), count)
+            if all(after - before >= 3 for before, after in itertools.pairwise((0, *some, len(values))))
+        )
+        least = min(cost(values, list(some), price) for some in possible)
+        assert cost(values, cuts, price) == pytest.approx(least, abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ruptures_agrees(seed):
+    ruptures = pytest.importorskip("ruptures", reason="the reference is not installed (extra `test`)")
+    values = stepped(0.0, 0.03, 0.01, -0.02, size=30, seed=seed)
+    price = 2 * 0.01**2 * math.log(values.size)
+    theirs = ruptures.Pelt(model="l2", min_size=segment.FEWEST_A_SIDE, jump=1).fit(values).predict(pen=price)[:-1]
+    assert segment.cheapest([values - values[0], values[:50]], [price] * 2)[0] == theirs

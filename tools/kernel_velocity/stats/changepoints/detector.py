@@ -1,0 +1,231 @@
+"""Find the change points of series. Pure. Log values.
+
+1. Spikes are clipped, and the series is cut into levels at the least cost (segment.py).
+2. The weakest cut is dropped until every cut left stands: a step of 1% or more, and loud.
+3. Of these, a step that AR(1) noise or a slope explains as well is no change point.
+4. A change point is unsteady where the series keeps coming back to the level.
+
+A step is loud if it is 4 times what the scatter within the levels leaves of a difference of two means. That is taken to
+fall as n^-1/4 with the n points of a level, not as n^-1/2: values of benchmarks have a long memory (Beran, Statistics
+for Long-Memory Processes, 1994, with a Hurst exponent of 3/4). The limits were chosen on series that people annotated
+(docs/detectors.md).
+
+A change point settles: what lies more than two blocks before the newest point is never searched again. So one more
+commit costs the same, however long the history is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.stats.changepoints import segment
+from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, yuen
+from kernel_velocity.stats.changepoints.values import (
+    MIN_EFFECT,
+    MIN_SIGMA,
+    ChangePoint,
+    Points,
+    Step,
+    Values,
+    observed,
+)
+from kernel_velocity.stats.growth import grown
+
+MARGIN = 5  # points by which two looks may differ on one step; people's annotations differ by as many
+FEWEST_A_SIDE = 6  # points of a level
+LOUD = 4.0
+YOUNG = 16  # points: a shorter level needs a louder step, in proportion
+VERY_LOUD = 3.0  # times as loud as needed: correlated noise makes no such step
+P_CORRELATED = 1e-4  # of Yuen's test with AR(1) noise
+REACH = 100  # points a side that are compared: levels of long ago say little
+NEAR = 60  # points a side that tell the scatter, and whether a slope explains them
+RETURNS = 2  # earlier levels near the new one: the series keeps coming back to it
+LOOK_BACK = 150  # points in which they are counted
+BLOCK = 128  # points
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detected:
+    """A series as it was when its change points were found."""
+
+    digest: str  # of all values, with missing ones
+    settled_digest: str  # of the values that are present in the settled blocks
+    blocks: int  # settled ones
+    settled: Points
+    points: Points  # all of them, oldest first
+
+
+def detect(values: Values) -> Points:
+    """Return the change points of a series, oldest first.
+
+    Raises:
+        ValueError: a value is infinite.
+    """
+    array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    return detect_many([array], [None])[0].points
+
+
+def detect_many(series: Sequence[FloatArray], known: Sequence[Detected | None]) -> list[Detected]:
+    """Return the change points of many series, the same as one by one.
+
+    Args:
+        series: (n,) log values of each, NaN where there is none.
+        known: what an earlier call returned for each, whatever its values have become. None: nothing.
+
+    Raises:
+        ValueError: a value is infinite.
+    """
+    result = dict[int, Detected]()
+    searches = dict[int, _Search]()
+    for number, (values, then) in enumerate(zip(series, known, strict=True)):
+        if then is not None and then.digest == _digest(values):
+            result[number] = then
+        else:
+            searches[number] = _Search.of(observed(values).logs, then)
+    while growing := [search for search in searches.values() if (search.blocks + 1) * BLOCK < search.logs.size]:
+        for search, points in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
+            search.settled += [point for point in points if point.index < search.blocks * BLOCK]
+            search.blocks += 1
+    ends = [search.logs.size for search in searches.values()]
+    for number, (search, points) in zip(searches, _searched([*searches.values()], ends), strict=True):
+        result[number] = search.detected(series[number], points)
+    return [result[number] for number in range(len(series))]
+
+
+def _digest(values: FloatArray) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).hexdigest()
+
+
+@dataclass(kw_only=True, eq=False)
+class _Search:
+    """The search for the change points of a series. The indices of its points are places."""
+
+    logs: FloatArray  # (places,) values that are present
+    blocks: int = 0
+    settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
+
+    @classmethod
+    def of(cls, logs: FloatArray, known: Detected | None) -> _Search:
+        """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
+        if known is None or known.settled_digest != _digest(logs[: known.blocks * BLOCK]):
+            return cls(logs=logs)
+        return cls(logs=logs, blocks=known.blocks, settled=list(known.settled))
+
+    def detected(self, values: FloatArray, points: Points) -> Detected:
+        """Return the result for the values, missing ones included. `points` are those of the window."""
+        indices = np.flatnonzero(~np.isnan(values)).tolist()
+        return Detected(
+            digest=_digest(values),
+            settled_digest=_digest(self.logs[: self.blocks * BLOCK]),
+            blocks=self.blocks,
+            settled=tuple(self.settled),
+            points=tuple(replace(point, index=indices[point.index]) for point in (*self.settled, *points)),
+        )
+
+
+def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tuple[_Search, Points]]:
+    """Yield each search with the change points between what is settled and a place, which ends the window."""
+    starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
+    windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
+    large = [number for number, window in enumerate(windows) if window.size >= 2 * FEWEST_A_SIDE]
+    bases = {number: windows[number][: grown(windows[number].size)] for number in large}
+    sigmas = {number: difference_sigma(basis) for number, basis in bases.items()}
+    even = {number: clipped(windows[number], sigma) for number, sigma in sigmas.items()}
+    prices = [2 * sigma**2 * math.log(bases[number].size) for number, sigma in sigmas.items()]
+    cuts = dict(zip(large, segment.cheapest([even[number] - even[number][0] for number in large], prices), strict=True))
+    for number, (search, start) in enumerate(zip(searches, starts, strict=True)):
+        begin = max(search.settled[-1].index - start, 0) if search.settled else 0
+        first = max((search.blocks - 1) * BLOCK - start, begin + segment.FEWEST_A_SIDE)
+        places = [place for place in cuts.get(number, ()) if place >= first]
+        if not places:
+            yield search, ()
+            continue
+        window = _Window(even[number], begin)
+        earlier = [point.before for point in search.settled if point.index >= start - LOOK_BACK]
+        points = window.points(window.standing(places), earlier)
+        yield search, tuple(replace(point, index=point.index + start) for point in points)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A cut, compared with its neighbours."""
+
+    place: int
+    step: Step  # with AR(1) noise
+    loudness: float  # of the step, over the least that stands
+    stands: bool
+
+
+class _Window:
+    """A window of a series, in which cuts are tested."""
+
+    def __init__(self, logs: FloatArray, begin: int) -> None:
+        """Take the values of the window, without spikes, and the place where its first level begins."""
+        self._logs, self._begin = logs, begin
+        self._steps: dict[tuple[int, int, int], Step] = {}  # by the places of a cut and of its neighbours
+        self._squares: dict[tuple[int, int], float] = {}  # summed, of the deviations between two places
+
+    def standing(self, places: Sequence[int]) -> list[_Cut]:
+        """Return the cuts that stand once the weaker ones are gone."""
+        left = list(places)
+        while True:
+            bounds = [self._begin, *left, self._logs.size]
+            cuts = [self._cut(*stretch, left) for stretch in zip(bounds, left, bounds[2:], strict=False)]
+            failed = [(cut.loudness, number) for number, cut in enumerate(cuts) if not cut.stands]
+            if not failed:
+                clear = [cut for cut in cuts if cut.step.p < P_CORRELATED or cut.loudness >= VERY_LOUD]
+                return [cut for cut in clear if not self._is_slope(cut, left)]
+            del left[min(failed)[1]]
+
+    def _cut(self, start: int, place: int, end: int, cuts: Sequence[int]) -> _Cut:
+        """Compare the levels on both sides of one of the cuts."""
+        step = self._step(start, place, end)
+        moved, shorter = abs(step.after - step.before), min(step.sizes)
+        first, last = max(self._begin, place - NEAR), min(self._logs.size, place + NEAR)
+        bounds = [first, *(cut for cut in cuts if first < cut < last), last]
+        squares = sum(self._squares_of(*level) for level in pairwise(bounds))
+        scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), MIN_SIGMA)
+        left_by_scatter = scatter * math.sqrt((step.sizes[0] ** -0.5 + step.sizes[1] ** -0.5) / 2)
+        loudness = moved / (left_by_scatter * LOUD * max(1.0, YOUNG / shorter))
+        return _Cut(place, step, loudness, shorter >= FEWEST_A_SIDE and moved >= MIN_EFFECT and loudness >= 1)
+
+    def _step(self, start: int, place: int, end: int) -> Step:
+        stretch = max(start, place - REACH), place, min(end, place + REACH)
+        if stretch not in self._steps:
+            self._steps[stretch] = yuen(self._logs[stretch[0] : place], self._logs[place : stretch[2]])
+        return self._steps[stretch]
+
+    def _squares_of(self, start: int, end: int) -> float:
+        if (start, end) not in self._squares:
+            rest = self._logs[start:end] - np.median(self._logs[start:end])
+            self._squares[start, end] = float(rest @ rest)
+        return self._squares[start, end]
+
+    def _is_slope(self, cut: _Cut, cuts: Sequence[int]) -> bool:
+        """Return whether a straight line explains the values around a cut better than the step."""
+        bounds = [self._begin, *cuts, self._logs.size]
+        start, _, end = bounds[(number := cuts.index(cut.place)) : number + 3]
+        sides = self._logs[max(start, cut.place - NEAR) : cut.place], self._logs[cut.place : min(end, cut.place + NEAR)]
+        values = np.concatenate(sides)
+        values -= values.mean()
+        x = np.arange(values.size) - (values.size - 1) / 2
+        line = float(x @ values) / float(x @ x) * x
+        around_step = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
+        return float(((values - line) ** 2).sum()) < around_step
+
+    def points(self, cuts: Sequence[_Cut], earlier: Sequence[float]) -> Points:
+        """Return the cuts as change points. `earlier` are the levels before the window."""
+        points = list[ChangePoint]()
+        for cut in cuts:
+            step = cut.step
+            levels = [*earlier, *(point.before for point in points if point.index > cut.place - LOOK_BACK)]
+            near = sum(abs(level - step.after) <= abs(step.after - step.before) / 2 for level in levels)
+            points.append(replace(step.point(cut.place), is_unsteady=near >= RETURNS))
+        return tuple(points)
