@@ -214,6 +214,12 @@ def test_report_is_golden_and_has_the_worst_first(name, text, accept):
     assert "\x1b" not in text
 
 
+def test_example_of_the_ci_page_is_what_is_printed():
+    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+    example = page.partition("\n```\nbenchmark ")[2].partition("```")[0].splitlines()
+    assert len(example) == 9 and set(example[1:]) <= set(gate_report.as_text(RELINKED).splitlines())
+
+
 def test_json_has_every_number():
     data = json.loads(gate_report.as_json(FULL))
     assert (data["exit_status"], data["verdict"], data["measured"]) == (10, "regression confirmed", 123.4)

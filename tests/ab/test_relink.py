@@ -55,9 +55,16 @@ def test_build_that_ignores_the_link_order_is_refused_before_anything_is_measure
     runners = machines()
     for runner in runners:
         runner.placements |= places
-    with pytest.raises(UsageError, match=r"--relink 4: [ab] has [01] different libraries in 4 link orders: its build"):
+    with pytest.raises(UsageError, match=r"--relink 4: [01] of these link orders give a and b a layout of their own"):
         only(runners)
     assert not any(runner.asked for runner in runners)
+
+
+def test_order_that_repeats_a_layout_is_not_measured():
+    runners = machines(change=1.3, layouts=LAYOUTS * 2)
+    runners[1].placements["a"], runners[5].placements["b"] = runners[0].placements["a"], runners[4].placements["b"]
+    assert only(runners).rounds == 6 * 8
+    assert [len(runner.asked) for runner in runners] == [1, 0, 1, 1, 1, 0, 1, 1]
 
 
 def test_orders_that_the_budget_leaves_out_do_not_count():

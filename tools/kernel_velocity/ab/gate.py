@@ -32,6 +32,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
+from kernel_velocity.runner.environment import LINK_ORDER
 from kernel_velocity.runner.host import device
 
 WORKING_TREE = "."
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             found=found,
             budget=budget,
             measured=sum(runner.measured for runner in runners),
-            evidence=", ".join(str(runner.folder(base, head)) for runner in runners),
+            evidence=str(runner.folder(base, head)).replace(f"{LINK_ORDER}1-", f"{LINK_ORDER}*-"),
             expected=decisions.slower_as_expected(found, expectations),
             code=code_changes.changes(runner.build_info(base), runner.build_info(head), kernels),
             device=runner.device,

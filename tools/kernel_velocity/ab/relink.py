@@ -46,13 +46,12 @@ def confirm(
         budget: s of measuring, builds apart. Where it is short, the last orders are left out.
 
     Raises:
-        UsageError: the link orders do not all give different libraries. Nothing was measured.
+        UsageError: too few link orders move the code. Nothing was measured.
     """
     for runner, commit in itertools.product(runners, (before, after)):
         if (reason := runner.prepare(commit)) is not None:
             return dict.fromkeys(series, sequential.not_compared(Obstacle.NOT_BUILT, reason))
-    for commit in (before, after):
-        _check(commit, [runner.placement(commit) for runner in runners])
+    runners = _different(runners, before, after)
     answers = unchanged(runners[0], before, after, series)
     rest = tuple(key for key in series if key not in answers)
     deadline = runners[0].clock() + budget
@@ -60,14 +59,26 @@ def confirm(
     return {key: answers[key] if key in answers else _judged(sessions, key) for key in series}
 
 
-def _check(commit: str, placements: Sequence[str | None]) -> None:
-    """Raise a UsageError unless the code of a commit lies elsewhere in each link order."""
-    different = len(set(placements) - {None})
-    if different < len(placements):
+def _different(runners: Sequence[Runner], before: str, after: str) -> list[Runner]:
+    """Return the runners whose link orders put the code of both commits where no earlier one does.
+
+    Raises:
+        UsageError: they are too few for the test.
+    """
+    seen: set[tuple[str, str | None]] = {(before, None), (after, None)}  # None: there is no library
+    chosen = []
+    for runner in runners:
+        places = {(commit, runner.placement(commit)) for commit in (before, after)}
+        if not places & seen:
+            chosen.append(runner)
+        seen |= places
+    if len(chosen) < layout.LEAST:
         raise UsageError(
-            f"--relink {len(placements)}: {commit[:SHORT]} has {different} different libraries in {len(placements)} "
-            "link orders: its build has to link its objects in another order for each number in KV_LINK_ORDER"
+            f"--relink {len(runners)}: {len(chosen)} of these link orders give {before[:SHORT]} and {after[:SHORT]} a "
+            f"layout of their own, wanted {layout.LEAST} or more: their builds must link objects in another order for "
+            "each number in KV_LINK_ORDER; with few objects, give a larger N"
         )
+    return chosen
 
 
 def _judged(sessions: Sequence[Pairs], key: Series) -> Comparison:
