@@ -195,7 +195,7 @@ RELINKED = report(
         1.018,
         (0.94, 1.1),
         0.4,
-        reason=f"nothing beyond layout: 1% or more, but p is not below 0.01{LAYOUT} 4.9%",
+        reason=f"no change beyond layout is shown: 1% or more, but p is not below 0.01{LAYOUT} 4.9%",
     ),
     known_same("the machine code is unchanged: only its place in the library can differ"),
     known_same("the machine code is unchanged, in the same place"),

@@ -31,7 +31,7 @@ def only(runners, budget=HOUR):
 def test_layout_alone_is_no_change_and_a_change_beyond_it_is():
     comparison = only(machines())
     assert comparison.answer is Answer.UNKNOWN and not comparison.suspect
-    assert comparison.reason.startswith("nothing beyond layout: ")
+    assert comparison.reason.startswith("no change beyond layout is shown: ")
     comparison = only(machines(change=1.3))
     assert comparison.slower and comparison.rounds == 32
     assert comparison.low < 1.3 < comparison.high

@@ -91,7 +91,7 @@ SLOWER = LAYOUT * """
 
 @pytest.mark.parametrize(
     ("factor", "status", "words"),
-    [(1.0, 0, "unknown, because nothing beyond layout: "), (1.3, 10, "different, because p < 0.01, ")],
+    [(1.0, 0, "unknown, because no change beyond layout is shown: "), (1.3, 10, "different, because p < 0.01, ")],
 )
 def test_change_counts_beyond_layout_alone(tiny, factor, status, words):
     section = (tiny.root / "pyproject.toml").read_text().partition("build = ")[0]

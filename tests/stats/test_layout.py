@@ -66,7 +66,7 @@ def test_change_that_layout_explains_is_said_to_be_nothing_beyond_it():
     comparison = layout.beyond(orders)
     assert comparison.answer is Answer.UNKNOWN and not comparison.suspect
     assert comparison.reason.startswith(
-        "nothing beyond layout: 1% or more, but p is not below 0.01; over 4 link orders"
+        "no change beyond layout is shown: 1% or more, but p is not below 0.01; over 4 link orders"
     )
 
 

@@ -48,10 +48,10 @@ def beyond(
     noise = np.mean([(before.var(ddof=1) + after.var(ddof=1)) / (EFFICIENCY * before.size) for before, after in orders])
     layout = math.expm1(math.sqrt(max(0.0, variance - float(noise))))
     answer, reason = answer_of(moved, moved - reach, moved + reach, p, floor, threshold=P)
-    nothing = "nothing beyond layout: " if answer is Answer.UNKNOWN and abs(moved) < reach else ""
+    unshown = "no change beyond layout is shown: " if answer is Answer.UNKNOWN and abs(moved) < reach else ""
     return Comparison(
         answer=answer,
-        reason=f"{nothing}{reason}; over {count} link orders, which alone move it by {100 * layout:.2g}%",
+        reason=f"{unshown}{reason}; over {count} link orders, which alone move it by {100 * layout:.2g}%",
         rounds=sum(before.size for before, _ in orders),
         ratio=math.exp(moved),
         low=math.exp(moved - reach),
