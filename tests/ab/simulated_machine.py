@@ -38,6 +38,7 @@ class Machine:
     unbuildable: tuple = ()
     failing: tuple = ()
     codes: dict = field(default_factory=dict)  # commit -> code; absent: unknown
+    placements: dict = field(default_factory=dict)  # commit -> place of its code; absent: unknown
     cost: float = 1.0  # s of a round of one series on one side
     steps: dict = field(default_factory=dict)  # Unix time from which the machine is slower by a factor
     seed: int = 0
@@ -53,6 +54,9 @@ class Machine:
 
     def code(self, commit, series):
         return self.codes.get(commit)
+
+    def placement(self, commit):
+        return self.placements.get(commit)
 
     def clock(self):
         return self.now

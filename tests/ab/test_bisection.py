@@ -57,11 +57,14 @@ def test_commits_that_do_not_build_are_passed_over():
 
 def test_commit_with_known_code_is_not_measured():
     codes = {"good": "1", **dict.fromkeys(LINE[:6], "1"), **dict.fromkeys(LINE[6:], "2")}
-    machine = Machine(speed=slow_from("c7"), codes=codes)
+    machine = Machine(speed=slow_from("c7"), codes=codes, placements=dict.fromkeys(codes, "here") | {"c6": "there"})
     found = search(machine)
     assert found.culprit == "c7"
     assert {asked[:2] for asked in machine.asked} == {("good", "c12"), ("c6", "c7")}
     assert all(step.comparison.reason.startswith("the same machine code as ") for step in found.tried[1:])
+    reasons = {step.commit: step.comparison.reason for step in found.tried}
+    assert reasons["c6"] == "the same machine code as good: only its place in the library can differ"
+    assert reasons["c9"] == "the same machine code as c12, in the same place"
 
 
 @pytest.mark.parametrize(

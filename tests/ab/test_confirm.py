@@ -94,6 +94,9 @@ def test_unchanged_code_is_not_measured():
     found = only(machine)
     assert (found.answer, found.reason, found.p) == (Answer.SAME, "the machine code is unchanged", None)
     assert not machine.asked
+    for place, text in (("1", ", in the same place"), ("2", ": only its place in the library can differ")):
+        machine.placements = {"a": "1", "b": place}
+        assert only(machine).reason == f"the machine code is unchanged{text}"
     assert only(Machine(codes={"a": "x"})).p is not None
     assert only(Machine()).p is not None
 

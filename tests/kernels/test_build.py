@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import kernels
+from kernels._native import write_build_info
 
 pytest.importorskip("scikit_build_core", reason="scikit-build-core is not installed: wheels cannot be built")
 pytestmark = pytest.mark.slow
@@ -96,6 +97,17 @@ def test_code_hash_is_that_of_code_alone(built, tmp_path):
                 file.write_text("// a comment that moves every line\n\n" + file.read_text())
     assert code_hashes(build_wheel(elsewhere, **named)) == code_hashes(built)
     assert mark.exists() == bool(named)
+
+
+def test_link_order_moves_the_code_and_does_not_change_it(tmp_path):
+    codes, infos = set(), []
+    for order in ("", "1", "2"):
+        wheel = build_wheel(copy_sources(tmp_path / f"order{order}"), KV_CUDA="OFF", KV_LINK_ORDER=order)
+        with zipfile.ZipFile(wheel) as archive:
+            library = archive.read("kernels/_native/libkernel_velocity.so")
+        codes.add(b"".join(code for _, code in write_build_info.elf_sections(library, (".text",))))
+        infos.append(build_info(wheel))
+    assert len(codes) == 3 and infos[0] == infos[1] == infos[2]
 
 
 @pytest.mark.skipif(not kernels.build_info()["cuda_architectures"], reason="built without CUDA kernels")

@@ -51,6 +51,23 @@ def test_hash_is_of_the_functions_that_a_kernel_reaches(tmp_path, before, source
     assert {kernel for kernel in after if after[kernel] != before[kernel]} == changed
 
 
+def test_placement_is_of_the_code_and_not_of_paths(tmp_path):
+    """A library that names its folder has other bytes in another folder, and its code in the same place."""
+    named, moved = 'const char folder[] = "{}";\n', "int before(int x) { return x * x; }\n"
+    sources = {
+        "here": named.format("here") + KERNEL,
+        "next": named.format("next") + KERNEL,
+        "moved": named.format("here") + moved + KERNEL,
+    }
+    for name, source in sources.items():
+        hashes(tmp_path / name, HELPER + source)
+    here, elsewhere, after = (code_hash.placement(tmp_path / name) for name in sources)
+    assert here == elsewhere != after
+    (tmp_path / "here" / "libother.so").write_bytes(b"a text")
+    assert code_hash.placement(tmp_path / "here") == here
+    assert code_hash.placement(tmp_path / "nowhere") is None
+
+
 def test_call_by_pointer_is_hashed_by_all_files(tmp_path):
     """What the kernel calls differs, and nothing that it names."""
     call = (

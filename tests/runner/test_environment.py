@@ -148,6 +148,22 @@ def test_unavailable_environment_names_the_cause(monkeypatch):
         asv.environment_of(conf(environment_type="virtualenv"))
 
 
+def test_link_order_is_an_environment_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text('[tool.kernel-velocity]\nbuilt-from = ["kernels"]\n')
+    monkeypatch.setattr(environment, "torch_version", lambda: "9.9.0")
+    monkeypatch.delenv(environment.LINK_ORDER, raising=False)
+    environments = []
+    for order in (1, 2, None):
+        with environment.linking(order):
+            environments.append(asv.environment_of(conf()))
+    first, second, usual = environments
+    assert (first.name, second.name) == (f"{usual.name}-KV_LINK_ORDER1", f"{usual.name}-KV_LINK_ORDER2")
+    assert len({item.folder for item in environments}) == 3
+    assert [item.build_env_vars for item in environments] == [{"KV_LINK_ORDER": "1"}, {"KV_LINK_ORDER": "2"}, {}]
+    assert environment.LINK_ORDER not in os.environ
+
+
 @pytest.mark.parametrize("name", ["a:b", "a\nb"])
 def test_folder_that_python_or_git_cannot_use_is_refused(tmp_path, monkeypatch, name):
     (tmp_path / name).mkdir()

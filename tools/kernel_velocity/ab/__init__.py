@@ -5,6 +5,7 @@ Imports `findings`, `runner` and the rooms below them.
 session.py        measures two commits in turns by asv and records their rounds
 rounds.py         reads, pairs, adjusts and judges those rounds
 confirm.py        measures more and more rounds until every series has an answer
+relink.py         measures under several link orders, for a change beyond layout
 bisection.py      the search for the commit that made a series slower
 code_changes.py   figures of compiled code that differ between two builds
 gate.py           `kv gate`

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernel_velocity.ab.confirm import Runner, confirm
+from kernel_velocity.ab.confirm import Runner, confirm, layout
 from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import sequential
@@ -137,7 +137,7 @@ class _Search:
         return Tried(commit=commit, comparison=comparison, slow=slow)
 
     def _like(self, commit: str, other: str) -> Tried:
-        reason = f"the same machine code as {other[:10]}"
+        reason = f"the same machine code as {other[:10]}{layout(self.runner, other, commit)}"
         if other not in self.tried:  # GOOD
             return Tried(commit=commit, comparison=sequential.known_same(reason), slow=False)
         step = self.tried[other]

@@ -25,6 +25,9 @@ class Runner(Protocol):
     def code(self, commit: str, series: Series) -> str | None:
         """Return what identifies the code that a series of a built commit runs. None where that is unknown."""
 
+    def placement(self, commit: str) -> str | None:
+        """Return what identifies the place of all machine code in the libraries of a built commit. None: unknown."""
+
     def measure_pair(
         self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
     ) -> Mapping[Series, Pair]:
@@ -57,23 +60,31 @@ def confirm(
     for commit in (anchor, suspect):
         if (reason := runner.prepare(commit)) is not None:
             return dict.fromkeys(series, sequential.not_compared(Obstacle.NOT_BUILT, reason))
-    answers = _unchanged(runner, anchor, suspect, series)
+    answers = unchanged(runner, anchor, suspect, series)
     rest = tuple(key for key in series if key not in answers)
     if rest:
         answers |= _Session(runner, anchor, suspect, rest, runner.clock() + budget, floors or {}).measure()
     return {key: answers[key] for key in series}
 
 
-def _unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
+def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
     """Return the series that run the same machine code at two built commits as the same, without measuring them."""
     if before == after:
         return dict.fromkeys(series, sequential.known_same("one and the same commit"))
     codes = {key: runner.code(before, key) for key in series}
     return {
-        key: sequential.known_same("the machine code is unchanged")
+        key: sequential.known_same(f"the machine code is unchanged{layout(runner, before, after)}")
         for key, code in codes.items()
         if code is not None and code == runner.code(after, key)
     }
+
+
+def layout(runner: Runner, before: str, after: str) -> str:
+    """Return whether code that two built commits share lies in the same place, in words. "" where that is unknown."""
+    places = runner.placement(before), runner.placement(after)
+    if None in places:
+        return ""
+    return ", in the same place" if places[0] == places[1] else ": only its place in the library can differ"
 
 
 @dataclass

@@ -44,9 +44,9 @@ from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.runner import fingerprint
+from kernel_velocity.runner import code_hash, fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, run_asv, settings
-from kernel_velocity.runner.environment import CommitNotBuilt
+from kernel_velocity.runner.environment import CommitNotBuilt, linking
 from kernel_velocity.runner.select import Selection
 
 MACHINE = "kv-ab"
@@ -74,13 +74,15 @@ class AsvRunner:
     root: Path
     device: str  # "cpu" or "cuda"
     err: TextIO  # for progress
+    link_order: int | None = None  # of the builds; None: the usual one
     again: bool = False  # build again what could not be built, and put earlier rounds aside
     began: float = field(default_factory=time.time)
     measured: float = 0.0  # s that measuring took, builds apart
 
     def __post_init__(self) -> None:
         self._conf = settings()
-        self._environment = environment_of(self._conf)
+        with linking(self.link_order):
+            self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir)
         self._folder = self.root / FOLDER / comparable(str(self._environment.name), os.environ)
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
@@ -128,6 +130,10 @@ class AsvRunner:
     def code(self, commit: str, series: Series) -> str | None:
         """Return the hash of the code that a series of a built commit runs."""
         return fingerprint.code_hashes(self._environment.unpacked(commit)).get(series[0].partition(".")[0])
+
+    def placement(self, commit: str) -> str | None:
+        """Return the hash of the place of all machine code in the libraries of a built commit. None: unknown."""
+        return code_hash.placement(self._environment.unpacked(commit))
 
     def build_info(self, commit: str) -> dict[str, Any]:
         """Return the build-info.json of a commit. {} where it is not built, or has none yet."""
@@ -184,11 +190,12 @@ class AsvRunner:
                 raise _TimeIsUpError
 
         self._remove_results()
+        paths = {"KV_SPOOL": str(folder.relative_to(self.root)), "KV_ROUNDS": str(rounds)}
         try:
             status = run_asv(
                 ["run", f"HASHFILE:{hashes}", "--machine", machine(MACHINE), *options, *benches],
                 root=self.root,
-                environment={**os.environ, "KV_SPOOL": str(folder.relative_to(self.root)), "KV_ROUNDS": str(rounds)},
+                environment={**os.environ, **self._environment.build_env_vars, **paths},
                 log=self._log,
                 on_line=on_line,
             )
@@ -217,7 +224,8 @@ class AsvRunner:
             failures.append(ab_rounds.failures_path(self._telemetry(folder), full[death.commit]), failure)
 
     def _say(self, text: str) -> None:
-        print(text, file=self.err, flush=True)
+        order = "" if self.link_order is None else f" (link order {self.link_order})"
+        print(f"{text}{order}", file=self.err, flush=True)
 
 
 def _restore(path: Path, contents: bytes | None) -> None:

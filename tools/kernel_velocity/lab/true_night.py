@@ -392,6 +392,10 @@ class Machine:
         """Return what identifies the code that a series runs, built by the compiler of this night."""
         return _code(self._world, int(commit, 16), self._numbers[series], self._night)
 
+    def placement(self, commit: str) -> str | None:
+        """Return None: a simulated commit has no library in which its code could lie elsewhere."""
+        return None
+
     def clock(self) -> float:
         """Return the time, s: it goes on by COST a round and side."""
         return self._now

@@ -16,8 +16,9 @@ import hashlib
 import json
 import re
 import shutil
+import struct
 import subprocess
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ _FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 _INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s*(.*)$")
 _TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
 _BY_POINTER = re.compile(r"\b(?:call|jmp)\w*\s+\*|^(?:blra?|bra?)\w*\s", re.MULTILINE)  # x86-64, AArch64
+ELF_64_LITTLE = b"\x7fELF\x02\x01"
+EXECUTABLE = 4  # SHF_EXECINSTR
 STUB = "@plt"  # ends the name of a stub that jumps to a function of another library
 # What moves with the layout: the address before a target's name, an offset from the instruction, objdump's comment.
 _ADDRESS = re.compile(r"\b(?:0x)?[0-9a-f]+ (?=<)|-?0x[0-9a-f]+(?=\(%rip\))|\s*#.*$")
@@ -52,6 +55,29 @@ def write(build: Path, project: Project, kernels: Iterable[str]) -> None:
         hashes = {kernel: _of_symbols(build, project.symbols_of(kernel)) or whole for kernel in kernels}
         info = {"kernels": {kernel: {"code_hash": text} for kernel, text in hashes.items()}}
         replace_text(build / INFO_NAME, json.dumps(info, indent=1))
+
+
+def placement(build: Path) -> str | None:
+    """Return the hash of the machine code in a build's libraries as linked: instructions with all their addresses.
+
+    Equal hashes mean that every function lies in the same place. None: the build has no library (64-bit ELF).
+    """
+    digest, is_empty = hashlib.sha256(), True
+    for path in sorted(build.rglob("*.so*")):
+        data = path.read_bytes()
+        for address, code in _executable(data) if data.startswith(ELF_64_LITTLE) else ():
+            is_empty = False
+            digest.update(f"{path.relative_to(build).as_posix()}\0{address}\0{len(code)}\0".encode() + code)
+    return None if is_empty else digest.hexdigest()
+
+
+def _executable(library: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield (address, bytes) of the sections of an ELF library that hold instructions."""
+    (table,), (size, count) = struct.unpack_from("<Q", library, 0x28), struct.unpack_from("<HH", library, 0x3A)
+    for number in range(count):
+        _, _, flags, address, offset, length = struct.unpack_from("<IIQQQQ", library, table + number * size)
+        if flags & EXECUTABLE:
+            yield address, library[offset : offset + length]
 
 
 def missing_symbols(build: Path, project: Project) -> list[str]:

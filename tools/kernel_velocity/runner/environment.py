@@ -25,8 +25,8 @@ import time
 import venv
 import zipfile
 import zlib
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from kernel_velocity.results import sessions
 from kernel_velocity.runner import code_hash, fingerprint
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
 
+LINK_ORDER = "KV_LINK_ORDER"  # a number: builds link their objects in an order of their own for each
 PATH_FILE = "kernel-velocity.pth"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
 FAILED_FOLDER = "asv-build-failed"
@@ -96,6 +97,19 @@ def _python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+@contextmanager
+def linking(order: int | None) -> Iterator[None]:
+    """Let the environments that are made within build with a link order. None: with the one that is set, if any."""
+    before = os.environ.get(LINK_ORDER)
+    try:
+        if order is not None:
+            os.environ[LINK_ORDER] = str(order)
+        yield
+    finally:
+        os.environ.pop(LINK_ORDER, None)
+        os.environ.update({} if before is None else {LINK_ORDER: before})
+
+
 class CommitNotBuilt(util.ProcessError):  # type: ignore[misc]  # asv ships no types
     """A commit could not be built. asv takes a `ProcessError` for a failed build."""
 
@@ -110,7 +124,8 @@ class CommitNotBuilt(util.ProcessError):  # type: ignore[misc]  # asv ships no t
 class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     """A bare virtual environment of the running interpreter that sees the host's packages, torch among them.
 
-    Its name holds the versions of Python and torch, so that two torch versions never share a series.
+    Its name holds the versions of Python and torch, so that two torch versions never share a series. A link order is
+    part of it, too (`KV_LINK_ORDER1`): builds of it, and what they measure, are never taken for the usual ones.
     """
 
     tool_name = "host"  # the first part of the name of every recorded environment; it can never change
@@ -141,7 +156,8 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             self._section = config.project(Path())
         except UsageError as error:
             raise EnvironmentUnavailable(str(error)) from None
-        super().__init__(conf, python, self._requirements, tagged_env_vars)
+        order = {("build", LINK_ORDER): os.environ[LINK_ORDER]} if os.environ.get(LINK_ORDER) else {}
+        super().__init__(conf, python, self._requirements, {**tagged_env_vars, **order})
         self._logs = Path.cwd() / ".asv" / "logs"
         self._lock: ExitStack | None = None  # held until the process ends
         self._began = time.time()

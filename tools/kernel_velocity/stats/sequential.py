@@ -110,7 +110,7 @@ def compare(
     floor = max(floor, FLOOR)
     moved, low, high = two_samples.shift(a, b, CONFIDENCE)
     p = float(two_samples.mann_whitney(a[None], b[None])[0])
-    answer, reason = _answer(moved, low, high, p, floor)
+    answer, reason = answer_of(moved, low, high, p, floor, threshold=two_samples.P)
     return Comparison(
         answer=answer,
         reason=reason,
@@ -125,17 +125,17 @@ def compare(
     )
 
 
-def _answer(moved: float, low: float, high: float, p: float, floor: float) -> tuple[Answer, str]:
-    """Return the answer and its reason, from a change, its interval (logarithms), p and the floor."""
+def answer_of(moved: float, low: float, high: float, p: float, floor: float, *, threshold: float) -> tuple[Answer, str]:
+    """Return the answer and its reason, from a change, its interval (logarithms), p with its threshold, the floor."""
     limit = math.log1p(floor)
     within = f"{100 * floor:.3g}%"
-    if p < two_samples.P and abs(moved) >= limit:
-        return Answer.DIFFERENT, f"p < {two_samples.P:g}, and no less than {within}"
+    if p < threshold and abs(moved) >= limit:
+        return Answer.DIFFERENT, f"p < {threshold:g}, and no less than {within}"
     if -limit < low and high < limit:
         return Answer.SAME, f"the 95% interval lies within {within} either way"
     if abs(moved) < limit:
         return Answer.UNKNOWN, f"less than {within}, but the interval reaches further"
-    return Answer.UNKNOWN, f"{within} or more, but p is not below {two_samples.P:g}"
+    return Answer.UNKNOWN, f"{within} or more, but p is not below {threshold:g}"
 
 
 def not_compared(obstacle: Obstacle, reason: str) -> Comparison:
