@@ -26,10 +26,9 @@ import numpy as np
 
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats.changepoints import segment
-from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, yuen
+from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, yuen
 from kernel_velocity.stats.changepoints.values import (
     MIN_EFFECT,
-    MIN_SIGMA,
     ChangePoint,
     Points,
     Step,
@@ -136,7 +135,7 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
     large = [number for number, window in enumerate(windows) if window.size >= 2 * FEWEST_A_SIDE]
     bases = {number: windows[number][: grown(windows[number].size)] for number in large}
-    sigmas = {number: difference_sigma(basis) for number, basis in bases.items()}
+    sigmas = {number: max(difference_sigma(basis), least_sigma(basis)) for number, basis in bases.items()}
     even = {number: clipped(windows[number], sigma) for number, sigma in sigmas.items()}
     prices = [2 * sigma**2 * math.log(bases[number].size) for number, sigma in sigmas.items()]
     cuts = dict(zip(large, segment.cheapest([even[number] - even[number][0] for number in large], prices), strict=True))
@@ -147,7 +146,7 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
         if not places:
             yield search, ()
             continue
-        window = _Window(even[number], begin)
+        window = _Window(even[number], begin, least_sigma(bases[number]))
         earlier = [point.before for point in search.settled if point.index >= start - LOOK_BACK]
         points = window.points(window.standing(places), earlier)
         yield search, tuple(replace(point, index=point.index + start) for point in points)
@@ -166,9 +165,15 @@ class _Cut:
 class _Window:
     """A window of a series, in which cuts are tested."""
 
-    def __init__(self, logs: FloatArray, begin: int) -> None:
-        """Take the values of the window, without spikes, and the place where its first level begins."""
-        self._logs, self._begin = logs, begin
+    def __init__(self, logs: FloatArray, begin: int, least: float) -> None:
+        """Begin.
+
+        Args:
+            logs: the values of the window, without spikes.
+            begin: the place where its first level begins.
+            least: the least scatter to assume.
+        """
+        self._logs, self._begin, self._least = logs, begin, least
         self._steps: dict[tuple[int, int, int], Step] = {}  # by the places of a cut and of its neighbours
         self._squares: dict[tuple[int, int], float] = {}  # summed, of the deviations between two places
 
@@ -191,7 +196,7 @@ class _Window:
         first, last = max(self._begin, place - NEAR), min(self._logs.size, place + NEAR)
         bounds = [first, *(cut for cut in cuts if first < cut < last), last]
         squares = sum(self._squares_of(*level) for level in pairwise(bounds))
-        scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), MIN_SIGMA)
+        scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), self._least)
         left_by_scatter = scatter * math.sqrt((step.sizes[0] ** -0.5 + step.sizes[1] ** -0.5) / 2)
         loudness = moved / (left_by_scatter * LOUD * max(1.0, YOUNG / shorter))
         return _Cut(place, step, loudness, shorter >= FEWEST_A_SIDE and moved >= MIN_EFFECT and loudness >= 1)
