@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from kernel_velocity.harness.cases import CONTROLS
+
 MACHINE = "bench-1"
 ENVIRONMENT = "host-py3.11-torch2.13.0"
 IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
@@ -55,14 +57,18 @@ class Shape:
         return tuple(f"kernel_{number // 2:03}.Cpu.time_{STATES[number % 2]}" for number in range(count))
 
 
-def build(folder: Path, shape: Shape) -> tuple[str, ...]:
-    """Make repository, results and configuration in a folder. Return the commits, oldest first."""
+def build(folder: Path, shape: Shape, times: np.ndarray | None = None) -> tuple[str, ...]:
+    """Make repository, results and configuration in a folder. Return the commits, oldest first.
+
+    Args:
+        times: without noise, s: (commits, series). None: `true_times`.
+    """
     commits = make_repository(folder / "repository", shape.commits)
     results = folder / "results"
     _write_json(folder / "asv.conf.json", _configuration())
     _write_json(results / "benchmarks.json", _benchmarks(shape))
     _write_json(results / MACHINE / "machine.json", _machine())
-    times = true_times(shape)
+    times = true_times(shape) if times is None else times
     for index in range(shape.commits):
         write_commit(results, shape, commits[index], index, times[index])
     return commits
@@ -96,6 +102,13 @@ def true_times(shape: Shape) -> np.ndarray:
     late = [implementation == "triton" for _ in shape.benchmarks for implementation, _ in PAIRS]
     logs[: shape.commits // 10, late] = np.nan
     return np.exp(logs)
+
+
+def moved_times(shape: Shape, at: int, *, of_controls: float, of_others: float) -> np.ndarray:
+    """Return times without noise, s: (commits, series), that move by a factor at a commit, those of controls by one."""
+    is_control = np.array([name in CONTROLS for name, _ in PAIRS] * len(shape.benchmarks))
+    factors = np.where(is_control, of_controls, of_others)
+    return 1e-3 * np.where((np.arange(shape.commits) >= at)[:, None], factors, 1.0)
 
 
 def write_commit(results: Path, shape: Shape, commit: str, index: int, true: np.ndarray) -> Path:

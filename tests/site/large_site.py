@@ -25,6 +25,7 @@ from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series import change_points as series_changes
 from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.charts import documents
 from kernel_velocity.site.charts.documents import Documents
@@ -107,6 +108,12 @@ class LargeSite:
     def change_points(self, keys):
         # of the one with steps: looking for none in the others takes most of a large site's time
         return {key: series_changes.of(self.series(key)) if key.implementation == "native" else () for key in keys}
+
+    def evidence(self, _finding):
+        return {}, ()
+
+    def shared(self, _key):
+        return Shared({})
 
     def roof_choice(self, _place, _device):
         return Choice(roofs=Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12}))

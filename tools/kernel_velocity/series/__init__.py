@@ -12,6 +12,7 @@ adjusted.py       correct the times of a layout for machine noise
 columns.py        one series as columns
 changes.py        changes between values of a series, and their averages
 change_points.py  change points of series, stored in the cache
+controls.py       what the controls share, taken out of change points
 history.py        histories of series, from which verdicts are made
 frames.py         tables of values, rounds and machines as data frames
 export.py         kv export: Parquet, CSV, OpenMetrics

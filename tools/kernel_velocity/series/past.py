@@ -41,6 +41,7 @@ from kernel_velocity.series.reading import Directory
 
 if TYPE_CHECKING:
     from kernel_velocity.series.change_points import Finder
+    from kernel_velocity.series.controls import Shared
     from kernel_velocity.series.history import Histories
     from kernel_velocity.stats.changepoints.values import ChangePoint
 
@@ -75,6 +76,7 @@ class Past:
     adjustments: Adjustments
     rounds: Mapping[str, Entries] = field(repr=False)  # by path, where they were wanted
     _tracked: Mapping[str, Entries] = field(repr=False)  # by path
+    _shared: dict[tuple[str, str, str], Shared] = field(default_factory=dict, init=False, repr=False)
     problems: tuple[str, ...]  # a line for each part that could not be read or shown
 
     @property
@@ -277,8 +279,25 @@ class Past:
         return history.build(self)
 
     def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
-        """Return the change points of some of `keys`. Their indices are entries of the series' columns."""
-        return self.finder.of(keys)
+        """Return the change points of some of `keys`, without the machine's part (controls.py).
+
+        Their indices are entries of the series' columns.
+        """
+        from kernel_velocity.series import controls  # noqa: PLC0415 - needs scipy, which a node lacks
+
+        return {
+            key: points and controls.without_machine(self.columns(key), points, self.shared(key))
+            for key, points in self.finder.of(keys).items()
+        }
+
+    def shared(self, key: SeriesKey) -> Shared:
+        """Return what the controls share that were measured where a series was."""
+        from kernel_velocity.series import controls  # noqa: PLC0415 - needs scipy, which a node lacks
+
+        place = controls.place_of(key)
+        if place not in self._shared:
+            self._shared[place] = controls.shared(self.layout, self.names.texts, place)
+        return self._shared[place]
 
     @cached_property
     def finder(self) -> Finder:

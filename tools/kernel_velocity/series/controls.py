@@ -1,0 +1,219 @@
+"""Tell from the controls what the machine did to its series, and take that part out of their change points.
+
+No commit changes a control (PyTorch's implementations). What the controls of a device share, commit by commit, is the
+machine's doing. It counts in full for every other series: a slope fitted within one code comes out at 0 to .7, because
+the noise of rounds flattens it.
+
+A series that does not show a step of the controls has no change point there, so nothing is taken from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from kernel_velocity import units
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
+from kernel_velocity.results.records import name_parts
+from kernel_velocity.series import change_points
+from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.layout import Layout, Places
+from kernel_velocity.series.packing import NOTHING, Numbers
+from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
+
+FEWEST = 2  # controls with a value of a commit: one alone shares nothing
+FEWEST_VALUES = 6  # of a control: fewer do not tell its level
+MOST = 256  # controls, about, evenly spread over all: more only cost time
+SWEEPS = 3  # of the median polish: the third moves nothing by a thousandth
+SAME_FACTOR = 1 / 3  # of what the controls share: by so much one cause slows two series differently
+MOST_SCATTER = 1.1  # times: what the controls share has a noise of its own
+WINDOW = 2 * MARGIN + 1  # values a side of a change point: a step further away than MARGIN does not reach their median
+_MEASURED = OUTCOMES.index(Outcome.MEASURED)
+
+
+class Common(NamedTuple):
+    """What controls share. All arrays have shape (commits,)."""
+
+    place: IntArray  # of the commit on the first-parent line, ascending
+    began: FloatArray  # Unix time of the first value, s; NaN: unknown
+    values: FloatArray  # deviation of log times from their levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineStep:
+    """A step that the controls of a machine's device share."""
+
+    place: int  # on the first-parent line, of the first commit that was measured after it
+    ratio: float  # of times, new / old
+
+    @property
+    def text(self) -> str:
+        """What happened, in words."""
+        return f"the machine: {units.change(1 / self.ratio)}, a step that its controls share and no commit made"
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What the controls of a machine's device share."""
+
+    by_method: Mapping[str | None, Common]  # by hash of the timing method
+
+    @cached_property
+    def steps(self) -> tuple[MachineStep, ...]:
+        """Its steps, found in the order in which it was measured."""
+        found = []
+        for place, began, values in self.by_method.values():
+            order = np.lexsort((place, began))
+            found += [
+                MachineStep(place=int(place[order[point.index]]), ratio=point.ratio) for point in detect(values[order])
+            ]
+        return tuple(found)
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of everything that it can take out of change points."""
+        parts = ((repr(method).encode(), *common) for method, common in self.by_method.items())
+        return hashlib.sha256(b"".join(bytes(part) for several in parts for part in several)).hexdigest()
+
+
+def polished(values: FloatArray) -> FloatArray:
+    """Return the column effects of a median polish (Tukey, Exploratory Data Analysis, 1977), shape (commits,).
+
+    Args:
+        values: log times, shape (controls, commits), NaN where there is none. Each row and column has a value.
+    """
+    effects = np.zeros(values.shape[1])
+    for _ in range(SWEEPS):
+        levels = np.nanmedian(values - effects, axis=1, keepdims=True)
+        effects = np.nanmedian(values - levels, axis=0)
+    return effects
+
+
+def place_of(key: SeriesKey) -> tuple[str, str, str]:
+    """Return where a series was measured: machine, environment, device."""
+    return key.machine, key.environment, name_parts(key.benchmark).device
+
+
+def shared(layout: Layout, methods: Numbers[str], place: tuple[str, str, str]) -> Shared:
+    """Return what the controls share that were measured at a place (`place_of`).
+
+    Args:
+        methods: the hashes that the layout's numbers of methods stand for.
+    """
+    numbers = [n for n, key in enumerate(layout.keys) if key.implementation in CONTROLS and place_of(key) == place]
+    rows: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
+    for number in numbers[:: len(numbers) // MOST + 1]:
+        part = layout.part(number)
+        at, outcome, method, began, seconds = (
+            layout.columns[name][part] for name in ("place", "outcome", "method", "began", "seconds")
+        )
+        is_timed = (outcome == _MEASURED) & (seconds > 0)
+        for used in np.unique(method[is_timed]).tolist():
+            alike = is_timed & (method == used)
+            if alike.sum() >= FEWEST_VALUES:
+                rows.setdefault(used, []).append((at[alike], began[alike], np.log(seconds[alike])))
+    common = {methods[number] if number != NOTHING else None: _common(some) for number, some in rows.items()}
+    return Shared({method: found for method, found in common.items() if found.place.size})
+
+
+def _common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
+    places, counts = np.unique(np.concatenate([place for place, _, _ in rows]), return_counts=True)
+    places = places[counts >= FEWEST]
+    values, first = np.full((len(rows), places.size), np.nan), np.full(places.size, np.nan)
+    for row, (place, began, logs) in enumerate(rows):
+        known = np.isin(place, places)
+        columns = np.searchsorted(places, place[known])
+        values[row, columns] = logs[known]
+        first[columns] = np.fmin(first[columns], began[known])
+    values = values[~np.isnan(values).all(axis=1)]
+    return Common(place=places, began=first, values=polished(values) if places.size else first)
+
+
+def beyond(effect: float, common: float, least: float) -> float:
+    """Return the part of a change that what the controls share does not explain. 0 where it explains all.
+
+    Args:
+        effect: of log values. common: what the controls did, of log values. A change the other way is not theirs, and
+            one of less than MIN_EFFECT explains nothing.
+        least: a part up to this, or up to SAME_FACTOR of `common`, is no other change.
+    """
+    if abs(common) < MIN_EFFECT or effect * common < 0:
+        return effect
+    rest = abs(effect) - abs(common)
+    return 0.0 if rest <= max(least, SAME_FACTOR * abs(common)) else math.copysign(rest, effect)
+
+
+def without_machine(columns: Columns, points: Sequence[ChangePoint], common: Shared) -> tuple[ChangePoint, ...]:
+    """Return the change points of a series without those that the machine explains, the others less its part."""
+    machine, logs = _left(columns, common), change_points.logs(columns).values
+    edges = [0, *(point.index for point in points), len(columns)]
+    remaining = []
+    for number, point in enumerate(points):
+        known = ~np.isnan(machine + logs) & (columns.method == columns.method[point.index])
+        before, after = (
+            np.flatnonzero(known[start:end]) + start for start, end in pairwise(edges[number : number + 3])
+        )
+        rest = effect = point.after - point.before
+        for part in _parts(machine, logs, before, after) if before.size and after.size else ():
+            doubt = math.log(point.high / point.low) / 2
+            rest = min(rest, beyond(effect, part, max(MIN_EFFECT, min(doubt, abs(part)))), key=abs)
+        if rest:
+            remaining.append(point if rest == effect else _less(point, effect - rest))
+    return tuple(remaining)
+
+
+def _parts(machine: FloatArray, logs: FloatArray, before: Places, after: Places) -> Iterator[float]:
+    """Yield what may be the machine's part of a change point: within the detector's margin, and of whole levels.
+
+    The second is for a machine that drifts. It counts where the series scatters no more without what the controls
+    share: a step of theirs that the series does not show is none of its own.
+
+    Args:
+        logs: of the series. before, after: entries of the two levels.
+    """
+    before, after = before[-REACH:], after[:REACH]
+    yield float(np.median(machine[after[:WINDOW]]) - np.median(machine[before[-WINDOW:]]))
+    whole = float(np.median(machine[after]) - np.median(machine[before]))
+    if abs(whole) >= MIN_EFFECT:
+        with_it, without_it = (
+            sum(float(np.abs(values[side] - np.median(values[side])).sum()) for side in (before, after))
+            for values in (logs, logs - machine)
+        )
+        if without_it <= MOST_SCATTER * with_it:
+            yield whole
+
+
+def _left(columns: Columns, common: Shared) -> FloatArray:
+    """Return what the machine did to each value that adjusting has left in it. NaN where the controls tell nothing."""
+    machine = np.full(len(columns), np.nan)
+    for number, method in ((-1, None), *enumerate(columns.methods)):
+        if method in common.by_method:
+            place, _, values = common.by_method[method]
+            at = np.minimum(np.searchsorted(place, columns.place), place.size - 1)
+            is_known = (place[at] == columns.place) & (columns.method == number)
+            machine[is_known] = values[at[is_known]]
+    taken = np.log(np.where(columns.seconds > 0, columns.adjusted / columns.seconds, np.nan))
+    return machine + np.where(np.isnan(taken), 0.0, taken)
+
+
+def _less(point: ChangePoint, part: float) -> ChangePoint:
+    """Return a change point less the machine's part."""
+    factor = math.exp(part)
+    note = f"less {units.change(1 / factor)} of the machine, which its controls share"
+    return replace(
+        point,
+        before=point.before + part,
+        low=point.low / factor,
+        high=point.high / factor,
+        warnings=(*point.warnings, note),
+    )
