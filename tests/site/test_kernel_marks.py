@@ -2,10 +2,22 @@
 
 import dataclasses
 
+import numpy as np
+import pytest
+
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.series.controls import MachineStep
+from kernel_velocity.site import model
 from kernel_velocity.site.pages import kernel_chart
+from kernel_velocity.site.pages.kernel_chart import Remeasured
+from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.sequential import Answer
+from tests import large_tree
 from tests.findings import nights
+from tests.series.test_change_points import series
+from tests.site import pages
+from tests.stepped_series import stepped
 
 LINE = nights.LINE
 ORDER = nights.ORDER
@@ -40,3 +52,55 @@ def test_finding_of_other_series_or_commits():
     others += [(nights.finding(commits=("e" * 40,)), KEY)]
     for finding, key in others:
         assert kernel_chart.finding_marks([finding], [key], sessions, ORDER, at) == []
+
+
+SLOWER = series(stepped(-7.0, -6.8))  # at the 40th of 80 commits
+
+
+@pytest.mark.parametrize(
+    ("reruns", "words"),
+    [
+        ([], "not re-measured"),
+        ([Remeasured(39, 40, Answer.DIFFERENT, 1.25)], "re-measured: 20.0% slower"),
+        (
+            [Remeasured(10, 70, Answer.SAME, 1.0), Remeasured(41, 42, Answer.DIFFERENT, 1.25)],
+            "re-measured: 20.0% slower",
+        ),
+        ([Remeasured(39, 40, Answer.SAME, 1.0)], "re-measured: the same on both sides"),
+        ([Remeasured(39, 40, Answer.DIFFERENT, 0.8)], "not re-measured"),  # the other way
+        ([Remeasured(60, 61, Answer.DIFFERENT, 1.25)], "not re-measured"),
+    ],
+)
+def test_change_point_says_whether_it_was_remeasured(reruns, words):
+    points = detector.detect(np.log(SLOWER.seconds))
+    line = [f"{place:040x}" for place in range(80)]
+    (mark,) = kernel_chart.change_marks(SLOWER, points, line, reruns)
+    assert mark["detail"].startswith(words + "; ")
+    assert mark["remeasured"] == (words == "re-measured: 20.0% slower")
+
+
+def test_reruns_are_those_of_the_evidence(evidence_site):
+    tree, *_ = evidence_site
+    site = model.read(tree.results, tree.repository)
+    found = kernel_chart.reruns_of(site, site.keys)
+    assert {key.implementation for key in found} == {"native"}
+    reruns = [item for several in found.values() for item in several]
+    assert any(item.answer is Answer.DIFFERENT and item.before < item.after for item in reruns)
+    assert kernel_chart.reruns_of(site, [key for key in site.keys if key.implementation == "eager"]) == {}
+
+
+def test_step_of_the_machine_is_marked_as_such(tmp_path):
+    shape = large_tree.Shape(commits=90, series=40)
+    times = large_tree.moved_times(shape, 60, of_controls=1.03, of_others=1.03)
+    commits = large_tree.build(tmp_path, shape, times)
+    site = model.read(tmp_path / "results", tmp_path / "repository")
+    data = pages.kernel_files(site)["kernel-kernel_000-Cpu"].value()
+    assert [series for series in data["series"] if series["changes"]] == []
+    (event,) = data["groups"][0]["events"]
+    assert (event["commit"], event["kind"]) == (commits[60], "environment")
+    assert event["label"].startswith("machine 2.") and event["label"].endswith("% slower")
+    texts = [
+        section.machine for section in map(pages.shown, pages.commit_page.Maker(site).page(commits[60])["sections"])
+    ]
+    assert texts == [(f"Cpu: {event['text']}",)]
+    assert kernel_chart.machine_marks([MachineStep(place=1, ratio=0.5)], LINE)[0]["label"] == "machine 2.00x faster"

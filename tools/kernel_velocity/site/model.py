@@ -191,6 +191,17 @@ class Site:
             self._sessions[place] = self.past.sessions(place.machine, place.environment)
         return self._sessions[place]
 
+    @cached_property
+    def machine_steps(self) -> Mapping[tuple[Place, str], tuple[str, ...]]:
+        """The steps that controls share, in words, by place and the commit that was measured first after it."""
+        found: dict[tuple[Place, str], dict[str, None]] = {}
+        for place in self.places:
+            devices = {name_parts(key.benchmark).device: key for key in self.keys_at(place)}
+            for device, key in sorted(devices.items()):
+                for step in self.past.shared(key).steps:
+                    found.setdefault((place, self.line[step.place]), {})[f"{device}: {step.text}"] = None
+        return {where: tuple(texts) for where, texts in found.items()}
+
     def hardware(self, machine: str) -> Sessions:
         """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
         files = self.past.directory.of_machine(machine)

@@ -111,7 +111,7 @@ class Maker:
         if place is None:
             return None
         findings = self._findings.get(sha, ())
-        builds = [self._build(at, sha) for at in site.places]
+        builds = [(self._build(at, sha), site.machine_steps.get((at, sha))) for at in site.places]
         around = self._neighbours[sha] if neighbours else None
         source = (sha, site.tags.get(sha), self._tag(sha), around, findings, builds)
         # a commit is its hash; whether the clone has it, and it has a page, is not
@@ -232,6 +232,7 @@ class Maker:
         return {
             "place": place,
             "lead": commit_values.summary(values),
+            "machine": self.site.machine_steps.get((place, sha), ()),
             "build": self._build(place, sha),
             "folds": rows.folds(quiet.at(place.machine, place.environment), on_line=sha in self.site.order),
             "left_out": list(commit_values.left_out(values, self.site.past.benchmarks)),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,12 +36,15 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MEMORY, Roofs, dram_bandwidth, roofline
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.controls import MachineStep
 from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.text import Place
 from kernel_velocity.site.writer import DataFile, series_name
+from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.stats.sequential import Answer
 
 FORMAT = 2  # of both files; raised when a reader of the old ones would go wrong
 
@@ -73,6 +76,15 @@ Commits = Callable[[int], str | None]  # of a position on the line: the commit t
 Sessions = Sequence[tuple[str, SessionFacts]]  # with the commit that each measured
 
 
+class Remeasured(NamedTuple):
+    """What a night measured of a series again, in turns."""
+
+    before: int  # place of the older commit on the line
+    after: int
+    answer: Answer
+    ratio: float  # of times, after / before
+
+
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """The series of one machine, environment and cache state."""
@@ -81,7 +93,8 @@ class Group:
     benchmark: str
     columns: Mapping[SeriesKey, Columns]
     shown: IntArray  # positions on the line of the commits that have more than n/a, ascending
-    environment: Sequence[Mark]  # what changed of the machine
+    environment: Sequence[Mark]  # what changed of the machine, and the steps that its controls share
+    shared: str  # digest of what the controls share, which is taken out of change points
 
     @property
     def state(self) -> str:
@@ -111,6 +124,7 @@ class Chart:
     series: Mapping[SeriesKey, dict[str, Any]]  # as in the data file, without the change points
     errors: Mapping[str, Tracked]  # by the name of their data file
     findings: Sequence[Mark]
+    reruns: Mapping[SeriesKey, Sequence[Remeasured]]  # by series that a night measured again
     tags: Sequence[Mark]
     warnings: Mapping[Place, tuple[str, ...]]  # of the roofs
     figures: Sequence[Mapping[str, Any]]  # of the compiled code
@@ -129,7 +143,10 @@ class Chart:
     def changes(self) -> Mapping[SeriesKey, Sequence[Mark]]:
         """The change points of each series."""
         points = self.site.past.change_points([*self.columns])
-        return {key: change_marks(item, points[key], self.site.line) for key, item in self.columns.items()}
+        return {
+            key: change_marks(item, points[key], self.site.line, self.reruns.get(key, ()))
+            for key, item in self.columns.items()
+        }
 
 
 def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:
@@ -174,6 +191,7 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
         series={key: series(key) for key in keys},
         errors={_error_name(item.key): item for item in errors.values()},
         findings=finding_marks(site.findings, keys, sessions, site.order, stand),
+        reruns=reruns_of(site, keys),
         tags=tag_marks(site.tags, site.order, stand),
         figures=figures_of(site.tracked.values(), kernel, site.line),
         warnings={place: known.warnings for place, known in roofs.items() if known and known.warnings},
@@ -182,18 +200,21 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
 
 def _groups(site: Site, places: Sequence[Place], columns: Mapping[SeriesKey, Columns]) -> Iterator[Group]:
     for place in places:
-        environment = environment_marks(site.sessions(place), site.order)
+        facts = environment_marks(site.sessions(place), site.order)
         for benchmark in dict.fromkeys(key.benchmark for key in columns):
             here = (place.machine, place.environment, benchmark)
             group = {k: item for k, item in columns.items() if (k.machine, k.environment, k.benchmark) == here}
             shown = applicable(group.values())
             if shown.size:
+                shared = site.past.shared(next(iter(group)))
+                environment = [*facts, *machine_marks(shared.steps, site.line)]
                 yield Group(
                     place=place,
                     benchmark=benchmark,
                     columns=group,
                     shown=shown,
-                    environment=environment,
+                    environment=sorted(environment, key=lambda mark: site.order[mark["commit"]]),
+                    shared=shared.digest,
                 )
 
 
@@ -220,10 +241,10 @@ def _error_name(key: SeriesKey) -> str:
 
 def inputs(chart: Chart) -> str:
     """Return a text that changes whenever a chart or the tables behind it would."""
-    groups = [(group.place, group.benchmark, group.environment) for group in chart.groups]
+    groups = [(group.place, group.benchmark, group.environment, group.shared) for group in chart.groups]
     series = [(key, chart.site.past.digest(key), item) for key, item in chart.series.items()]
     warnings = sorted(chart.warnings.items(), key=repr)
-    return repr((groups, series, chart.findings, chart.tags, warnings, chart.figures))
+    return repr((groups, series, chart.findings, chart.reruns, chart.tags, warnings, chart.figures))
 
 
 def files(chart: Chart, inputs: str) -> Iterator[DataFile]:
@@ -365,24 +386,57 @@ def measured_line(commits: Iterable[str], order: Mapping[str, int]) -> Commits:
     return at
 
 
-def change_marks(columns: Columns, points: Sequence[ChangePoint], line: Sequence[str]) -> list[Mark]:
-    """Return the change points of a series, as changes of speed. `line` is the first-parent line."""
-    return [
-        {
-            "commit": line[columns.place[point.index]],
-            "text": units.change(1 / point.ratio, columns.unit),
-            "faster": not point.rises,
-            "detail": "; ".join(
-                (
-                    "95% interval "
-                    + " to ".join(units.change(1 / ratio, columns.unit) for ratio in (point.high, point.low)),
-                    *(("unsteady: the series keeps coming back to this level",) if point.is_unsteady else ()),
-                    *point.warnings,
-                )
-            ),
-        }
-        for point in points
-    ]
+def change_marks(
+    columns: Columns, points: Sequence[ChangePoint], line: Sequence[str], reruns: Sequence[Remeasured] = ()
+) -> list[Mark]:
+    """Return the change points of a series, as changes of speed.
+
+    Args:
+        line: the first-parent line. reruns: of the series.
+    """
+    marks = []
+    for point in points:
+        place = int(columns.place[point.index])
+        near = [item for item in reruns if item.before - MARGIN < place <= item.after + MARGIN]
+        ratio = next((r for _, _, answer, r in near if answer is Answer.DIFFERENT and (r > 1) == point.rises), None)
+        again = "not re-measured" if ratio is None else f"re-measured: {units.change(1 / ratio, columns.unit)}"
+        if ratio is None and any(item.answer is Answer.SAME for item in near):
+            again = "re-measured: the same on both sides"
+        bounds = " to ".join(units.change(1 / bound, columns.unit) for bound in (point.high, point.low))
+        unsteady = ("unsteady: the series keeps coming back to this level",) if point.is_unsteady else ()
+        marks.append(
+            {
+                "commit": line[place],
+                "text": units.change(1 / point.ratio, columns.unit),
+                "faster": not point.rises,
+                "remeasured": ratio is not None,
+                "detail": "; ".join((again, f"95% interval {bounds}", *unsteady, *point.warnings)),
+            }
+        )
+    return marks
+
+
+def reruns_of(site: Site, keys: Iterable[SeriesKey]) -> dict[SeriesKey, list[Remeasured]]:
+    """Return what nights measured again of some series, from the evidence of all findings."""
+    by_slot, order = _by_slot(keys), site.order
+    reruns: dict[SeriesKey, list[Remeasured]] = {}
+    for item in site.findings:
+        if not any(affected.identity.slot in by_slot for affected in item.affected):
+            continue
+        for rerun in (rerun for kept in site.evidence(item.id)[0].values() for rerun in kept.reruns):
+            if rerun.looks and rerun.before in order and rerun.after in order:
+                again = Remeasured(order[rerun.before], order[rerun.after], rerun.answer, rerun.looks[-1].ratio)
+                for key in by_slot.get(rerun.identity.slot, ()):
+                    reruns.setdefault(key, []).append(again)
+    return reruns
+
+
+def _by_slot(keys: Iterable[SeriesKey]) -> dict[Slot, list[SeriesKey]]:
+    by_slot: dict[Slot, list[SeriesKey]] = defaultdict(list)
+    for key in keys:
+        environment = environment_of(key.environment, key.implementation)
+        by_slot[key.machine, environment, key.benchmark, key.implementation, key.case].append(key)
+    return by_slot
 
 
 def tag_marks(named: Mapping[str, Sequence[str]], order: Mapping[str, int], at: Commits) -> list[Mark]:
@@ -419,6 +473,19 @@ def environment_marks(sessions: Sessions, order: Mapping[str, int]) -> list[Mark
     return marks
 
 
+def machine_marks(steps: Iterable[MachineStep], line: Sequence[str]) -> list[Mark]:
+    """Return the steps that the controls of a machine's device share. `line` is the first-parent line."""
+    return [
+        {
+            "commit": line[step.place],
+            "kind": "environment",
+            "label": shortened(f"machine {units.change(1 / step.ratio)}"),
+            "text": step.text,
+        }
+        for step in steps
+    ]
+
+
 def finding_marks(
     items: Iterable[Finding],
     keys: Sequence[SeriesKey],
@@ -432,10 +499,7 @@ def finding_marks(
         items: all findings. keys: the page's series. sessions: by machine and environment.
         order: commit -> position on the first-parent line. at: where marks can stand.
     """
-    by_slot: dict[Slot, list[SeriesKey]] = defaultdict(list)
-    for key in keys:
-        environment = environment_of(key.environment, key.implementation)
-        by_slot[key.machine, environment, key.benchmark, key.implementation, key.case].append(key)
+    by_slot = _by_slot(keys)
     marks = []
     for item in items:
         slots = dict.fromkeys(affected.identity.slot for affected in item.affected)
