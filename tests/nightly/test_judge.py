@@ -212,7 +212,7 @@ def test_two_culprits_in_one_range_are_two_findings():
 def test_series_with_one_cause_are_measured_together_and_are_one_finding():
     machine = Machine(speed=slower_from(20, 1.1))
     (found,), _ = a_night(machine, *several(3), *several(4, [0.0] * 21, first=9))
-    assert len(found.affected) == 3
+    assert len(found.affected) == 3 and found.among == (7, 1)
     assert {(before, after) for before, after, _, _ in machine.asked} == {(LINE[19], LINE[20])}
     assert len(machine.asked[0][2]) == 3
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import random
 
 import pytest
 
@@ -156,6 +157,26 @@ def test_uniform_slowdown_is_an_environment_finding(factor):
     assert (again.suspects, again.events, again.notes) == ((), (), ())  # the next night knows it
 
 
+def test_witnesses_share_what_none_of_them_shows_alone():
+    """Their noise is 3%, and so is the step."""
+    rng = random.Random(0)
+
+    def noisy(series):
+        values = (dataclasses.replace(item, value=item.value + rng.gauss(0, 0.03)) for item in series.observations)
+        return dataclasses.replace(series, observations=tuple(values))
+
+    witnesses = [
+        noisy(history(40, step_at=39, step=math.log(1.03), implementation="eager", code=None, case=f"c{number}"))
+        for number in range(24)
+    ]
+    moved = [history(40, step_at=39, step=math.log(1.03), code_at=39, case=case) for case in ("a", "b", "c")]
+    assert sum(move_of(item, LINE) is not None for item in witnesses) < 8
+    night = screened(*witnesses, *moved)
+    assert night.suspects == ()
+    (event,) = night.events
+    assert {move.identity for move in event.confounded} == {item.identity for item in moved}
+
+
 def test_commit_that_is_slower_by_more_than_the_machine_is_a_suspect():
     worst = history(40, step_at=39, step=STEP, code_at=39, case="float32-10M")
     night = screened(*scaled_night(1.03), worst)
@@ -287,7 +308,7 @@ def test_wide_range_joins_one_narrow_range_that_explains_it():
 
 
 def discoveries(*p, others=()):
-    reported, doubtful = cases.discoveries([case(p=value) for value in p], others)
+    reported, doubtful = cases.discoveries([(case(p=value), 0.5) for value in p], [(value, 0.5) for value in others])
     return [item.affected.p for item in reported], [item.affected.p for item in doubtful]
 
 

@@ -102,6 +102,7 @@ class Finding:
     anchor: str | None = None  # the commit that it was compared with
     how: str = ""  # how it was confirmed, in words
     ruled_out: tuple[str, ...] = ()
+    among: tuple[int, int] | None = None  # series and machines that could have shown it; None: not counted
     changes: Mapping[str, tuple[str, str]] | None = None  # of the environment: fact -> before, after
     decisions: tuple[Decision, ...] = ()  # oldest first
     affected: tuple[Affected, ...] = field(default=(), metadata={KEY: "series"})

@@ -82,10 +82,12 @@ def tested(series: Affected) -> str:
 
 
 def shown_by(finding: Finding) -> str:
-    """Return where a finding shows: "10 series on 2 machines (bench-1, bench-2)"."""
+    """Return where a finding shows: "10 of 12 series on 2 of 2 machines (bench-1, bench-2)"."""
     machines = finding.machines
     names = f" ({', '.join(machines)})" if machines else ""
-    return f"{len(finding.affected)} series on {units.count(len(machines), 'machine')}{names}"
+    series, hosts = (f" of {number}" for number in finding.among) if finding.among else ("", "")
+    noun = "machine" if (finding.among or (0, len(machines)))[1] == 1 else "machines"
+    return f"{len(finding.affected)}{series} series on {len(machines)}{hosts} {noun}{names}"
 
 
 def changes(finding: Finding) -> list[str]:
@@ -128,6 +130,7 @@ def details(finding: Finding) -> str:
         "found": f"{finding.found:%Y-%m-%d %H:%M %Z}",
         "commits": " ".join(finding.commits) or blamed(finding),
         "against": finding.anchor or "",
+        "shown by": shown_by(finding),
         "evidence": finding.how,
         "ruled out": "; ".join(finding.ruled_out),
         "changed": "; ".join(changes(finding)),
@@ -161,7 +164,7 @@ def as_data(finding: Finding) -> dict[str, Any]:
     data["changes"] = data["changes"] or {}
     data["series"] = [fields.plain(series) | {"worse": series.worse} for series in finding.affected]
     order = ("id", "kind", "state", "until", "subject", "found", "culprit", "commits", "anchor", "how", "ruled_out")
-    return {key: _dated(data[key]) for key in (*order, "changes", "series", "decisions")}
+    return {key: _dated(data[key]) for key in (*order, "among", "changes", "series", "decisions")}
 
 
 def _dated(data: Any) -> Any:

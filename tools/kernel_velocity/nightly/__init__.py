@@ -12,5 +12,6 @@ screen.py      the detectors: a screen of the newest values, a look back over al
 moves.py       which series moved, by how much, between which commits
 suspects.py    whose doing a move is: a commit's or the machine's
 confirm.py     measures moves again, in turns, and bisects them
+agreement.py   how many of the series that share a kernel moved alike
 cases.py       findings of what the night found
 """

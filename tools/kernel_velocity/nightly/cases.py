@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,19 +28,26 @@ class Case:
     ruled_out: tuple[str, ...] = ()
 
 
-def discoveries(cases: Sequence[Case], others: Sequence[float] = ()) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
-    """Return the cases that a night may report, and those that stay suspects, by Benjamini and Hochberg's control.
+def discoveries(
+    tests: Sequence[tuple[Case, float]], others: Sequence[tuple[float, float]] = ()
+) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
+    """Return the cases that a night may report, and those that stay suspects.
 
-    A case without a test stays a suspect.
+    It is Benjamini and Hochberg's control with weights whose mean is 1, by which p is divided (Genovese, Roeder and
+    Wasserman, Biometrika 93(3), 2006). A case without a test stays a suspect.
 
     Args:
-        cases: each confirmed by a test of its own, so that all of them pass this one, too, without `others`.
-        others: p of everything else that the night tested: they show the one of hundreds that chance confirmed.
+        tests: cases, each confirmed by a test of its own, with how much its kernel's other series agree (agreement.py).
+        others: p of everything else that the night tested, with the same. They show the one of hundreds that chance
+            confirmed.
     """
     from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second, and most commands test nothing
 
-    p = [case.affected.p for case in cases if case.affected.p is not None]
-    adjusted = iter(false_discovery_control([*p, *others])) if p else iter(())
+    cases = [case for case, _ in tests]
+    tested = [(case.affected.p, agreed) for case, agreed in tests if case.affected.p is not None]
+    mean = statistics.fmean(agreed for _, agreed in (*tested, *others)) if tested else 0.0
+    weighted = [min(1.0, p * mean / agreed) for p, agreed in (*tested, *others)]
+    adjusted = iter(false_discovery_control(weighted) if tested else ())
     passed = [case.affected.p is not None and next(adjusted) <= FALSE_DISCOVERIES for case in cases]
     reported = tuple(case for case, is_passed in zip(cases, passed, strict=True) if is_passed)
     return reported, tuple(case for case, is_passed in zip(cases, passed, strict=True) if not is_passed)

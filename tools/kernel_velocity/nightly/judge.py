@@ -16,6 +16,7 @@ from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
 from kernel_velocity.nightly import cases
+from kernel_velocity.nightly.agreement import Agreement
 from kernel_velocity.nightly.cases import Case
 from kernel_velocity.nightly.confirm import Outcome
 from kernel_velocity.nightly.moves import Move, prepared
@@ -106,15 +107,22 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return every finding as it is after this night: new ones, and recorded ones joined, reopened or resolved.
 
-    Confirmed cases go through Benjamini and Hochberg's control first, among all that was measured again. Those that it
-    leaves out stay suspects.
+    Confirmed cases go through a control of false discoveries first, among all that was measured again
+    (`cases.discoveries`). Those that it leaves out stay suspects.
 
     Args:
         absent: slot of a series -> commits at which it did not apply.
         order: commit -> place on the first-parent line. when: the time of the night.
     """
-    others = [test.p for _, test in outcome.comparisons if test.answer is not Answer.DIFFERENT and test.p is not None]
-    reported, doubtful = cases.discoveries(outcome.cases, others)
+    agreement = Agreement(histories, order)
+    ranges = {rerun.identity: rerun.commits for rerun in outcome.reruns}
+    others = [
+        (test.p, agreement.weight(identity, ranges.get(identity, ()), rises=test.ratio > 1))
+        for identity, test in outcome.comparisons
+        if test.answer is not Answer.DIFFERENT and test.p is not None and test.ratio is not None
+    ]
+    weights = [agreement.weight(of.affected.identity, of.commits, rises=of.affected.ratio > 1) for of in outcome.cases]
+    reported, doubtful = cases.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
     new: list[Finding] = []
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += cases.from_cases(group, state=state, order=order, when=when, who=WHO)
@@ -123,7 +131,7 @@ def findings(
     new += cases.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
     by_id = {item.id: item for item in recorded}
     for item in new:
-        whole = finding.joined(by_id.values(), item)
+        whole = agreement.counted(finding.joined(by_id.values(), item))
         by_id[whole.id] = whole
     steps = finding.known_steps([item for item in by_id.values() if item.kind is Kind.ENVIRONMENT], order)
     level = {history.identity: prepared(history, math.inf, steps) for history in histories}  # of the machine of today

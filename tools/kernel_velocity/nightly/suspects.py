@@ -1,8 +1,8 @@
 """Attribute moves to a commit or to the machine. Pure policy.
 
-It is the machine where the code is the same, where a witness (a series that no commit can change) moved by the same
-factor, or where the machine is known to have changed. The machine's moves are one event with one factor, and no commit
-is named. The others are suspects: nobody is told before they are confirmed (cases.py, `discoveries`).
+It is the machine where the code is the same, where what the witnesses (series that no commit changed) share explains
+the move, or where the machine is known to have changed. The machine's moves are one event with one factor, and no
+commit is named. The others are suspects: nobody is told before they are confirmed (cases.py, `discoveries`).
 
 The screen compares the newest values with those before them. It never shows a drift of .1% a commit, nor a step smaller
 than the difference of two sessions. A look back over all values shows both (`late_moves`). Each is suspected once, in
@@ -17,10 +17,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity.findings.finding import Step
-from kernel_velocity.nightly.moves import Move, is_new, is_same_code, late_move, move_of, of_tonight
+from kernel_velocity.nightly.moves import Move, is_new, late_move, move_of, of_tonight
 from kernel_velocity.results import sessions
-from kernel_velocity.results.identity import DEVICE, Identity
+from kernel_velocity.results.identity import DEVICE, Identity, is_worse
 from kernel_velocity.results.sessions import Changes
+from kernel_velocity.series import controls
 from kernel_velocity.series.history import SeriesHistory, threshold
 
 HALF = 0.5  # of the series of a device that move at once: no commit does that
@@ -28,7 +29,7 @@ FEWEST_AT_ONCE = 4  # series; half of fewer moves by chance
 FEWEST_OF_EVENT = 2  # series that move together, where no change of the machine is known; and
 SHARE_OF_EVENT = 0.1  # of the series of the device: with hundreds of them two move by chance in many a night
 FEWEST_OF_WITNESS = 10  # values; a screen says nothing of fewer
-SAME_FACTOR = 1 / 3  # relative difference of two effects that may have one cause, beyond the threshold
+LEVEL = 40  # newest values that tell the level of a witness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,8 @@ def screened(
     for machine, device in sorted({(history.identity.machine, history.identity.device) for history in tonight}):
         here = [history for history in tonight if _is_of(history.identity, machine, device)]
         moved = [move for move in moves if _is_of(move.identity, machine, device)]
-        blamed = [move for move in moved if _is_environment(move, moved, here)]
+        shared = _shared(here)
+        blamed = [move for move in moved if _is_environment(move, moved, here, shared)]
         # A screen also fires by chance. To record that as an event would move what every later night expects
         least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * len(here))
         if any(move.changes for move in blamed) or len(blamed) >= least:
@@ -110,16 +112,17 @@ def _is_of(identity: Identity, machine: str, device: str) -> bool:
     return (identity.machine, identity.device) == (machine, device)
 
 
-def _is_environment(move: Move, moved: Sequence[Move], here: Sequence[SeriesHistory]) -> bool:
+def _is_environment(move: Move, moved: Sequence[Move], here: Sequence[SeriesHistory], shared: float | None) -> bool:
     """Return whether a move is the machine's.
 
-    It is where its code is the same as before, where another compiler built it, and where a witness moved by the same
-    factor. It also is where another fact of the machine changed, or half of the series moved at once, unless there are
-    witnesses and all of them stood still. An error of results, which no clock measures, is the machine's where what
-    computes it changed: torch, a compiler, the processor. A figure of the code is where a compiler changed.
+    It is where its code is the same as before, where another compiler built it, and where a witness that moved or what
+    all of them share explains it. Unless all stood still, it also is where another fact of the machine changed, or half
+    of the series moved at once. An error of results, which no clock measures, is the machine's where what computes it
+    changed: torch, a compiler, the processor. A figure of the code is where a compiler changed.
 
     Args:
         moved: the moves of the same machine and device. here: the series that have a value of this night there.
+        shared: what the witnesses among them did tonight (`_shared`).
     """
     if not move.candidates:
         return True
@@ -127,36 +130,35 @@ def _is_environment(move: Move, moved: Sequence[Move], here: Sequence[SeriesHist
         causes = sessions.NUMERICS if move.identity.is_error else sessions.COMPILERS
         return bool(causes & move.changes.keys())
     times = [other for other in moved if other.identity.is_timed]
-    witnesses = [other for other in times if not other.candidates]
-    if sessions.COMPILERS & move.changes.keys() or _is_shared(move, witnesses):
+    witnesses = [other.effect for other in times if not other.candidates]
+    if sessions.COMPILERS & move.changes.keys() or _is_explained(move, (*witnesses, shared or 0.0)):
         return True
-    still = [history for history in here if all(history is not other.history for other in moved)]
-    if not witnesses and any(map(_is_witness, still)):
+    if not witnesses and shared is not None:
         return False
     alike = [other.effect for other in times if other.effect * move.effect > 0]
     count = sum(history.identity.is_timed for history in here)
     together = count >= FEWEST_AT_ONCE and len(alike) >= HALF * count
-    return (together or bool(move.changes)) and _is_same_factor(move, statistics.median(alike))
+    return (together or bool(move.changes)) and _is_explained(move, (statistics.median(alike),))
 
 
-def _is_shared(move: Move, witnesses: Iterable[Move]) -> bool:
-    """Return whether a witness of the same machine and device moved by the same factor."""
-    return any(
-        _is_of(move.identity, witness.identity.machine, witness.identity.device)
-        and _is_same_factor(move, witness.effect)
-        for witness in witnesses
-    )
+def _shared(here: Iterable[SeriesHistory]) -> float | None:
+    """Return how far the newest values of the witnesses are from their levels, the median. None without a witness.
+
+    A witness is a control, or a series of the code that it has had for FEWEST_OF_WITNESS values, of a metric that rises
+    where the machine slows down.
+    """
+    shifts = []
+    for history in (history for history in here if history.identity.is_timed and is_worse(history.identity, 1.0)):
+        code, is_control = history.newest.code, history.identity.is_control
+        alike = [item.value for item in history.observations if is_control or (code is not None and item.code == code)]
+        if len(alike) >= FEWEST_OF_WITNESS:
+            shifts.append(alike[-1] - statistics.median(alike[-LEVEL - 1 : -1]))
+    return statistics.median(shifts) if shifts else None
 
 
-def _is_witness(history: SeriesHistory) -> bool:
-    """Return whether a series that stood still shows that the machine did. A series that began yesterday does not."""
-    if not history.identity.is_timed or len(history.observations) < FEWEST_OF_WITNESS:
-        return False
-    return history.identity.is_control or is_same_code(*history.observations[-2:])
-
-
-def _is_same_factor(move: Move, effect: float) -> bool:
-    return abs(move.effect - effect) <= max(threshold(move.history), SAME_FACTOR * abs(effect))
+def _is_explained(move: Move, effects: Iterable[float]) -> bool:
+    """Return whether one of some effects of log values explains a move."""
+    return any(controls.beyond(move.effect, effect, threshold(move.history)) == 0 for effect in effects)
 
 
 def _event_of(machine: str, device: str, moves: Sequence[Move]) -> EnvironmentEvent:
@@ -204,7 +206,7 @@ def late_moves(
     """Return the moves of series with a value of this night that a look back shows tonight, and did not show before.
 
     Errors and figures are left out, because they have no noise. Moves that no commit can have made are left out, and
-    those by a factor by which a witness moved just as slowly.
+    those that a witness's move, as slow, explains.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
@@ -212,5 +214,11 @@ def late_moves(
     """
     timed = (history for history in histories if history.identity.is_timed)
     moves = [move for history in of_tonight(timed, since, known) if (move := late_move(history, line)) is not None]
-    witnesses = [move for move in moves if not move.candidates]
-    return tuple(move for move in moves if move.candidates and not _is_shared(move, witnesses) and is_new(move, since))
+
+    def witnesses(move: Move) -> Iterable[float]:
+        here = (other for other in moves if _is_of(other.identity, move.identity.machine, move.identity.device))
+        return (other.effect for other in here if not other.candidates)
+
+    return tuple(
+        move for move in moves if move.candidates and not _is_explained(move, witnesses(move)) and is_new(move, since)
+    )
