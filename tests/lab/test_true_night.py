@@ -88,6 +88,7 @@ def test_another_compiler_builds_other_code_and_another_torch_other_controls():
     histories = true_night._histories(world, EVENT)
     young = [item for item in histories if len(item.observations) == 1]
     assert len(histories) == len(world.series) + len(young)
+    assert len(young) == sum(item.is_control for item in world.series)
     assert all(item.identity.is_control for item in young)
 
 
