@@ -10,6 +10,7 @@ series in the night that measured the commit. `changes` are those of the code, o
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ BUDGET = 2880.0  # s of measuring again: what the default budget of a night leav
 COST = 1.0  # s of one round of one side
 ROUND = 0.009  # standard deviation of log seconds between rounds of one session, as measured on shared cores
 LEVEL = math.log(1e-3)
+LARGE = "float32-1M"  # a case
 STEPS, NOISES = (0.02, 0.03), (0.003, 0.005, 0.007, 0.01)  # planted; between sessions, standard deviation of logs
 INNOCENT = 2  # kernels whose code changes without an effect, beside those that become slower
 SLOWER = 4
@@ -134,14 +136,13 @@ def commit(place: int) -> str:
 
 def planted(step: float, noise: float, code: str, seed: Sequence[int]) -> World:
     """Return a quiet machine on which some kernels become slower by `step`, one after the other, and others do not."""
-    names = [f"kernel{number}" for number in range(SLOWER + INNOCENT)]
-    series = [_identity(name, implementation=what) for name in names for what in ("native", "eager")]
-    size = PAST + 2 + APART * len(names)
-    places = {name: PAST + 2 + APART * number for number, name in enumerate(names)}
+    series = _series(SLOWER + INNOCENT, ("Cpu",), (LARGE,))
+    places = {name: PAST + 2 + APART * n for n, name in enumerate(dict.fromkeys(item.kernel for item in series))}
+    slower = dict(itertools.islice(places.items(), SLOWER))
+    size = PAST + 2 + APART * len(places)
     is_later = np.arange(size)[:, None] >= [places[identity.kernel] for identity in series]
-    is_native = np.array([not identity.is_control for identity in series])
-    slower = {name: place for name, place in places.items() if name in names[:SLOWER]}
-    changes = math.log1p(step) * is_later * is_native * [identity.kernel in slower for identity in series]
+    is_slower = is_later * [identity.kernel in slower and not identity.is_control for identity in series]
+    changes = np.where(is_slower, math.log1p(step), 0.0)
     rng = np.random.default_rng([*seed, 0])
     return World(
         series=series,
@@ -156,12 +157,7 @@ def planted(step: float, noise: float, code: str, seed: Sequence[int]) -> World:
 
 def environment(name: str, code: str, seed: Sequence[int]) -> World:
     """Return a machine that changes by itself, while commits change the code of its kernels to no effect."""
-    series = [
-        _identity(f"kernel{number}", device=device, case=case, implementation=what)
-        for number in range(4)
-        for device in ("Cpu", "Cuda")
-        for what, case in (("native", "float32-1k"), ("native", "float32-1M"), ("eager", "float32-1M"))
-    ]
+    series = _series(4, ("Cpu", "Cuda"), ("float32-1k", LARGE))
     place = np.arange(PAST + NIGHTS, dtype=np.int64)[:, None]
     rng = np.random.default_rng([*seed, 1])
     stage = Stage(
@@ -170,7 +166,7 @@ def environment(name: str, code: str, seed: Sequence[int]) -> World:
         since=(place >= EVENT).astype(np.float64),
         native=np.array([float(not identity.is_control) for identity in series]),
         cuda=np.array([float(identity.device == "Cuda") for identity in series]),
-        half=np.array([float(identity.case == "float32-1M") for identity in series]),
+        half=np.array([float(identity.case == LARGE) for identity in series]),
     )
     shape = place.size, len(series)
     effects = np.broadcast_to(ENVIRONMENTS[name](stage), shape)
@@ -188,16 +184,21 @@ def environment(name: str, code: str, seed: Sequence[int]) -> World:
     )
 
 
-def _identity(kernel: str, *, device: str = "Cpu", case: str = "float32-1M", implementation: str) -> Identity:
-    return Identity(
-        machine="simulated",
-        environment="host-py3.11",
-        benchmark=f"{kernel}.{device}.time_hot",
-        implementation=implementation,
-        case=case,
-        version="1",
-        method="m",
-    )
+def _series(kernels: int, devices: Sequence[str], cases: Sequence[str]) -> list[Identity]:
+    """Return the series of some kernels: native ones of each case, and PyTorch's of the large one."""
+    return [
+        Identity(
+            machine="simulated",
+            environment="host-py3.11",
+            benchmark=f"kernel{number}.{device}.time_hot",
+            implementation=implementation,
+            case=case,
+            version="1",
+            method="m",
+        )
+        for number, device in itertools.product(range(kernels), devices)
+        for implementation, case in (*(("native", case) for case in cases), ("eager", LARGE))
+    ]
 
 
 class Scenario(NamedTuple):
@@ -220,10 +221,8 @@ def deeds(scenario: Scenario, worlds: int, seed: int) -> Deeds:
     played = []
     for number in range(worlds):
         part = seed, zlib.crc32(repr(scenario).encode()), number
-        if scenario.environment:
-            world = environment(scenario.environment, scenario.code, part)
-        else:
-            world = planted(scenario.step, scenario.noise, scenario.code, part)
+        name, code = scenario.environment, scenario.code
+        world = environment(name, code, part) if name else planted(scenario.step, scenario.noise, code, part)
         played.append(play(world, part))
     delays = tuple(delay for part in played for delay in part.delays)
     return Deeds(delays, *(sum(counts) for counts in zip(*(part[1:] for part in played), strict=True)))
