@@ -18,6 +18,7 @@ from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.values import observed
 
 PERFHERDER_BACK, PERFHERDER_AHEAD, PERFHERDER_T = (12, 24), 12, 7.0  # its defaults (treeherder, perfalert)
+LOOKS = 4  # commits from one look of others to the next: some take long
 OTAVA_WINDOW, OTAVA_P, OTAVA_LEAST = 50, 1e-6, 0.01
 
 Logs = Sequence[float | None]  # log values, oldest first; None where one is missing
@@ -35,7 +36,7 @@ class Contender(NamedTuple):
     """One way to detect changes."""
 
     detect: Callable[[Logs], list[Report]]
-    stride: int = 4  # commits between two looks; a look of others takes long
+    stride: int = LOOKS  # commits from one look to the next
 
 
 def _ours(logs: Logs) -> list[Report]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TextIO
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.lab import histories, scoring, true_night
-from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, SILENCE
+from kernel_velocity.lab.contenders import CONTENDERS, LOOKS, OTAVA, SILENCE
 from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
 from kernel_velocity.lab.scoring import AFTER, BEFORE, MARGIN, NEAR, PLACES, SHORT, Agreement, Delay
 from kernel_velocity.progress import ProgressBar
@@ -126,12 +126,11 @@ def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
         return _table(title, note, families, rows)
 
     possible = significant(1000 * -math.log(1 - BOUND) / commits)
-    strides = ", ".join(f"{name} every {CONTENDERS[name].stride}" for name in ACTIVE)
     absent = "" if OTAVA in CONTENDERS else " Otava has no row: pip install --no-deps apache-otava."
     note = (
-        f"Reports per 1000 commits in which nothing happens, looked at as the history grows (commits from a look to "
-        f"the next: {strides}). {commits:,} commits a family in series of {COMMITS}: 0 leaves up to {possible} "
-        f"possible (95%). Real: residuals of the given series around a running median.{absent}"
+        f"Reports per 1000 commits in which nothing happens, looked at as the history grows: ours after every commit, "
+        f"the others after every {LOOKS}th. {commits:,} commits a family in series of {COMMITS}: 0 leaves up to "
+        f"{possible} possible (95%). Real: residuals of the given series around a running median.{absent}"
     )
     yield rates("False alarms, steady noise", note, steady)
     note = "The same where the level wanders without a change of the code: only a re-run in turns can tell."
