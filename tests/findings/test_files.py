@@ -118,9 +118,14 @@ def test_error_of_an_expectation_is_a_bad_expression(tmp_path):
     assert store.read(tmp_path).problems == (f"{path}: bench: a regular expression is wanted, got '('",)
 
 
+MEMORY = last_night.Memory(
+    refuted=(last_night.Noted(identity=finding().affected[0].identity, commit="a" * 40, ratio=1.03),)
+)
+
+
 def test_bad_file_costs_no_other(tmp_path):
     store.write(tmp_path, finding())
-    night = last_night.of(Verdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good")
+    night = last_night.of(Verdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good", MEMORY)
     for folder in (tmp_path / "findings", last_night.write(tmp_path, night).parent):
         (folder / "a.toml").write_bytes(b"\xff")
         (folder / "b.toml").write_text("id = 'b'\n<<<<<<< HEAD\n")

@@ -52,20 +52,6 @@ def change(effect, count, values=40):
     return Change(effect=effect, good=values - count - 1, bad=values - 1)
 
 
-@pytest.mark.parametrize(
-    ("screen", "code_at", "good", "candidates"),
-    [
-        ({40: change(0.02, 3)}, 38, 36, (LINE[38],)),  # the others have the code of the one before
-        ({39: change(0.02, 1, 39), 40: change(STEP, 1)}, 39, 38, (LINE[39],)),  # an alarm by chance just before it
-        ({39: change(STEP, 3, 39), 40: change(STEP, 1)}, 36, 35, (LINE[36],)),
-    ],
-    ids=["three values", "chance", "three values before"],
-)
-def test_move_began_with_the_first_value_of_its_earliest_change(screen, code_at, good, candidates):
-    move = move_of(history(40, code_at=code_at), LINE, lambda values: screen.get(len(values)))
-    assert (move.good.place, move.candidates) == (good, candidates)
-
-
 def test_noise_and_an_outlier_that_was_taken_back_are_no_suspects():
     assert moves(*(history(40, seed=seed, case=f"float32-{seed}") for seed in range(20))) == ()
     series = history(40, code_at=37)

@@ -1,6 +1,7 @@
-"""Measure again what moved in a night: in turns with the commit before, and bisected. Opens no file.
+"""Measure again what moved in a night, or whose code changed: in turns with a commit before, and bisected.
 
-The outcome has the evidence: the rounds that an answer rests on, and the answer of the test look by look.
+Opens no file. The outcome has the evidence: the rounds that an answer rests on, and the answer of the test look by
+look.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Outcome:
 
     cases: list[Case] = field(default_factory=list)  # a test called them different
     unsettled: list[Case] = field(default_factory=list)  # no test settled them
+    left: list[Move] = field(default_factory=list)  # no screen shows them, and there was no time to settle them
     # Series and the commit that its move was to have begun with -> a line: the test called them the same
     refuted: dict[tuple[Identity, str], str] = field(default_factory=dict)
     comparisons: list[tuple[Identity, Comparison]] = field(default_factory=list)  # all of them
@@ -74,7 +76,7 @@ def look_again(
     """Measure moves again, before and after in turns, and bisect where several commits are possible.
 
     Args:
-        moves: largest first. Those of one pair of commits are measured together.
+        moves: the most open first. Those of one pair of commits are measured together.
         budget: s of measuring for all of them.
         say: called with each step.
     """
@@ -171,9 +173,11 @@ class _Again:
             self.outcome.cases.append(_case(move, answer, commits))
             if (answer.ratio - 1) * move.effect < 0:  # the opposite is confirmed, and the move refuted
                 refuted = f"{answer.ratio - 1:+.1%}: {answer.reason}"
-        elif answer.answer is Answer.UNKNOWN:
+        elif answer.answer is Answer.UNKNOWN and (move.is_screened or answer.suspect):
             self.outcome.unsettled.append(_case(move, answer, move.candidates))
-        if refuted:
+        elif answer.next_look is not None:
+            self.outcome.left.append(move)
+        if refuted and move.is_screened:
             change = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {refuted}"
             line = f"{move.identity} at {move.bad.commit[:SHORT]}: {change}"
             self.outcome.refuted[move.identity, move.bad.commit] = line

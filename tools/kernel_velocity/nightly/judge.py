@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,52 +16,105 @@ from datetime import datetime
 from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
+from kernel_velocity.findings.last_night import NOTHING, Memory, Noted
 from kernel_velocity.nightly import cases
 from kernel_velocity.nightly.agreement import Agreement
 from kernel_velocity.nightly.cases import Case
 from kernel_velocity.nightly.confirm import Outcome
-from kernel_velocity.nightly.moves import Move, prepared
-from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, largest_first, late_moves, screened
+from kernel_velocity.nightly.moves import Move, code_change, openness, prepared
+from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, event_of, late_moves, screened
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.series import silence
-from kernel_velocity.series.history import SeriesHistory, threshold
+from kernel_velocity.series.history import Observation, SeriesHistory, threshold
 from kernel_velocity.stats.sequential import Answer
 
 WHO = "nightly"
 
 
 def suspicions(
-    histories: Sequence[SeriesHistory], *, line: Sequence[str], since: float, known: Sequence[Step]
+    histories: Sequence[SeriesHistory],
+    *,
+    line: Sequence[str],
+    since: float,
+    known: Sequence[Step],
+    again: str | None = None,
+    memory: Memory = NOTHING,
 ) -> Suspicions:
     """Screen every commit of a night, oldest first, then look back. A move seen at one commit is known at the next.
+
+    Of a series whose code changed, what no screen shows is suspected, too. A move that a re-run of the night before
+    refuted is the machine's once it stays: it is measured no second time.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
         known: moves that earlier nights recorded.
+        again: the commit that tonight measured although it had been measured before.
+        memory: of the night before.
     """
     steps = list(known)
     moves: dict[tuple[Identity, str], Move] = {}
     events: list[EnvironmentEvent] = []
     judged: set[Identity] = set()
     notes: dict[str, None] = {}
+    refuted = {noted.identity: noted for noted in memory.refuted}
+    start = {noted.identity: noted.commit for noted in memory.left}
     for place in _places(histories, since):
         until = [_until(history, place) for history in histories]
         commit = screened([history for history in until if history is not None], line=line, since=since, known=steps)
         judged |= commit.judged
         notes |= dict.fromkeys(commit.notes)
+        stayed = _stayed(commit.suspects, refuted)
         dated = [_dated(event, histories, since) for event in commit.events]
-        events += dated
-        for move in (*commit.suspects, *(move for event in dated for move in event.confounded)):
-            moves.setdefault((move.identity, move.bad.commit), move)
-        for move in commit.suspects:
+        events += [*dated, *stayed]
+        suspects = [move for move in commit.suspects if not any(move in event.moves for event in stayed)]
+        for move in (*suspects, *(move for event in dated for move in event.confounded)):
+            change = code_change(move.history, line, since, again, start.get(move.identity))
+            whole = move if change is None else replace(change, effect=move.effect, is_screened=True)
+            moves.setdefault((whole.identity, whole.bad.commit), whole)
+            start |= {} if change is None else {change.identity: change.bad.commit}
+        for move in suspects:
             steps.append(Step(identity=move.identity, effect=move.effect, place=move.bad.place))
-        for event in dated:
+        for event in (*dated, *stayed):
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
     for move in late_moves(histories, line=line, since=since, known=steps):
         moves.setdefault((move.identity, move.bad.commit), move)
+    changes = (code_change(prepared(s, since, steps), line, since, again, start.get(s.identity)) for s in histories)
+    suspects = [*moves.values(), *(move for move in changes if move is not None)]
     return Suspicions(
-        suspects=largest_first(moves.values()), events=tuple(events), judged=frozenset(judged), notes=tuple(notes)
+        suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
+        events=tuple(events),
+        judged=frozenset(judged),
+        notes=tuple(notes),
     )
+
+
+def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, before: Memory) -> Memory:
+    """Return what the next night has to know: of this one, and of series that it did not measure, of the one before."""
+
+    def noted(earlier: Iterable[Noted], new: Iterable[tuple[Move, Observation]]) -> tuple[Noted, ...]:
+        rest = (series for series in earlier if series.identity not in suspected.judged)
+        notes = (Noted(identity=move.identity, commit=at.commit, ratio=math.exp(move.effect)) for move, at in new)
+        return (*rest, *notes)
+
+    refuted = [(move, move.bad) for move in moves if (move.identity, move.bad.commit) in outcome.refuted]
+    left = [(move, move.good) for move in outcome.left]
+    return Memory(refuted=noted(before.refuted, refuted), left=noted(before.left, left))
+
+
+def _stayed(moves: Iterable[Move], refuted: Mapping[Identity, Noted]) -> list[EnvironmentEvent]:
+    """Return events of the moves that a re-run of the night before refuted, and that did not grow since."""
+    groups: dict[tuple[str, str, str], list[Move]] = defaultdict(list)
+    for move in moves:
+        noted, identity = refuted.get(move.identity), move.identity
+        if noted is not None and 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
+            groups[identity.machine, identity.device, noted.commit].append(move)
+    return [replace(event_of(*key[:2], group), began=_measured(key[2], group)) for key, group in groups.items()]
+
+
+def _measured(commit: str, moves: Iterable[Move]) -> float | None:
+    """Return when some series were first measured at a commit, Unix time, s."""
+    items = (item for move in moves for item in move.history.observations if item.commit == commit)
+    return min((item.measured for item in items if item.measured is not None), default=None)
 
 
 def _places(histories: Iterable[SeriesHistory], since: float) -> list[int]:
