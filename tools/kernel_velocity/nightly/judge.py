@@ -6,6 +6,7 @@ regression is found that a later commit of the same night took back.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import defaultdict
@@ -21,7 +22,7 @@ from kernel_velocity.nightly import cases
 from kernel_velocity.nightly.agreement import Agreement
 from kernel_velocity.nightly.cases import Case
 from kernel_velocity.nightly.confirm import Outcome
-from kernel_velocity.nightly.moves import Move, code_change, openness, prepared
+from kernel_velocity.nightly.moves import Move, code_change, is_same_code, openness, prepared
 from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, event_of, late_moves, screened
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.series import silence
@@ -29,6 +30,7 @@ from kernel_velocity.series.history import Observation, SeriesHistory, threshold
 from kernel_velocity.stats.sequential import Answer
 
 WHO = "nightly"
+STAYS = 2  # values after the one that was refuted: a mean of two has that one in it, and chance chose it
 
 
 def suspicions(
@@ -42,8 +44,8 @@ def suspicions(
 ) -> Suspicions:
     """Screen every commit of a night, oldest first, then look back. A move seen at one commit is known at the next.
 
-    Of a series whose code changed, what no screen shows is suspected, too. A move that a re-run of the night before
-    refuted is the machine's once it stays: it is measured no second time.
+    Of a series whose code changed, what no screen shows is suspected, too. A move that a re-run refuted is not measured
+    again while the code is the same. If it stays, it is the machine's.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
@@ -56,6 +58,7 @@ def suspicions(
     events: list[EnvironmentEvent] = []
     judged: set[Identity] = set()
     notes: dict[str, None] = {}
+    waiting: set[Identity] = set()
     refuted = {noted.identity: noted for noted in memory.refuted}
     start = {noted.identity: noted.commit for noted in memory.left}
     for place in _places(histories, since):
@@ -63,11 +66,16 @@ def suspicions(
         commit = screened([history for history in until if history is not None], line=line, since=since, known=steps)
         judged |= commit.judged
         notes |= dict.fromkeys(commit.notes)
-        stayed = _stayed(commit.suspects, refuted)
+        shown = {move.identity: move for move in commit.suspects if _since(move, refuted.get(move.identity))}
+        stayed = _stayed(shown.values(), refuted)
         dated = [_dated(event, histories, since) for event in commit.events]
         events += [*dated, *stayed]
-        suspects = [move for move in commit.suspects if not any(move in event.moves for event in stayed)]
-        for move in (*suspects, *(move for event in dated for move in event.confounded)):
+        suspects = [move for move in commit.suspects if move.identity not in shown]
+        waiting |= shown.keys() - {move.identity for event in stayed for move in event.moves}
+        confounded = [
+            move for event in (*dated, *stayed) for move in event.confounded if not _is_refuted(move, refuted)
+        ]
+        for move in (*suspects, *confounded):
             change = code_change(move.history, line, since, again, start.get(move.identity))
             whole = move if change is None else replace(change, effect=move.effect, is_screened=True)
             moves.setdefault((whole.identity, whole.bad.commit), whole)
@@ -85,6 +93,7 @@ def suspicions(
         events=tuple(events),
         judged=frozenset(judged),
         notes=tuple(notes),
+        waiting=frozenset(waiting),
     )
 
 
@@ -92,29 +101,41 @@ def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, b
     """Return what the next night has to know: of this one, and of series that it did not measure, of the one before."""
 
     def noted(earlier: Iterable[Noted], new: Iterable[tuple[Move, Observation]]) -> tuple[Noted, ...]:
-        rest = (series for series in earlier if series.identity not in suspected.judged)
+        rest = (series for series in earlier if series.identity not in suspected.judged - suspected.waiting)
         notes = (Noted(identity=move.identity, commit=at.commit, ratio=math.exp(move.effect)) for move, at in new)
         return (*rest, *notes)
 
-    refuted = [(move, move.bad) for move in moves if (move.identity, move.bad.commit) in outcome.refuted]
+    explained = {move.identity for event in suspected.events for move in event.moves}
+    refuted = [
+        (move, move.bad)
+        for move in moves
+        if (move.identity, move.bad.commit) in outcome.refuted and move.identity not in explained
+    ]
     left = [(move, move.good) for move in outcome.left]
     return Memory(refuted=noted(before.refuted, refuted), left=noted(before.left, left))
 
 
+def _since(move: Move, noted: Noted | None) -> tuple[Observation, ...]:
+    """Return the observations since a re-run refuted a move. None where it is another one, or grew by what counts."""
+    if noted is None or not 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
+        return ()
+    return tuple(itertools.dropwhile(lambda item: item.commit != noted.commit, move.history.observations))
+
+
+def _is_refuted(move: Move, refuted: Mapping[Identity, Noted]) -> bool:
+    """Return whether a move was refuted of the very code that its newest value is of."""
+    items = _since(move, refuted.get(move.identity))
+    return bool(items) and is_same_code(items[0], items[-1])
+
+
 def _stayed(moves: Iterable[Move], refuted: Mapping[Identity, Noted]) -> list[EnvironmentEvent]:
-    """Return events of the moves that a re-run of the night before refuted, and that did not grow since."""
-    groups: dict[tuple[str, str, str], list[Move]] = defaultdict(list)
+    """Return events of the refuted moves that STAYS later values show, too."""
+    groups: dict[tuple[str, str, float | None], list[Move]] = defaultdict(list)
     for move in moves:
-        noted, identity = refuted.get(move.identity), move.identity
-        if noted is not None and 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
-            groups[identity.machine, identity.device, noted.commit].append(move)
-    return [replace(event_of(*key[:2], group), began=_measured(key[2], group)) for key, group in groups.items()]
-
-
-def _measured(commit: str, moves: Iterable[Move]) -> float | None:
-    """Return when some series were first measured at a commit, Unix time, s."""
-    items = (item for move in moves for item in move.history.observations if item.commit == commit)
-    return min((item.measured for item in items if item.measured is not None), default=None)
+        first, *later = _since(move, refuted[move.identity])
+        if len(later) >= STAYS:
+            groups[move.identity.machine, move.identity.device, first.measured].append(move)
+    return [replace(event_of(*key[:2], group), began=key[2]) for key, group in groups.items()]
 
 
 def _places(histories: Iterable[SeriesHistory], since: float) -> list[int]:

@@ -62,6 +62,7 @@ class Suspicions:
     events: tuple[EnvironmentEvent, ...]
     judged: frozenset[Identity]  # series with a value of this night
     notes: tuple[str, ...]
+    waiting: frozenset[Identity] = frozenset()  # moved as a re-run of an earlier night refuted, and not for long yet
 
     @property
     def measured(self) -> int:
