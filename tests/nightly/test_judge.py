@@ -146,7 +146,7 @@ def test_suspect_that_turns_out_to_be_the_opposite_is_resolved():
     found = after(outcome, judged(), series, known=known, when=LATER)
     assert kinds(found) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
     (line,) = outcome.refuted.values()
-    assert re.search(r": \+1\d\.\d% in the history, but measured again in turns -(9|10)\.\d%: p < 0\.001", line), line
+    assert re.search(r": \+1\d\.\d% in the history, but measured again in turns -(9|10)\.\d%: p < 0\.0002", line), line
 
 
 def test_unsettled_move_is_a_suspect_that_says_why():

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.findings import finding
+from kernel_velocity.findings.evidence import Rerun
 from kernel_velocity.findings.finding import Finding, Kind, State
 from kernel_velocity.findings.last_night import NOTHING, Memory
 from kernel_velocity.harness.statistics import FloatArray
@@ -117,6 +118,7 @@ class Night(NamedTuple):
     runs: int  # series between two commits
     rounds: int  # both sides together
     memory: Memory  # what the next one has to know
+    reruns: tuple[Rerun, ...]
 
 
 class Deeds(NamedTuple):
@@ -272,7 +274,7 @@ def _spent(part: Deeds) -> list[str]:
 
 def play(world: World, seed: Sequence[int]) -> Deeds:
     """Play every night of a world."""
-    nights = [Night((), 0, 0, NOTHING)]
+    nights = [Night((), 0, 0, NOTHING, ())]
     for place in range(PAST, len(world.values)):
         nights.append(judged(world, place, nights[-1], np.random.default_rng([*seed, 2, place])))
     del nights[0]
@@ -323,7 +325,8 @@ def judged(world: World, place: int, before: Night, rng: np.random.Generator) ->
     suspected = judge.suspicions(histories, line=line, since=since, known=steps, memory=before.memory)
     taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(before.findings, histories, taken))
-    outcome = confirm.look_again(moves, machine, budget=BUDGET)
+    earlier = confirm.sessions(before.reruns, since)
+    outcome = confirm.look_again(moves, machine, budget=BUDGET, earlier=earlier)
     findings = judge.findings(
         outcome,
         suspected,
@@ -340,6 +343,7 @@ def judged(world: World, place: int, before: Night, rng: np.random.Generator) ->
         runs=len(sides),
         rounds=sum(len(rounds) for pair in sides for rounds in pair),
         memory=judge.remembered(moves, outcome, suspected, before.memory),
+        reruns=tuple(outcome.reruns),
     )
 
 

@@ -15,14 +15,14 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings import decisions, evidence, evidence_store, finding, last_night, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
-from kernel_velocity.findings.finding import OPEN, Finding
+from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.last_night import NOTHING, Memory
 from kernel_velocity.findings.verdict import Failed, Verdict
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT
 from kernel_velocity.results import git
 from kernel_velocity.results.records import Commit
-from kernel_velocity.runner import report
+from kernel_velocity.runner import report, resume
 from kernel_velocity.runner.session import Session
 from kernel_velocity.series import history, past, silence
 from kernel_velocity.series.past import Past
@@ -68,7 +68,15 @@ def conclude(
     suspected = judge.suspicions(here, line=known.line, since=since, known=steps, again=again, memory=memory)
     taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(kept.findings, here, taken))
-    outcome = confirm.look_again(moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True))
+    stored = [evidence_store.read(results, item.id)[0] for item in kept.findings if item.state is State.SUSPECT]
+    reruns = [rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns]
+    outcome = confirm.look_again(
+        moves,
+        runner,
+        budget=budget,
+        earlier=confirm.sessions(reruns, now - resume.LONGEST),
+        say=lambda text: print(text, file=out, flush=True),
+    )
     kept = store.read(results)  # again: people decide while a night measures
     found = judge.findings(
         outcome,

@@ -20,7 +20,7 @@ from kernel_velocity.stats.changepoints.noise import difference_sigma
 from kernel_velocity.stats.changepoints.screen import NEWEST, Z1, Z3, screen
 
 # Sigmas of the mean of the newest two. Simulated at a noise of .7%, a screen fires at 2.5% of quiet values (without it
-# at .7%), and within two commits of a step of 2% in .98 of the cases (.77). The larger of two sigmas is often too large.
+# at .7%), and within two commits of a step of 2% in .98 of cases (.77). The larger of two sigmas is often too large.
 Z2 = 2.1 / math.sqrt(2)
 SHOWN = 0.5  # of the effect, by the newest value: after an outlier the mean and the median show one that is over
 # Probability that a move began after `good`, and that it did by `bad`. Of such steps `good` is from before the step in
