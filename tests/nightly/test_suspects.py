@@ -10,6 +10,7 @@ import pytest
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.finding import Kind, State, Step
 from kernel_velocity.nightly import cases, suspects
+from kernel_velocity.nightly import moves as moves_of
 from kernel_velocity.nightly.moves import move_of
 from kernel_velocity.nightly.screen import Change
 from kernel_velocity.results.identity import Identity
@@ -69,11 +70,12 @@ def test_series_of_an_earlier_night_are_not_judged():
 
 
 @pytest.mark.parametrize(("floor", "count"), [(None, 1), (0.05, 1), (0.2, 0)])
-def test_move_counts_from_the_floor_and_from_one_percent_on(floor, count):
+def test_move_counts_from_the_floor_and_from_one_percent_on(floor, count, monkeypatch):
     series = history(40, step_at=39, step=STEP, code_at=39, floor=floor)
     assert len(moves(series)) == count
-    assert move_of(history(40), LINE, lambda values: change(0.0099, 1)) is None
-    assert move_of(history(40), LINE, lambda values: change(0.01, 1)) is not None
+    for effect, is_move in ((0.0099, False), (0.01, True)):
+        monkeypatch.setattr(moves_of, "shift", lambda values, effect=effect: Change(effect=effect, good=38, bad=39))
+        assert (move_of(history(40), LINE) is not None) is is_move
 
 
 @pytest.mark.parametrize(

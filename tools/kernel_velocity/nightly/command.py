@@ -2,7 +2,7 @@
 
     measure     what is new, holes, what did not build, or a heartbeat (plan.py), by asv, into the history
     screen      every series with a value of this night against its history. Attribute the moves (suspects.py)
-    confirm     the rest by re-runs in turns, and bisect (confirm.py)
+    confirm     the rest, and every series whose code changed, by re-runs in turns. Bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
     publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)
 

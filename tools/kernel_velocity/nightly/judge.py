@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -66,15 +65,15 @@ def suspicions(
         commit = screened([history for history in until if history is not None], line=line, since=since, known=steps)
         judged |= commit.judged
         notes |= dict.fromkeys(commit.notes)
-        shown = {move.identity: move for move in commit.suspects if _since(move, refuted.get(move.identity))}
-        stayed = _stayed(shown.values(), refuted)
         dated = [_dated(event, histories, since) for event in commit.events]
-        events += [*dated, *stayed]
-        suspects = [move for move in commit.suspects if move.identity not in shown]
-        waiting |= shown.keys() - {move.identity for event in stayed for move in event.moves}
-        confounded = [
-            move for event in (*dated, *stayed) for move in event.confounded if not _is_refuted(move, refuted)
-        ]
+        shown = [(move, items) for move in commit.suspects if (items := _since(move, refuted.get(move.identity)))]
+        stay = [(move, items) for move, items in shown if len(items) > STAYS]
+        waiting |= {move.identity for move, _ in shown} - {move.identity for move, _ in stay}
+        suspects = [move for move in commit.suspects if all(move is not other for other, _ in shown)]
+        confounded = [move for event in dated for move in event.confounded]
+        confounded += [move for move, items in stay if not is_same_code(items[0], items[-1])]
+        dated += [replace(event_of([move]), began=items[0].measured) for move, items in stay]
+        events += dated
         for move in (*suspects, *confounded):
             change = code_change(move.history, line, since, again, start.get(move.identity))
             whole = move if change is None else replace(change, effect=move.effect, is_screened=True)
@@ -82,7 +81,7 @@ def suspicions(
             start |= {} if change is None else {change.identity: change.bad.commit}
         for move in suspects:
             steps.append(Step(identity=move.identity, effect=move.effect, place=move.bad.place))
-        for event in (*dated, *stayed):
+        for event in dated:
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
     for move in late_moves(histories, line=line, since=since, known=steps):
         moves.setdefault((move.identity, move.bad.commit), move)
@@ -105,12 +104,7 @@ def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, b
         notes = (Noted(identity=move.identity, commit=at.commit, ratio=math.exp(move.effect)) for move, at in new)
         return (*rest, *notes)
 
-    explained = {move.identity for event in suspected.events for move in event.moves}
-    refuted = [
-        (move, move.bad)
-        for move in moves
-        if (move.identity, move.bad.commit) in outcome.refuted and move.identity not in explained
-    ]
+    refuted = [(move, move.bad) for move in moves if (move.identity, move.bad.commit) in outcome.refuted]
     left = [(move, move.good) for move in outcome.left]
     return Memory(refuted=noted(before.refuted, refuted), left=noted(before.left, left))
 
@@ -120,22 +114,6 @@ def _since(move: Move, noted: Noted | None) -> tuple[Observation, ...]:
     if noted is None or not 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
         return ()
     return tuple(itertools.dropwhile(lambda item: item.commit != noted.commit, move.history.observations))
-
-
-def _is_refuted(move: Move, refuted: Mapping[Identity, Noted]) -> bool:
-    """Return whether a move was refuted of the very code that its newest value is of."""
-    items = _since(move, refuted.get(move.identity))
-    return bool(items) and is_same_code(items[0], items[-1])
-
-
-def _stayed(moves: Iterable[Move], refuted: Mapping[Identity, Noted]) -> list[EnvironmentEvent]:
-    """Return events of the refuted moves that STAYS later values show, too."""
-    groups: dict[tuple[str, str, float | None], list[Move]] = defaultdict(list)
-    for move in moves:
-        first, *later = _since(move, refuted[move.identity])
-        if len(later) >= STAYS:
-            groups[move.identity.machine, move.identity.device, first.measured].append(move)
-    return [replace(event_of(*key[:2], group), began=key[2]) for key, group in groups.items()]
 
 
 def _places(histories: Iterable[SeriesHistory], since: float) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from kernel_velocity.findings.finding import Step
-from kernel_velocity.nightly.screen import Change, Detector, look_back, scatter, shift
+from kernel_velocity.nightly.screen import Change, look_back, scatter, shift
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, is_worse
 from kernel_velocity.results.sessions import Changes
@@ -78,12 +78,12 @@ def _is_before(item: Observation, step: Step) -> bool:
     return step.since is not None and item.measured is not None and item.measured < step.since
 
 
-def move_of(history: SeriesHistory, line: Sequence[str], screen: Detector = shift) -> Move | None:
+def move_of(history: SeriesHistory, line: Sequence[str]) -> Move | None:
     """Return the move that the newest value of a series still shows. None where it is at its level.
 
     A move that a later value took back is none.
     """
-    change = screen(_values(history))
+    change = shift(_values(history))
     return None if change is None or abs(change.effect) < threshold(history) else _move(history, change, line)
 
 
@@ -117,8 +117,6 @@ def openness(move: Move) -> float:
 
     The newest value is off its level by as much as sessions scatter. What is surely less than LEAST is settled.
     """
-    if not move.identity.is_timed:
-        return 1.0
     noise = NormalDist(abs(move.effect), scatter(_values(move.history)))
     return 1 - noise.cdf(LEAST) + noise.cdf(-LEAST)
 

@@ -8,7 +8,7 @@ difference of any two sessions. A sensitive screen costs re-runs in turns only, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +42,6 @@ class Change:
     effect: float  # new minus old
     good: int  # index of the last value that is surely from before
     bad: int  # index of the first value that is surely from after; of a drift: the newest
-
-
-Detector = Callable[[Sequence[float]], Change | None]  # of log values, oldest first
 
 
 def shift(values: Sequence[float]) -> Change | None:

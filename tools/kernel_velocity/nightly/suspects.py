@@ -90,7 +90,7 @@ def screened(
         # A screen also fires by chance. To record that as an event would move what every later night expects
         least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * len(here))
         if any(move.changes for move in blamed) or len(blamed) >= least:
-            events.append(event_of(machine, device, blamed))
+            events.append(event_of(blamed))
         else:
             blamed = [move for move in blamed if not move.candidates]
             notes += [f"{machine}: {_by_chance(blamed)}"] if blamed else []
@@ -157,16 +157,16 @@ def _is_explained(move: Move, effects: Iterable[float]) -> bool:
     return any(controls.beyond(move.effect, effect, threshold(move.history)) == 0 for effect in effects)
 
 
-def event_of(machine: str, device: str, moves: Sequence[Move]) -> EnvironmentEvent:
-    """Return the event of some moves of a machine's device."""
+def event_of(moves: Sequence[Move]) -> EnvironmentEvent:
+    """Return the event of some moves of one machine's device."""
     changes: Changes = {}
     for move in moves:
         changes |= move.changes
     times = [move.history.newest.measured for move in moves if move.history.newest.measured is not None]
     timed = [move for move in moves if move.identity.is_timed]
     return EnvironmentEvent(
-        machine=machine,
-        device=device,
+        machine=moves[0].identity.machine,
+        device=moves[0].identity.device,
         effect=statistics.median(move.effect for move in timed or moves),
         began=min(times, default=None),
         changes=changes,
