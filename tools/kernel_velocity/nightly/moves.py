@@ -104,9 +104,8 @@ def code_change(
         return None
     good = tonight.index(True) - 1 if start is None else start
     bad = max((number for number, is_tonights in enumerate(tonight) if is_tonights), default=len(items) - 1)
-    if good < 0:
-        return None
-    if None in (items[good].code, items[bad].code) or is_same_code(items[good], items[bad]):
+    codes = {items[good].code, items[bad].code}
+    if good < 0 or None in codes or len(codes) == 1:
         return None
     effect = items[bad].value - statistics.median(item.value for item in items[max(0, good - LEVEL) : good + 1])
     return replace(_move(history, Change(effect=effect, good=good, bad=bad), line), is_screened=False)
