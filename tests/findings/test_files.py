@@ -173,6 +173,18 @@ def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
     ]
 
 
+def test_memory_is_of_the_machines_night_before(tmp_path):
+    began = WHEN.timestamp() + 3600
+    last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1), "m", MEMORY))
+    path = last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1), "other"))
+    assert last_night.memory_of(tmp_path, "m", began) == (MEMORY, ())
+    assert last_night.memory_of(tmp_path, "other", began) == (last_night.NOTHING, ())
+    assert last_night.memory_of(tmp_path, "m", began - 7200) == (last_night.NOTHING, ())  # written by this very night
+    path.write_text("machine = 3\n")
+    memory, (problem,) = last_night.memory_of(tmp_path, "m", began)
+    assert memory == MEMORY and "other.toml" in problem
+
+
 def test_verdict_names_a_limited_number_of_failures(tmp_path):
     failures = tuple(Failed(what=f"case {number}", why="wrong \ud800") for number in range(30))
     last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1, failures=failures), "m"))

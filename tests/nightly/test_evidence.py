@@ -152,6 +152,7 @@ def test_suspect_carries_its_rounds_to_the_next_night():
     (again,) = outcome.reruns
     assert again.earlier == (rerun.sides,) and again.sessions == (*again.earlier, again.sides)
     assert again.looks[-1].answer is Answer.DIFFERENT and again.looks[-1].p < LEVEL
+    assert found.how.endswith("with the rounds of 1 night before")
     (nothing,) = night_again(first, [rerun], noisy(1), budget=0.0, until=1e9)[1].reruns
     assert nothing.sessions == (rerun.sides,)  # a night without time keeps them
     assert sessions([rerun], 0.0) == {(rerun.identity, rerun.before, rerun.after): []}  # those are still at hand

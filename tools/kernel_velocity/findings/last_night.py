@@ -85,7 +85,8 @@ def read(results: Path) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
     return tuple(sorted(records, key=lambda record: (-record.when.timestamp(), record.machine))), problems
 
 
-def memory_of(results: Path, machine: str, since: float) -> Memory:
-    """Return what a machine's newest night left to the night that began at a Unix time, s."""
-    nights = (record for record in read(results)[0] if record.machine == machine and record.when.timestamp() < since)
-    return next((record.memory for record in nights), NOTHING)
+def memory_of(results: Path, machine: str, since: float) -> tuple[Memory, tuple[str, ...]]:
+    """Return what a machine's last night left to the one that began at a Unix time, s, and the lines of `read`."""
+    records, problems = read(results)
+    nights = (record for record in records if record.machine == machine and record.when.timestamp() < since)
+    return next((record.memory for record in nights), NOTHING), problems

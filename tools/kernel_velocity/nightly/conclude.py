@@ -64,7 +64,7 @@ def conclude(
     here = [item for item in all_series if item.identity.machine == work.machine]
     said, expected_notes = expectations(work.root, known.commits.values())
     steps = finding.known_steps(kept.findings, order)
-    memory = last_night.memory_of(results, work.machine, since)
+    memory, forgotten = last_night.memory_of(results, work.machine, since)
     suspected = judge.suspicions(here, line=known.line, since=since, known=steps, again=again, memory=memory)
     taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(kept.findings, here, taken))
@@ -104,7 +104,9 @@ def conclude(
         stale=silence.stale(all_series, when.timestamp()),
         superseded=silence.superseded(all_series),
         errors=(*kept.problems, *blocked, *unwritten, *work.unreadable.values()),
-        notes=tuple(dict.fromkeys((*work.notes, *recorded.problems, *expected_notes, *suspected.notes, *told))),
+        notes=tuple(
+            dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *expected_notes, *suspected.notes, *told))
+        ),
         commits=known.commits,
     )
     refuted = tuple(outcome.refuted.values())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kernel_velocity import units
 from kernel_velocity.ab.bisection import Bisection, bisect
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.ab.rounds import Pair, Pairs, Terms, estimates
@@ -136,6 +137,9 @@ class _Again:
         before = {key: self.earlier.get((move.identity, good, bad), ()) for key, move in moves.items()}
         terms = {key: Terms(level=LEVEL, earlier=evidence.strata(part)) for key, part in before.items()}
         answers = confirm(self.runner, good, bad, tuple(moves), self._left(), terms=terms)
+        for key, nights in before.items():
+            rest = f", with the rounds of {units.count(len(nights), 'night')} before" if nights else ""
+            answers[key] = replace(answers[key], reason=answers[key].reason + rest)
         narrowed = dict(moves)
         slower = {key: move for key, move in moves.items() if answers[key].slower and len(move.candidates) > 1}
         for kernel in dict.fromkeys(move.identity.kernel for move in slower.values()):
@@ -198,7 +202,7 @@ class _Again:
 
     def _sort(self, move: Move, answer: Comparison, commits: tuple[str, ...], nights: int) -> None:
         self.outcome.comparisons.append((move.identity, answer))
-        is_last = answer.answer is Answer.UNKNOWN and nights + 1 >= NIGHTS and answer.obstacle is None
+        is_last = answer.answer is Answer.UNKNOWN and nights + (answer.rounds > 0) >= NIGHTS
         refuted = answer.reason if answer.answer is Answer.SAME or is_last else ""
         if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
             self.outcome.cases.append(_case(move, answer, commits))

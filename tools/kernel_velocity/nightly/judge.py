@@ -85,7 +85,8 @@ def suspicions(
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
     for move in late_moves(histories, line=line, since=since, known=steps):
         moves.setdefault((move.identity, move.bad.commit), move)
-    changes = (code_change(prepared(s, since, steps), line, since, again, start.get(s.identity)) for s in histories)
+    levelled = (prepared(history, since, steps) for history in histories)
+    changes = (code_change(history, line, since, again, start.get(history.identity)) for history in levelled)
     suspects = [*moves.values(), *(move for move in changes if move is not None)]
     return Suspicions(
         suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
