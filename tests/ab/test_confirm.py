@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_velocity.ab import rounds as ab_rounds
-from kernel_velocity.ab.confirm import confirm
+from kernel_velocity.ab.confirm import FIRST, confirm
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.stats.sequential import Answer, Obstacle
 from tests.ab.simulated_machine import OTHER, SERIES, Machine, a_round
@@ -131,3 +131,12 @@ def test_look_is_raw_where_a_gauge_is_missing_or_a_control_failed():
     control = (SERIES[0], ("eager", "float32-1k"))
     for more in ({}, {control: Pair(obstacle=Obstacle.FAILED, reason="failed at b: wrong")}):
         assert not ab_rounds.judge(pairs | more, [SERIES], {})[SERIES].adjusted
+
+
+def test_first_look_at_many_series_begins_with_the_few_that_tell_what_a_round_takes():
+    """A budget for 20 series of 40 settles 20: measured all together, none would have the rounds of a look."""
+    series = [("scale.Cpu.time_hot", ("native", f"float32-{number}k")) for number in range(40)]
+    machine = Machine(noise=0.001)
+    answers = confirm(machine, "a", "b", series, 20 * 16.0 + 1)
+    assert [len(chosen) for _, _, chosen, _ in machine.asked] == [FIRST, 20 - FIRST]
+    assert [answers[key].answer for key in series] == [Answer.SAME] * 20 + [Answer.UNKNOWN] * 20

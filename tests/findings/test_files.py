@@ -118,9 +118,14 @@ def test_error_of_an_expectation_is_a_bad_expression(tmp_path):
     assert store.read(tmp_path).problems == (f"{path}: bench: a regular expression is wanted, got '('",)
 
 
+MEMORY = last_night.Memory(
+    refuted=(last_night.Noted(identity=finding().affected[0].identity, commit="a" * 40, ratio=1.03),)
+)
+
+
 def test_bad_file_costs_no_other(tmp_path):
     store.write(tmp_path, finding())
-    night = last_night.of(Verdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good")
+    night = last_night.of(Verdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good", MEMORY)
     for folder in (tmp_path / "findings", last_night.write(tmp_path, night).parent):
         (folder / "a.toml").write_bytes(b"\xff")
         (folder / "b.toml").write_text("id = 'b'\n<<<<<<< HEAD\n")
@@ -166,6 +171,18 @@ def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
         ("a", 24, "clean"),
         ("b", 23, "clean"),
     ]
+
+
+def test_memory_is_of_the_machines_night_before(tmp_path):
+    began = WHEN.timestamp() + 3600
+    last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1), "m", MEMORY))
+    path = last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1), "other"))
+    assert last_night.memory_of(tmp_path, "m", began) == (MEMORY, ())
+    assert last_night.memory_of(tmp_path, "other", began) == (last_night.NOTHING, ())
+    assert last_night.memory_of(tmp_path, "m", began - 7200) == (last_night.NOTHING, ())  # written by this very night
+    path.write_text("machine = 3\n")
+    memory, (problem,) = last_night.memory_of(tmp_path, "m", began)
+    assert memory == MEMORY and "other.toml" in problem
 
 
 def test_verdict_names_a_limited_number_of_failures(tmp_path):
@@ -224,7 +241,7 @@ def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda raw: raw.update(format=3), "format: 2, or a newer kernel-velocity, is wanted, got 3"),
+        (lambda raw: raw.update(format=4), "format: 3, or a newer kernel-velocity, is wanted, got 4"),
         (lambda raw: raw.update(format=2), "its checksum (#) is missing"),
         (lambda raw: raw.update(reruns={}), "reruns: a list is wanted, got {}"),
         (lambda raw: raw["reruns"].append(3), "reruns[3]: a table of keys is wanted, got 3"),

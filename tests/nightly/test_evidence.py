@@ -11,11 +11,12 @@ from kernel_velocity.findings import evidence, evidence_store, store
 from kernel_velocity.findings.evidence import Evidence, Purpose
 from kernel_velocity.findings.finding import State
 from kernel_velocity.nightly import conclude
-from kernel_velocity.stats import sequential, two_samples
+from kernel_velocity.nightly.confirm import LEVEL, NIGHTS, look_again, pending, sessions
+from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 from tests.findings import nights
-from tests.nightly.test_judge import LINE, STEP, a_night, history, slower_from
+from tests.nightly.test_judge import LATER, LINE, STEP, a_night, after, history, judged, slower_from
 
 MACHINE = "box"
 
@@ -54,7 +55,7 @@ def test_wide_interval_is_that_of_the_threshold_of_the_test():
     for seed in range(40):
         _, outcome = a_night(Machine(speed=slower_from(20, 1.012), seed=seed), history(STEP, tonight=1))
         for look in outcome.evidence.reruns[0].looks:
-            assert (look.p < two_samples.P) == (look.least > 1 or look.most < 1)
+            assert (look.p < LEVEL) == (look.least > 1 or look.most < 1)
 
 
 def test_adjusted_rounds_are_recorded_beside_the_raw_ones():
@@ -120,3 +121,48 @@ def test_evidence_is_written_beside_its_finding_and_problems_are_reported(tmp_pa
     (blocked,), (unwritten,) = conclude.write(tmp_path, MACHINE, [finding], night, before)
     assert "not JSON" in blocked and blocked.endswith("is not kept")
     assert "No space left on device" in unwritten and "the next start" in unwritten
+
+
+SMALL = history([0.0] * 41, noise=0.01, tonight=1)
+SMALL = replace(SMALL, observations=(*SMALL.observations[:-1], replace(SMALL.newest, value=-6.95)))
+
+
+def night_again(known, reruns, machine, *, budget, until=0.0):
+    """Measure the suspects of nights before again. Return the findings and the outcome."""
+    moves = list(pending(known, [SMALL], ()))
+    outcome = look_again(moves, machine, budget=budget, earlier=sessions(reruns, until))
+    return after(outcome, judged(), SMALL, known=known, when=LATER), outcome
+
+
+def noisy(seed, slower=1.0, pace=1.0):
+    """Return a machine of another night, slower as a whole by `pace`."""
+    everywhere = dict.fromkeys(LINE[:40], pace) | dict.fromkeys(LINE[40:], pace * slower)
+    return Machine(speed=everywhere, noise=0.04, seed=seed)
+
+
+def test_suspect_carries_its_rounds_to_the_next_night():
+    """Neither night alone settles 3% in a noise of 4%; the second machine is slower by 50% as a whole."""
+    first, outcome = a_night(noisy(0, 1.03), SMALL, budget=2 * 32)
+    assert first[0].state is State.SUSPECT
+    (rerun,) = outcome.reruns
+    alone, _ = night_again(first, (), noisy(1, 1.03, pace=1.5), budget=2 * 32)
+    assert alone[0].state is State.SUSPECT
+    (found,), outcome = night_again(first, [rerun], noisy(1, 1.03, pace=1.5), budget=2 * 32, until=1e9)
+    assert found.state is State.CONFIRMED and found.worst.ratio == pytest.approx(1.03, abs=0.01)
+    (again,) = outcome.reruns
+    assert again.earlier == (rerun.sides,) and again.sessions == (*again.earlier, again.sides)
+    assert again.looks[-1].answer is Answer.DIFFERENT and again.looks[-1].p < LEVEL
+    assert found.how.endswith("with the rounds of 1 night before")
+    (nothing,) = night_again(first, [rerun], noisy(1), budget=0.0, until=1e9)[1].reruns
+    assert nothing.sessions == (rerun.sides,)  # a night without time keeps them
+    assert sessions([rerun], 0.0) == {(rerun.identity, rerun.before, rerun.after): []}  # those are still at hand
+
+
+def test_move_that_no_night_settles_is_given_up():
+    known, outcome = a_night(noisy(0, 1.01), SMALL)
+    reruns = outcome.reruns
+    for seed in range(1, NIGHTS):
+        assert known[0].state is State.SUSPECT and len(reruns[0].sessions) == seed
+        known, outcome = night_again(known, reruns, noisy(seed, 1.01), budget=1e6, until=1e9)
+        reruns = outcome.reruns
+    assert known[0].state is State.RESOLVED and "measured again in turns" in known[0].decisions[-1].reason

@@ -10,6 +10,7 @@ import pytest
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.finding import Kind, State, Step
 from kernel_velocity.nightly import cases, suspects
+from kernel_velocity.nightly import moves as moves_of
 from kernel_velocity.nightly.moves import move_of
 from kernel_velocity.nightly.screen import Change
 from kernel_velocity.results.identity import Identity
@@ -52,20 +53,6 @@ def change(effect, count, values=40):
     return Change(effect=effect, good=values - count - 1, bad=values - 1)
 
 
-@pytest.mark.parametrize(
-    ("screen", "code_at", "good", "candidates"),
-    [
-        ({40: change(0.02, 3)}, 38, 36, (LINE[38],)),  # the others have the code of the one before
-        ({39: change(0.02, 1, 39), 40: change(STEP, 1)}, 39, 38, (LINE[39],)),  # an alarm by chance just before it
-        ({39: change(STEP, 3, 39), 40: change(STEP, 1)}, 36, 35, (LINE[36],)),
-    ],
-    ids=["three values", "chance", "three values before"],
-)
-def test_move_began_with_the_first_value_of_its_earliest_change(screen, code_at, good, candidates):
-    move = move_of(history(40, code_at=code_at), LINE, lambda values: screen.get(len(values)))
-    assert (move.good.place, move.candidates) == (good, candidates)
-
-
 def test_noise_and_an_outlier_that_was_taken_back_are_no_suspects():
     assert moves(*(history(40, seed=seed, case=f"float32-{seed}") for seed in range(20))) == ()
     series = history(40, code_at=37)
@@ -83,11 +70,12 @@ def test_series_of_an_earlier_night_are_not_judged():
 
 
 @pytest.mark.parametrize(("floor", "count"), [(None, 1), (0.05, 1), (0.2, 0)])
-def test_move_counts_from_the_floor_and_from_one_percent_on(floor, count):
+def test_move_counts_from_the_floor_and_from_one_percent_on(floor, count, monkeypatch):
     series = history(40, step_at=39, step=STEP, code_at=39, floor=floor)
     assert len(moves(series)) == count
-    assert move_of(history(40), LINE, lambda values: change(0.0099, 1)) is None
-    assert move_of(history(40), LINE, lambda values: change(0.01, 1)) is not None
+    for effect, is_move in ((0.0099, False), (0.01, True)):
+        monkeypatch.setattr(moves_of, "shift", lambda values, effect=effect: Change(effect=effect, good=38, bad=39))
+        assert (move_of(history(40), LINE) is not None) is is_move
 
 
 @pytest.mark.parametrize(

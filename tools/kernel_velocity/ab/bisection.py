@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kernel_velocity.ab.confirm import Runner, confirm, layout
+from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import sequential
@@ -108,7 +109,9 @@ class _Search:
 
     def compare(self, before: str, after: str, floor: float = FLOOR) -> Comparison:
         budget = max(0.0, self.deadline - self.runner.clock())
-        return confirm(self.runner, before, after, (self.series,), budget, floors={self.series: floor})[self.series]
+        return confirm(self.runner, before, after, (self.series,), budget, terms={self.series: Terms(floor=floor)})[
+            self.series
+        ]
 
     def narrow(self, floor: float) -> tuple[int, int]:
         """Return the places of the last fast and the first slow commit between which no commit can be settled."""

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from kernel_velocity.ab.rounds import Pair, judge
+from kernel_velocity.ab.rounds import Pair, Terms, judge
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
+
+FIRST = 8  # series of a first look, until it is known what a round takes: more may not fit into the budget
 
 
 class Runner(Protocol):
@@ -48,14 +50,15 @@ def confirm(
     series: Sequence[Series],
     budget: float,
     *,
-    floors: Mapping[Series, float] | None = None,
+    terms: Mapping[Series, Terms] | None = None,
 ) -> dict[Series, Comparison]:
     """Return the difference of two commits, series by series. One with the same machine code is not measured.
 
     Args:
         runner: measures them. anchor, suspect: full SHAs, before and after.
+        series: those to compare first come first.
         budget: s of measuring, builds apart. Where it is short, the smallest p comes first.
-        floors: relative changes that count, where 1% is too little.
+        terms: of the tests, where they are not the usual ones.
     """
     for commit in (anchor, suspect):
         if (reason := runner.prepare(commit)) is not None:
@@ -63,7 +66,7 @@ def confirm(
     answers = unchanged(runner, anchor, suspect, series)
     rest = tuple(key for key in series if key not in answers)
     if rest:
-        answers |= _Session(runner, anchor, suspect, rest, runner.clock() + budget, floors or {}).measure()
+        answers |= _Session(runner, anchor, suspect, rest, runner.clock() + budget, terms or {}).measure()
     return {key: answers[key] for key in series}
 
 
@@ -96,7 +99,7 @@ class _Session:
     after: str
     series: tuple[Series, ...]
     deadline: float
-    floors: Mapping[Series, float]
+    terms: Mapping[Series, Terms]
     stuck: set[Series] = field(default_factory=set)  # got no further round when they were measured last
     pairs: dict[Series, Pair] = field(default_factory=dict)
     cost: float = 0.0  # s of a round of one series on both sides; 0 before the first measurement
@@ -105,7 +108,7 @@ class _Session:
         """Measure until every series is settled, or no further look can be paid for."""
         self.pairs.update(self.runner.measure_pair(self.before, self.after, self.series, 0, self.deadline))
         while True:
-            answers = judge(self.pairs, self.series, self.floors)
+            answers = judge(self.pairs, self.series, self.terms)
             chosen, look = self._next(answers)
             if not chosen:
                 return {key: self._explained(key, answer) for key, answer in answers.items()}
@@ -129,7 +132,7 @@ class _Session:
         p = {key: math.inf if (p := answers[key].p) is None else p for key in looks if looks[key] == look}
         left = self.deadline - self.runner.clock()
         chosen: list[Series] = []
-        for key in sorted(p, key=p.__getitem__):
+        for key in sorted(p, key=p.__getitem__)[: None if self.cost else FIRST]:
             left -= self.cost * (look - self._rounds(key))
             if left > 0:
                 chosen.append(key)

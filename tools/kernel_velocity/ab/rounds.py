@@ -26,7 +26,8 @@ from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.runner import resume
 from kernel_velocity.stats import adjust_series, sequential
-from kernel_velocity.stats.sequential import FLOOR, LOOKS, Answer, Comparison, Obstacle
+from kernel_velocity.stats.sequential import FLOOR, LOOKS, Answer, Comparison, Obstacle, Strata
+from kernel_velocity.stats.two_samples import P
 
 CLOCK = 60.0  # s by which a clock may be set back during a session
 BLOCKS = "blocks.jsonl"  # beside the folder of the telemetry: when each run of asv began
@@ -50,17 +51,26 @@ class Pair:
 Pairs = Mapping[Series, Pair]
 
 
-def judge(pairs: Pairs, series: Iterable[Series], floors: Mapping[Series, float]) -> dict[Series, Comparison]:
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a test of one series takes for different, and what is known of it already."""
+
+    floor: float = FLOOR  # relative change that counts
+    level: float = P  # p below which a difference is no chance
+    earlier: Strata = ()  # sessions that did not settle it
+
+
+def judge(pairs: Pairs, series: Iterable[Series], terms: Mapping[Series, Terms]) -> dict[Series, Comparison]:
     """Return the answer of the sequential test for each of some series, look after look, from the rounds at hand.
 
     Args:
         pairs: of these series, and of those that they are adjusted by.
-        floors: relative changes that count, where 1% is too little.
+        terms: of the tests, where they are not the usual ones.
     """
-    return {key: _judged(pairs, key, floors.get(key, FLOOR)) for key in series}
+    return {key: _judged(pairs, key, terms.get(key, Terms())) for key in series}
 
 
-def _judged(pairs: Pairs, series: Series, floor: float) -> Comparison:
+def _judged(pairs: Pairs, series: Series, terms: Terms) -> Comparison:
     pair = pairs.get(series, Pair())
     if pair.obstacle is not None:
         return sequential.not_compared(pair.obstacle, pair.reason)
@@ -73,7 +83,7 @@ def _judged(pairs: Pairs, series: Series, floor: float) -> Comparison:
     for look in LOOKS:
         if pair.rounds >= look and answer.answer is Answer.UNKNOWN:
             before, after, adjusted = estimates(pairs, series, look)
-            answer = sequential.compare(before, after, floor=floor, adjusted=adjusted)
+            answer = sequential.compare(before, after, adjusted=adjusted, **vars(terms))
     return answer
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
+
+import numpy as np
 
 from kernel_velocity.findings.fields import Measured, Rule
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.results.identity import Identity
-from kernel_velocity.stats.sequential import Answer, Comparison
+from kernel_velocity.stats.sequential import Answer, Comparison, Strata
+from kernel_velocity.stats.two_samples import P
 
 # Limits of a finding's evidence on a machine. A re-run of the most rounds is 9 KB, one of the fewest 2: .3 MB at most.
 MOST_RERUNS = 32
@@ -41,6 +45,20 @@ class Side:
 def _is_even(sides: tuple[Side, Side]) -> bool:
     lengths = [len(values) for side in sides for values in (side.began, side.seconds, side.flags)]
     return len({*lengths, *(len(side.adjusted or side.seconds) for side in sides)}) == 1
+
+
+_EVEN = Rule("as many rounds in each of began, seconds, flags and adjusted", _is_even)
+
+
+def compared(sides: tuple[Side, Side]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the values of a session that a test compares, s per call, before and after."""
+    before, after = sides
+    return (before.adjusted, after.adjusted) if before.adjusted and after.adjusted else (before.seconds, after.seconds)
+
+
+def strata(sessions: Iterable[tuple[Side, Side]]) -> Strata:
+    """Return the values that a test compares session by session."""
+    return [(np.log(before), np.log(after)) for before, after in map(compared, sessions)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +89,14 @@ class Rerun:
     floor: float  # relative change that counts
     code: tuple[str | None, str | None] = (None, None)  # hashes of what the series ran before and after
     looks: tuple[Look, ...]
-    sides: Annotated[tuple[Side, Side], Rule("as many rounds in each of began, seconds, flags and adjusted", _is_even)]
+    sides: Annotated[tuple[Side, Side], _EVEN]
+    level: float = P  # p below which a difference is no chance
+    earlier: tuple[Annotated[tuple[Side, Side], _EVEN], ...] = ()  # of nights that did not settle it; they count, too
+
+    @property
+    def sessions(self) -> tuple[tuple[Side, Side], ...]:
+        """The rounds of all nights that the answer rests on."""
+        return (*self.earlier, self.sides) if self.rounds else self.earlier
 
     @property
     def rounds(self) -> int:
@@ -81,13 +106,12 @@ class Rerun:
     @property
     def is_adjusted(self) -> bool:
         """Whether the test compared adjusted values."""
-        return bool(self.sides[0].adjusted and self.sides[1].adjusted)
+        return all(side.adjusted for side in self.sides)
 
     @property
     def compared(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The values that the test compared, s per call, before and after."""
-        before, after = self.sides
-        return (before.adjusted, after.adjusted) if self.is_adjusted else (before.seconds, after.seconds)
+        return compared(self.sides)
 
     @property
     def effect(self) -> float | None:

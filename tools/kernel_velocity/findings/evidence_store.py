@@ -6,6 +6,7 @@ in seconds, to DIGITS digits. A file is checked when it is read.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
 
 # Of the files; raised when a key is added, or a reader of the old ones would go wrong. From 2 on they have a checksum.
-FORMAT = 2
+FORMAT = 3
+CHECKED = range(2, FORMAT + 1)
 FOLDER = "evidence"  # in the folder of the findings
 DIGITS = 7  # of a time: a hundredth of what the quietest series scatters by
 MOST_TEXT = 400  # characters of a reason
@@ -59,7 +61,7 @@ def _read_file(path: Path) -> Evidence:
     try:
         contents = path.read_bytes()
         data = documents.parse(contents)
-        if isinstance(data, dict) and data.get("format") == FORMAT and not documents.has_checksum(contents):
+        if isinstance(data, dict) and data.get("format") in CHECKED and not documents.has_checksum(contents):
             raise documents.DamagedError(f"its checksum ({documents.CHECKSUM}) is missing")
         return parse(data, path)
     except OSError as error:
@@ -92,7 +94,7 @@ def as_data(record: Evidence) -> dict[str, Any]:
     """Return evidence as plain data, with as many digits as the file has."""
     data: dict[str, Any] = fields.plain(record)
     for rerun in data["reruns"]:
-        for side in rerun["sides"]:
+        for side in itertools.chain(rerun["sides"], *rerun["earlier"]):
             side["began"] = [round(time, 2) for time in side["began"]]
             side |= {name: _digits(side[name]) for name in ("seconds", "adjusted")}
     for entry in (*data["reruns"], *data["paths"], *(step for path in data["paths"] for step in path["tried"])):

@@ -23,7 +23,9 @@ import numpy.typing as npt
 
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.findings import finding
+from kernel_velocity.findings.evidence import Rerun
 from kernel_velocity.findings.finding import Finding, Kind, State
+from kernel_velocity.findings.last_night import NOTHING, Memory
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.nightly import confirm, judge
@@ -115,6 +117,8 @@ class Night(NamedTuple):
     findings: tuple[Finding, ...]
     runs: int  # series between two commits
     rounds: int  # both sides together
+    memory: Memory  # what the next one has to know
+    reruns: tuple[Rerun, ...]
 
 
 class Deeds(NamedTuple):
@@ -270,11 +274,10 @@ def _spent(part: Deeds) -> list[str]:
 
 def play(world: World, seed: Sequence[int]) -> Deeds:
     """Play every night of a world."""
-    kept: tuple[Finding, ...] = ()
-    nights: list[Night] = []
+    nights = [Night((), 0, 0, NOTHING, ())]
     for place in range(PAST, len(world.values)):
-        nights.append(judged(world, place, kept, np.random.default_rng([*seed, 2, place])))
-        kept = nights[-1].findings
+        nights.append(judged(world, place, nights[-1], np.random.default_rng([*seed, 2, place])))
+    del nights[0]
     confirmed: dict[str, tuple[int, Finding]] = {}  # id -> the first night that confirms it
     suspected: dict[str, Finding] = {}
     for number, night in enumerate(nights):
@@ -307,33 +310,41 @@ def _is_innocent(world: World, item: Finding) -> bool:
     return place is None or item.kind is not Kind.REGRESSION or commit(place) not in item.commits
 
 
-def judged(world: World, place: int, kept: Sequence[Finding], rng: np.random.Generator) -> Night:
+def judged(world: World, place: int, before: Night, rng: np.random.Generator) -> Night:
     """Judge the night that measured the commit at a place, as `conclude.conclude` does.
 
     Args:
-        kept: findings of earlier nights. rng: of the rounds that are measured again.
+        before: the last night. rng: of the rounds that are measured again.
     """
     line = [commit(number) for number in range(place + 1)]
     order = {sha: number for number, sha in enumerate(line)}
     since = BEGINS + place * DAY
     histories = _histories(world, place)
     machine = Machine(world, place, rng)
-    suspected = judge.suspicions(histories, line=line, since=since, known=finding.known_steps(kept, order))
+    steps = finding.known_steps(before.findings, order)
+    suspected = judge.suspicions(histories, line=line, since=since, known=steps, memory=before.memory)
     taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
-    moves = (*suspected.suspects, *confirm.pending(kept, histories, taken))
-    outcome = confirm.look_again(moves, machine, budget=BUDGET)
+    moves = (*suspected.suspects, *confirm.pending(before.findings, histories, taken))
+    earlier = confirm.sessions(before.reruns, since)
+    outcome = confirm.look_again(moves, machine, budget=BUDGET, earlier=earlier)
     findings = judge.findings(
         outcome,
         suspected,
         histories,
         {},
-        recorded=kept,
+        recorded=before.findings,
         expectations=(),
         order=order,
         when=datetime.fromtimestamp(since, UTC),
     )
     sides = [rounds for pairs in machine.measured.values() for rounds in pairs.values()]
-    return Night(findings=findings, runs=len(sides), rounds=sum(len(rounds) for pair in sides for rounds in pair))
+    return Night(
+        findings=findings,
+        runs=len(sides),
+        rounds=sum(len(rounds) for pair in sides for rounds in pair),
+        memory=judge.remembered(moves, outcome, suspected, before.memory),
+        reruns=tuple(outcome.reruns),
+    )
 
 
 def _histories(world: World, newest: int) -> list[SeriesHistory]:

@@ -2,7 +2,7 @@
 
     measure     what is new, holes, what did not build, or a heartbeat (plan.py), by asv, into the history
     screen      every series with a value of this night against its history. Attribute the moves (suspects.py)
-    confirm     the rest by re-runs in turns, and bisect (confirm.py)
+    confirm     the rest, and every series whose code changed, by re-runs in turns. Bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
     publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)
 
@@ -75,9 +75,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work, journal, device = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=device, err=err)
         left = _left(budget, time.monotonic() - began, out)
-        concluded = conclude.conclude(work, journal.since, runner, budget=left, out=out)
+        concluded = conclude.conclude(work, journal.since, runner, budget=left, out=out, again=journal.again)
         try:
-            unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
+            unwritten = _written(concluded, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages
             print_verdict(concluded, work, out)
         if not concluded.unwritten:
@@ -133,7 +133,7 @@ def _left(budget: float, spent: float, out: TextIO) -> float:
     return max(0.0, budget - spent)
 
 
-def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:
+def _written(concluded: Concluded, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:
     """Record the verdict, write its reports, and publish. Return what could not be written, with an error line each.
 
     The night need not be repeated for that: nothing that it measured is lost.
@@ -142,9 +142,9 @@ def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: 
     def publish() -> None:
         print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
 
-    steps: dict[str, Callable[[], object]] = {
-        "verdict": lambda: last_night.write(work.results, last_night.of(verdict, work.machine))
-    }
+    verdict = concluded.verdict
+    record = last_night.of(verdict, work.machine, concluded.memory)
+    steps: dict[str, Callable[[], object]] = {"verdict": lambda: last_night.write(work.results, record)}
     steps |= {name: partial(_write_report, name, path, verdict) for name, path in reports.items()}
     steps |= {"site": publish} if site and work.has_results() else {}
     failed = []

@@ -12,16 +12,17 @@ from typing import TextIO
 from kernel_velocity import config
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.findings import decisions, evidence, evidence_store, finding, store
+from kernel_velocity.findings import decisions, evidence, evidence_store, finding, last_night, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
-from kernel_velocity.findings.finding import OPEN, Finding
+from kernel_velocity.findings.finding import OPEN, Finding, State
+from kernel_velocity.findings.last_night import NOTHING, Memory
 from kernel_velocity.findings.verdict import Failed, Verdict
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT
 from kernel_velocity.results import git
 from kernel_velocity.results.records import Commit
-from kernel_velocity.runner import report
+from kernel_velocity.runner import report, resume
 from kernel_velocity.runner.session import Session
 from kernel_velocity.series import history, past, silence
 from kernel_velocity.series.past import Past
@@ -29,18 +30,22 @@ from kernel_velocity.series.past import Past
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded:
-    """A night's verdict, and the moves that a re-run refuted."""
+    """A night's verdict, the moves that a re-run refuted, and what the next night has to know of."""
 
     verdict: Verdict
     refuted: tuple[str, ...]
+    memory: Memory = NOTHING
     unwritten: bool = False  # whether findings could not be written: the next start has to do it
 
 
-def conclude(work: Session, since: float, runner: Runner, *, budget: float, out: TextIO) -> Concluded:
+def conclude(
+    work: Session, since: float, runner: Runner, *, budget: float, out: TextIO, again: str | None = None
+) -> Concluded:
     """Judge the values of a session, confirm the moves, and write the findings.
 
     Args:
         work: the night's session, measured and ingested. since: when the night began, Unix time, s.
+        again: the commit that tonight measured although it had been measured before.
         runner: measures again, in turns. budget: s of measuring that it may take. out: for progress.
     """
     results = Path(config.results_dir(work.root)).absolute()
@@ -59,10 +64,19 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     here = [item for item in all_series if item.identity.machine == work.machine]
     said, expected_notes = expectations(work.root, known.commits.values())
     steps = finding.known_steps(kept.findings, order)
-    suspected = judge.suspicions(here, line=known.line, since=since, known=steps)
+    memory, forgotten = last_night.memory_of(results, work.machine, since)
+    suspected = judge.suspicions(here, line=known.line, since=since, known=steps, again=again, memory=memory)
     taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(kept.findings, here, taken))
-    outcome = confirm.look_again(moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True))
+    stored = [evidence_store.read(results, item.id)[0] for item in kept.findings if item.state is State.SUSPECT]
+    reruns = [rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns]
+    outcome = confirm.look_again(
+        moves,
+        runner,
+        budget=budget,
+        earlier=confirm.sessions(reruns, now - resume.LONGEST),
+        say=lambda text: print(text, file=out, flush=True),
+    )
     kept = store.read(results)  # again: people decide while a night measures
     found = judge.findings(
         outcome,
@@ -76,6 +90,9 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     )
     blocked, unwritten = write(results, work.machine, found, outcome.evidence, kept.findings)
     told += finding.beside_notes(found, order)
+    memory = judge.remembered(moves, outcome, suspected, memory)
+    if memory.left:
+        told += (f"for want of time, {len(memory.left)} series whose code changed are left to the next night",)
     verdict = Verdict(
         title=title,
         when=when,
@@ -87,10 +104,13 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         stale=silence.stale(all_series, when.timestamp()),
         superseded=silence.superseded(all_series),
         errors=(*kept.problems, *blocked, *unwritten, *work.unreadable.values()),
-        notes=tuple(dict.fromkeys((*work.notes, *recorded.problems, *expected_notes, *suspected.notes, *told))),
+        notes=tuple(
+            dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *expected_notes, *suspected.notes, *told))
+        ),
         commits=known.commits,
     )
-    return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()), unwritten=bool(unwritten))
+    refuted = tuple(outcome.refuted.values())
+    return Concluded(verdict=verdict, refuted=refuted, memory=memory, unwritten=bool(unwritten))
 
 
 def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:

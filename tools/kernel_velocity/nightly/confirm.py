@@ -1,6 +1,7 @@
-"""Measure again what moved in a night: in turns with the commit before, and bisected. Opens no file.
+"""Measure again what moved in a night, or whose code changed: in turns with a commit before, and bisected.
 
-The outcome has the evidence: the rounds that an answer rests on, and the answer of the test look by look.
+Opens no file. The outcome has the evidence: the rounds that an answer rests on, and the answer of the test look by
+look.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kernel_velocity import units
 from kernel_velocity.ab.bisection import Bisection, bisect
 from kernel_velocity.ab.confirm import Runner, confirm
-from kernel_velocity.ab.rounds import Pair, Pairs, estimates
+from kernel_velocity.ab.rounds import Pair, Pairs, Terms, estimates
+from kernel_velocity.findings import evidence
 from kernel_velocity.findings.evidence import Evidence, Look, Path, Purpose, Rerun, Side
 from kernel_velocity.findings.finding import Affected, Finding, State
 from kernel_velocity.harness.telemetry import Round
@@ -27,6 +30,13 @@ from kernel_velocity.series.history import SeriesHistory
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, Comparison, Obstacle
 
+# p of a difference: the least of 8 rounds a side is .00016. A night asks of many series, most of which did not change.
+LEVEL = 2e-4
+NIGHTS = 4  # that ask whether a move is one. With their looks at LEVEL, chance says so in .3% of cases at most.
+
+
+Sessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]]  # of a series, before and after
+
 
 @dataclass(kw_only=True)
 class Outcome:
@@ -34,6 +44,7 @@ class Outcome:
 
     cases: list[Case] = field(default_factory=list)  # a test called them different
     unsettled: list[Case] = field(default_factory=list)  # no test settled them
+    left: list[Move] = field(default_factory=list)  # no screen shows them, and there was no time to settle them
     # Series and the commit that its move was to have begun with -> a line: the test called them the same
     refuted: dict[tuple[Identity, str], str] = field(default_factory=dict)
     comparisons: list[tuple[Identity, Comparison]] = field(default_factory=list)  # all of them
@@ -68,21 +79,39 @@ def pending(
                 yield Move(history=history, effect=series.effect, good=good, bad=bad, candidates=finding.commits)
 
 
+def sessions(reruns: Iterable[Rerun], until: float) -> Sessions:
+    """Return the sessions of nights before that re-runs rest on, as far as they ended by a Unix time, s.
+
+    Later rounds are still at hand where they were measured.
+    """
+    return {
+        (rerun.identity, rerun.before, rerun.after): [sides for sides in rerun.sessions if max(sides[1].began) <= until]
+        for rerun in reruns
+        if rerun.purpose is Purpose.CONFIRM
+    }
+
+
 def look_again(
-    moves: Sequence[Move], runner: Runner, *, budget: float, say: Callable[[str], None] = lambda text: None
+    moves: Sequence[Move],
+    runner: Runner,
+    *,
+    budget: float,
+    earlier: Sessions | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Measure moves again, before and after in turns, and bisect where several commits are possible.
 
     Args:
-        moves: largest first. Those of one pair of commits are measured together.
+        moves: the most open first. Those of one pair of commits are measured together.
         budget: s of measuring for all of them.
+        earlier: sessions of nights before. They count as well.
         say: called with each step.
     """
     pairs: dict[tuple[str, str], dict[Series, Move]] = defaultdict(dict)
     for move in moves:
         if move.identity.is_timed:
             pairs[move.good.commit, move.bad.commit][_series(move.identity)] = move
-    again = _Again(runner, runner.clock() + budget)
+    again = _Again(runner, runner.clock() + budget, earlier or {})
     for (good, bad), series in pairs.items():
         say(f"looking again at {len(series)} series between {good[:SHORT]} and {bad[:SHORT]}")
         again.measure(good, bad, series)
@@ -100,17 +129,23 @@ class _Again:
 
     runner: Runner
     deadline: float
+    earlier: Sessions
     outcome: Outcome = field(default_factory=Outcome)
 
     def measure(self, good: str, bad: str, moves: Mapping[Series, Move]) -> None:
         """Confirm the moves between two commits, bisect the regressions, and sort them by their answers."""
-        answers = confirm(self.runner, good, bad, tuple(moves), self._left())
+        before = {key: self.earlier.get((move.identity, good, bad), ()) for key, move in moves.items()}
+        terms = {key: Terms(level=LEVEL, earlier=evidence.strata(part)) for key, part in before.items()}
+        answers = confirm(self.runner, good, bad, tuple(moves), self._left(), terms=terms)
+        for key, nights in before.items():
+            rest = f", with the rounds of {units.count(len(nights), 'night')} before" if nights else ""
+            answers[key] = replace(answers[key], reason=answers[key].reason + rest)
         narrowed = dict(moves)
         slower = {key: move for key, move in moves.items() if answers[key].slower and len(move.candidates) > 1}
         for kernel in dict.fromkeys(move.identity.kernel for move in slower.values()):
             narrowed |= self._bisected({key: m for key, m in slower.items() if m.identity.kernel == kernel}, answers)
         for key, move in moves.items():
-            self._sort(move, answers[key], narrowed[key].candidates)
+            self._sort(move, answers[key], narrowed[key].candidates, len(before[key]))
         self._record((good, bad), narrowed, answers, Purpose.CONFIRM)
 
     def _left(self) -> float:
@@ -160,20 +195,24 @@ class _Again:
             is_built = answer.obstacle is not Obstacle.NOT_BUILT
             code = (self.runner.code(commits[0], key), self.runner.code(commits[1], key)) if is_built else (None, None)
             move = moves[key]
+            earlier = self.earlier.get((move.identity, *commits), ())
             self.outcome.reruns.append(
-                rerun(move.identity, purpose, commits, answer, pairs, left=move.candidates, code=code)
+                rerun(move.identity, purpose, commits, answer, pairs, left=move.candidates, code=code, earlier=earlier)
             )
 
-    def _sort(self, move: Move, answer: Comparison, commits: tuple[str, ...]) -> None:
+    def _sort(self, move: Move, answer: Comparison, commits: tuple[str, ...], nights: int) -> None:
         self.outcome.comparisons.append((move.identity, answer))
-        refuted = answer.reason if answer.answer is Answer.SAME else ""
+        is_last = answer.answer is Answer.UNKNOWN and nights + (answer.rounds > 0) >= NIGHTS
+        refuted = answer.reason if answer.answer is Answer.SAME or is_last else ""
         if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
             self.outcome.cases.append(_case(move, answer, commits))
             if (answer.ratio - 1) * move.effect < 0:  # the opposite is confirmed, and the move refuted
                 refuted = f"{answer.ratio - 1:+.1%}: {answer.reason}"
-        elif answer.answer is Answer.UNKNOWN:
+        elif answer.answer is Answer.UNKNOWN and not refuted and (move.is_screened or answer.suspect):
             self.outcome.unsettled.append(_case(move, answer, move.candidates))
-        if refuted:
+        elif answer.next_look is not None:
+            self.outcome.left.append(move)
+        if refuted and move.is_screened:
             change = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {refuted}"
             line = f"{move.identity} at {move.bad.commit[:SHORT]}: {change}"
             self.outcome.refuted[move.identity, move.bad.commit] = line
@@ -237,6 +276,7 @@ def rerun(
     *,
     left: tuple[str, ...],
     code: tuple[str | None, str | None],
+    earlier: Sequence[tuple[Side, Side]] = (),
 ) -> Rerun:
     """Return the evidence of an answer.
 
@@ -244,6 +284,7 @@ def rerun(
         identity: the series. commits: before and after, full SHAs. answer: of the test.
         pairs: all rounds of the two commits, those of the series that others are adjusted by as well.
         left: the possible commits, oldest first. code: what identifies the code that the series ran.
+        earlier: sessions of nights before that the answer rests on.
     """
     key = _series(identity)
     before, after, is_adjusted = estimates(pairs, key, answer.rounds) if answer.rounds else ([], [], False)
@@ -257,8 +298,10 @@ def rerun(
         answer=answer.answer,
         reason=answer.reason,
         floor=answer.floor,
+        level=answer.level,
         code=code,
-        looks=tuple(_look(pairs, key, rounds, answer.floor) for rounds in LOOKS if rounds <= answer.rounds),
+        looks=tuple(_look(pairs, key, rounds, answer, earlier) for rounds in LOOKS if rounds <= answer.rounds),
+        earlier=tuple(earlier),
         sides=(
             _side(pair.before[: answer.rounds], before if is_adjusted else ()),
             _side(pair.after[: answer.rounds], after if is_adjusted else ()),
@@ -275,11 +318,13 @@ def _side(rounds: Sequence[Round], adjusted: Sequence[float]) -> Side:
     )
 
 
-def _look(pairs: Pairs, series: Series, rounds: int, floor: float) -> Look:
+def _look(pairs: Pairs, series: Series, rounds: int, answer: Comparison, earlier: Sequence[tuple[Side, Side]]) -> Look:
     """Return the answer of the test after so many rounds a side."""
     before, after, adjusted = estimates(pairs, series, rounds)
-    test = sequential.compare(before, after, floor=floor, adjusted=adjusted)
-    moved, least, most = two_samples.shift(np.asarray(before), np.asarray(after), 1 - two_samples.P)
+    terms = Terms(floor=answer.floor, level=answer.level, earlier=evidence.strata(earlier))
+    test = sequential.compare(before, after, adjusted=adjusted, **vars(terms))
+    values = [*terms.earlier, (np.asarray(before), np.asarray(after))]
+    moved, least, most, _ = two_samples.stratified(values, 1 - answer.level)
     if test.low is None or test.high is None or test.p is None:
         raise ValueError(f"{series}: {rounds} rounds a side are compared without an interval")
     return Look(

@@ -76,6 +76,13 @@ class Journal:
         """Unix time, s, from which on values are judged. Infinity without a night."""
         return math.inf if self.record.night is None else self.record.night.since
 
+    @property
+    def again(self) -> str | None:
+        """The commit that this night measures although it may be measured already. None without one."""
+        night = self.record.night
+        commits = night.commits if night is not None and night.heartbeat else ()
+        return next((commit for commit in commits if commit not in self.record.unbuilt), None)
+
     def begin(self, night: Night) -> None:
         """Record the night that begins, or goes on."""
         self._write(replace(self.record, night=night))

@@ -6,6 +6,7 @@ regression is found that a later commit of the same night took back.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,52 +16,105 @@ from datetime import datetime
 from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
+from kernel_velocity.findings.last_night import NOTHING, Memory, Noted
 from kernel_velocity.nightly import cases
 from kernel_velocity.nightly.agreement import Agreement
 from kernel_velocity.nightly.cases import Case
 from kernel_velocity.nightly.confirm import Outcome
-from kernel_velocity.nightly.moves import Move, prepared
-from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, largest_first, late_moves, screened
+from kernel_velocity.nightly.moves import Move, code_change, is_same_code, openness, prepared
+from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, event_of, late_moves, screened
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.series import silence
-from kernel_velocity.series.history import SeriesHistory, threshold
+from kernel_velocity.series.history import Observation, SeriesHistory, threshold
 from kernel_velocity.stats.sequential import Answer
 
 WHO = "nightly"
+STAYS = 2  # values after the one that was refuted: a mean of two has that one in it, and chance chose it
 
 
 def suspicions(
-    histories: Sequence[SeriesHistory], *, line: Sequence[str], since: float, known: Sequence[Step]
+    histories: Sequence[SeriesHistory],
+    *,
+    line: Sequence[str],
+    since: float,
+    known: Sequence[Step],
+    again: str | None = None,
+    memory: Memory = NOTHING,
 ) -> Suspicions:
     """Screen every commit of a night, oldest first, then look back. A move seen at one commit is known at the next.
+
+    Of a series whose code changed, what no screen shows is suspected, too. A move that a re-run refuted is not measured
+    again while the code is the same. If it stays, it is the machine's.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
         known: moves that earlier nights recorded.
+        again: the commit that tonight measured although it had been measured before.
+        memory: of the night before.
     """
     steps = list(known)
     moves: dict[tuple[Identity, str], Move] = {}
     events: list[EnvironmentEvent] = []
     judged: set[Identity] = set()
     notes: dict[str, None] = {}
+    waiting: set[Identity] = set()
+    refuted = {noted.identity: noted for noted in memory.refuted}
+    start = {noted.identity: noted.commit for noted in memory.left}
     for place in _places(histories, since):
         until = [_until(history, place) for history in histories]
         commit = screened([history for history in until if history is not None], line=line, since=since, known=steps)
         judged |= commit.judged
         notes |= dict.fromkeys(commit.notes)
         dated = [_dated(event, histories, since) for event in commit.events]
+        shown = [(move, items) for move in commit.suspects if (items := _since(move, refuted.get(move.identity)))]
+        stay = [(move, items) for move, items in shown if len(items) > STAYS]
+        waiting |= {move.identity for move, _ in shown} - {move.identity for move, _ in stay}
+        suspects = [move for move in commit.suspects if all(move is not other for other, _ in shown)]
+        confounded = [move for event in dated for move in event.confounded]
+        confounded += [move for move, items in stay if not is_same_code(items[0], items[-1])]
+        dated += [replace(event_of([move]), began=items[0].measured) for move, items in stay]
         events += dated
-        for move in (*commit.suspects, *(move for event in dated for move in event.confounded)):
-            moves.setdefault((move.identity, move.bad.commit), move)
-        for move in commit.suspects:
+        for move in (*suspects, *confounded):
+            change = code_change(move.history, line, since, again, start.get(move.identity))
+            whole = move if change is None else replace(change, effect=move.effect, is_screened=True)
+            moves.setdefault((whole.identity, whole.bad.commit), whole)
+            start |= {} if change is None else {change.identity: change.bad.commit}
+        for move in suspects:
             steps.append(Step(identity=move.identity, effect=move.effect, place=move.bad.place))
         for event in dated:
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
     for move in late_moves(histories, line=line, since=since, known=steps):
         moves.setdefault((move.identity, move.bad.commit), move)
+    levelled = (prepared(history, since, steps) for history in histories)
+    changes = (code_change(history, line, since, again, start.get(history.identity)) for history in levelled)
+    suspects = [*moves.values(), *(move for move in changes if move is not None)]
     return Suspicions(
-        suspects=largest_first(moves.values()), events=tuple(events), judged=frozenset(judged), notes=tuple(notes)
+        suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
+        events=tuple(events),
+        judged=frozenset(judged),
+        notes=tuple(notes),
+        waiting=frozenset(waiting),
     )
+
+
+def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, before: Memory) -> Memory:
+    """Return what the next night has to know: of this one, and of series that it did not measure, of the one before."""
+
+    def noted(earlier: Iterable[Noted], new: Iterable[tuple[Move, Observation]]) -> tuple[Noted, ...]:
+        rest = (series for series in earlier if series.identity not in suspected.judged - suspected.waiting)
+        notes = (Noted(identity=move.identity, commit=at.commit, ratio=math.exp(move.effect)) for move, at in new)
+        return (*rest, *notes)
+
+    refuted = [(move, move.bad) for move in moves if (move.identity, move.bad.commit) in outcome.refuted]
+    left = [(move, move.good) for move in outcome.left]
+    return Memory(refuted=noted(before.refuted, refuted), left=noted(before.left, left))
+
+
+def _since(move: Move, noted: Noted | None) -> tuple[Observation, ...]:
+    """Return the observations since a re-run refuted a move. None where it is another one, or grew by what counts."""
+    if noted is None or not 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
+        return ()
+    return tuple(itertools.dropwhile(lambda item: item.commit != noted.commit, move.history.observations))
 
 
 def _places(histories: Iterable[SeriesHistory], since: float) -> list[int]:

@@ -1,32 +1,39 @@
-"""Moves: series that left their level, by how much, and between which commits. Not yet why. Pure policy."""
+"""Moves: series that left their level, by how much, and between which commits. Not yet why. Pure policy.
+
+Where the code of a series is known, every change of it is measured again, and no screen decides. For the others a
+screen does. The commit that a move is measured against is surely from before it: the first value of a move often fires
+no screen, and against the commit beside that one both sides would be slow.
+"""
 
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 from kernel_velocity.findings.finding import Step
-from kernel_velocity.nightly.screen import Change, Detector, look_back, shift
+from kernel_velocity.nightly.screen import Change, look_back, scatter, shift
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, is_worse
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.history import LEAST, Observation, SeriesHistory, floor_of, threshold
 
-LOOK_BACK = 40  # values of the screen, and so the oldest beginning of a move that it can still show
-SAME_MOVE = 0.5  # of the newest effect: an earlier value that shows less of it is not of the same move
+LEVEL = 20  # values that tell the level before a change of the code
 SAME_CHANGE = 5  # values: two looks a night apart place one change no further apart (changepoints.MARGIN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A series whose newest values moved, and between which commits."""
+    """A series that moved, or whose code changed, and between which commits."""
 
     history: SeriesHistory
     effect: float  # of log values: new minus old
-    good: Observation  # the last one before
-    bad: Observation  # the first one after
+    good: Observation  # surely one before: it is measured against this
+    bad: Observation  # surely one after
     candidates: tuple[str, ...]  # possible commits, oldest first; (): none, the code is the same
+    is_screened: bool = True  # whether its values show it; else its code changed, and they may or may not
 
     @property
     def identity(self) -> Identity:
@@ -71,24 +78,46 @@ def _is_before(item: Observation, step: Step) -> bool:
     return step.since is not None and item.measured is not None and item.measured < step.since
 
 
-def move_of(history: SeriesHistory, line: Sequence[str], screen: Detector = shift) -> Move | None:
+def move_of(history: SeriesHistory, line: Sequence[str]) -> Move | None:
     """Return the move that the newest value of a series still shows. None where it is at its level.
 
-    A move that a later value took back is none. A move began where the screen first fired of the unbroken run of
-    values, up to the newest, at which it fires by about as much. A sensitive screen also fires by chance: a move that
-    began there would blame, or clear, another commit.
+    A move that a later value took back is none.
     """
-    values = _values(history)
-    newest = screen(values)
-    if newest is None or abs(newest.effect) < threshold(history):
+    change = shift(_values(history))
+    return None if change is None or abs(change.effect) < threshold(history) else _move(history, change, line)
+
+
+def code_change(
+    history: SeriesHistory, line: Sequence[str], since: float, again: str | None = None, left: str | None = None
+) -> Move | None:
+    """Return the change of a series' code tonight, whether or not its values show it. None where it has none.
+
+    Args:
+        line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
+        again: the commit that tonight measured although it had been measured before.
+        left: the commit since which an earlier night had no time to examine its code.
+    """
+    items = history.observations
+    tonight = [item.commit != again and item.measured is not None and item.measured >= since for item in items]
+    start = next((number for number, item in enumerate(items) if item.commit == left), None)
+    if history.identity.is_control or not history.identity.is_timed or (start is None and not any(tonight)):
         return None
-    earliest = newest
-    for count in range(len(values) - 1, max(1, len(values) - LOOK_BACK), -1):
-        earlier = screen(values[:count])
-        if earlier is None or earlier.effect / newest.effect < SAME_MOVE:
-            break
-        earliest = earlier
-    return _move(history, replace(earliest, effect=newest.effect), line)
+    good = tonight.index(True) - 1 if start is None else start
+    bad = max((number for number, is_tonights in enumerate(tonight) if is_tonights), default=len(items) - 1)
+    codes = {items[good].code, items[bad].code}
+    if good < 0 or None in codes or len(codes) == 1:
+        return None
+    effect = items[bad].value - statistics.median(item.value for item in items[max(0, good - LEVEL) : good + 1])
+    return replace(_move(history, Change(effect=effect, good=good, bad=bad), line), is_screened=False)
+
+
+def openness(move: Move) -> float:
+    """Return the probability that a move counts, as far as its values tell. Certain ones and those in doubt are open.
+
+    The newest value is off its level by as much as sessions scatter. What is surely less than LEAST is settled.
+    """
+    noise = NormalDist(abs(move.effect), scatter(_values(move.history)))
+    return 1 - noise.cdf(LEAST) + noise.cdf(-LEAST)
 
 
 def late_move(history: SeriesHistory, line: Sequence[str]) -> Move | None:

@@ -31,6 +31,7 @@ from kernel_velocity.stats import two_samples
 
 LOOKS = (8, 16, 32, 64)  # rounds a side; even, so that each side goes first equally often
 FLOOR = two_samples.LEAST
+Strata = Sequence[tuple[FloatArray, FloatArray]]  # of each session: log seconds per call before, and after
 CONFIDENCE = 0.95  # of the interval: two one-sided tests at 2.5% where it says "same"
 
 
@@ -64,6 +65,7 @@ class Comparison:
     high: float | None = None
     p: float | None = None
     floor: float = FLOOR  # relative change that counts
+    level: float = two_samples.P  # p below which a difference is no chance
     adjusted: bool = False  # whether the rounds were adjusted by gauges or controls
     obstacle: Obstacle | None = None
     next_look: int | None = None  # rounds a side at which an unknown one is looked at again
@@ -97,6 +99,8 @@ def compare(
     *,
     floor: float = FLOOR,
     adjusted: bool = False,
+    level: float = two_samples.P,
+    earlier: Strata = (),
 ) -> Comparison:
     """Return the answer of one look at two sets of rounds.
 
@@ -105,12 +109,13 @@ def compare(
         after: as many.
         floor: relative change that counts. At least FLOOR is taken.
         adjusted: whether the values are adjusted. It becomes a field of the result.
+        level: p below which a difference is no chance.
+        earlier: both sets of sessions that did not settle it. They count as well.
     """
     a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     floor = max(floor, FLOOR)
-    moved, low, high = two_samples.shift(a, b, CONFIDENCE)
-    p = float(two_samples.mann_whitney(a[None], b[None])[0])
-    answer, reason = answer_of(moved, low, high, p, floor, threshold=two_samples.P)
+    moved, low, high, p = two_samples.stratified([*earlier, (a, b)], CONFIDENCE)
+    answer, reason = answer_of(moved, low, high, p, floor, threshold=level)
     return Comparison(
         answer=answer,
         reason=reason,
@@ -120,6 +125,7 @@ def compare(
         high=math.exp(high),
         p=p,
         floor=floor,
+        level=level,
         adjusted=adjusted,
         next_look=next((look for look in LOOKS if look > a.size), None) if answer is Answer.UNKNOWN else None,
     )

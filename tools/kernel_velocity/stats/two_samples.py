@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
 from statistics import NormalDist
 
 import numpy as np
@@ -39,22 +39,37 @@ def mann_whitney(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def shift(a: FloatArray, b: FloatArray, confidence: float) -> tuple[float, float, float]:
-    """Return (estimate, low, high) of the shift of `b` against `a`: Hodges and Lehmann's, with its exact interval.
+    """Return (estimate, low, high) of the shift of `b` (m,) against `a` (n,), as `stratified` does."""
+    return stratified([(a, b)], confidence)[:3]
 
-    The estimate is the median of all differences of a value of `b` and one of `a`. The interval holds the shifts that
-    the two-sided Mann-Whitney test at 1 - confidence does not reject, so that it cannot contradict `mann_whitney`
-    (Hodges and Lehmann, Annals of Mathematical Statistics 34(2), 1963).
+
+def stratified(strata: Sequence[tuple[FloatArray, FloatArray]], confidence: float) -> tuple[float, float, float, float]:
+    """Return (estimate, low, high, p) of the shift of the second samples of some sessions against the first ones.
+
+    Values are compared within a session only, because sessions differ. The estimate is the median of all differences of
+    a later value and an earlier one of the same session (Hodges and Lehmann, Annals of Mathematical Statistics 34(2),
+    1963). U is the sum over the sessions, and its distribution exact (van Elteren, Bulletin of the ISI 37, 1960, with
+    equal weights). The interval holds the shifts that the two-sided test at 1 - confidence does not reject, so that it
+    cannot contradict p.
 
     Args:
-        a: (n,).
-        b: (m,). With too few values for the confidence the bounds are infinite.
+        strata: (n,), (m,) of each session. With too few values for the confidence the bounds are infinite.
         confidence: of the interval.
     """
-    differences = np.sort((b[:, None] - a[None, :]).ravel())
-    lower = np.cumsum(_counts(a.size, b.size)) / math.comb(a.size + b.size, a.size)
+    differences = np.sort(np.concatenate([(b[:, None] - a[None, :]).ravel() for a, b in strata]))
+    lower = _lower(tuple((a.size, b.size) for a, b in strata))
     outside = int(np.searchsorted(lower, (1 - confidence) / 2, side="right"))  # differences left out on either side
     low, high = (-math.inf, math.inf) if outside == 0 else (differences[outside - 1], differences[-outside])
-    return float(np.median(differences)), float(low), float(high)
+    above = (differences > 0).sum() + 0.5 * (differences == 0).sum()
+    p = min(1.0, 2 * lower[math.ceil(min(above, differences.size - above))])
+    return float(np.median(differences)), float(low), float(high), float(p)
+
+
+@cache
+def _lower(sizes: tuple[tuple[int, int], ...]) -> FloatArray:
+    """Return the probabilities of a U summed over sessions of these sizes of 0, 1, ... or less, by chance."""
+    shares = [_counts(n, m) / math.comb(n + m, n) for n, m in sizes]
+    return np.cumsum(reduce(np.convolve, shares))
 
 
 @cache

@@ -30,7 +30,6 @@ from kernel_velocity.site.pages import finding_figures
 from kernel_velocity.site.text import DASH, Cell, Place, Table
 from kernel_velocity.site.writer import Page
 from kernel_velocity.stats.sequential import Answer, Comparison
-from kernel_velocity.stats.two_samples import P
 
 MOST_RERUNS = 12  # with figures; the data file has the rest
 UNFOLDED = 2  # re-runs that are open from the start
@@ -202,7 +201,7 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         "folded": f"{ANSWERS[rerun.answer]}{change}" if is_folded else "",
         "reason": rerun.reason,
         "floor": f"{100 * rerun.floor:.3g}%",
-        "threshold": f"{P:g}",
+        "threshold": f"{rerun.level:g}",
         "adjusted": "adjusted: corrected for how busy the machine was in the very same milliseconds"
         if rerun.is_adjusted
         else "as read: nothing was recorded beside them that they could be adjusted by",

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from kernel_velocity import units
-from kernel_velocity.findings import text
+from kernel_velocity.findings import evidence, text
 from kernel_velocity.findings.evidence import Look, Path, Rerun
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.site.charts.svg import Axis, band, element, figure, line, runs, ticks, vertical
@@ -85,10 +85,12 @@ def ratio_figure(rerun: Rerun) -> Markup:
     """Return the ratio after each round, and what the test said at each look. Empty for too few rounds."""
     if rerun.rounds < _FEWEST:
         return Markup("")
-    before, after = (np.log(side) for side in rerun.compared)
-    counts = range(_FEWEST, rerun.rounds + 1)
+    *earlier, (before, after) = evidence.strata(rerun.sessions)
     # change, and the interval at the test's threshold, of the first rounds; logarithms
-    running = {count: two_samples.shift(before[:count], after[:count], 1 - two_samples.P) for count in counts}
+    running = {
+        count: two_samples.stratified([*earlier, (before[:count], after[:count])], 1 - rerun.level)[:3]
+        for count in range(_FEWEST, rerun.rounds + 1)
+    }
     floor = math.log1p(rerun.floor)
     bounds = [math.log(value) for look in rerun.looks for value in (look.least, look.most)]
     calm = [middle for count, (middle, _, _) in running.items() if count >= min(_CALM_FROM, rerun.rounds)]
