@@ -134,7 +134,7 @@ def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
     stale, vanished, doubt = context["silence"]
     return {
         "format": FORMAT,
-        "verdicts": [asdict(verdict) | {"when": verdict.when.isoformat()} for verdict in site.verdicts],
+        "verdicts": [_as_data(verdict) for verdict in site.verdicts],
         "findings": [text.as_data(finding) for finding in site.findings],
         "stale": stale,
         "stale_doubt": doubt or None,
@@ -150,6 +150,13 @@ def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "notes": context["notes"] + context["more_notes"],
     }
+
+
+def _as_data(verdict: KeptVerdict) -> dict[str, Any]:
+    """Return a verdict as data, without what only the next night has to know."""
+    data = asdict(verdict) | {"when": verdict.when.isoformat()}
+    del data["memory"]
+    return data
 
 
 def _findings(site: Site) -> dict[str, Any]:
