@@ -58,7 +58,7 @@ def test_step_of_the_code_beside_one_of_the_machine_is_marked_with_its_part(tmp_
     for (point,) in of_others:
         assert (point.index, point.ratio) == (AT, pytest.approx(1.05, abs=0.01))
         assert point.low < point.ratio < point.high
-        assert any("of the machine, which its controls share" in text for text in point.warnings)
+        assert any("the machine's part is taken out" in text for text in point.warnings)
 
 
 def test_adjusting_that_took_half_of_the_step_leaves_half_to_explain(tmp_path):

@@ -59,7 +59,7 @@ class MachineStep:
     @property
     def text(self) -> str:
         """What happened, in words."""
-        return f"the machine: {units.change(1 / self.ratio)}, a step that its controls share and no commit made"
+        return f"the machine became {units.change(1 / self.ratio)}: its controls share this step"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ def _left(columns: Columns, common: Shared) -> FloatArray:
 def _less(point: ChangePoint, part: float) -> ChangePoint:
     """Return a change point less the machine's part."""
     factor = math.exp(part)
-    note = f"less {units.change(1 / factor)} of the machine, which its controls share"
+    note = f"the machine's part is taken out: {units.change(1 / factor)} on its controls"
     return replace(
         point,
         before=point.before + part,
