@@ -107,6 +107,8 @@ def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Find
     """Return the finding of an environment event. It names no commit."""
     began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
     reason = in_words(event.changes) or "nothing of what is recorded of the machine changed"
+    count = len(event.moves)
+    many = "1 series moved" if count == 1 else f"{count} series moved at once, their median"
     return Finding(
         id=slug(event.machine, event.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
         kind=Kind.ENVIRONMENT,
@@ -114,7 +116,7 @@ def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Find
         subject=event.machine,
         found=began,
         changes=event.changes or None,
-        how=f"{len(event.moves)} series moved at once, their median by a factor of {event.factor:.4g}",
+        how=f"{many} by a factor of {event.factor:.4g}",
         affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
         decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=reason),),
     )
