@@ -31,6 +31,10 @@ THREE = [0.028 + value for value in values(3, seed=1, sigma=1e-4)]
         ([0.0, 1e-5, -1e-5, 0.009], None, 0),  # less than is worth a word, however quiet
         ([0.0, 0.03, -0.03, 0.03], None, 0),
         ([-7.0], None, 0),  # a first value cannot have moved
+        ([0.0] * 50 + [0.0031], 0.003, 1),  # three times the least sigma
+        ([0.0] * 50 + [0.0029], None, 0),
+        ([0.0, 0.02] * 25, None, 0),  # two modes
+        ([0.0, 0.02] * 24 + [0.0], None, 0),
     ],
 )
 def test_shift_is_of_the_newest_values(series, effect, count):
@@ -41,3 +45,7 @@ def test_shift_is_of_the_newest_values(series, effect, count):
         assert change.effect == pytest.approx(effect, abs=0.01)
         assert change.good < len(series) - count <= change.bad
         assert change.bad - change.good <= 5
+
+
+def test_quiet_noise_seldom_calls_for_a_re_run():
+    assert sum(shift(values(50, seed)) is not None for seed in range(60)) <= 4

@@ -1,8 +1,8 @@
 """The detectors of a night: the screen of the newest values, and the look back over all values. Pure.
 
-The screen of a long history is that of stats/changepoints/screen.py, and the mean of the newest two values beside it. A
-machine's first nights have few values: there every move counts that stands out from them, or that exceeds the
-difference of any two sessions. A sensitive screen costs re-runs in turns only, and these decide.
+The screen compares the newest value, the mean of the newest two, and the median of the newest three with the values
+before them. A machine's first nights have few values: there every move counts that stands out from them, or that
+exceeds the difference of any two sessions. A sensitive screen costs re-runs in turns only, and these decide.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ import numpy as np
 from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.drift import drift
-from kernel_velocity.stats.changepoints.noise import difference_sigma
-from kernel_velocity.stats.changepoints.screen import NEWEST, Z1, Z3, screen
+from kernel_velocity.stats.changepoints.noise import difference_sigma, iqr_sigma
 
+REFERENCE = 40  # values before the newest ones
+NEWEST = 3
+FEWEST = 10  # values of a reference: the quartiles of fewer mean little
+Z1 = 3.0  # sigmas of the newest value
+Z3 = 2.5  # sigmas of the median of the newest three
 # Sigmas of the mean of the newest two. Simulated at a noise of .7%, a screen fires at 2.5% of quiet values (without it
 # at .7%), and within two commits of a step of 2% in .98 of cases (.77). The larger of two sigmas is often too large.
 Z2 = 2.1 / math.sqrt(2)
@@ -46,13 +50,14 @@ class Change:
 
 def shift(values: Sequence[float]) -> Change | None:
     """Return the change of the newest log values, oldest first. None where they are at the level before them."""
-    screening = screen(values)
-    if screening.level is None or screening.sigma is None:
+    reference = np.asarray(values[-REFERENCE - NEWEST : -NEWEST])
+    if reference.size < FEWEST:
         return _shift_of_few(values)
-    newest = np.asarray(values[-NEWEST:]) - screening.level
+    level, sigma = float(np.median(reference)), max(iqr_sigma(reference), difference_sigma(reference))
+    newest = np.asarray(values[-NEWEST:]) - level
     for effect, limit in ((np.median(newest), Z3), (newest[-1], Z1), (newest[-2:].mean(), Z2)):
-        if abs(effect) > limit * screening.sigma and newest[-1] / effect > SHOWN:
-            return _began(values, screening.level, float(effect), screening.sigma)
+        if abs(effect) > limit * sigma and newest[-1] / effect > SHOWN:
+            return _began(values, level, float(effect), sigma)
     return None
 
 

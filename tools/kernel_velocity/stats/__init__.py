@@ -10,5 +10,5 @@ sequential.py     the sequential test of an A/B session
 layout.py         the test of a change beyond layout, over several link orders
 speedup.py        times, speed-ups with errors, figures of samples
 sample_shape.py   autocorrelation by lag, batches, effective size, outliers, modes
-changepoints/     the detector of change points, the screen, drift
+changepoints/     the detector of change points, and drift
 """

@@ -2,7 +2,6 @@
 
 detector.py  the change points of series, one by one or many at once
 segment.py   cuts series into levels at the least cost
-screen.py    does the newest point look unlike those before it
 drift.py     slow drift, which no detector of steps sees
 values.py    values in, change points out
 noise.py     scales, and a test of two stretches

@@ -93,10 +93,6 @@ class Observed(NamedTuple):
     logs: FloatArray  # (places,)
     indices: npt.NDArray[np.int64]  # (places,) where each is in the input
 
-    def place(self, index: int) -> int:
-        """Return how many values are present before an index of the input."""
-        return int(np.searchsorted(self.indices, index))
-
     def last(self, count: int) -> Observed:
         """Return the last `count` (>= 1) of them, or all if there are fewer."""
         return Observed(self.logs[-count:], self.indices[-count:])

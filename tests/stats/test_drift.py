@@ -1,4 +1,4 @@
-"""The screen and the check for slow drift: what they find, and what they ignore."""
+"""The check for slow drift: what it finds, and what it ignores."""
 
 import math
 
@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.stats.changepoints.drift import FEWEST, WINDOW, drift
-from kernel_velocity.stats.changepoints.screen import Screening, screen
 from tests.stepped_series import with_holes
 
 SEEDS = st.integers(0, 10_000)
@@ -16,65 +15,6 @@ SEEDS = st.integers(0, 10_000)
 
 def noise(size=60, seed=0, sigma=0.01):
     return (sigma * np.random.default_rng(seed).standard_normal(size)).tolist()
-
-
-@pytest.mark.parametrize("moved", [0.05, -0.05])
-def test_screen_finds_one_point_far_off(moved):
-    found = screen([*noise(), moved])
-    assert found.alarm and found.rises == (moved > 0)
-    assert found.z1 == pytest.approx((moved - found.level) / found.sigma)
-
-
-def test_screen_finds_three_points_that_are_off_together():
-    calm = screen([*noise(), 0.0, 0.0, 0.0])
-    moved = calm.level + 2.8 * calm.sigma
-    assert not screen([*noise(), calm.level, calm.level, moved]).alarm
-    found = screen([*noise(), moved, moved, moved])
-    assert found.alarm and found.rises
-    assert (found.z1, found.z3) == pytest.approx((2.8, 2.8))
-
-
-def test_median_of_three_decides_the_direction_if_the_last_point_is_calm():
-    found = screen([*noise(), 0.05, 0.05, -0.001])
-    assert found.alarm and found.rises and found.z1 < 0
-
-
-def test_screen_is_silent_in_noise_and_between_two_modes():
-    assert sum(screen(noise(50, seed)).alarm for seed in range(60)) <= 4
-    assert screen(noise(50, 0)).rises is None
-    assert not screen([0.0, 0.02] * 25).alarm and not screen([0.0, 0.02] * 24 + [0.0]).alarm
-
-
-def test_constant_series_has_the_least_sigma():
-    assert screen([0.0] * 50 + [0.0031]).alarm
-    assert not screen([0.0] * 50 + [0.0029]).alarm
-
-
-@pytest.mark.parametrize("values", [[], [0.0] * 50 + [None], [0.0] * 50 + [math.nan], noise(12)])
-def test_screen_needs_a_last_point_and_ten_before_the_newest(values):
-    assert screen(values) == Screening() and not screen(values).alarm
-    assert screen(noise(13)).z1 is not None
-
-
-def test_screen_refuses_infinite_values_and_names_the_index():
-    with pytest.raises(ValueError, match="value 70 is infinite"):
-        screen([*noise(70), math.inf, 0.0])
-
-
-@settings(max_examples=20)
-@given(seed=SEEDS, holes=st.lists(st.integers(0, 59), max_size=8), older=st.integers(0, 50))
-def test_screen_skips_missing_points_and_reads_the_last_43_only(seed, holes, older):
-    values = noise(60, seed)
-    assert screen([9.0] * older + with_holes(values, holes)) == screen(values)
-
-
-@settings(max_examples=20)
-@given(seed=SEEDS, shift=st.integers(-500, 500))
-def test_unit_and_direction_make_no_difference_to_the_screen(seed, shift):
-    values = np.array(noise(60, seed, 0.02))
-    found, moved, turned = (screen(each.tolist()) for each in (values, values + shift / 64, -values))
-    assert moved.z1 == pytest.approx(found.z1)
-    assert (turned.z1, turned.z3) == pytest.approx((-found.z1, -found.z3))
 
 
 def creeping(size=80, total=0.05, seed=0, sigma=0.01):
