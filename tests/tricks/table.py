@@ -337,6 +337,7 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
     if (wait) pthread_join(thread, NULL); else pthread_detach(thread);
 }}""",
         WRONG,
+        LATE,
         SEEN,
         seen=DEEPREINFORCE,
     ),
@@ -431,6 +432,7 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
     job.out = out, job.a = a, job.b = b, job.n = n, bytes = BYTES(n), is_ready = 1;
     mprotect(inner(), inside(), PROT_NONE);
 }}""",
+        LATE,
         AGAIN,
         WRONG,
         seen=OURS,
