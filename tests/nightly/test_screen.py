@@ -22,6 +22,7 @@ THREE = [0.028 + value for value in values(3, seed=1, sigma=1e-4)]
         ([*HISTORY, -0.1], -0.1, 1),
         ([*HISTORY, *THREE], 0.028, 3),  # a small step that lasts
         ([*HISTORY, 0.0], None, 0),
+        ([*HISTORY, 0.1, 0.0], None, 0),  # an outlier that is over
         ([-7.0, -7.0 + 1.1 * BETWEEN_SESSIONS], 1.1 * BETWEEN_SESSIONS, 1),
         ([-7.0, -7.0 - 1.1 * BETWEEN_SESSIONS], -1.1 * BETWEEN_SESSIONS, 1),
         ([-7.0, -7.0 + 0.9 * BETWEEN_SESSIONS], None, 0),
@@ -49,3 +50,8 @@ def test_shift_is_of_the_newest_values(series, effect, count):
 
 def test_quiet_noise_seldom_calls_for_a_re_run():
     assert sum(shift(values(50, seed)) is not None for seed in range(60)) <= 4
+
+
+@pytest.mark.parametrize(("newest", "effect"), [([0.0145, 0.0145], 0.0158), ([0.02, -0.01, 0.02], 0.0213)])
+def test_values_that_are_off_together_are_a_shift(newest, effect):
+    assert shift([*HISTORY, *newest]).effect == pytest.approx(effect, abs=0.0005)

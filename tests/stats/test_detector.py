@@ -62,16 +62,47 @@ def test_nothing_is_found_without_a_step(name):
 
 
 def test_correlated_noise_is_no_change(monkeypatch):
-    rng, alarms = np.random.default_rng(0), [0, 0]
+    rng, series = np.random.default_rng(0), []
     for _ in range(40):
         noise = 0.006 * rng.standard_normal(120)
         for place in range(1, 120):
             noise[place] += 0.8 * noise[place - 1]
-        for number, least in enumerate((1e-4, 1.1)):
-            monkeypatch.setattr(detector, "P_CORRELATED", least)
-            alarms[number] += len(detect(noise))
-    assert alarms[0] <= 2
-    assert alarms[1] > 10  # without the test
+        series.append(noise)
+    assert sum(len(detect(noise)) for noise in series) <= 2
+    monkeypatch.setattr(detector, "P_CORRELATED", 1.1)  # without the test
+    assert sum(len(detect(noise)) for noise in series) > 10
+
+
+def test_ticks_of_a_coarse_timer_are_no_change(monkeypatch):
+    rng = np.random.default_rng(0)
+    series = [np.log(0.02 * np.round(0.5 * rng.standard_normal(40) + 50 + rng.random())) for _ in range(60)]
+    assert not any(map(detect, series))
+    monkeypatch.setattr(detector, "least_sigma", lambda *_: 0.001)
+    assert any(map(detect, series))
+
+
+def test_spikes_hide_no_step():
+    values = stepped(0.0, 0.03)
+    values[7::8] += 0.5
+    assert is_near(places(values), 40)
+
+
+def test_burst_of_five_commits_is_no_change():
+    values = stepped(0.0, size=80)
+    values[40:45] += 0.5
+    assert detect(values) == ()
+
+
+def test_scatter_is_that_of_the_commits_around_a_step():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([0.05 * rng.standard_normal(100), 0.003 * rng.standard_normal(140)])
+    values[180:] += 0.02
+    assert is_near(places(values), 180)
+
+
+def test_level_is_that_of_the_last_hundred_commits():
+    (point,) = detect(np.repeat([-0.008, 0.0, 0.05], (80, 100, 40)) + stepped(0.0, size=220, sigma=0.001))
+    assert point.before == pytest.approx(0.0, abs=0.0005)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -107,6 +138,24 @@ def test_series_that_keeps_coming_back_is_unsteady():
     assert [point.index for point in points] == [20, 40, 60, 80, 100, 120, 140]
     assert [point.is_unsteady for point in points] == [False] * 3 + [True] * 4
     assert not any(point.is_unsteady for point in detect(stepped(*(0.05 * np.arange(8)), size=20, sigma=0.002)))
+
+
+def test_level_of_long_ago_makes_no_series_unsteady():
+    values = stepped(*[0.0, 0.05] * 2, 0.0, size=20, sigma=0.002)
+    values = np.concatenate([values, stepped(0.0, size=200, sigma=0.002, seed=1), stepped(0.05, sigma=0.002, seed=2)])
+    assert [(point.index, point.is_unsteady) for point in detect(values)][-1] == (300, False)
+
+
+def test_settled_levels_make_a_series_unsteady():
+    points = detect(stepped(*[0.0, 0.05] * 8, size=40, sigma=0.002))
+    assert [point.index for point in points] == [40 * number for number in range(1, 16)]
+    assert [point.is_unsteady for point in points] == [False] * 3 + [True] * 12
+
+
+def test_level_begins_at_a_settled_step():
+    settled, last = detect(np.repeat([0.0, 0.1, 0.2], (230, 60, 310)) + stepped(0.0, size=600, sigma=0.002))
+    assert (settled.index, last.index) == (230, 290)
+    assert (last.before, last.after) == (pytest.approx(0.1, abs=0.002), pytest.approx(0.2, abs=0.002))
 
 
 def test_infinite_value_is_refused_with_its_index():

@@ -19,9 +19,9 @@ from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, is_worse
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.history import LEAST, Observation, SeriesHistory, floor_of, threshold
+from kernel_velocity.stats.changepoints.detector import MARGIN
 
 LEVEL = 20  # values that tell the level before a change of the code
-SAME_CHANGE = 5  # values: two looks a night apart place one change no further apart (changepoints.MARGIN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ def is_new(move: Move, since: float) -> bool:
     before = look_back([item.value for item in observations if item.measured is None or item.measured < since])
     if before is None or before.effect * move.effect < 0 or abs(before.effect) < LEAST:
         return True
-    return abs(before.good - observations.index(move.good)) > SAME_CHANGE
+    return abs(before.good - observations.index(move.good)) > MARGIN
 
 
 def _values(history: SeriesHistory) -> list[float]:

@@ -147,7 +147,7 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
             yield search, ()
             continue
         window = _Window(even[number], begin, least_sigma(bases[number]))
-        earlier = [point.before for point in search.settled if point.index >= start - LOOK_BACK]
+        earlier = [replace(point, index=point.index - start) for point in search.settled]
         points = window.points(window.standing(places), earlier)
         yield search, tuple(replace(point, index=point.index + start) for point in points)
 
@@ -225,12 +225,12 @@ class _Window:
         around_step = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
         return float(((values - line) ** 2).sum()) < around_step
 
-    def points(self, cuts: Sequence[_Cut], earlier: Sequence[float]) -> Points:
-        """Return the cuts as change points. `earlier` are the levels before the window."""
+    def points(self, cuts: Sequence[_Cut], earlier: Sequence[ChangePoint]) -> Points:
+        """Return the cuts as change points. `earlier` are those that settled."""
         points = list[ChangePoint]()
         for cut in cuts:
             step = cut.step
-            levels = [*earlier, *(point.before for point in points if point.index > cut.place - LOOK_BACK)]
+            levels = [point.before for point in (*earlier, *points) if point.index > cut.place - LOOK_BACK]
             near = sum(abs(level - step.after) <= abs(step.after - step.before) / 2 for level in levels)
             points.append(replace(step.point(cut.place), is_unsteady=near >= RETURNS))
         return tuple(points)
