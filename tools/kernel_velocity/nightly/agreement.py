@@ -39,12 +39,12 @@ class Agreement:
         key = _cause(of), commits
         if key not in self._shifts:
             places = [self._order[sha] for sha in commits if sha in self._order]
-            found = self._shifts[key] = {}
+            shifts = self._shifts[key] = {}
             for history in self._groups[key[0]] if places else ():
                 before = [item.value for item in history.observations if item.place < min(places)][-LEVEL:]
                 after = [item.value for item in history.observations if item.place >= max(places)][:LEVEL]
                 if before and after:
-                    found[history.identity] = statistics.median(after) - statistics.median(before)
+                    shifts[history.identity] = statistics.median(after) - statistics.median(before)
         return self._shifts[key]
 
     def weight(self, of: Identity, commits: tuple[str, ...], *, rises: bool) -> float:

@@ -71,13 +71,13 @@ class Shared:
     @cached_property
     def steps(self) -> tuple[MachineStep, ...]:
         """Its steps, found in the order in which it was measured."""
-        found = []
+        steps = list[MachineStep]()
         for place, began, values in self.by_method.values():
             order = np.lexsort((place, began))
-            found += [
+            steps += [
                 MachineStep(place=int(place[order[point.index]]), ratio=point.ratio) for point in detect(values[order])
             ]
-        return tuple(found)
+        return tuple(steps)
 
     @cached_property
     def digest(self) -> str:
@@ -123,7 +123,7 @@ def shared(layout: Layout, methods: Numbers[str], place: tuple[str, str, str]) -
             if alike.sum() >= FEWEST_VALUES:
                 rows.setdefault(used, []).append((at[alike], began[alike], np.log(seconds[alike])))
     common = {methods[number] if number != NOTHING else None: _common(some) for number, some in rows.items()}
-    return Shared({method: found for method, found in common.items() if found.place.size})
+    return Shared({method: part for method, part in common.items() if part.place.size})
 
 
 def _common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
