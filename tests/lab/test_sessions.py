@@ -160,10 +160,11 @@ def test_only_missing_sessions_are_measured(asv, compressed):
     if compressed:
         path.with_name("01.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    before = {path: path.stat() for path in folder.iterdir()}
+    before = {path: path.read_bytes() for path in folder.iterdir()}
     status, out, _ = command("spread", "--sessions", "4")
     assert status == 0 and len(asv.calls) == 4 and out.startswith("session 4/4: ")
-    assert all(path.stat() == stat for path, stat in before.items())
+    assert {path: path.read_bytes() for path in before} == before
+    assert set(folder.iterdir()) - set(before) == {folder / "04.jsonl"}
 
 
 @pytest.mark.parametrize("other", ["rounds", "bench", "method"])
