@@ -150,11 +150,10 @@ def share(fraction: float) -> str:
 
 
 def change(ratio: float, unit: str = SECONDS) -> str:
-    """Return a speed ratio (new rate / old rate, > 0) in words: "3.2% faster", "2.10x slower", "unchanged".
+    """Return a ratio of values, old / new (> 0), in words: "3.2% faster", "2.10x slower", "5.0% larger", "unchanged".
 
-    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is a multiple. Percentages are of speed: half
-    as fast is "2.00x slower" (it takes twice the time), 5% slower means 0.95 of the rate. Of values in another unit the
-    ratio is old value / new value, and percentages are of the value: "5.0% larger" is 1.05 times the bytes.
+    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is a multiple. Percentages are of the value:
+    "5.0% slower" is 1.05 times the time.
     """
     if ratio == 1:
         return "unchanged"
@@ -162,7 +161,7 @@ def change(ratio: float, unit: str = SECONDS) -> str:
     word = smaller if ratio > 1 else larger
     if ratio >= _MULTIPLE_FROM or 1 / ratio >= _MULTIPLE_FROM:
         return f"{significant(max(ratio, 1 / ratio))}x {word}"
-    return f"{share(abs((ratio if unit == SECONDS else 1 / ratio) - 1))} {word}"
+    return f"{share(abs(1 / ratio - 1))} {word}"
 
 
 def count(number: int, noun: str) -> str:

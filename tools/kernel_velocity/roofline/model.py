@@ -81,6 +81,13 @@ class Roofline:
     label: str
     warnings: tuple[str, ...] = ()
     dtype: str | None = None  # of the peak: "tf32" for float32 that was allowed to multiply in TF32
+    is_at_peak: bool = False  # whether the peak is the lower limit, not the bandwidth of the level
+
+    @property
+    def of_limit(self) -> tuple[float, str]:
+        """The share of the call's limit, and that limit: the peak, or the bandwidth of the level of its working set."""
+        share, level = (self.roof_ratio, MEMORY) if self.level_ratio is None else (self.level_ratio, self.level)
+        return share, f"{self.dtype} peak" if self.is_at_peak else str(level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +135,10 @@ def roofline(
     in_tf32 = _tf32_warning(dtype, work / seconds, peak_ratio, roofs)
     doubtful = ratio if in_tf32 is None else _minimum_seconds(bytes, work, dram, roofs.peaks["tf32"]) / seconds
     level = _level(footprint, roofs)
-    level_ratio = None
+    level_ratio, bandwidth = None, dram
     if level is not None and level.bandwidth is not None:
-        level_ratio = _minimum_seconds(bytes, work, level.bandwidth, peak) / seconds
+        bandwidth = level.bandwidth
+        level_ratio = _minimum_seconds(bytes, work, bandwidth, peak) / seconds
     return Roofline(
         intensity=work / bytes,
         ridge=None if dram is None or peak is None else peak / dram,
@@ -151,6 +159,7 @@ def roofline(
             *_doubts(doubtful, peak_ratio if in_tf32 is None else 0.0, is_beyond(footprint, roofs)),
         ),
         dtype=dtype,
+        is_at_peak=_bound(bytes, work, bandwidth, peak) == "compute",
     )
 
 

@@ -13,6 +13,7 @@ columns.py        one series as columns
 changes.py        changes between values of a series, and their averages
 change_points.py  change points of series, stored in the cache
 controls.py       what the controls share, taken out of change points
+verdicts.py       whether a series changed between two commits: what every page asks
 history.py        histories of series, from which verdicts are made
 frames.py         tables of values, rounds and machines as data frames
 export.py         kv export: Parquet, CSV, OpenMetrics

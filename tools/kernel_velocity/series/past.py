@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kernel_velocity.series.change_points import Finder
     from kernel_velocity.series.controls import Shared
     from kernel_velocity.series.history import Histories
-    from kernel_velocity.stats.changepoints.values import ChangePoint
+    from kernel_velocity.series.verdicts import Verdicts
 
 FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
 SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
@@ -278,17 +278,12 @@ class Past:
 
         return history.build(self)
 
-    def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
-        """Return the change points of some of `keys`, without the machine's part (controls.py).
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """The levels of all series."""
+        from kernel_velocity.series.verdicts import Verdicts  # noqa: PLC0415 - needs scipy, which a node lacks
 
-        Their indices are entries of the series' columns.
-        """
-        from kernel_velocity.series import controls  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        return {
-            key: points and controls.without_machine(self.columns(key), points, self.shared(key))
-            for key, points in self.finder.of(keys).items()
-        }
+        return Verdicts(self)
 
     def shared(self, key: SeriesKey) -> Shared:
         """Return what the controls share that were measured where a series was."""

@@ -160,6 +160,15 @@ class Site:
         """The newest night of each machine, the newest of them first."""
         return self._verdicts[0]
 
+    def commit_url(self, sha: str) -> str:
+        """Return the address of a commit at the code's host. "" where asv.conf.json has no show_commit_url."""
+        return f"{self._commit_url}{sha}" if self._commit_url else ""
+
+    @cached_property
+    def _commit_url(self) -> str:
+        url = config.asv_settings(self.repository).get("show_commit_url") or ""
+        return url if url.startswith(("https://", "http://")) else ""
+
     def commit(self, sha: str) -> Commit | None:
         """Return a commit that has a result or that a finding names. None where the repository does not have it."""
         return self.commits.get(sha) or self._named.get(sha)

@@ -37,11 +37,12 @@ LARGE = (series_data.build, commit.build)  # the parts that two processes begin 
 SMALL = tuple(module.build for module in (home, compare, finding, findings, roofline, measurement, machines, badges))
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than handed from one process to another
 NAVIGATION = (  # title, file, and the beginning of the names of the pages below it
-    ("Home", INDEX, ""),
+    ("Overview", INDEX, ""),
+    ("Kernels", f"{INDEX}#kernels", "kernel-"),
+    ("Commits", f"{INDEX}#commits", "commit-"),
     ("Findings", "findings.html", "finding-"),
     ("Compare", "compare.html", ""),
     ("Roofline", "roofline.html", ""),
-    ("Measurement", "measurement.html", ""),
     ("Machines", "machines.html", ""),
 )
 

@@ -23,6 +23,7 @@ from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement,
 from kernel_velocity.results.records import Benchmark, Commit, Machine, name_parts
 from kernel_velocity.series.changes import Change, Truth
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.verdicts import Verdict
 
 DASH = "–"
 RATE_UNITS = ("GFLOPS", "GOPS")
@@ -268,6 +269,25 @@ def tone_of(ratio: float, is_distinct: bool, unit: str = units.SECONDS) -> str:
     if not is_distinct or ratio == 1 or unit not in (units.SECONDS, units.BYTES, *RATE_UNITS):
         return "same"
     return "faster" if ratio > 1 else "slower"
+
+
+def verdict(value: Verdict, unit: str = units.SECONDS) -> str:
+    """Return a verdict in words: "8.0% slower", "unchanged". `unit`: of the values."""
+    return units.change(1 / value.ratio, unit) if value.is_change else value.word.value
+
+
+def verdict_detail(value: Verdict) -> str:
+    """Return how sure a verdict is: "±0.9%" of a change, "within 1.4%" of what is unchanged. "" where nothing tells."""
+    if value.is_change:
+        return "" if isnan(value.low) else f"±{units.share((value.high - value.low) / 2)}"
+    return "" if isnan(value.within) else f"within {units.share(value.within)}"
+
+
+def verdict_tone(value: Verdict, unit: str = units.SECONDS) -> str:
+    """Return the colour class of a verdict. Of values in an unknown unit nobody knows whether less is better."""
+    if value.is_change and unit not in (units.SECONDS, units.BYTES):
+        return "same"
+    return value.word.value
 
 
 def change_texts(ratio: FloatArray, distinct: Truth, unit: NDArray[np.str_]) -> list[str]:

@@ -15,7 +15,8 @@ from markupsafe import Markup, escape
 from kernel_velocity import units
 
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_EDGE = 120, 28, 3
-POINTS = 32  # the newest commits of a sparkline; more need more room, and a page has thousands of these
+WIDE = 240  # a sparkline on a card
+POINTS = 40  # the newest commits of a sparkline; more need more room, and a page has thousands of these
 WIDTH, HEIGHT, EDGE = 220, 48, 5  # of a history
 LEAST_SPAN = 0.1  # of a history, relative to its middle: noise of .1% must not look like a mountain
 TICKS = 4  # about so many on an axis
@@ -40,29 +41,35 @@ def figure(css: str, width: int, height: int, label: str, shapes: Iterable[Marku
     return element("svg", *children, *shapes, class_=css, viewBox=box, role="img", aria_label=label)
 
 
-def sparkline(values: Sequence[float], unit: str, *, commits: int | None = None) -> Markup:
-    """Return the trend of values from zero, one per commit, oldest first. Empty for fewer than two.
+def sparkline(
+    values: Sequence[float], unit: str, *, marked: int | None = None, tone: str = "", width: int = SPARK_WIDTH
+) -> Markup:
+    """Return the newest POINTS of some values, scaled to their range. Empty for fewer than two.
 
     Args:
-        commits: how many there are, if `values` has only the newest of them (POINTS or more). None: as many.
+        values: one per commit, oldest first. marked: the index of the first value after a step. tone: its class.
     """
     if len(values) < 2:
         return Markup("")
-    shown, total = values[-POINTS:], commits or len(values)
-    low = min(*shown, 0.0)
-    top, step = (max(shown) - low) or 1.0, (SPARK_WIDTH - 2 * SPARK_EDGE) / (len(shown) - 1)
-    room = SPARK_HEIGHT - 2 * SPARK_EDGE
+    shown = values[-POINTS:]
+    low, high = min(shown), max(shown)
+    middle = low / 2 + high / 2
+    half = max(high / 2 - low / 2, LEAST_SPAN / 2 * abs(middle)) or 1.0
+    step, room = (width - 2 * SPARK_EDGE) / (len(shown) - 1), SPARK_HEIGHT - 2 * SPARK_EDGE
     points = [
-        (round(SPARK_EDGE + index * step), round(SPARK_HEIGHT - SPARK_EDGE - room * (value - low) / top))
+        (round(SPARK_EDGE + index * step), round(SPARK_EDGE + room * (0.5 - (value - middle) / half / 2)))
         for index, value in enumerate(shown)
     ]
     steps = " ".join(f"{x - left} {y - above}" for (left, above), (x, y) in pairwise(points))
-    count = f"{total} commits" if len(shown) == total else f"the last {len(shown)} of {total:,} commits"
+    count = f"{len(values)} commits" if len(shown) == len(values) else f"the last {POINTS} of {len(values):,} commits"
     label = f"from {units.value(shown[0], unit)} to {units.value(shown[-1], unit)} over {count}"
-    path = element("path", d=f"M{points[0][0]} {points[0][1]}l{steps}")
-    end = element("circle", cx=points[-1][0], cy=points[-1][1], r=2.5)
-    box = f"0 0 {SPARK_WIDTH} {SPARK_HEIGHT}"
-    return element("svg", element("title", escape(label)), path, end, class_="sparkline", viewBox=box, role="img")
+    shapes = [element("path", d=f"M{points[0][0]} {points[0][1]}l{steps}")]
+    at = -1 if marked is None else max(marked - len(values) + len(shown), 0)
+    if marked is not None and 0 <= at < len(points):
+        shapes.append(element("circle", class_=tone, cx=points[at][0], cy=points[at][1], r=3.5))
+    shapes.append(element("circle", cx=points[-1][0], cy=points[-1][1], r=2.5))
+    box = f"0 0 {width} {SPARK_HEIGHT}"
+    return element("svg", element("title", escape(label)), *shapes, class_="sparkline", viewBox=box, role="img")
 
 
 def history(values: Sequence[float | None], *, marked: Sequence[bool], level: float | None, label: str) -> Markup:

@@ -1,7 +1,7 @@
 """The pages of a site: each module yields the pages of its kind, and the data files that their scripts read.
 
-home.py             index.html: verdicts, findings, silent series, commits
-home_grid.py        the grid of kernels on it
+home.py             index.html: what changed, every series, commits
+home_table.py       its cards of changes and its table of series
 kernel.py           kernel-<kernel>-<Device>.html: the chart, the tables, the source
 kernel_chart.py     its chart: marks, quantities, data
 commit.py           commit-<8 digits>.html: what a commit changed, and how it was built

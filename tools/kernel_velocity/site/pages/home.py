@@ -1,12 +1,12 @@
-"""index.html: the verdict of the last nights, what waits for somebody, what is silent, and the grid of kernels."""
+"""index.html: what became slower and faster, a card for each change, every series in a table, the newest commits."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from kernel_velocity import units
@@ -18,26 +18,25 @@ from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
-from kernel_velocity.series import silence
+from kernel_velocity.results.records import name_parts
+from kernel_velocity.series import silence, verdicts
 from kernel_velocity.series.history import Observation, SeriesHistory
+from kernel_velocity.series.verdicts import Word
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages import home_grid
+from kernel_velocity.site.pages import home_table
+from kernel_velocity.site.pages.home_table import Event, Table
+from kernel_velocity.site.text import Footnotes
 from kernel_velocity.site.writer import INDEX, DataFile, Page
 
-FORMAT = 1  # of the data; raised when a key changes its meaning
+FORMAT = 2  # of the data; raised when a key changes its meaning
 RECENT = 30  # commits listed; each kernel's page lists all
+CARDS = 12  # changes shown at once
+ROWS = 100  # rows shown at once
 FEW = 5  # notes shown at once
-LATELY = timedelta(days=30)  # before the newest verdict or decision
-LISTED = 10  # of each list of findings that wait for nobody
 NAMED_COMMITS = 3  # of a finding
 NAMED_SERIES = 3  # of a line about silent series
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ROW = ("device", "kernel", "state", "implementation")  # what a row of the grid can be filtered by
-UNJUDGED = "No nightly run has finished yet."
-FINDINGS_ALONE = "Nightly runs left findings here, but no verdict."  # by versions that kept no verdicts
-DECIDED = frozenset({State.ACKNOWLEDGED, State.EXPECTED, State.METHOD})
 _URGENCY = (State.CONFIRMED, State.SUSPECT, State.NEW)
 _FACTS = {"cpu": "CPU", "num_cpu": "CPUs", "gpu": "GPU"}
 _TONES = {0: "clean", 10: "bad", 2: "bad", 20: "bad", 21: "bad", 22: "bad"}  # of exit statuses; the others: "doubt"
@@ -53,29 +52,107 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 
 def page(site: Site) -> dict[str, Any]:
     """Return what the template shows."""
+    tables = [table for place in site.places if (table := Table(site, place)).keys]
     newest = [sha for sha in reversed(site.measured) if sha in site.order]
     hidden = len(newest) - RECENT
-    grids = home_grid.build(site)
-    notes = [*_shared_names(site), *site.notes]
-    devices = {row["device"] for grid in grids for row in grid["rows"]}
-    commits = [pages.commit_line(site.commits[sha]) for sha in newest[:RECENT]]
+    events = [event for table in tables for event in table.events]
+    groups = home_table.grouped(events)
+    cards = [home_table.card(site, group, site.commits[site.line[group[0].place]]) for group in groups]
+    notes, marks = [*_shared_names(site), *site.notes], Footnotes()
+    rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
+    lines = [home_table.line(table, row, marks) for _, table, row in rows]
     return {
+        "answer": _answer(tables),
         "nights": [_night(verdict) for verdict in site.verdicts],  # newest first
-        "is_judged": bool(site.verdicts or site.findings),
-        "unjudged": FINDINGS_ALONE if site.findings else UNJUDGED,
         "measured": _last_measured(site),
-        "newest": commits[0] if commits else None,
-        "findings": _findings(site),
+        "cards": cards[:CARDS],
+        "more_cards": cards[CARDS:],
+        "findings": _unseen(site, groups),
         "silence": silence_of(site),
-        "filters": _filters(grids),
-        "grids": grids,
-        "has_values": "" in devices,
-        "commits": commits,
+        "spans": _spans(tables),
+        "rows": lines[:ROWS],
+        "more_rows": lines[ROWS:],
+        "has_shares": any(line["share"] for line in lines),
+        "has_speedups": any(line["speedup"] for line in lines),
+        "has_others": any(line["others"] for line in lines),
+        "machines": len({row["machine"] for row in lines}) > 1,
+        "footnotes": marks.texts,
+        "commits": [_commit(site, sha, groups) for sha in newest[:RECENT]],
         "further": f"{units.count(hidden, 'older commit')} on the kernels' pages" if hidden > 0 else "",
-        "foreign": "" if grids else _foreign(site),
+        "foreign": "" if lines else _foreign(site),
         "notes": notes[:FEW],
         "more_notes": notes[FEW:],
     }
+
+
+def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
+    """Return the headline: how many series became slower and faster, over which commits. None without any time."""
+    rows = [row for table in tables for row in table.rows]
+    if not rows:
+        return None
+    failed = sum(row.is_failed for row in rows)
+    judged = [row.verdicts[0] for row in rows if not row.is_failed and row.verdicts and row.verdicts[0] is not None]
+    counts = verdicts.named(judged)
+    new = len(rows) - failed - len(judged)
+    parts = [("failed", failed, "failed"), *((word.value, counts[word], word.value) for word in Word)]
+    if new:
+        parts.append(("same", new, "with nothing to compare"))
+    return {
+        "parts": [(tone, f"{number:,} {words}") for tone, number, words in parts if number],
+        "tone": next((tone for tone, number, _ in parts if number and tone != Word.UNDECIDED.value), "same"),
+        "where": [_where(table) for table in tables],
+    }
+
+
+def _where(table: Table) -> dict[str, Any]:
+    """Return over which commits a machine's answer is, and how many of its series the newest has."""
+    commits, place = table.site.commits, table.measured[-1]
+    newest = commits[table.site.line[place]]
+    base = table.spans[0].place
+    at_newest = sum(row.entry is not None and int(row.columns.place[row.entry]) == place for row in table.rows)
+    return {
+        "machine": table.place.machine,
+        "environment": table.place.environment,
+        "anchor": table.place.anchor,
+        "facts": table.place.details,
+        "newest": pages.commit_line(newest),
+        "base": None if base < 0 else pages.commit_line(commits[table.site.line[base]]),
+        "span": table.spans[0].name,
+        "measured": f"{at_newest:,} of {len(table.rows):,} series measured",
+    }
+
+
+def _spans(tables: Sequence[Table]) -> list[str]:
+    """Return the heads of the columns of changes. Machines may differ in them."""
+    heads = zip(*(table.spans for table in tables if table.spans), strict=True)
+    several = [list(dict.fromkeys(span.name for span in spans)) for spans in heads]
+    return [names[0] if len(names) == 1 else f"last {home_table.RECENT} commits" for names in several]
+
+
+def _unseen(site: Site, groups: Sequence[Sequence[Event]]) -> list[dict[str, Any]]:
+    """Return the open findings that no card shows, worst first."""
+    shown = {event.finding.id for group in groups for event in group if event.finding is not None}
+    waiting = [item for item in site.findings if item.state in OPEN and item.id not in shown]
+    return [finding_line(site, item) for item in sorted(waiting, key=_badness)]
+
+
+def _commit(site: Site, sha: str, groups: Sequence[Sequence[Event]]) -> dict[str, Any]:
+    """Return a commit with how many series it made slower and faster, and its largest change."""
+    events = [event for group in groups for event in group if event.place == site.order[sha]]
+    slower = sum(event.point.rises for event in events)
+    largest = max(events, key=lambda event: abs(event.point.after - event.point.before), default=None)
+    return {
+        "line": pages.commit_line(site.commits[sha]),
+        "tags": site.tags_of(sha),
+        "slower": slower,
+        "faster": len(events) - slower,
+        "largest": "" if largest is None else _in_words(site, largest),
+    }
+
+
+def _in_words(site: Site, event: Event) -> str:
+    change = pages.verdict(verdicts.of_step(event.point), site.series(event.key).unit)
+    return " ".join(filter(None, (name_parts(event.key.benchmark).kernel, event.key.case, change)))
 
 
 def _night(verdict: KeptVerdict) -> dict[str, Any]:
@@ -88,14 +165,6 @@ def _night(verdict: KeptVerdict) -> dict[str, Any]:
         "measured": f"{verdict.measured:,} series measured",  # "series" has no other plural
         "failures": verdict.failures,
     }
-
-
-def _filters(grids: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
-    """Return name, label and choices of each filter of the grid that has more than one choice."""
-    choices = {"machine": dict.fromkeys(grid["place"].machine for grid in grids)}
-    choices |= {name: dict.fromkeys(row[name] for grid in grids for row in grid["rows"]) for name in ROW}
-    labels = {"state": "cache state" if any(choices["device"]) else "function"}
-    return [(name, labels.get(name, name), list(known)) for name, known in choices.items() if len(known) > 1]
 
 
 def _shared_names(site: Site) -> Iterator[str]:
@@ -130,24 +199,17 @@ def _foreign(site: Site) -> str:
 
 
 def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the page as data: rates in GFLOPS, efficiencies as fractions, changes as speed ratios new / old."""
+    """Return the page as data: shares as fractions, changes as ratios of times, new / old."""
     stale, vanished, doubt = context["silence"]
     return {
         "format": FORMAT,
         "verdicts": [_as_data(verdict) for verdict in site.verdicts],
+        "changes": [card["data"] for card in context["cards"] + context["more_cards"]],
+        "rows": [row["data"] for row in context["rows"] + context["more_rows"]],
         "findings": [text.as_data(finding) for finding in site.findings],
         "stale": stale,
         "stale_doubt": doubt or None,
         "vanished": vanished,
-        "grid": [
-            {
-                "machine": grid["place"].machine,
-                "environment": grid["place"].environment,
-                "spans": [{"name": span.name, "against": span.base and span.base.sha} for span in grid["spans"]],
-                "rows": [{name: row[name] for name in ROW} | row["figures"] for row in grid["rows"]],
-            }
-            for grid in context["grids"]
-        ],
         "notes": context["notes"] + context["more_notes"],
     }
 
@@ -157,33 +219,6 @@ def _as_data(verdict: KeptVerdict) -> dict[str, Any]:
     data = asdict(verdict) | {"when": verdict.when.isoformat()}
     del data["memory"]
     return data
-
-
-def _findings(site: Site) -> dict[str, Any]:
-    """Return the findings: those that wait for somebody, worst first, and the newest of others, by what they are."""
-    items = site.findings
-    moments = [verdict.when for verdict in site.verdicts] + [_last_decided(item) for item in items]
-    since = max(moments, default=EPOCH + LATELY) - LATELY
-
-    def newest(items: Iterable[Finding]) -> tuple[list[dict[str, Any]], str]:
-        ordered = sorted(items, key=lambda item: (_last_decided(item), item.id), reverse=True)
-        more = len(ordered) - LISTED
-        return [finding_line(site, item) for item in ordered[:LISTED]], f"{more:,} more" if more > 0 else ""
-
-    lately = [item for item in items if _last_decided(item) >= since]
-    waiting = [item for item in items if item.state in OPEN]
-    worse = sorted((item for item in waiting if item.kind in (Kind.REGRESSION, Kind.VANISHED)), key=_badness)
-    return {
-        "open": [finding_line(site, item) for item in worse],
-        "improvements": newest(item for item in waiting if item.kind is Kind.IMPROVEMENT),
-        "environment": newest(item for item in lately if item.kind is Kind.ENVIRONMENT),
-        "resolved": newest(item for item in lately if item.state is State.RESOLVED),
-        "decided": newest(item for item in items if item.state in DECIDED),
-    }
-
-
-def _last_decided(item: Finding) -> datetime:
-    return item.decisions[-1].when if item.decisions else item.found
 
 
 def _badness(item: Finding) -> tuple[int, float, str]:

@@ -142,7 +142,7 @@ class Chart:
     @cached_property
     def changes(self) -> Mapping[SeriesKey, Sequence[Mark]]:
         """The change points of each series."""
-        points = self.site.past.change_points([*self.columns])
+        points = {key: self.site.past.verdicts[key].points for key in self.columns}
         return {
             key: change_marks(item, points[key], self.site.line, self.reruns.get(key, ()))
             for key, item in self.columns.items()

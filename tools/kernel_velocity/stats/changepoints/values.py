@@ -36,7 +36,13 @@ class ChangePoint:
     high: float
     p: float  # two-sided, of the detector's own test at this place
     is_unsteady: bool = False  # whether the series keeps coming back to the new level
+    is_same_code: bool = False  # whether the machine code is the same on both sides
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_blamed(self) -> bool:
+        """Whether a commit can have caused the step."""
+        return not (self.is_unsteady or self.is_same_code)
 
     @property
     def ratio(self) -> float:

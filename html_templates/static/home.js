@@ -1,0 +1,96 @@
+// The table of the overview: find, sort by a column, show all. The choice lives in the address (#q=matmul&sort=2).
+// Without this script the rows come worst first, and those of the second table body stay folded.
+"use strict";
+
+const SHOWN = 100; // rows at once, as in the page
+const form = document.querySelector("form.filters");
+const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
+
+if (form !== null) {
+  const field = form.querySelector("input");
+  const output = form.querySelector("output");
+  const all = document.getElementById("all");
+  const tableOfRows = document.querySelector("tr[data-order]").closest("table");
+  const [body, more] = tableOfRows.tBodies;
+  const worstFirst = [...body.rows, ...more.rows];
+  const heads = [...tableOfRows.tHead.rows[0].cells];
+  const numbers = new Map(worstFirst.map((row) => [row, row.dataset.order.split(" ").map(Number)]));
+  let isWhole = false;
+
+  /** Returns the index of a column's numbers: the first column has names, the last one charts. */
+  const numberOf = (column) => column - 1;
+
+  /** Compares two rows by a column; what has no number comes last in either direction. */
+  function compare(column, sign) {
+    if (column === 0) return (a, b) => sign * a.dataset.search.localeCompare(b.dataset.search, "en", { numeric: true });
+    return (a, b) => {
+      const [left, right] = [a, b].map((row) => numbers.get(row)[numberOf(column)]);
+      if (Number.isNaN(left) || Number.isNaN(right)) return Number.isNaN(left) - Number.isNaN(right);
+      return sign * (left - right);
+    };
+  }
+
+  /** Shows what the address asks for. */
+  function follow() {
+    const query = Address.read();
+    field.value = query.get("q") ?? "";
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const [column, sign] = [Number(query.get("sort")), query.has("down") ? -1 : 1];
+    const rows = worstFirst.filter((row) => words.every((word) => row.dataset.search.includes(word)));
+    if (query.has("sort")) rows.sort(compare(column, sign));
+    const shown = isWhole ? rows : rows.slice(0, SHOWN);
+    body.replaceChildren(...shown);
+    more.replaceChildren(...worstFirst.filter((row) => row.parentNode !== body));
+    heads.forEach((head, index) => {
+      if (query.has("sort") && index === column) head.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    output.textContent = words.length ? `${rows.length} of ${worstFirst.length} match` : "";
+    output.classList.toggle("none", rows.length === 0);
+    if (all) all.hidden = shown.length === rows.length;
+  }
+
+  /** Sorts by a column: ascending, then descending, then worst first again. */
+  function sort(column) {
+    const query = Address.read();
+    const was = query.get("sort") === String(column) ? (query.has("down") ? "down" : "up") : "";
+    query.delete("sort");
+    query.delete("down");
+    if (was !== "down") query.set("sort", String(column));
+    if (was === "up") query.set("down", "1");
+    Address.write(query, true);
+    follow();
+  }
+
+  heads.slice(0, -1).forEach((head, column) => {
+    const button = make("button", { type: "button" }, ...head.childNodes);
+    button.addEventListener("click", () => sort(column));
+    head.replaceChildren(button);
+  });
+  form.hidden = false;
+  form.addEventListener("submit", (event) => event.preventDefault());
+  field.addEventListener("input", () => {
+    const query = Address.read();
+    if (field.value) query.set("q", field.value);
+    else query.delete("q");
+    Address.write(query);
+    follow();
+  });
+  all?.addEventListener("click", () => { isWhole = true; follow(); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !(document.activeElement instanceof HTMLInputElement)) {
+      event.preventDefault();
+      field.focus();
+    }
+  });
+  window.addEventListener("hashchange", follow);
+  window.addEventListener("popstate", follow);
+  if (window.location.hash.includes("=") || all) follow();
+}
+
+// The page may have been written long before it is read
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
+  const [unit, length] = AGES.find(([, size]) => seconds >= size) ?? [];
+  if (unit) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / length), unit).replaceAll(",", "")})`));
+}

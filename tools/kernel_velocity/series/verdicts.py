@@ -1,0 +1,228 @@
+"""Decide whether a series changed between two commits: the one place that every page asks.
+
+A series is a sequence of levels. A level ends where the detector sees a step, or where the newest values of a short or
+young level show one that survives the control of false discoveries over all series. A change between two commits is the
+product of the steps between them, so all pages show one number for one event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import special
+from scipy.stats import false_discovery_control
+
+from kernel_velocity.harness.cases import CONTROLS, NATIVE
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.results import sessions
+from kernel_velocity.results.lines import stem
+from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.results.records import name_parts
+from kernel_velocity.series import change_points, controls
+from kernel_velocity.series.changes import Indices
+from kernel_velocity.series.columns import Columns
+from kernel_velocity.stats.changepoints import young
+from kernel_velocity.stats.changepoints.detector import MARGIN
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
+from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Noise, Pool
+
+if TYPE_CHECKING:
+    from kernel_velocity.series.past import Past
+
+FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
+DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
+MOST = 256  # series of a place that tell what is typical: more only cost time
+
+
+class Word(StrEnum):
+    """What a series did between two commits."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    UNCHANGED = "unchanged"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A series between two commits. Ratios are of times, new / old."""
+
+    word: Word
+    ratio: float = 1.0  # of the levels
+    low: float = math.nan  # 95% interval of the ratio
+    high: float = math.nan
+    within: float = math.nan  # of an unchanged series: the least change that would have been seen, .01 being 1%
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the series became slower or faster."""
+        return self.word in (Word.SLOWER, Word.FASTER)
+
+
+class Newest(NamedTuple):
+    """The newest values of a series, which one method timed."""
+
+    entries: Indices  # of the columns, ascending
+    logs: FloatArray
+    rounds: float  # standard error that the rounds of one value leave, of log values; NaN: unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """The levels of a series."""
+
+    points: tuple[ChangePoint, ...]  # the steps between them, oldest first; indices are entries of the columns
+    entries: Indices  # of the newest level
+    noise: Noise | None  # of its values
+    doubt: ChangePoint | None  # a step of the newest values that may be chance
+    p: float  # of a test that sees a step of the newest values
+
+    def between(self, old: int, new: int) -> Verdict:
+        """Return what the series did from one entry to a later one."""
+        steps = [point for point in self.points if old < point.index <= new]
+        counted = [point for point in steps if point.is_blamed]
+        effect = sum(point.after - point.before for point in counted)
+        if abs(effect) >= MIN_EFFECT:
+            half = math.hypot(*(math.log(point.high / point.low) / 2 for point in counted))
+            word = Word.SLOWER if effect > 0 else Word.FASTER
+            ratio, low, high = (math.exp(effect + side) for side in (0.0, -half, half))
+            return Verdict(word=word, ratio=ratio, low=low, high=high)
+        doubted = self.doubt is not None and old < self.doubt.index <= new
+        if doubted or len(steps) > len(counted) or self.noise is None:
+            return Verdict(word=Word.UNDECIDED)
+        return Verdict(word=Word.UNCHANGED, within=self.least(old, new))
+
+    def least(self, old: int, new: int) -> float:
+        """Return the least change that would have been seen. NaN where nothing tells the scatter."""
+        if self.noise is None:
+            return math.nan
+        before = int(np.count_nonzero(self.entries <= old))
+        after = int(np.count_nonzero(self.entries > old)) if new > old else 0
+        sizes = max(min(before, LONGER), 1), max(min(after, SHORTER), 1)
+        return math.expm1(self.noise.least(sizes, self.p))
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """The levels of all series of a past."""
+
+    past: Past
+
+    def __getitem__(self, key: SeriesKey) -> Levels:
+        """Return the levels of one of the past's `keys`."""
+        return self._levels[key]
+
+    @cached_property
+    def _levels(self) -> Mapping[SeriesKey, Levels]:
+        past = self.past
+        settled = past.finder.of(past.keys)
+        newest = {key: _newest(past.columns(key), settled[key]) for key in past.keys}
+        pools = dict(_pools(newest))
+        steps = {
+            key: young.steps(values.logs, pools[controls.place_of(key)], values.rounds)
+            for key, values in newest.items()
+        }
+        tests = [point.p for points in steps.values() for point in points]
+        adjusted = iter(false_discovery_control([*tests, *[1.0] * max(len(steps) - len(tests), 0)]) if tests else ())
+        accepted = {key: [next(adjusted) <= FALSE_DISCOVERIES for _ in points] for key, points in steps.items()}
+        p = FALSE_DISCOVERIES / max(len(steps), 1) / (2 * SHORTER)
+        levels = {}
+        for key, values in newest.items():
+            tested = [
+                (replace(point, index=int(values.entries[point.index])), is_sure)
+                for point, is_sure in zip(steps[key], accepted[key], strict=True)
+            ]
+            points = self._points(key, (*settled[key], *(point for point, is_sure in tested if is_sure)))
+            doubted = [point for point, is_sure in tested if not is_sure and point.p < DOUBTED]
+            begin = np.searchsorted(values.entries, points[-1].index) if points else 0
+            noise = young.noise(values.logs[begin:][-LONGER:], pools[controls.place_of(key)], values.rounds)
+            doubt = doubted[-1] if doubted else None
+            levels[key] = Levels(points=points, entries=values.entries[begin:], noise=noise, doubt=doubt, p=p)
+        return levels
+
+    def _points(self, key: SeriesKey, points: tuple[ChangePoint, ...]) -> tuple[ChangePoint, ...]:
+        """Return steps without the machine's part, at the commits that can have caused them."""
+        if not points:
+            return points
+        columns = self.past.columns(key)
+        own = controls.without_machine(columns, points, self.past.shared(key))
+        return tuple(self._by_code(columns, point) for point in own)
+
+    def _by_code(self, columns: Columns, point: ChangePoint) -> ChangePoint:
+        """Return a step at the nearest commit that changed the kernel's machine code, where that is known.
+
+        The detector knows the place of a step to within MARGIN values.
+        """
+        if columns.key.implementation != NATIVE:
+            return point
+        measured = np.flatnonzero(columns.is_measured)
+        at = int(np.searchsorted(measured, point.index))
+        near = measured[max(at - MARGIN - 1, 0) : at + MARGIN + 1].tolist()
+        codes = [self._code(columns, entry) for entry in near]
+        position = near.index(point.index)
+        if None in codes[max(position - 1, 0) : position + 1] or position == 0:
+            return point
+        changed = [n for n in range(1, len(codes)) if codes[n] != codes[n - 1]]
+        if not changed:
+            return replace(point, is_same_code=True)
+        return replace(point, index=near[min(changed, key=lambda n: abs(n - position))])
+
+    def _code(self, columns: Columns, entry: int) -> str | None:
+        """Return the hash of the kernel's machine code at an entry. None where it was not recorded."""
+        key, sha = columns.key, self.past.line[columns.place[entry]]
+        session = sessions.at(self.past.sessions_of(f"{key.machine}/{stem(sha, key.environment)}.json"), None)
+        return None if session is None else session.code.get(name_parts(key.benchmark).kernel)
+
+
+def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Newest:
+    """Return the values since the last settled change point that the newest method timed."""
+    values, method = change_points.logs(columns)
+    begin = settled[-1].index if settled else 0
+    entries = np.flatnonzero(~np.isnan(values[begin:])) + begin
+    entries = entries[method[entries] == method[entries[-1]]] if entries.size else entries
+    entries = entries[-(LONGER + SHORTER) :]
+    return Newest(entries, values[entries], _error_of_rounds(columns, entries))
+
+
+def _error_of_rounds(columns: Columns, entries: Indices) -> float:
+    is_adjusted = ~np.isnan(columns.adjusted_low[entries])
+    low = np.where(is_adjusted, columns.adjusted_low[entries], columns.low[entries])
+    high = np.where(is_adjusted, columns.adjusted_high[entries], columns.high[entries])
+    rounds = columns.rounds[entries]
+    known = (rounds > 1) & (low > 0) & np.isfinite(high)
+    if not known.any():
+        return math.nan
+    half = np.log(high[known] / low[known]) / 2
+    return float(np.median(half / special.stdtrit(rounds[known] - 1, 0.975)))
+
+
+def _pools(newest: Mapping[SeriesKey, Newest]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:
+    """Yield what is typical of each place (`controls.place_of`): of its controls, or of all series without any."""
+    by_place: dict[tuple[str, str, str], list[SeriesKey]] = {}
+    for key in newest:
+        by_place.setdefault(controls.place_of(key), []).append(key)
+    for place, keys in by_place.items():
+        telling = [key for key in keys if key.implementation in CONTROLS]
+        used = telling or keys
+        some = used[:: len(used) // MOST + 1]
+        yield place, young.pool([newest[key].logs for key in some], are_controls=bool(telling))
+
+
+def of_step(point: ChangePoint) -> Verdict:
+    """Return a single step as a verdict."""
+    word = Word.SLOWER if point.rises else Word.FASTER
+    return Verdict(word=word, ratio=point.ratio, low=point.low, high=point.high)
+
+
+def named(verdicts: Iterable[Verdict]) -> dict[Word, int]:
+    """Return how many verdicts there are of each word."""
+    counts = dict.fromkeys(Word, 0)
+    for verdict in verdicts:
+        counts[verdict.word] += 1
+    return counts

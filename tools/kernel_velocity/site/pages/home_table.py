@@ -1,0 +1,384 @@
+"""The home page's table: a row for every test case of an implementation that commits can change, and its changes.
+
+A row shows the newest time, how much of its own limit that reaches, how many times as fast it is as torch.compile, and
+what it did over the last RECENT commits, 7 days, and since the last tag (series/verdicts.py). Days are counted between
+commits, not by a clock, so pages that are made twice from the same results are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from kernel_velocity import units
+from kernel_velocity.findings.finding import OPEN, Finding, finding_href
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.results import identity
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.measurement import OUTCOMES, WANTED_ROUNDS, Outcome, SeriesKey
+from kernel_velocity.results.records import Commit, name_parts
+from kernel_velocity.roofline import model
+from kernel_velocity.roofline.model import Roofline
+from kernel_velocity.series import changes, verdicts
+from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.silence import DAY
+from kernel_velocity.series.verdicts import Verdict, Word
+from kernel_velocity.site import text
+from kernel_velocity.site.charts import svg
+from kernel_velocity.site.model import Site, below
+from kernel_velocity.site.text import Cell, Footnotes, Place
+from kernel_velocity.stats.changepoints.values import ChangePoint
+
+RECENT = 25  # measured commits of a machine that the headline is about
+WEEK = 7  # days
+NO_TAG = -1
+FASTEST = "compile"  # the implementation of PyTorch that speed-ups are against
+MOST_CASES = 3  # named on a card
+_FAILED, _NOT_APPLICABLE = OUTCOMES.index(Outcome.FAILED), OUTCOMES.index(Outcome.NOT_APPLICABLE)
+_ORDER = (Word.SLOWER, Word.FASTER, Word.UNDECIDED, Word.UNCHANGED)
+
+
+class Span(NamedTuple):
+    """A stretch of a machine's history, up to its newest commit."""
+
+    name: str  # "last 25 commits", "7 days", "since v1.2"
+    place: int  # on the first-parent line, that values are compared with; negative: nothing that old was measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A step of one series that a commit is blamed for."""
+
+    key: SeriesKey
+    point: ChangePoint
+    place: int  # of the commit on the first-parent line
+    finding: Finding | None  # that names the series and the commit
+    is_over: bool  # whether the series has come back since
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A series with its newest result."""
+
+    key: SeriesKey
+    columns: Columns
+    entry: int | None  # of its newest time; None: it has none
+    is_failed: bool  # whether the newest result is a failure
+    verdicts: tuple[Verdict | None, ...]  # over the spans; None: nothing to compare with
+    share: Roofline | None
+    speedup: float | None  # over FASTEST: 2.0 is twice as fast
+
+    @property
+    def rank(self) -> tuple[bool, int, float]:
+        """A sort key: failures, then what became slower, faster, undecided, unchanged, the largest change first."""
+        verdict = self.verdicts[0]
+        if verdict is None:
+            return not self.is_failed, len(_ORDER), 0.0
+        return not self.is_failed, _ORDER.index(verdict.word), -abs(math.log(verdict.ratio))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a machine and environment, worst first."""
+
+    site: Site
+    place: Place
+    _of: dict[SeriesKey, Row] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def keys(self) -> tuple[SeriesKey, ...]:
+        """The series that commits can change."""
+        keys = self.site.keys_at(self.place)
+        return tuple(key for key in keys if key.implementation not in CONTROLS and len(self.site.series(key)))
+
+    @cached_property
+    def measured(self) -> list[int]:
+        """The places on the first-parent line at which a series applied, ascending."""
+        places = np.zeros(len(self.site.line), np.bool_)
+        for key in self.keys:
+            columns = self.site.series(key)
+            places[columns.place[columns.outcome != _NOT_APPLICABLE]] = True
+        return [int(place) for place in np.flatnonzero(places)]
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """What the columns of changes show."""
+        measured = self.measured
+        if not measured:
+            return ()
+        earlier, newest = measured[:-1], measured[-1]
+        window = earlier[-RECENT:][:1]
+        committed = _committed(self.site, measured)
+        week = [place for place, when in zip(earlier, committed, strict=False) if when <= committed[-1] - WEEK * DAY]
+        # a tag of the newest commit itself has nothing behind it
+        tag = max((place for sha in self.site.tags if (place := self.site.order[sha]) < newest), default=NO_TAG)
+        since = "since a tag" if tag == NO_TAG else f"since {', '.join(self.site.tags[self.site.line[tag]])}"
+        count = min(len(earlier), RECENT)
+        return (
+            Span(f"last {units.count(count, 'commit')}", window[0] if window else NO_TAG),
+            Span(units.count(WEEK, "day"), week[-1] if week else NO_TAG),
+            Span(since, tag if earlier and tag >= earlier[0] else NO_TAG),
+        )
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, worst first."""
+        return tuple(sorted(map(self._row, self.keys), key=lambda row: row.rank))
+
+    def _row(self, key: SeriesKey) -> Row:
+        columns = self.site.series(key)
+        measured = np.flatnonzero(columns.is_measured)
+        applied = np.flatnonzero(columns.outcome != _NOT_APPLICABLE)
+        entry = int(measured[-1]) if measured.size else None
+        device = name_parts(key.benchmark).device
+        commit = None if entry is None else self.site.line[columns.place[entry]]
+        roofs = self.site.roofs(self.place, device, commit) if device else None
+        return Row(
+            key=key,
+            columns=columns,
+            entry=entry,
+            is_failed=bool(applied.size and columns.outcome[applied[-1]] == _FAILED),
+            verdicts=tuple(self._since(columns, entry, span) for span in self.spans),
+            share=None if entry is None else below(columns, float(columns.seconds[entry]), roofs),
+            speedup=self._speedup(columns, entry),
+        )
+
+    def _since(self, columns: Columns, entry: int | None, span: Span) -> Verdict | None:
+        if entry is None or span.place < 0:
+            return None
+        alike = np.flatnonzero(changes.alike(columns, int(columns.method[entry])))
+        before = alike[columns.place[alike] <= span.place]
+        if not before.size or before[-1] >= entry:
+            return None
+        return self.site.past.verdicts[columns.key].between(int(before[-1]), entry)
+
+    def _speedup(self, columns: Columns, entry: int | None) -> float | None:
+        """Return how many times as fast a series is as FASTEST, of times of one commit. None where one has none."""
+        key = columns.key
+        other = self._controls.get((key.benchmark, key.case))
+        if entry is None or other is None:
+            return None
+        beside = other.entry(int(columns.place[entry]))
+        if beside is None or not other.is_measured[beside]:
+            return None
+        return float(other.seconds[beside] / columns.seconds[entry])
+
+    @cached_property
+    def _controls(self) -> Mapping[tuple[str, str], Columns]:
+        keys = self.site.keys_at(self.place)
+        return {(key.benchmark, key.case): self.site.series(key) for key in keys if key.implementation == FASTEST}
+
+    def others(self, row: Row) -> Iterator[tuple[SeriesKey, float]]:
+        """Yield PyTorch's implementations of a row's test case with their newest times, s."""
+        for key in self.site.keys_at(self.place, row.key.benchmark):
+            if key.case == row.key.case and key.implementation in CONTROLS:
+                columns = self.site.series(key)
+                measured = np.flatnonzero(columns.is_measured)
+                if measured.size:
+                    yield key, float(columns.seconds[measured[-1]])
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The steps within the first span, by series."""
+        since = self.spans[0].place if self.spans else 0
+        return tuple(event for row in self.rows for event in self._events(row, since))
+
+    def _events(self, row: Row, since: int) -> Iterator[Event]:
+        levels = self.site.past.verdicts[row.key]
+        for point in levels.points:
+            place = int(row.columns.place[point.index])
+            if point.is_blamed and place > since and row.entry is not None:
+                now = levels.between(point.index - 1, row.entry)
+                finding = self._finding(row.key, self.site.line[place])
+                is_over = now.word is not (Word.SLOWER if point.rises else Word.FASTER)
+                yield Event(key=row.key, point=point, place=place, finding=finding, is_over=is_over)
+
+    def _finding(self, key: SeriesKey, sha: str) -> Finding | None:
+        slot = identity.of(key, None).slot
+        return next((finding for finding in self._findings.get(slot, ()) if sha in finding.commits), None)
+
+    @cached_property
+    def _findings(self) -> Mapping[identity.Slot, list[Finding]]:
+        findings: dict[identity.Slot, list[Finding]] = {}
+        for finding in self.site.findings:
+            for affected in finding.affected:
+                findings.setdefault(affected.identity.slot, []).append(finding)
+        return findings
+
+
+def _committed(site: Site, places: Sequence[int]) -> FloatArray:
+    """Return when commits were committed, Unix time, s."""
+    return np.array([site.commits[site.line[place]].committed.timestamp() for place in places])
+
+
+def grouped(events: Sequence[Event]) -> list[list[Event]]:
+    """Return events in groups of one commit, kernel and direction: the slower before the faster, the largest first."""
+
+    def same(event: Event) -> tuple[Any, ...]:
+        kernel, device, state = name_parts(event.key.benchmark)
+        return (event.is_over, not event.point.rises, event.key.machine, event.key.environment, kernel, device, state,
+                event.key.implementation, event.place)  # fmt: skip
+
+    groups = [list(group) for _, group in groupby(sorted(events, key=lambda each: (same(each), _size(each))), key=same)]
+    return sorted(groups, key=lambda group: (group[0].is_over, not group[0].point.rises, _size(group[0])))
+
+
+def _size(event: Event) -> float:
+    """Return a sort key: the largest step first."""
+    return -abs(event.point.after - event.point.before)
+
+
+def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
+    """Return what the template shows of a group of events: its largest, and the others by name."""
+    event = group[0]
+    columns = site.series(event.key)
+    kernel, device, state = name_parts(event.key.benchmark)
+    point, unit = event.point, columns.unit
+    verdict = verdicts.of_step(point)
+    before, after = (math.exp(level) for level in (point.before, point.after))
+    finding = next((each.finding for each in group if each.finding is not None), None)
+    return {
+        "kernel": kernel,
+        "where": " · ".join(filter(None, (device, state, event.key.implementation, event.key.machine))),
+        "case": event.key.case,
+        "href": text.trend_href(event.key),
+        "change": text.verdict(verdict, unit),
+        "tone": text.verdict_tone(verdict, unit),
+        "is_over": event.is_over,
+        "chart": sparkline(columns, point, width=svg.WIDE),
+        "commit": text.commit_line(commit),
+        "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
+        "margin": text.verdict_detail(verdict),
+        "others": [
+            f"{each.key.case} {text.verdict(verdicts.of_step(each.point), unit)}"
+            for each in group[1 : MOST_CASES + 1]
+        ],
+        "further": max(len(group) - 1 - MOST_CASES, 0),
+        "finding": None if finding is None else (finding_href(finding.id), finding.state.value, finding.state in OPEN),
+        "diff": site.commit_url(commit.sha),
+        "data": {
+            "kernel": kernel, "device": device, "state": state, "implementation": event.key.implementation,
+            "machine": event.key.machine, "environment": event.key.environment, "commit": commit.sha,
+            "cases": {each.key.case: {"ratio": each.point.ratio, "low": each.point.low, "high": each.point.high}
+                      for each in group},
+            "is_over": event.is_over, "finding": finding and finding.id,
+        },
+    }  # fmt: skip
+
+
+def sparkline(columns: Columns, step: ChangePoint | None = None, width: int = svg.SPARK_WIDTH) -> Markup:
+    """Return the small trend of a series' rates, of its values where it has no rates. `step` is marked on it."""
+    entries = np.flatnonzero(columns.is_measured)
+    values = columns.seconds[entries] if columns.flop is None else columns.gflops[entries]
+    marked = None if step is None else int(np.searchsorted(entries, step.index))
+    unit = columns.unit if columns.flop is None else columns.key.rate_unit
+    tone = "" if step is None else text.verdict_tone(verdicts.of_step(step), columns.unit)
+    return svg.sparkline(values.tolist(), unit, marked=marked, tone=tone, width=width)
+
+
+def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
+    """Return what the template shows of a row."""
+    key, columns = row.key, row.columns
+    kernel, device, state = name_parts(key.benchmark)
+    levels = table.site.past.verdicts[key]
+    since = table.spans[0].place if table.spans else NO_TAG
+    steps = [point for point in levels.points if point.is_blamed and columns.place[point.index] > since]
+    return {
+        "kernel": kernel,
+        "device": device,
+        "state": state,
+        "implementation": key.implementation,
+        "case": key.case,
+        "machine": key.machine,
+        "href": text.trend_href(key),
+        "search": " ".join((kernel, device, state, key.implementation, key.case, key.machine)).lower(),
+        "time": _time(table, row, notes),
+        "share": _share(row, notes),
+        "speedup": "" if row.speedup is None else f"{units.significant(row.speedup)}×",
+        "changes": [_change(verdict, columns.unit) for verdict in row.verdicts],
+        "sparkline": sparkline(columns, max(steps, key=lambda point: abs(point.after - point.before), default=None)),
+        "others": [(other.implementation, units.value(seconds, columns.unit)) for other, seconds in table.others(row)],
+        "order": " ".join(_order(row)),
+        "data": _data(table, row),
+    }
+
+
+def _time(table: Table, row: Row, notes: Footnotes) -> Cell:
+    columns, entry = row.columns, row.entry
+    if row.is_failed or entry is None:
+        outcome = Outcome.FAILED if row.is_failed else Outcome.NOT_APPLICABLE
+        applied = np.flatnonzero(columns.outcome == OUTCOMES.index(outcome))
+        why = text.why(outcome, columns.reasons.get(int(applied[-1])) if applied.size else None)
+        return Cell(text=outcome.value, tone=outcome.value, marks=notes.marks([why]))
+    rounds, place = int(columns.rounds[entry]), int(columns.place[entry])
+    remarks = list(columns.warnings.get(entry, ()))
+    if place != table.measured[-1]:
+        remarks.append(f"measured last at {table.site.line[place][:SHORT]}")
+    if 0 <= rounds < WANTED_ROUNDS:
+        remarks.append(f"need {WANTED_ROUNDS} rounds, have {rounds}")
+    seconds = float(columns.seconds[entry])
+    rate = "" if columns.flop is None else units.rate(columns.flop / seconds / 1e9, columns.key.rate_unit)
+    return Cell(text=units.value(seconds, columns.unit), detail=rate, marks=notes.marks(remarks))
+
+
+def _share(row: Row, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] | None:
+    """Return the length of the bar (of 60), the share of the limit, its name, footnotes. None where it is unknown."""
+    if row.share is None:
+        return None
+    share, limit = row.share.of_limit
+    return round(60 * min(share, 1.0)), model.percent(share), limit, notes.marks(row.share.warnings)
+
+
+def _change(verdict: Verdict | None, unit: str) -> Cell:
+    if verdict is None:
+        return text.absent()
+    detail = text.verdict_detail(verdict)
+    return Cell(text=text.verdict(verdict, unit), detail=detail, tone=text.verdict_tone(verdict, unit))
+
+
+def _order(row: Row) -> Iterator[str]:
+    """Yield the numbers by which the columns are sorted. An empty place in a table sorts last."""
+    seconds = math.nan if row.entry is None else float(row.columns.seconds[row.entry])
+    share = math.nan if row.share is None else row.share.of_limit[0]
+    logs = (math.nan if verdict is None else math.log(verdict.ratio) for verdict in row.verdicts)
+    for number in (seconds, share, math.nan if row.speedup is None else row.speedup, *logs):
+        yield f"{number:.6g}"
+
+
+def _data(table: Table, row: Row) -> dict[str, Any]:
+    """Return a row as data: times in s, shares as fractions, changes as ratios of times, new / old."""
+    key, entry = row.key, row.entry
+    kernel, device, state = name_parts(key.benchmark)
+    return {
+        "machine": key.machine,
+        "environment": key.environment,
+        "kernel": kernel,
+        "device": device,
+        "state": state,
+        "implementation": key.implementation,
+        "case": key.case,
+        "commit": None if entry is None else table.site.line[row.columns.place[entry]],
+        "value": None if entry is None else float(row.columns.seconds[entry]),
+        "unit": row.columns.unit,
+        "of_limit": None if row.share is None else row.share.of_limit[0],
+        "limit": None if row.share is None else row.share.of_limit[1],
+        "speedup": row.speedup,
+        "changes": [
+            None if verdict is None else {"since": span.name, **as_data(verdict)}
+            for span, verdict in zip(table.spans, row.verdicts, strict=True)
+        ],
+    }
+
+
+def as_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as data."""
+    known = {name: value for name, value in vars(verdict).items() if name != "word" and not math.isnan(value)}
+    return {"verdict": verdict.word.value, **known}
