@@ -105,6 +105,14 @@ def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ..
     return files
 
 
+def difference(repository: Path, commit: str, paths: Iterable[str]) -> str:
+    """Return what a commit changed in some files and folders, against its first parent. "" where git cannot tell."""
+    plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--format=")
+    where = (f":(top){path}" for path in paths)
+    shown = run(repository, "show", "-m", "--first-parent", *plain, commit, "--", *where)
+    return shown.stdout if shown.returncode == 0 else ""
+
+
 def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
     """Return the names of the tags by the commit that they point at. A tag of anything else is left out."""
     listed = repo.git.for_each_ref(

@@ -22,14 +22,14 @@ from kernel_velocity.harness.cases import CONTROLS, NATIVE
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
-from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points, controls
 from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
-from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
+from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Noise, Pool
 
 if TYPE_CHECKING:
@@ -117,6 +117,38 @@ class Verdicts:
     def __getitem__(self, key: SeriesKey) -> Levels:
         """Return the levels of one of the past's `keys`."""
         return self._levels[key]
+
+    def __contains__(self, key: SeriesKey) -> bool:
+        """Return whether a series is one of the past's `keys`."""
+        return key in self._levels
+
+    def beside(self, values: Sequence[tuple[SeriesKey, int, Measurement]]) -> dict[SeriesKey, Verdict]:
+        """Return what values beside the first-parent line are against entries of their series.
+
+        Each is tested against the newest level up to the entry, with control of false discoveries over all.
+        """
+        tests: dict[SeriesKey, tuple[float, float, float]] = {}  # effect, its standard error, degrees of freedom
+        verdicts = {key: Verdict(word=Word.UNDECIDED) for key, _, _ in values}
+        for key, entry, value in values:
+            levels, logs = self[key], change_points.logs(self.past.columns(key)).values
+            begin = max((point.index for point in levels.points if point.index <= entry), default=0)
+            level = logs[begin : entry + 1]
+            level = level[~np.isnan(level)][-LONGER:]
+            seconds = value.seconds if value.adjusted is None else value.adjusted.seconds
+            if levels.noise is not None and level.size and seconds:
+                effect, error = math.log(seconds) - float(np.median(level)), levels.noise.error((level.size, 1))
+                tests[key] = effect, error, levels.noise.freedom
+        ps = [2 * float(special.stdtr(freedom, -abs(effect) / error)) for effect, error, freedom in tests.values()]
+        adjusted = false_discovery_control(ps) if ps else ()
+        for (key, (effect, error, freedom)), p in zip(tests.items(), adjusted, strict=True):
+            half = float(special.stdtrit(freedom, INTERVAL)) * error
+            if p <= FALSE_DISCOVERIES and abs(effect) >= MIN_EFFECT:
+                ratio, low, high = (math.exp(effect + side) for side in (0.0, -half, half))
+                word = Word.SLOWER if effect > 0 else Word.FASTER
+                verdicts[key] = Verdict(word=word, ratio=ratio, low=low, high=high)
+            elif abs(effect) < max(half, MIN_EFFECT):
+                verdicts[key] = Verdict(word=Word.UNCHANGED, within=math.expm1(max(2 * half, MIN_EFFECT)))
+        return verdicts
 
     @cached_property
     def _levels(self) -> Mapping[SeriesKey, Levels]:

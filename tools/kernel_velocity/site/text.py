@@ -273,7 +273,9 @@ def tone_of(ratio: float, is_distinct: bool, unit: str = units.SECONDS) -> str:
 
 def verdict(value: Verdict, unit: str = units.SECONDS) -> str:
     """Return a verdict in words: "8.0% slower", "unchanged". `unit`: of the values."""
-    return units.change(1 / value.ratio, unit) if value.is_change else value.word.value
+    return (
+        units.change(1 / value.ratio, units.SECONDS if unit in RATE_UNITS else unit) if value.is_change else value.word
+    )
 
 
 def verdict_detail(value: Verdict) -> str:
@@ -285,7 +287,7 @@ def verdict_detail(value: Verdict) -> str:
 
 def verdict_tone(value: Verdict, unit: str = units.SECONDS) -> str:
     """Return the colour class of a verdict. Of values in an unknown unit nobody knows whether less is better."""
-    if value.is_change and unit not in (units.SECONDS, units.BYTES):
+    if value.is_change and unit not in (units.SECONDS, units.BYTES, *RATE_UNITS):
         return "same"
     return value.word.value
 
@@ -299,11 +301,11 @@ def rates(seconds: FloatArray, flop: FloatArray, unit: NDArray[np.str_]) -> list
     """Return rates with their units, the value where the FLOPs are unknown (NaN), "" where there is none (NaN)."""
     gflops = (flop / seconds / 1e9).tolist()
     columns = zip(seconds.tolist(), gflops, unit.tolist(), strict=True)
-    return [_value(time, name) if isnan(value) else units.rate(value, name) for time, value, name in columns]
+    return [figure(time, name) if isnan(value) else units.rate(value, name) for time, value, name in columns]
 
 
-def _value(number: float, unit: str) -> str:
-    """Return a value, of which only the unit of its rate is known where the FLOPs are not: a time."""
+def figure(number: float, unit: str) -> str:
+    """Return a value in a unit of `unit_of`: with that of a rate it is a time. "" for NaN."""
     return "" if isnan(number) else units.value(number, units.SECONDS if unit in RATE_UNITS else unit)
 
 
@@ -333,7 +335,7 @@ def cells(
             yield OUTCOMES[index].value, "", "", OUTCOMES[index].value
             continue
         interval = _interval(lowest, highest, work, name)
-        detail = " · ".join(filter(None, (interval, "" if isnan(work) else _value(time, units.SECONDS))))
+        detail = " · ".join(filter(None, (interval, "" if isnan(work) else figure(time, units.SECONDS))))
         yield text, detail, change_text(speeds, is_distinct, name), tone_of(speeds, is_distinct, name)
 
 
@@ -342,5 +344,5 @@ def _interval(low: float, high: float, flop: float, unit: str) -> str:
     if isnan(low) or isnan(high):
         return ""
     if isnan(flop):
-        return f"{_value(low, unit)} to {_value(high, unit)}"
+        return f"{figure(low, unit)} to {figure(high, unit)}"
     return f"{units.significant(flop / high / 1e9)} to {units.rate(flop / low / 1e9, unit)}"

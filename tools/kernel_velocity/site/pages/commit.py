@@ -4,11 +4,11 @@ The same as data, for other tools: `data/commit-<first 12 digits of its hash>`.
 
 - `commit`, `page`, `parents`, `tags`. `last_tag`: the full SHA of the newest tagged commit before it, null for none.
 - `findings`: the ids of those that name it.
-- `places`: for each machine and environment with a value of it, `values`: how many there are, `compared`: of how many
-  there is one before, and how many are `changed`: `faster`, `slower`, `without a time now`.
+- `places`: for each machine and environment with a value of it, `values`: how many there are, and how many of them are
+  `slower`, `faster`, `unchanged`, `undecided`, `with nothing to compare`, `failed`, `n/a`.
 - `changed`: the page's first table, in its order, as columns of equal length: what the value is of (`series` is its
-  data file), `outcome`, times in s per call, `finding`, and `before`, `tag`, `best`, each with the `commit` that it is
-  compared with, the `ratio` of speeds, new over old, and whether the two intervals are `overlapping`.
+  data file), `outcome`, times in s per call, `finding`, and `before` and `tag`, each with the `commit` that it is
+  compared with, the `ratio` of times, new over old, by the levels of the series, and the `verdict`.
 
 What did not change is counted here, and held by the series' own files. null: unknown, or there is none.
 """
@@ -25,37 +25,39 @@ from urllib.parse import quote_plus
 
 import numpy as np
 
+from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Affected, Finding, State, finding_href
-from kernel_velocity.results import identity
+from kernel_velocity.results import git, identity
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Slot
-from kernel_velocity.results.measurement import OUTCOMES, IntArray, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.series.changes import NONE, Truth
+from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_values, home, measurement
 from kernel_velocity.site.pages.commit_values import (
-    APART,
     BASES,
     FAILED,
     FIGURES,
     MEASURED,
     NO_TAG,
     NOT_APPLICABLE,
-    OVERLAPPING,
+    WORDS,
     Against,
     Line,
     Values,
 )
+from kernel_velocity.site.pages.kernel import source_changes
 from kernel_velocity.site.series_data import significant
 from kernel_velocity.site.text import Cell, Footnotes, Place, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
 
-FORMAT = 1  # of the data
+FORMAT = 2  # of the data
 DIGITS = 12  # of a hash in the data file's name and in links to compare.html
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
 NOT_RECORDED = "not recorded"
@@ -65,8 +67,8 @@ OPEN_UP_TO = 20  # rows: with no more, folds are open from the start
 # Rows without a distinct change that a page of a commit on the line holds. With more, it has their numbers and links to
 # where the reader's machine compares them: a site of 500 commits by 1000 series would hold half a million.
 HELD_UP_TO = 100
+MOST_LINES = 400  # of a difference
 _KEY = ("machine", "environment", "benchmark", "implementation", "case")
-_OVERLAPPING = {OVERLAPPING: True, APART: False}  # None: unknown
 _SURE = (State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.SUSPECT, State.NEW)
 
 
@@ -138,7 +140,6 @@ class Maker:
         older, newer = self._neighbours.get(sha, (None, None))
         line, tag = text.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
-        heads = [*([f"against {tag}"] if tag else []), "against the best before"]
         return {
             "name": line.href,
             "sha": sha,
@@ -155,11 +156,11 @@ class Maker:
             "newer": newer and text.commit_line(site.commits[newer]),
             "findings": [home.finding_line(site, finding) for finding in self._findings.get(sha, ())],
             "lead": self._lead(commit, shown),
-            "heads": [f"{'speed' if site.has_kernels else 'value'}, against {against}", *heads],
-            "quiet_heads": [f"against {against}", *heads],
+            "heads": [f"against {against}", *([f"against {tag}"] if tag else [])],
             "tag": tag,
             "changed": changed,
-            "has_adjusted": any(row["adjusted"] for row in changed),
+            "sources": self._sources(sha),
+            "url": site.commit_url(sha),
             "several": len(sections) > 1,
             "sections": sections,
             "footnotes": rows.notes.texts,
@@ -201,6 +202,32 @@ class Maker:
         place = self.site.order.get(sha)
         values = commit_values.beside(self.site, sha, self.line.tags) if place is None else self.line.at(place)
         return values.without_absent_cases()
+
+    def _sources(self, sha: str) -> list[dict[str, str]]:
+        """Return the kernels whose sources a commit changed, with the difference, its first MOST_LINES lines."""
+        sources = []
+        for kernel in self._kernels_of.get(sha, ()):
+            lines = git.difference(self.site.repository, sha, self.site.project.sources_of(kernel)).splitlines()
+            more = len(lines) - MOST_LINES
+            sources.append(
+                {
+                    "kernel": kernel,
+                    "changed": units.count(sum(line.startswith(("+", "-")) for line in lines), "changed line"),
+                    "text": "\n".join(lines[:MOST_LINES]),
+                    "further": f"{more:,} more lines" if more > 0 else "",
+                }
+            )
+        return sources
+
+    @cached_property
+    def _kernels_of(self) -> Mapping[str, list[str]]:
+        """The kernels whose sources each commit changed."""
+        kernels: dict[str, list[str]] = {}
+        names = dict.fromkeys(name_parts(key.benchmark).kernel for key in self.site.keys)
+        for kernel, shas in source_changes(self.site.repository, self.site.project, names).items():
+            for sha in shas:
+                kernels.setdefault(sha, []).append(kernel)
+        return kernels
 
     def _rows(self, sha: str) -> RowMaker:
         findings = self._findings.get(sha, ())
@@ -296,8 +323,11 @@ def _is_against(values: Values, parents: Sequence[str]) -> bool:
 def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
     return {
         "commit": [None if other == NONE else others[other] for other in against.other.tolist()],
-        "ratio": significant(against.ratio),
-        "overlapping": [_OVERLAPPING.get(state) for state in against.state.tolist()],
+        "ratio": significant(np.where(against.is_known, np.exp(against.effect), np.nan)),
+        "verdict": [
+            WORDS[word].value if known else None
+            for word, known in zip(against.word.tolist(), against.is_known.tolist(), strict=True)
+        ],
     }
 
 
@@ -322,11 +352,11 @@ class RowMaker:
 
     def ordered(self, values: Values) -> Values:
         """Return what changed in order: findings first, the surest of them. Then the largest change."""
-        columns = (values.outcome.tolist(), values.changed.tolist(), values.before.ratio.tolist())
+        columns = (values.outcome.tolist(), values.changed.tolist(), values.before.effect.tolist())
         ranks = list(map(self._rank, values.keys, *columns))
         return values[np.array(sorted(range(len(values)), key=ranks.__getitem__), np.intp)]
 
-    def _rank(self, key: SeriesKey, outcome: int, changed: bool, ratio: float) -> tuple[int, float]:
+    def _rank(self, key: SeriesKey, outcome: int, changed: bool, effect: float) -> tuple[int, float]:
         """Return a sort key. A value that is gone changed most."""
         shown = self.finding_of(key)
         if shown is not None:
@@ -334,7 +364,7 @@ class RowMaker:
             return _SURE.index(finding.state) if finding.state in _SURE else len(_SURE), -abs(affected.effect)
         if outcome != MEASURED:
             return len(_SURE) + 1, -math.inf if changed else 0.0
-        return len(_SURE) + 1, 0.0 if math.isnan(ratio) else -abs(math.log(ratio))
+        return len(_SURE) + 1, -abs(effect)
 
     def rows(self, values: Values) -> list[dict[str, Any]]:
         """Return the rows of what changed, in order."""
@@ -342,9 +372,7 @@ class RowMaker:
         columns = {
             "evidence": map(self._evidence, shown.keys, shown.outcome.tolist()),
             "cell": self._cells(shown),
-            "adjusted": _rates(shown, "adjusted"),
-            "tag": _changes(shown, shown.tag),
-            "best": _changes(shown, shown.best),
+            "changes": zip(_changes(shown, "before"), _changes(shown, "tag"), strict=True),
         }
         rows = zip(shown.keys, *columns.values(), strict=True)
         return [self._names(key) | dict(zip(columns, cells, strict=True)) for key, *cells in rows]
@@ -369,19 +397,13 @@ class RowMaker:
         }
 
     def _cells(self, values: Values) -> Iterator[Cell]:
-        """Yield speeds with their changes against the commit before."""
-        cells = text.cells(
-            outcome=values.outcome,
-            seconds=values.figure("seconds"),
-            low=values.figure("low"),
-            high=values.figure("high"),
-            flop=values.series.flop[values.which],
-            unit=values.unit,
-            ratio=values.before.ratio,
-            distinct=values.before.distinct,
-        )
-        for (words, detail, change, tone), marks in zip(cells, self._marks(values), strict=True):
-            yield Cell(text=words, detail=detail, change=change, tone=tone, marks=marks)
+        """Yield times with their rates."""
+        columns = (values.outcome.tolist(), _times(values), _rates(values), self._marks(values))
+        for outcome, time, rate, marks in zip(*columns, strict=True):
+            if outcome == MEASURED:
+                yield Cell(text=time, detail=rate, marks=marks)
+            else:
+                yield Cell(text=OUTCOMES[outcome].value, tone=OUTCOMES[outcome].value, marks=marks)
 
     def _marks(self, values: Values) -> Iterator[tuple[int, ...]]:
         """Yield the numbers of the footnotes: of remarks, and where a change is not against the parent."""
@@ -412,7 +434,6 @@ class RowMaker:
         found = np.unique(group[values.which], return_index=True, return_counts=True)
         is_held = len(values) <= HELD_UP_TO or not on_line
         rows = list(self._quiet(values)) if is_held else []
-        outcome, compared = values.outcome, values.before.is_known
         folds = []
         for index, start, count in zip(*(column.tolist() for column in found), strict=True):
             machine, environment, benchmark = groups[index]
@@ -425,7 +446,7 @@ class RowMaker:
                     "state": state,
                     "href": self._href(kernel, device, href),
                     "count": count,
-                    "summary": _summary(outcome[start : start + count], compared[start : start + count]),
+                    "summary": commit_values.summary(values[start : start + count]),
                     "rows": rows[start : start + count],
                     "compared": "" if is_held else self._compared(values, start, f"{kernel} {device}".strip()),
                     "is_open": len(values) <= OPEN_UP_TO,
@@ -442,25 +463,25 @@ class RowMaker:
 
     def _quiet(self, values: Values) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of what did not change, as tuples: a page has thousands of these."""
-        against = (values.before, values.tag, values.best)
-        changes = [text.change_texts(item.ratio, item.distinct, values.unit) for item in against]
-        columns = (values.keys, values.outcome.tolist(), _rates(values, "seconds"), self._marks(values), *changes)
-        for key, outcome, speed, marks, *texts in zip(*columns, strict=True):
-            shown = speed if outcome == MEASURED else OUTCOMES[outcome].value
-            yield key.implementation, key.case, self._evidence(key, outcome), shown, *texts, marks
-
-
-def _summary(outcome: IntArray, compared: Truth) -> str:
-    """Return how many of some values did not change: n/a is no value."""
-    measured, absent = outcome == MEASURED, outcome == NOT_APPLICABLE
-    kinds = {
-        "without a distinct change": measured & compared,
-        "with nothing to compare with": measured & ~compared,
-        "failed": ~measured & ~absent,
-        "n/a": absent,
-    }
-    counts = {kind: int(np.count_nonzero(which)) for kind, which in kinds.items()}
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+        changes = (values.verdicts(base) for base in BASES)
+        columns = (
+            values.keys,
+            values.outcome.tolist(),
+            values.unit.tolist(),
+            _times(values),
+            self._marks(values),
+            *changes,
+        )
+        for key, outcome, unit, time, marks, *verdicts in zip(*columns, strict=True):
+            shown = time if outcome == MEASURED else OUTCOMES[outcome].value
+            yield (
+                key.implementation,
+                key.case,
+                self._evidence(key, outcome),
+                shown,
+                *map(partial(_in_words, unit), verdicts),
+                marks,
+            )
 
 
 @cache
@@ -469,18 +490,33 @@ def _quoted(name: str) -> str:
     return quote_plus(name, errors="replace")
 
 
-def _rates(values: Values, name: str) -> list[str]:
-    """Return the rates by a figure of the values."""
-    series = values.series
-    return text.rates(values.figure(name), series.flop[values.which], values.unit)
+def _times(values: Values) -> list[str]:
+    """Return the values in their units: of a kernel, times."""
+    seconds, units_ = values.figure("seconds").tolist(), values.unit.tolist()
+    return [text.figure(value, unit) for value, unit in zip(seconds, units_, strict=True)]
 
 
-def _changes(values: Values, against: Against) -> Iterator[Cell]:
-    """Yield changes with the commits that they are against."""
-    texts = text.change_texts(against.ratio, against.distinct, values.unit)
-    columns = (against.ratio, against.distinct, against.other, values.unit)
-    for words, ratio, is_distinct, other, unit in zip(texts, *(column.tolist() for column in columns), strict=True):
-        if other == NONE:
+def _rates(values: Values) -> list[str]:
+    """Return the rates. "" where the FLOPs are unknown."""
+    flop = values.series.flop[values.which]
+    rates = text.rates(values.figure("seconds"), flop, values.unit)
+    return ["" if math.isnan(work) else rate for rate, work in zip(rates, flop.tolist(), strict=True)]
+
+
+def _changes(values: Values, base: str) -> Iterator[Cell]:
+    """Yield the verdicts against one of BASES with the commits that they are against."""
+    against: Against = getattr(values, base)
+    for verdict, other, unit in zip(values.verdicts(base), against.other.tolist(), values.unit.tolist(), strict=True):
+        if verdict is None:
             yield text.absent()
         else:
-            yield Cell(text=words, detail=values.others[other][:SHORT], tone=text.tone_of(ratio, is_distinct, unit))
+            tone = text.verdict_tone(verdict, unit)
+            words = (text.verdict_detail(verdict), values.others[other][:SHORT])
+            yield Cell(text=text.verdict(verdict, unit), detail=" ".join(filter(None, words)), tone=tone)
+
+
+def _in_words(unit: str, verdict: Verdict | None) -> str:
+    """Return a verdict as text, "" for None."""
+    return (
+        "" if verdict is None else " ".join(filter(None, (text.verdict(verdict, unit), text.verdict_detail(verdict))))
+    )

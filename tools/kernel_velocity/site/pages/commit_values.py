@@ -1,4 +1,4 @@
-"""What was measured of each commit, with the changes against the commit before, the last tag and the best before.
+"""What was measured of each commit, with the verdicts against the commit before and the last tag.
 
 As columns: a site has millions of these values, and its pages show a few of each commit, so no value is an object of
 its own.
@@ -7,6 +7,7 @@ its own.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,18 +20,20 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series import changes, layout
-from kernel_velocity.series.changes import NONE, Change, Indices, Timed, Truth
-from kernel_velocity.series.layout import Block, Layout
+from kernel_velocity.series.changes import NONE, Indices, Truth
+from kernel_velocity.series.layout import Block
 from kernel_velocity.series.packing import NOTHING
+from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import series_name
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 
 MOST_VALUES = 200_000  # held at a time: 30 MB
 NO_TAG = -1  # the position of no commit on the first-parent line
-OVERLAPPING, APART, UNKNOWN = 0, 1, 2  # of two intervals
+WORDS = (*Word,)  # by number
 FIGURES = ("seconds", "low", "high", "adjusted")  # columns of `Values.figures`
-BASES = ("before", "tag", "best")  # what values are compared with
+BASES = ("before", "tag")  # what values are compared with
 MEASURED, NOT_APPLICABLE, FAILED = (
     OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
 )
@@ -68,8 +71,9 @@ class Against:
     """Results against others. All arrays have shape (results,)."""
 
     other: IntArray  # index into `Values.others`; NONE where nothing can be compared
-    ratio: FloatArray  # new rate / old rate; NaN likewise
-    state: NDArray[np.uint8]  # of the intervals: OVERLAPPING, APART, UNKNOWN
+    entry: IntArray  # of the other, in its series' columns; NONE likewise
+    effect: FloatArray  # log of new time / old time, by the levels of the series; 0 without a step
+    word: NDArray[np.uint8]  # index into WORDS; UNDECIDED where nothing can be compared
 
     @property
     def is_known(self) -> Truth:
@@ -77,13 +81,13 @@ class Against:
         return np.asarray(self.other != NONE)
 
     @property
-    def distinct(self) -> Truth:
-        """Which intervals are known and apart."""
-        return np.asarray(self.state == APART)
+    def is_change(self) -> Truth:
+        """Which results are slower or faster."""
+        return np.asarray((self.word == WORDS.index(Word.SLOWER)) | (self.word == WORDS.index(Word.FASTER)))
 
     def __getitem__(self, rows: Rows) -> Against:
         """Return some of them."""
-        return Against(other=self.other[rows], ratio=self.ratio[rows], state=self.state[rows])
+        return Against(other=self.other[rows], entry=self.entry[rows], effect=self.effect[rows], word=self.word[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,10 +101,11 @@ class Values:
     slot: NDArray[np.int64]  # where it lies among all values
     outcome: IntArray  # index into OUTCOMES
     figures: FloatArray  # (results, len(FIGURES)), s per call; NaN where unknown
-    changed: Truth  # time distinct from the one before, or there was one and now is none
+    entry: IntArray  # of their series' columns; NONE beside the line
+    changed: Truth  # slower or faster than before, or there was a time and now is none
     before: Against  # the commit measured before
     tag: Against  # the last tag before
-    best: Against  # the fastest value before
+    judge: Callable[[str, SeriesKey, int, int], Verdict]  # of one of BASES, a series, two of its entries
 
     def __len__(self) -> int:
         """How many."""
@@ -108,7 +113,7 @@ class Values:
 
     def __getitem__(self, rows: Rows) -> Values:
         """Return some of them, as numpy chooses."""
-        columns = ("which", "slot", "outcome", "figures", "changed", "before", "tag", "best")
+        columns = ("which", "slot", "entry", "outcome", "figures", "changed", "before", "tag")
         chosen: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
         return replace(self, **chosen)
 
@@ -131,6 +136,15 @@ class Values:
         """Return one of FIGURES."""
         return self.figures[:, FIGURES.index(name)]
 
+    def verdicts(self, base: str) -> list[Verdict | None]:
+        """Return the verdicts against one of BASES. None where nothing can be compared."""
+        against: Against = getattr(self, base)
+        rows = zip(self.keys, against.entry.tolist(), self.entry.tolist(), self.outcome.tolist(), strict=True)
+        return [
+            self.judge(base, key, old, new) if old != NONE and outcome == MEASURED else None
+            for key, old, new, outcome in rows
+        ]
+
     def at(self, machine: str, environment: str) -> Values:
         """Return those of a machine and environment."""
         groups, group = self.series.groups
@@ -152,24 +166,17 @@ class Values:
         return frozenset(self.others[index] for index in np.unique(self.before.other).tolist() if index != NONE)
 
     def counts(self) -> dict[str, int]:
-        """Return how many could have changed ("compared"), how many did ("changed"), and which way."""
-        changed, ratio = self.changed, self.before.ratio
-        counted = {
-            "compared": changed | self.before.is_known,
-            "changed": changed,
-            "faster": changed & (ratio > 1),  # False for NaN
-            "slower": changed & (ratio < 1),
-            "without a time now": changed & (self.outcome != MEASURED),
-        }
+        """Return how many values there are of each verdict, and of each kind without one."""
+        measured, absent = self.outcome == MEASURED, self.outcome == NOT_APPLICABLE
+        compared = self.before.is_known & measured
+        counted = {word.value: compared & (self.before.word == number) for number, word in enumerate(WORDS)}
+        counted |= {"with nothing to compare": measured & ~compared, "failed": ~measured & ~absent, "n/a": absent}
         return {name: int(np.count_nonzero(which)) for name, which in counted.items()}
 
 
 def summary(values: Values) -> str:
     """Return how many of some values changed, and which way."""
-    counts = values.counts()
-    compared, changed = counts.pop("compared"), counts.pop("changed")
-    ways = ", ".join(f"{number:,} {way}" for way, number in counts.items() if number)
-    return f"{changed:,} of {compared:,} series changed distinctly{f': {ways}' if ways else ''}"
+    return ", ".join(f"{number:,} {words}" for words, number in values.counts().items() if number)
 
 
 def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
@@ -252,20 +259,20 @@ class Line:
         """Return the values of the commits at some positions."""
         blocks = layout.blocks(self._layout, self._numbers, upto=int(places[-1]))
         parts = [self._part(block, places) for block in blocks]
-        empty = {name: np.empty(0, np.int64) for name in ("which", "place", "slot", "changed", *_COLUMNS)}
+        empty = {name: np.empty(0, np.int64) for name in ("which", "place", "slot", "entry", "changed", *_COLUMNS)}
         columns = {name: np.concatenate([part[name] for part in parts] or [empty[name]]) for name in empty}
         order = np.argsort(columns["place"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
         slot = columns["slot"]
-        against = {
-            base: Against(**{name: columns[f"{base} {name}"] for name in ("other", "ratio", "state")}) for base in BASES
-        }
+        against = {base: Against(**{name: columns[f"{base} {name}"] for name in AGAINST}) for base in BASES}
         values = Values(
             series=self._series,
             others=self.site.line,
             remark=self._remark,
             which=columns["which"],
             slot=slot,
+            entry=columns["entry"],
+            judge=self._judge,
             outcome=self._layout.columns["outcome"][slot],
             figures=np.column_stack([self._layout.columns[name][slot] for name in FIGURES]),
             changed=columns["changed"],
@@ -284,18 +291,41 @@ class Line:
         slots = block.slots[:, own]
         row, at = np.nonzero(slots != NONE)
         slot = slots[row, at]
-        new = layout.timed(self._layout, slot)
+        start = block.start[row]
+        steps = self._steps(block)
         part: dict[str, NDArray[Any]] = {}
         for name, base in zip(BASES, _bases(block, own, self.tags), strict=True):
-            against = _against(self._layout, new, base[row, at])
+            against = _against(steps, (row, own[at]), slot, base[row, at], block)
             part |= {f"{name} {column}": values for column, values in against.items()}
-        is_distinct = part["before state"] == APART
+        word = part["before word"]
         return part | {
             "which": (row + block.rows.start).astype(np.int32),
             "place": block.places[own][at].astype(np.int32),
             "slot": slot,
-            "changed": is_distinct | self._lost(slot, block.start[row]),
+            "entry": (slot - start).astype(np.int32),
+            "changed": (word == WORDS.index(Word.SLOWER))
+            | (word == WORDS.index(Word.FASTER))
+            | self._lost(slot, start),
         }
+
+    def _steps(self, block: Block) -> tuple[FloatArray, NDArray[np.int16]]:
+        """Return, for each value of a block, the log of its level, and the steps up to it that may be chance."""
+        level, doubts = np.zeros(block.slots.shape), np.zeros(block.slots.shape, np.int16)
+        for row, number in enumerate(range(block.rows.start, block.rows.stop)):
+            key = self.site.keys[number]
+            levels, place = self.site.past.verdicts[key], self.site.series(key).place
+            for point in levels.points:
+                column = np.searchsorted(block.places, place[point.index])
+                if point.is_blamed:
+                    level[row, column:] += point.after - point.before
+                else:
+                    doubts[row, column:] += 1
+            if levels.doubt is not None:
+                doubts[row, np.searchsorted(block.places, place[levels.doubt.index]) :] += 1
+        return level, doubts
+
+    def _judge(self, _: str, key: SeriesKey, old: int, new: int) -> Verdict:
+        return self.site.past.verdicts[key].between(old, new)
 
     def _lost(self, slot: Indices, start: Indices) -> Truth:
         """Return which values are no times although the one before is. N/a without a reason was not asked for.
@@ -312,74 +342,132 @@ class Line:
     def inputs(self) -> Mapping[int, str]:
         """Return, by position, a text that changes whenever the values of its commit or their changes would.
 
-        They follow from the results files and adjusted times of the commit and of those before it, from which series
-        are shown with what work, and from the last tag.
+        They follow from the results files and adjusted times of the commit and of those before it, from the steps up
+        to it, from which series are shown with what work, and from the last tag.
         """
         past, series = self.site.past, self._series
         columns = zip(series.keys, series.flop.tolist(), series.unit.tolist(), strict=True)
         named = [(series_name(key), flop, unit) for key, flop, unit in columns]
         digest = hashlib.sha256(repr((str(self.site.results.resolve()), past.layout.shown, named)).encode())
-        inputs = {}
+        inputs, steps = {}, self._steps_by_place()
         for place, paths in self.files.items():
             files = [(path, past.directory.files[path].signature, past.adjustments.digests.get(path)) for path in paths]
-            digest.update(repr((place, self.site.line[place], files)).encode("utf-8", "surrogatepass"))
+            digest.update(
+                repr((place, self.site.line[place], files, steps.get(place))).encode("utf-8", "surrogatepass")
+            )
             inputs[place] = f"{digest.hexdigest()} {int(self.tags[place])}"
         return inputs
 
+    def _steps_by_place(self) -> Mapping[int, list[tuple[int, float, float, float, bool]]]:
+        """Return the steps at each position, as numbers."""
+        steps: dict[int, list[tuple[int, float, float, float, bool]]] = {}
+        for number, key in enumerate(self.site.keys):
+            levels, place = self.site.past.verdicts[key], self.site.series(key).place
+            for point in (*levels.points, *filter(None, [levels.doubt])):
+                step = (number, point.after - point.before, point.low, point.high, point.is_blamed)
+                steps.setdefault(int(place[point.index]), []).append(step)
+        return steps
 
-_COLUMNS = tuple(f"{base} {name}" for base in BASES for name in ("other", "ratio", "state"))
+
+AGAINST = ("other", "entry", "effect", "word")
+_COLUMNS = tuple(f"{base} {name}" for base in BASES for name in AGAINST)
 
 
-def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices, Indices]:
-    """Return what some commits' values are compared with: the one before, at the last tag, the best. (series, own).
+def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices]:
+    """Return the slots that some commits' values are compared with: before, and at the last tag. (series, own).
 
     Args:
         own: the commits' columns in the block. tags: of `tags_before`.
     """
     at_tag = np.searchsorted(block.places, tags[block.places[own]], side="right") - 1  # -1 of NO_TAG, too
-    bases = tuple(np.full((len(block.slots), len(own)), NONE, np.int64) for _ in range(3))
+    bases = tuple(np.full((len(block.slots), len(own)), NONE, np.int64) for _ in BASES)
     methods = block.methods[:, own]
     for method in np.flatnonzero(np.bincount(methods.ravel())).tolist():
-        alike, rows = block.alike(method), methods == method
-        last = layout.newest(alike)
-        best = layout.best(np.where(alike, block.times, np.inf))
-        for base, columns, upto in zip(bases, (last, last, best), (own - 1, at_tag, own - 1), strict=True):
-            which = np.where(upto < 0, NONE, columns[:, upto])
+        last, rows = layout.newest(block.alike(method)), methods == method
+        for base, upto in zip(bases, (own - 1, at_tag), strict=True):
+            which = np.where(upto < 0, NONE, last[:, upto])
             slots = np.where(which == NONE, NONE, np.take_along_axis(block.slots, which.astype(np.int64), axis=1))
             base[rows] = slots[rows]
-    before, tag, best_before = bases
-    return before, tag, best_before
+    before, tag = bases
+    return before, tag
 
 
-def _against(layout_: Layout, new: Timed, base: Indices) -> dict[str, NDArray[Any]]:
-    """Return the columns of an `Against` of values and those that lie at `base`. The others are the line's commits."""
-    compared = changes.compared(new, layout.timed(layout_, base))
-    known = compared.both & (base != NONE)
-    state = np.where(compared.unknown, UNKNOWN, np.where(compared.overlapping, OVERLAPPING, APART))
+def _against(
+    steps: tuple[FloatArray, NDArray[np.int16]],
+    at: tuple[Indices, Indices],
+    slot: Indices,
+    base: Indices,
+    block: Block,
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of an `Against` of values and those that lie at `base`. The others are the line's commits.
+
+    Args:
+        steps: of `_steps`. at: the rows and columns of the values in the block. slot, base: of the values, in the
+            layout.
+    """
+    (level, doubts), (row, column) = steps, at
+    known = (base != NONE) & (block.layout.columns["outcome"][slot] == MEASURED)
+    place = block.layout.place[base]
+    before = np.searchsorted(block.places, place)
+    before = np.where(known, before, 0)
+    effect = np.where(known, level[row, column] - level[row, before], 0.0)
+    doubted = ~known | (doubts[row, column] > doubts[row, before])
+    word = np.where(doubted, WORDS.index(Word.UNDECIDED), WORDS.index(Word.UNCHANGED))
+    word[effect >= MIN_EFFECT], word[effect <= -MIN_EFFECT] = WORDS.index(Word.SLOWER), WORDS.index(Word.FASTER)
     return {
-        "other": np.where(known, layout_.place[base], NONE).astype(np.int32),
-        "ratio": np.where(known, compared.ratio, np.nan),
-        "state": np.where(known, state, UNKNOWN).astype(np.uint8),
+        "other": np.where(known, place, NONE).astype(np.int32),
+        "entry": np.where(known, base - block.start[row], NONE).astype(np.int32),
+        "effect": effect,
+        "word": word.astype(np.uint8),
     }
 
 
 def beside(site: Site, sha: str, tags: IntArray) -> Values:
-    """Return what was measured of a commit beside the first-parent line: few values, compared one by one.
+    """Return what was measured of a commit beside the first-parent line, against its parent and the last tag before.
 
-    The last tag and the best value are those up to its parent. `tags` are of `tags_before`.
+    Its values belong to no history, so each is tested against the newest level up to its parent.
     """
     parents = site.commits[sha].parents[:1]
-    parent = {item.key: item for one in parents for item in site.at(one)}
     place = site.order.get(parents[0], NO_TAG) if parents else NO_TAG
     tag = place if place == NO_TAG or site.line[place] in site.tags else int(tags[place])
     ranks = {key: rank for rank, key in enumerate(site.keys)}
     items = sorted(site.at(sha), key=lambda item: ranks.get(item.key, len(ranks)))
-    earlier = [list(_earlier(site, item, place)) if item.key in ranks else [] for item in items]
-    before = [changes.compare(item, parent[item.key]) if item.key in parent else None for item in items]
-    had_time = [item.key in parent and parent[item.key].outcome is Outcome.MEASURED for item in items]
-    since_tag = [next((change for at, change in pairs if at <= tag), None) for pairs in earlier]
-    best = [min((change for _, change in pairs), key=lambda change: change.ratio, default=None) for pairs in earlier]
-    others = tuple(dict.fromkeys(change.against for change in (*before, *since_tag, *best) if change is not None))
+    bases = {
+        base: [_newest_up_to(site, item, upto) if item.key in ranks else NONE for item in items]
+        for base, upto in (("before", place), ("tag", tag))
+    }
+    verdicts = {
+        base: site.past.verdicts.beside(
+            [(item.key, entry, item) for item, entry in zip(items, entries, strict=True) if entry != NONE]
+        )
+        for base, entries in bases.items()
+    }
+    shas = {
+        base: [
+            site.line[site.series(item.key).place[entry]] if entry != NONE else ""
+            for item, entry in zip(items, entries, strict=True)
+        ]
+        for base, entries in bases.items()
+    }
+    others = tuple(dict.fromkeys(sha for column in shas.values() for sha in column if sha))
+
+    def against(base: str) -> Against:
+        columns = zip(items, bases[base], shas[base], strict=True)
+        known = [(entry, others.index(sha), verdicts[base][item.key]) for item, entry, sha in columns if sha]
+        is_known = np.array([bool(sha) for sha in shas[base]], np.bool_)
+        against = Against(
+            other=np.full(len(items), NONE, np.int32),
+            entry=np.full(len(items), NONE, np.int32),
+            effect=np.zeros(len(items)),
+            word=np.full(len(items), WORDS.index(Word.UNDECIDED), np.uint8),
+        )
+        against.entry[is_known] = [entry for entry, _, _ in known]
+        against.other[is_known] = [other for _, other, _ in known]
+        against.effect[is_known] = [math.log(verdict.ratio) for _, _, verdict in known]
+        against.word[is_known] = [WORDS.index(verdict.word) for _, _, verdict in known]
+        return against
+
+    before = against("before")
     flop = [np.nan if item.flop is None else item.flop for item in items]
     return Values(
         series=Series(
@@ -391,22 +479,22 @@ def beside(site: Site, sha: str, tags: IntArray) -> Values:
         remark=lambda row: (items[row].reason, items[row].warnings),
         which=np.arange(len(items)),
         slot=np.arange(len(items)),
+        entry=np.full(len(items), NONE, np.int32),
+        judge=lambda base, key, *_: verdicts[base][key],
         outcome=np.array([OUTCOMES.index(item.outcome) for item in items], np.int32),
         figures=np.array([_figures(item) for item in items], np.float64).reshape(-1, len(FIGURES)),
-        changed=np.array(list(map(_is_changed, items, before, had_time)), np.bool_),
-        before=_columns(before, others),
-        tag=_columns(since_tag, others),
-        best=_columns(best, others),
+        changed=before.is_change | np.array([_is_lost(site, item, place) for item in items], np.bool_),
+        before=before,
+        tag=against("tag"),
     )
 
 
-def _earlier(site: Site, item: Measurement, place: int) -> Iterator[tuple[int, Change]]:
-    """Yield (position, change) of a measurement against its series' values up to a position, newest first."""
+def _newest_up_to(site: Site, item: Measurement, place: int) -> int:
+    """Return the newest entry of a measurement's series, up to a position, that it can be compared with. NONE: none."""
     series = site.series(item.key)
-    for entry in np.flatnonzero(series.is_measured & (series.place <= place))[::-1].tolist():
-        change = changes.compare(item, series.measurement(entry, site.line))
-        if change is not None:
-            yield int(series.place[entry]), change
+    method = series.methods.index(item.method) if item.method in series.methods else -1
+    entries = np.flatnonzero(changes.alike(series, method) & (series.place <= place))
+    return int(entries[-1]) if entries.size and item.outcome is Outcome.MEASURED else NONE
 
 
 def _figures(item: Measurement) -> list[float]:
@@ -416,19 +504,10 @@ def _figures(item: Measurement) -> list[float]:
     return [np.nan if figure is None else figure for figure in (item.seconds, low, high, adjusted)]
 
 
-def _is_changed(item: Measurement, before: Change | None, had_time: bool) -> bool:
-    """Return whether a time is distinct from the one before, or there was one and now is none."""
-    if item.outcome is Outcome.MEASURED:
-        return before is not None and before.is_distinct
+def _is_lost(site: Site, item: Measurement, place: int) -> bool:
+    """Return whether a result is no time although its parent's is."""
+    if item.outcome is Outcome.MEASURED or item.key not in site.past.verdicts:
+        return False
+    entry = site.series(item.key).entry(place)
+    had_time = entry is not None and bool(site.series(item.key).is_measured[entry])
     return had_time and (item.outcome is Outcome.FAILED or item.reason is not None)
-
-
-def _columns(items: Sequence[Change | None], others: Sequence[str]) -> Against:
-    """Return the changes of some results as columns."""
-    states = {None: UNKNOWN, True: OVERLAPPING, False: APART}
-    rows = [
-        (NONE, np.nan, UNKNOWN) if item is None else (others.index(item.against), item.ratio, states[item.overlapping])
-        for item in items
-    ]
-    other, ratio, state = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.empty(0),) * 3
-    return Against(other=other.astype(np.int32), ratio=ratio.astype(np.float64), state=state.astype(np.uint8))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -121,12 +121,8 @@ def steps(logs: FloatArray, others: Pool | None, rounds: float) -> list[ChangePo
     return [
         *(point for point in older if point.p < RECURSE),
         best,
-        *(_moved(point, best.index) for point in newer if point.p < RECURSE),
+        *(replace(point, index=point.index + best.index) for point in newer if point.p < RECURSE),
     ]
-
-
-def _moved(point: ChangePoint, by: int) -> ChangePoint:
-    return ChangePoint(**{**vars(point), "index": point.index + by})
 
 
 def _best(logs: FloatArray, others: Pool | None, rounds: float) -> ChangePoint | None:
@@ -138,13 +134,13 @@ def _best(logs: FloatArray, others: Pool | None, rounds: float) -> ChangePoint |
     if not sides:
         return None
     place = min(sides, key=lambda place: sum(float(np.abs(side - np.median(side)).sum()) for side in sides[place]))
-    return _tested(place, *sides[place], len(places), others, rounds)
+    step = _tested(sides[place], others, rounds)
+    return None if step is None else replace(step, index=place, p=min(step.p * len(places), 1.0))
 
 
-def _tested(
-    place: int, before: FloatArray, after: FloatArray, number: int, others: Pool | None, rounds: float
-) -> ChangePoint | None:
-    """Return the step at a place, its p multiplied by the number of places. None where no step is shown."""
+def _tested(sides: tuple[FloatArray, FloatArray], others: Pool | None, rounds: float) -> ChangePoint | None:
+    """Return the step between the values before and after. None where they show no step."""
+    before, after = sides
     shorter, longer = (before, after) if before.size < after.size else (after, before)
     scatter = noise(longer, others, rounds)
     levels = float(np.median(before)), float(np.median(after))
@@ -159,10 +155,10 @@ def _tested(
     error = scatter.error((before.size, after.size))
     if shorter.size == 1:
         error *= UNKNOWN_TAILS if others is None else others.tails
-    p = min(1.0, 2 * float(special.stdtr(scatter.freedom, -abs(effect) / error)) * number)
+    p = 2 * float(special.stdtr(scatter.freedom, -abs(effect) / error))
     half = float(special.stdtrit(scatter.freedom, INTERVAL)) * error
     return ChangePoint(
-        index=place,
+        index=before.size,
         before=levels[0],
         after=levels[1],
         low=math.exp(effect - half),
