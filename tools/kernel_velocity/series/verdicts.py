@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Noise, Pool
+from kernel_velocity.stats.growth import grown
 
 if TYPE_CHECKING:
     from kernel_velocity.series.past import Past
@@ -78,8 +80,8 @@ class Levels:
     """The levels of a series."""
 
     points: tuple[ChangePoint, ...]  # the steps between them, oldest first; indices are entries of the columns
-    entries: Indices  # of the newest level
-    noise: Noise | None  # of its values
+    measured: Indices  # the entries that have a time, ascending
+    noises: tuple[Noise | None, ...]  # of the values of each level, one more than there are steps
     doubt: ChangePoint | None  # a step of the newest values that may be chance
     p: float  # of a test that sees a step of the newest values
 
@@ -94,18 +96,21 @@ class Levels:
             ratio, low, high = (math.exp(effect + side) for side in (0.0, -half, half))
             return Verdict(word=word, ratio=ratio, low=low, high=high)
         doubted = self.doubt is not None and old < self.doubt.index <= new
-        if doubted or len(steps) > len(counted) or self.noise is None:
+        within = self._least(old)
+        if doubted or len(steps) > len(counted) or math.isnan(within):
             return Verdict(word=Word.UNDECIDED)
-        return Verdict(word=Word.UNCHANGED, within=self.least(old, new))
+        return Verdict(word=Word.UNCHANGED, within=within)
 
-    def least(self, old: int, new: int) -> float:
-        """Return the least change that would have been seen. NaN where nothing tells the scatter."""
-        if self.noise is None:
+    def _least(self, old: int) -> float:
+        """Return the least change after an entry that would have been seen. NaN where nothing tells the scatter."""
+        number = sum(point.index <= old for point in self.points)
+        noise = self.noises[number]
+        if noise is None:
             return math.nan
-        before = int(np.count_nonzero(self.entries <= old))
-        after = int(np.count_nonzero(self.entries > old)) if new > old else 0
-        sizes = max(min(before, LONGER), 1), max(min(after, SHORTER), 1)
-        return math.expm1(self.noise.least(sizes, self.p))
+        bounds = [0, *(point.index for point in self.points), np.iinfo(np.int64).max]
+        start, here, end = np.searchsorted(self.measured, [bounds[number], old + 1, bounds[number + 1]]).tolist()
+        sizes = max(min(here - start, LONGER), 1), max(min(end - here, SHORTER), 1)
+        return math.expm1(noise.least(sizes, self.p))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +136,14 @@ class Verdicts:
         verdicts = {key: Verdict(word=Word.UNDECIDED) for key, _, _ in values}
         for key, entry, value in values:
             levels, logs = self[key], change_points.logs(self.past.columns(key)).values
-            begin = max((point.index for point in levels.points if point.index <= entry), default=0)
+            earlier = [point.index for point in levels.points if point.index <= entry]
+            noise, begin = levels.noises[len(earlier)], max(earlier, default=0)
             level = logs[begin : entry + 1]
             level = level[~np.isnan(level)][-LONGER:]
             seconds = value.seconds if value.adjusted is None else value.adjusted.seconds
-            if levels.noise is not None and level.size and seconds:
-                effect, error = math.log(seconds) - float(np.median(level)), levels.noise.error((level.size, 1))
-                tests[key] = effect, error, levels.noise.freedom
+            if noise is not None and level.size and seconds:
+                effect, error = math.log(seconds) - float(np.median(level)), noise.error((level.size, 1))
+                tests[key] = effect, error, noise.freedom
         ps = [2 * float(special.stdtr(freedom, -abs(effect) / error)) for effect, error, freedom in tests.values()]
         adjusted = false_discovery_control(ps) if ps else ()
         for (key, (effect, error, freedom)), p in zip(tests.items(), adjusted, strict=True):
@@ -172,10 +178,13 @@ class Verdicts:
             ]
             points = self._points(key, (*settled[key], *(point for point, is_sure in tested if is_sure)))
             doubted = [point for point, is_sure in tested if not is_sure and point.p < DOUBTED]
-            begin = np.searchsorted(values.entries, points[-1].index) if points else 0
-            noise = young.noise(values.logs[begin:][-LONGER:], pools[controls.place_of(key)], values.rounds)
-            doubt = doubted[-1] if doubted else None
-            levels[key] = Levels(points=points, entries=values.entries[begin:], noise=noise, doubt=doubt, p=p)
+            levels[key] = Levels(
+                points=points,
+                measured=np.flatnonzero(self.past.columns(key).is_measured),
+                noises=tuple(self._noises(key, points, pools[controls.place_of(key)])),
+                doubt=doubted[-1] if doubted else None,
+                p=p,
+            )
         return levels
 
     def _points(self, key: SeriesKey, points: tuple[ChangePoint, ...]) -> tuple[ChangePoint, ...]:
@@ -185,6 +194,16 @@ class Verdicts:
         columns = self.past.columns(key)
         own = controls.without_machine(columns, points, self.past.shared(key))
         return tuple(self._by_code(columns, point) for point in own)
+
+    def _noises(self, key: SeriesKey, points: Sequence[ChangePoint], pool: Pool | None) -> Iterator[Noise | None]:
+        """Yield the scatter of each level, from a basis that grows in steps, so that a new commit changes few pages."""
+        columns = self.past.columns(key)
+        logs = change_points.logs(columns).values
+        entries = np.flatnonzero(~np.isnan(logs))
+        bounds = np.searchsorted(entries, [0, *(point.index for point in points), len(logs)]).tolist()
+        for start, end in pairwise(bounds):
+            basis = entries[start : start + grown(end - start)][-LONGER:]
+            yield young.noise(logs[basis], pool, _error_of_rounds(columns, basis))
 
     def _by_code(self, columns: Columns, point: ChangePoint) -> ChangePoint:
         """Return a step at the nearest commit that changed the kernel's machine code, where that is known.

@@ -28,6 +28,7 @@ from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import series_name
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT
+from kernel_velocity.stats.changepoints.young import SHORTER
 
 MOST_VALUES = 200_000  # held at a time: 30 MB
 NO_TAG = -1  # the position of no commit on the first-parent line
@@ -356,16 +357,22 @@ class Line:
                 repr((place, self.site.line[place], files, steps.get(place))).encode("utf-8", "surrogatepass")
             )
             inputs[place] = f"{digest.hexdigest()} {int(self.tags[place])}"
-        return inputs
+        newer = min(len(inputs), SHORTER)  # commits: with each of them a page may say more of what would have been seen
+        return {
+            place: f"{text_} {min(len(inputs) - number, newer)}" for number, (place, text_) in enumerate(inputs.items())
+        }
 
-    def _steps_by_place(self) -> Mapping[int, list[tuple[int, float, float, float, bool]]]:
-        """Return the steps at each position, as numbers."""
-        steps: dict[int, list[tuple[int, float, float, float, bool]]] = {}
+    def _steps_by_place(self) -> Mapping[int, list[tuple[object, ...]]]:
+        """Return, by position, the steps and the scatter of the levels that begin there."""
+        steps: dict[int, list[tuple[object, ...]]] = {}
         for number, key in enumerate(self.site.keys):
             levels, place = self.site.past.verdicts[key], self.site.series(key).place
-            for point in (*levels.points, *filter(None, [levels.doubt])):
-                step = (number, point.after - point.before, point.low, point.high, point.is_blamed)
-                steps.setdefault(int(place[point.index]), []).append(step)
+            for point, noise in zip((None, *levels.points), levels.noises, strict=True):
+                shown = None if noise is None else [f"{figure:.3g}" for figure in vars(noise).values()]
+                at = int(place[0 if point is None else point.index])
+                steps.setdefault(at, []).append((number, point, shown))
+            if levels.doubt is not None:
+                steps.setdefault(int(place[levels.doubt.index]), []).append((number, levels.doubt))
         return steps
 
 
