@@ -9,7 +9,6 @@ import pytest
 from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
 from kernel_velocity.series import change_points
 from kernel_velocity.series.cache import NAME
-from kernel_velocity.series.change_points import Finder
 from kernel_velocity.stats.changepoints import detector
 from tests.series.one_by_one import columns_of
 from tests.stepped_series import stepped
@@ -62,8 +61,8 @@ def searches(monkeypatch):
     return looked
 
 
-def finder(folder=None, names=SERIES):
-    return Finder(tuple(names), SERIES.__getitem__, folder)
+def of_all(names="abcde", folder=None):
+    return change_points.of_all(tuple(names), SERIES.__getitem__, folder)
 
 
 def stored(folder):
@@ -72,46 +71,28 @@ def stored(folder):
         return dict(connection.execute("SELECT key, value FROM answer").fetchall())
 
 
-@pytest.mark.parametrize("asked", [["abcde"], ["e", "dcba"], ["aa", "ab", "ba", "cde"]])
 @pytest.mark.parametrize("block", [2, 512])
-def test_finder_in_any_order(monkeypatch, searches, asked, block):
+def test_many_series_as_one_by_one(monkeypatch, searches, block):
     monkeypatch.setattr(change_points, "BLOCK", block)
-    ours = finder()
-    for names in asked:
-        assert ours.of(names) == {name: EXPECTED[name] for name in names}
+    assert of_all() == EXPECTED
     assert len(searches) == len(set(searches)) == len(SERIES)
     assert len(EXPECTED["d"]) == 1
 
 
-def test_finders_of_two_processes_are_stored_together(tmp_path, searches):
-    finder(tmp_path).save({})
-    assert not list(tmp_path.iterdir())  # nothing was found
-    whole = finder(tmp_path / "one")
-    whole.of("abcde")
-    whole.save({})
-    ours, theirs = finder(tmp_path / "two"), finder(tmp_path / "two")
-    ours.of("ac")
-    theirs.of("bde")
-    ours.save(theirs.new)
-    assert stored(tmp_path / "two") == stored(tmp_path / "one")
-    assert len(stored(tmp_path / "two")) == len(SERIES)
+def test_stored_answers_are_not_searched_again(tmp_path, searches):
+    of_all(folder=tmp_path)
+    assert len(stored(tmp_path)) == len(SERIES)
     searches.clear()
-    assert finder(tmp_path / "two").of("abcde") == EXPECTED
+    assert of_all(folder=tmp_path) == EXPECTED
     assert not searches
 
 
-def test_answers_of_removed_series_go_at_the_next_save(tmp_path):
-    first = finder(tmp_path, "abcd")
-    first.of("abcd")
-    first.save({})
+def test_answers_of_removed_series_go_with_the_next_new_one(tmp_path):
+    of_all("abcd", tmp_path)
     written = (tmp_path / NAME).stat().st_mtime_ns
-    fewer = finder(tmp_path, "ab")
-    fewer.of("ab")
-    fewer.save({})
+    of_all("ab", tmp_path)
     assert (tmp_path / NAME).stat().st_mtime_ns == written
-    others = finder(tmp_path, "abe")
-    others.of("abe")
-    others.save({})
+    of_all("abe", tmp_path)
     assert len(stored(tmp_path)) == 3
 
 
@@ -131,21 +112,15 @@ def damage(folder, statement):
     ],
 )
 def test_damaged_answers_are_computed_again(tmp_path, searches, statement, again):
-    first = finder(tmp_path)
-    assert first.of("abcde") == EXPECTED
-    first.save({})
+    assert of_all(folder=tmp_path) == EXPECTED
     damage(tmp_path, statement)
     searches.clear()
-    second = finder(tmp_path)
-    assert second.of("abcde") == EXPECTED and len(searches) == again
-    second.save({})  # where the file cannot be used, nothing is stored
+    assert of_all(folder=tmp_path) == EXPECTED and len(searches) == again
 
 
-def test_finder_without_a_usable_folder(tmp_path):
+def test_answers_without_a_usable_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    ours = finder(tmp_path / "file")
-    assert ours.of("abcde") == EXPECTED
-    ours.save({})
+    assert of_all(folder=tmp_path / "file") == EXPECTED
     assert (tmp_path / "file").read_text() == ""
 
 

@@ -25,7 +25,6 @@ from kernel_velocity.stats.changepoints.values import ChangePoint
 BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
 
 Found = tuple[ChangePoint, ...]
-New = dict[str, bytes]  # answers that are not stored yet, by key
 
 
 class Logs(NamedTuple):
@@ -70,54 +69,40 @@ def joined(parts: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
     return tuple(sorted((point for points in parts for point in points), key=lambda point: point.index))
 
 
-class Finder:
-    """The change points of some series, found on demand."""
+def of_all(
+    keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], folder: Path | None = None
+) -> Mapping[SeriesKey, Found]:
+    """Return the change points of series. Only series that changed since the last call are looked at.
 
-    def __init__(
-        self, keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], folder: Path | None = None
-    ) -> None:
-        """Begin.
-
-        Args:
-            keys: of the series. columns: returns the columns of one.
-            folder: of the cache. None: nothing is stored.
-        """
-        self._keys, self._columns = keys, columns
-        maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
-        self._answers = Answers(folder, "change points", maker)
-        self._found: dict[SeriesKey, Found] = {}
-        self.new: New = {}
-
-    def of(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, Found]:
-        """Return the change points of some of the series. One call for many of them is fastest."""
-        unknown = [key for key in dict.fromkeys(keys) if key not in self._found]
-        for start in range(0, len(unknown), BLOCK):
-            self._find(unknown[start : start + BLOCK])
-        return {key: self._found[key] for key in keys}
-
-    def _find(self, keys: Sequence[SeriesKey]) -> None:
-        columns = [self._columns(key) for key in keys]
-        parts = [by_method(logs(series)) for series in columns]
+    Args:
+        keys: of all series of a past. columns: returns the columns of one.
+        folder: of the cache, which afterwards has these series alone. None: nothing is stored.
+    """
+    maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
+    answers = Answers(folder, "change points", maker)
+    new: dict[str, bytes] = {}
+    result: dict[SeriesKey, Found] = {}
+    for start in range(0, len(keys), BLOCK):
+        some = keys[start : start + BLOCK]
+        series = [columns(key) for key in some]
+        parts = [by_method(logs(one)) for one in series]
         names = [
-            f"{_stem(key)}{None if method < 0 else series.methods[method]!r}"
-            for key, series, part in zip(keys, columns, parts, strict=True)
+            f"{_stem(key)}{None if method < 0 else one.methods[method]!r}"
+            for key, one, part in zip(some, series, parts, strict=True)
             for method in part
         ]
-        stored = self._answers.get(names)
+        stored = answers.get(names)
         before = [_unpacked(stored[name]) if name in stored else None for name in names]
-        answers = detector.detect_many([values for part in parts for values in part.values()], before)
-        self.new |= {
-            name: orjson.dumps(now) for name, now, then in zip(names, answers, before, strict=True) if now is not then
+        detected = detector.detect_many([values for part in parts for values in part.values()], before)
+        new |= {
+            name: orjson.dumps(now) for name, now, then in zip(names, detected, before, strict=True) if now is not then
         }
-        points = iter(answer.points for answer in answers)
-        for key, part in zip(keys, parts, strict=True):
-            self._found[key] = joined([next(points) for _ in part])
-
-    def save(self, others: New) -> None:
-        """Store all new answers, `others` being those of another process, and remove those of series that are gone."""
-        if new := {**others, **self.new}:
-            stems = {_stem(key) for key in self._keys}
-            self._answers.put(new, keep=lambda name: name[: name.index(_END) + len(_END)] in stems)
+        points = iter(answer.points for answer in detected)
+        result |= {key: joined([next(points) for _ in part]) for key, part in zip(some, parts, strict=True)}
+    if new:
+        stems = {_stem(key) for key in keys}
+        answers.put(new, keep=lambda name: name[: name.index(_END) + len(_END)] in stems)
+    return result
 
 
 _END = "\n"

@@ -40,7 +40,6 @@ from kernel_velocity.series.packing import NOTHING, Entries, Names, Numbers
 from kernel_velocity.series.reading import Directory
 
 if TYPE_CHECKING:
-    from kernel_velocity.series.change_points import Finder
     from kernel_velocity.series.controls import Shared
     from kernel_velocity.series.history import Histories
     from kernel_velocity.series.verdicts import Verdicts
@@ -293,13 +292,6 @@ class Past:
         if place not in self._shared:
             self._shared[place] = controls.shared(self.layout, self.names.texts, place)
         return self._shared[place]
-
-    @cached_property
-    def finder(self) -> Finder:
-        """Finds change points, and stores them in the cache."""
-        from kernel_velocity.series.change_points import Finder  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        return Finder(self.keys, self.columns, self.folder)
 
     def sessions(self, machine: str, environment: str) -> Sessions:
         """Return the sessions of a machine and environment, oldest first, without those like the one before."""

@@ -123,6 +123,10 @@ class Verdicts:
         """Return the levels of one of the past's `keys`."""
         return self._levels[key]
 
+    def __len__(self) -> int:
+        """How many series there are."""
+        return len(self._levels)
+
     def __contains__(self, key: SeriesKey) -> bool:
         """Return whether a series is one of the past's `keys`."""
         return key in self._levels
@@ -159,8 +163,9 @@ class Verdicts:
     @cached_property
     def _levels(self) -> Mapping[SeriesKey, Levels]:
         past = self.past
-        settled = past.finder.of(past.keys)
-        newest = {key: _newest(past.columns(key), settled[key]) for key in past.keys}
+        settled = change_points.of_all(past.keys, past.columns, past.folder)
+        columns = {key: past.columns(key) for key in past.keys}
+        newest = {key: _newest(columns[key], settled[key]) for key in past.keys}
         pools = dict(_pools(newest))
         steps = {
             key: young.steps(values.logs, pools[controls.place_of(key)], values.rounds)
@@ -176,34 +181,23 @@ class Verdicts:
                 (replace(point, index=int(values.entries[point.index])), is_sure)
                 for point, is_sure in zip(steps[key], accepted[key], strict=True)
             ]
-            points = self._points(key, (*settled[key], *(point for point, is_sure in tested if is_sure)))
+            points = self._points(columns[key], (*settled[key], *(point for point, is_sure in tested if is_sure)))
             doubted = [point for point, is_sure in tested if not is_sure and point.p < DOUBTED]
             levels[key] = Levels(
                 points=points,
-                measured=np.flatnonzero(self.past.columns(key).is_measured),
-                noises=tuple(self._noises(key, points, pools[controls.place_of(key)])),
+                measured=np.flatnonzero(columns[key].is_measured),
+                noises=tuple(_noises(columns[key], points, pools[controls.place_of(key)])),
                 doubt=doubted[-1] if doubted else None,
                 p=p,
             )
         return levels
 
-    def _points(self, key: SeriesKey, points: tuple[ChangePoint, ...]) -> tuple[ChangePoint, ...]:
+    def _points(self, columns: Columns, points: tuple[ChangePoint, ...]) -> tuple[ChangePoint, ...]:
         """Return steps without the machine's part, at the commits that can have caused them."""
         if not points:
             return points
-        columns = self.past.columns(key)
-        own = controls.without_machine(columns, points, self.past.shared(key))
+        own = controls.without_machine(columns, points, self.past.shared(columns.key))
         return tuple(self._by_code(columns, point) for point in own)
-
-    def _noises(self, key: SeriesKey, points: Sequence[ChangePoint], pool: Pool | None) -> Iterator[Noise | None]:
-        """Yield the scatter of each level, from a basis that grows in steps, so that a new commit changes few pages."""
-        columns = self.past.columns(key)
-        logs = change_points.logs(columns).values
-        entries = np.flatnonzero(~np.isnan(logs))
-        bounds = np.searchsorted(entries, [0, *(point.index for point in points), len(logs)]).tolist()
-        for start, end in pairwise(bounds):
-            basis = entries[start : start + grown(end - start)][-LONGER:]
-            yield young.noise(logs[basis], pool, _error_of_rounds(columns, basis))
 
     def _by_code(self, columns: Columns, point: ChangePoint) -> ChangePoint:
         """Return a step at the nearest commit that changed the kernel's machine code, where that is known.
@@ -229,6 +223,16 @@ class Verdicts:
         key, sha = columns.key, self.past.line[columns.place[entry]]
         session = sessions.at(self.past.sessions_of(f"{key.machine}/{stem(sha, key.environment)}.json"), None)
         return None if session is None else session.code.get(name_parts(key.benchmark).kernel)
+
+
+def _noises(columns: Columns, points: Sequence[ChangePoint], pool: Pool | None) -> Iterator[Noise | None]:
+    """Yield the scatter of each level, from a basis that grows in steps, so that a new commit changes few pages."""
+    logs = change_points.logs(columns).values
+    entries = np.flatnonzero(~np.isnan(logs))
+    bounds = np.searchsorted(entries, [0, *(point.index for point in points), len(logs)]).tolist()
+    for start, end in pairwise(bounds):
+        basis = entries[start : start + grown(end - start)][-LONGER:]
+        yield young.noise(logs[basis], pool, _error_of_rounds(columns, basis))
 
 
 def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Newest:

@@ -21,7 +21,6 @@ from jinja2.bccache import Bucket
 from kernel_velocity import forking, units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.series import cache
-from kernel_velocity.series.change_points import New
 from kernel_velocity.site import badges, model, series_data
 from kernel_velocity.site.charts import documents
 from kernel_velocity.site.model import Site
@@ -203,20 +202,18 @@ def _make_all(site: Site, writer: Writer) -> None:
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other
     if len(site.measured) < FEWEST_APART:
         _make(site, writer, parts)
-        site.past.finder.save({})
         return
+    len(site.past.verdicts)  # of all series at once, before there are two processes
     shared = forking.share(parts)
 
-    def make() -> tuple[Mapping[str, Entry], Sequence[str], int, New]:
+    def make() -> tuple[Mapping[str, Entry], Sequence[str], int]:
         part = writer.part()
         _make(site, part, shared)
-        return part.files, part.fresh, part.made, site.past.finder.new
+        return part.files, part.fresh, part.made
 
     with forking.forked(make) as result:
         _make(site, writer, shared)
-        files, fresh, number, new = result()
-        writer.add_part(files, fresh, number)
-        site.past.finder.save(new)
+        writer.add_part(*result())
 
 
 def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:
