@@ -39,8 +39,8 @@ IMPOSSIBLE = 1.05
 EXCELLENT = 0.9  # of the attainable rate, as in published suites
 MEMORY = "DRAM"
 _ASK = (
-    "were the ceilings measured on a busy machine (`kv peaks`), are the FLOPs and bytes of the Problem "
-    "right, and were the caches cold?"
+    "were the ceilings measured on a busy machine (kv peaks measures them again), are the FLOPs and bytes of the "
+    "Problem right, and were the caches cold?"
 )
 
 

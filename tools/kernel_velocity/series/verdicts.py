@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
+MOST_WITHIN = 0.5  # of what is called unchanged: where only larger changes would have been seen, nothing is decided
 MOST = 256  # series of a place that tell what is typical: more only cost time
 
 
@@ -97,7 +98,7 @@ class Levels:
             return Verdict(word=word, ratio=ratio, low=low, high=high)
         doubted = self.doubt is not None and old < self.doubt.index <= new
         within = self._least(old)
-        if doubted or len(steps) > len(counted) or math.isnan(within):
+        if doubted or len(steps) > len(counted) or not within <= MOST_WITHIN:
             return Verdict(word=Word.UNDECIDED)
         return Verdict(word=Word.UNCHANGED, within=within)
 

@@ -16,6 +16,7 @@ from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.roofline.model import percent
 from kernel_velocity.series import changes
+from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Place
@@ -51,8 +52,8 @@ def build(site: Site) -> Iterator[Page]:
             yield Page(name=f"badge-{kernel}-{device}.svg", template="badge.svg", context=context)
 
 
-def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Measurement | None] | None:
-    """Return the newest time of a benchmark of ours with its machine, and the measurement that it changed from.
+def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Verdict | None] | None:
+    """Return the newest time of a benchmark of ours with its machine, and what it did since the value before.
 
     At the newest commit that has one: of the last test case, which is the largest, the fastest time.
     """
@@ -65,30 +66,33 @@ def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Measurement
             entries = series.is_measured.nonzero()[0].tolist()
             if key.implementation not in CONTROLS and entries:
                 now, base = series.measurement(entries[-1], site.line), int(changes.before(series)[entries[-1]])
-                before = None if base == changes.NONE else series.measurement(base, site.line)
+                verdict = None if base == changes.NONE else site.past.verdicts[key].between(base, entries[-1])
                 rank = (int(series.place[entries[-1]]), cases.index(key.case), -(now.seconds or 0.0))
-                candidates.append((rank, (place, now, before)))
+                candidates.append((rank, (place, now, verdict)))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None
 
 
-def _badge(site: Site, place: Place, now: Measurement, before: Measurement | None) -> dict[str, object]:
+def _badge(site: Site, place: Place, now: Measurement, verdict: Verdict | None) -> dict[str, object]:
     """Return what the template shows of a measured value. Lengths in px."""
     key = now.key
     kernel, device, _ = name_parts(key.benchmark)
-    change = None if before is None else changes.compare(now, before)
-    share = _efficiency(site, place, device, now)
-    rate = " · ".join(filter(None, (text.rate(now), f"{share} of the roof" if share else text.change(change))))
+    change, tone = ("", "") if verdict is None else (text.verdict(verdict), text.verdict_tone(verdict))
+    share = _share(site, place, device, now)
+    rate = " · ".join(filter(None, (text.rate(now), share or change)))
     origin = f"{key.implementation}, {key.case}, {key.machine}, commit {now.commit[:SHORT]}"
     left = _box(f"{kernel if len(kernel) <= MOST else f'{kernel[: MOST - 1]}…'} {device}", 0, GREY)
-    right = _box(rate, left["width"], COLOURS.get(text.tone(change), COLOUR))
+    right = _box(rate, left["width"], COLOURS.get(tone, COLOUR))
     title = plain(f"{kernel} on {device}: {rate} ({origin})")
     return {"title": title, "width": left["width"] + right["width"], "boxes": (left, right)}
 
 
-def _efficiency(site: Site, place: Place, device: str, item: Measurement) -> str:
-    """Return the share of what the machine allows. "" where its ceilings or the work are not known."""
+def _share(site: Site, place: Place, device: str, item: Measurement) -> str:
+    """Return the share of its limit. "" where its ceilings or the work are not known."""
     roofline = below(item, item.seconds, site.roofs(place, device, item.commit))
-    return "" if roofline is None else percent(roofline.efficiency)
+    if roofline is None:
+        return ""
+    share, limit = roofline.of_limit
+    return f"{percent(share)} of {limit}"
 
 
 def _box(words: str, start: int, colour: str) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def page(site: Site) -> dict[str, Any]:
         "rows": lines[:ROWS],
         "more_rows": lines[ROWS:],
         "has_shares": any(line["share"] for line in lines),
+        "lacking": list(dict.fromkeys(line["lacking"] for line in lines if line["lacking"])),
         "has_speedups": any(line["speedup"] for line in lines),
         "has_others": any(line["others"] for line in lines),
         "machines": len({row["machine"] for row in lines}) > 1,

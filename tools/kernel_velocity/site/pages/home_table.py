@@ -27,6 +27,7 @@ from kernel_velocity.results.measurement import OUTCOMES, WANTED_ROUNDS, Outcome
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import Roofline
+from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series import changes, verdicts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.silence import DAY
@@ -42,6 +43,8 @@ WEEK = 7  # days
 NO_TAG = -1
 FASTEST = "compile"  # the implementation of PyTorch that speed-ups are against
 MOST_CASES = 3  # named on a card
+NO_BYTES = "benchmarks.json does not say how many bytes a call moves, or no ceiling for it was measured"
+CACHED = "more than its limit: a cache held a part of what it reads and writes"
 _FAILED, _NOT_APPLICABLE = OUTCOMES.index(Outcome.FAILED), OUTCOMES.index(Outcome.NOT_APPLICABLE)
 _ORDER = (Word.SLOWER, Word.FASTER, Word.UNDECIDED, Word.UNCHANGED)
 
@@ -74,6 +77,7 @@ class Row:
     is_failed: bool  # whether the newest result is a failure
     verdicts: tuple[Verdict | None, ...]  # over the spans; None: nothing to compare with
     share: Roofline | None
+    lacking: str  # why there is no share; "" where there is one, or nothing to have one of
     speedup: float | None  # over FASTEST: 2.0 is twice as fast
 
     @property
@@ -140,14 +144,17 @@ class Table:
         entry = int(measured[-1]) if measured.size else None
         device = name_parts(key.benchmark).device
         commit = None if entry is None else self.site.line[columns.place[entry]]
-        roofs = self.site.roofs(self.place, device, commit) if device else None
+        choice = self.site.roof_choice(self.place, device, commit) if device else Choice(roofs=None)
+        share = None if entry is None else below(columns, float(columns.seconds[entry]), choice.roofs)
+        known = share is not None or not device or entry is None
         return Row(
             key=key,
             columns=columns,
             entry=entry,
             is_failed=bool(applied.size and columns.outcome[applied[-1]] == _FAILED),
             verdicts=tuple(self._since(columns, entry, span) for span in self.spans),
-            share=None if entry is None else below(columns, float(columns.seconds[entry]), roofs),
+            share=share,
+            lacking="" if known else f"{choice.lacking} (kv peaks measures them)" if choice.lacking else NO_BYTES,
             speedup=self._speedup(columns, entry),
         )
 
@@ -302,6 +309,7 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
         "search": " ".join((kernel, device, state, key.implementation, key.case, key.machine)).lower(),
         "time": _time(table, row, notes),
         "share": _share(row, notes),
+        "lacking": row.lacking,
         "speedup": "" if row.speedup is None else f"{units.significant(row.speedup)}×",
         "changes": [_change(verdict, columns.unit) for verdict in row.verdicts],
         "sparkline": sparkline(columns, max(steps, key=lambda point: abs(point.after - point.before), default=None)),
@@ -334,7 +342,8 @@ def _share(row: Row, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] 
     if row.share is None:
         return None
     share, limit = row.share.of_limit
-    return round(60 * min(share, 1.0)), model.percent(share), limit, notes.marks(row.share.warnings)
+    cached = [CACHED] if share > 1 and not row.share.warnings else []
+    return round(60 * min(share, 1.0)), model.percent(share), limit, notes.marks([*row.share.warnings, *cached])
 
 
 def _change(verdict: Verdict | None, unit: str) -> Cell:
