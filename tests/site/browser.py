@@ -40,19 +40,25 @@ DOT = """(place) => {
 }"""
 
 
-@pytest.fixture(scope="session")
-def chromium():
-    """A running headless Chromium."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        message = "no Chromium on PATH: the pages are not looked at in a browser"
+def executable(*names):
+    """Return the program of a browser. Where CI lacks it the tests fail, elsewhere they are skipped."""
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        message = f"no {names[0]} on PATH: the pages are not looked at in it"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A running headless Chromium."""
+    program = executable("chromium", "chromium-browser", "google-chrome")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()
 
