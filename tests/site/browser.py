@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 from urllib.parse import urlencode
 
 import pytest
@@ -68,10 +69,10 @@ def is_complaint(message):
     return message.type in ("error", "warning") and "willReadFrequently" not in message.text
 
 
-@pytest.fixture
-def tab(chromium):
-    """A page without a network that fails the test for anything it complains about."""
-    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
+@contextmanager
+def watched(browser, schemes=("file://", "data:"), *, offline=True):
+    """A page that fails the test for anything it complains about, and for requests of other schemes."""
+    context = browser.new_context(offline=offline, viewport={"width": 1200, "height": 900})
     page = context.new_page()
     complaints, requests = [], []
     page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
@@ -80,7 +81,14 @@ def tab(chromium):
     yield page
     context.close()
     assert complaints == []
-    assert all(url.startswith(("file://", "data:")) for url in requests), requests
+    assert all(url.startswith(schemes) for url in requests), requests
+
+
+@pytest.fixture
+def tab(chromium):
+    """A page without a network that fails the test for anything it complains about."""
+    with watched(chromium) as page:
+        yield page
 
 
 @pytest.fixture
