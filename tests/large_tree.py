@@ -1,10 +1,11 @@
 """Makes a large results tree and its repository, for measuring what a site costs: the same bytes every time.
 
-    python -m tests.large_tree FOLDER --commits 500 --series 1000 [--rounds 8] [--telemetry]
+    python -m tests.large_tree FOLDER --commits 500 --series 1000 [--rounds 8] [--telemetry] [--noise tails]
 
 FOLDER gets `repository/`, `results/` (asv's format, as `asv run` writes it) and an `asv.conf.json` that `asv publish`
 takes. A kernel has 40 series: two cache states, four implementations, five test cases. Times scatter by a log-normal
-.5%, and have a few steps of 2 to 20%. `triton` is n/a before a tenth of the history, one value in 500 failed.
+.5%, and have a few steps of 2 to 20%, or changes of one's choice. `triton` is n/a before a tenth of the history, one
+value in 500 failed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import itertools
 import json
 import math
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,9 @@ STATES = ("hot", "cold")
 FLOP, BYTES = 3, 12  # per element
 NOISE = 0.005  # standard deviation of the logarithms of the round estimates
 STEPS = 2.0  # mean number of steps along a history
+FAMILIES = ("rounds", "commits", "tails", "inert", "machine")  # of noise, see `noise`
+INERTIA = 0.7  # correlation of the times of neighbouring commits, of "inert"
+LOGS = (math.log(1.02), math.log(1.2))  # of their factors
 FAILED = 1 / 500
 FIRST = 1700000000  # Unix time of the first commit, s; one an hour
 COLUMNS = (
@@ -49,6 +53,7 @@ class Shape:
     series: int
     rounds: int = 8
     telemetry: bool = False
+    seed: int = 0  # of the noise
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
@@ -57,18 +62,29 @@ class Shape:
         return tuple(f"kernel_{number // 2:03}.Cpu.time_{STATES[number % 2]}" for number in range(count))
 
 
-def build(folder: Path, shape: Shape, times: np.ndarray | None = None) -> tuple[str, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A planted change: from a commit on, some series take so many times as long."""
+
+    at: int  # index of the commit
+    factor: float
+    series: tuple[int, ...]  # columns of the times
+
+
+def build(
+    folder: Path, shape: Shape, changes: Sequence[Change] | None = None, family: str = "rounds"
+) -> tuple[str, ...]:
     """Make repository, results and configuration in a folder. Return the commits, oldest first.
 
     Args:
-        times: without noise, s: (commits, series). None: `true_times`.
+        changes: all that the series truly do. None: `random_changes`. family: of noise between commits.
     """
     commits = make_repository(folder / "repository", shape.commits)
     results = folder / "results"
     _write_json(folder / "asv.conf.json", _configuration())
     _write_json(results / "benchmarks.json", _benchmarks(shape))
     _write_json(results / MACHINE / "machine.json", _machine())
-    times = true_times(shape) if times is None else times
+    times = true_times(shape, random_changes(shape) if changes is None else changes) * noise(shape, family)
     for index in range(shape.commits):
         write_commit(results, shape, commits[index], index, times[index])
     return commits
@@ -91,29 +107,59 @@ def make_repository(folder: Path, commits: int) -> tuple[str, ...]:
     return tuple(listed.stdout.decode().split())
 
 
-def true_times(shape: Shape) -> np.ndarray:
+def true_times(shape: Shape, changes: Sequence[Change]) -> np.ndarray:
     """Return what a call takes without noise, s: (commits, series). NaN where it is n/a."""
-    chance = np.random.default_rng(7)
-    sizes = np.array([SIZES[case] for _ in shape.benchmarks for _, case in PAIRS])
-    logs = np.tile(np.log(FLOP * sizes / 5e9), (shape.commits, 1))
-    for series in range(len(sizes)):
-        for at in chance.integers(0, shape.commits, chance.poisson(STEPS)):
-            logs[at:, series] += chance.choice([-1, 1]) * chance.uniform(math.log(1.02), math.log(1.2))
+    times = np.tile([FLOP * SIZES[case] / 5e9 for _ in shape.benchmarks for _, case in PAIRS], (shape.commits, 1))
+    for change in changes:
+        times[change.at :, list(change.series)] *= change.factor
     late = [implementation == "triton" for _ in shape.benchmarks for implementation, _ in PAIRS]
-    logs[: shape.commits // 10, late] = np.nan
-    return np.exp(logs)
+    times[: shape.commits // 10, late] = np.nan
+    return times
 
 
-def moved_times(shape: Shape, at: int, *, of_controls: float, of_others: float) -> np.ndarray:
-    """Return times without noise, s: (commits, series), that move by a factor at a commit, those of controls by one."""
-    is_control = np.array([name in CONTROLS for name, _ in PAIRS] * len(shape.benchmarks))
-    factors = np.where(is_control, of_controls, of_others)
-    return 1e-3 * np.where((np.arange(shape.commits) >= at)[:, None], factors, 1.0)
+def random_changes(shape: Shape) -> list[Change]:
+    """Return a few changes of 2 to 20% in each series."""
+    chance = np.random.default_rng(7)
+    return [
+        Change(at=int(at), factor=math.exp(chance.choice([-1, 1]) * chance.uniform(*LOGS)), series=(series,))
+        for series in range(len(shape.benchmarks) * len(PAIRS))
+        for at in chance.integers(0, shape.commits, chance.poisson(STEPS))
+    ]
+
+
+def moved(shape: Shape, at: int, *, of_controls: float, of_others: float) -> list[Change]:
+    """Return a change by a factor of all series at a commit, of controls by a factor of their own."""
+    is_control = [name in CONTROLS for name, _ in PAIRS] * len(shape.benchmarks)
+    columns = {kind: tuple(index for index, one in enumerate(is_control) if one is kind) for kind in (True, False)}
+    return [
+        Change(at=at, factor=of_controls, series=columns[True]),
+        Change(at=at, factor=of_others, series=columns[False]),
+    ]
+
+
+def noise(shape: Shape, family: str) -> np.ndarray:
+    """Return by what factors times differ between commits, beside the scatter of their rounds: (commits, series).
+
+    Args:
+        family: "rounds": not at all. "commits": independently, log-normal. "tails": as Student's t of three degrees.
+            "inert": each like the commit before. "machine": all series alike, twice as much.
+    """
+    chance = np.random.default_rng([shape.seed, 11])
+    size = (shape.commits, len(shape.benchmarks) * len(PAIRS))
+    draws = chance.standard_t(3, size) / math.sqrt(3) if family == "tails" else chance.standard_normal(size)
+    if family == "rounds":
+        draws[:] = 0
+    elif family == "inert":
+        for index in range(1, shape.commits):
+            draws[index] = INERTIA * draws[index - 1] + math.sqrt(1 - INERTIA**2) * draws[index]
+    elif family == "machine":
+        draws[:] = 2 * draws[:, :1]
+    return np.exp(NOISE * draws)
 
 
 def write_commit(results: Path, shape: Shape, commit: str, index: int, true: np.ndarray) -> Path:
     """Write the results file of a commit, and its telemetry where the shape has it. Return the results file."""
-    chance = np.random.default_rng([index, shape.series])
+    chance = np.random.default_rng([index, shape.series, shape.seed])
     rounds = true[:, None] * np.exp(NOISE * chance.standard_normal((len(true), shape.rounds)))
     failed = chance.random(len(true)) < FAILED
     stem = f"{commit[:8]}-{ENVIRONMENT}"
@@ -240,10 +286,11 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=1000, help="rounded up to whole benchmarks of 20")
     parser.add_argument("--rounds", type=int, default=8, help="of every value (8)")
     parser.add_argument("--telemetry", action="store_true", help="with a line for each round, and asv's samples")
+    parser.add_argument("--noise", choices=FAMILIES, default="rounds", help="between commits, beside that of rounds")
     args = parser.parse_args()
     args.folder.mkdir(parents=True)
     shape = Shape(commits=args.commits, series=args.series, rounds=args.rounds, telemetry=args.telemetry)
-    commits = build(args.folder, shape)
+    commits = build(args.folder, shape, family=args.noise)
     print(f"{len(commits)} commits, {len(shape.benchmarks) * len(PAIRS)} series: {args.folder}")
 
 

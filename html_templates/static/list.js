@@ -2,9 +2,10 @@
 // script everything is visible. A filter x asks for a name in data-x of a row or of what holds it, a line for each name.
 "use strict";
 
+/** @type {[Intl.RelativeTimeFormatUnit, number][]} */
 const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
-const form = document.querySelector("form.filters");
-const fields = form === null ? [] : [...form.querySelectorAll("select, input")];
+const filters = document.querySelector("form.filters");
+const choices = filters === null ? [] : [...filters.querySelectorAll("select, input")];
 const usual = (field) => field.options?.[0].value ?? ""; // which the address leaves out
 
 function fits(row, { name, value, type }) {
@@ -16,7 +17,7 @@ function fits(row, { name, value, type }) {
 /** Shows what the address asks for. A value that the page lacks becomes an option that says so. */
 function follow() {
   const query = Address.read();
-  for (const field of fields) {
+  for (const field of choices) {
     const value = query.get(field.name) ?? usual(field);
     field.querySelector("option.gone")?.remove();
     if (field.options && ![...field.options].some((option) => option.value === value)) {
@@ -25,26 +26,26 @@ function follow() {
     field.value = value;
   }
   const rows = [...document.querySelectorAll("tr[data-state]")];
-  for (const row of rows) row.hidden = !fields.every((field) => fits(row, field));
+  for (const row of rows) row.hidden = !choices.every((field) => fits(row, field));
   for (const grid of document.querySelectorAll(".grid")) grid.hidden = grid.querySelector("tbody tr:not([hidden])") === null;
   const shown = rows.filter((row) => !row.hidden).length;
-  const count = form.querySelector("output");
+  const count = filters.querySelector("output");
   count.textContent = `${shown} of ${rows.length} shown`;
   count.classList.toggle("none", shown === 0);
 }
 
 /** Puts the form's choice into the address; typing adds no steps to the history. */
 function choose({ target }) {
-  const changed = fields.filter((field) => field.value !== usual(field)).map(({ name, value }) => [name, value]);
+  const changed = choices.filter((field) => field.value !== usual(field)).map(({ name, value }) => [name, value]);
   Address.write(new URLSearchParams(changed), target.type !== "search");
   follow();
 }
 
-if (form !== null) {
-  form.hidden = false;
-  form.addEventListener("input", choose);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", (event) => setTimeout(choose, 0, event)); // after the fields were reset
+if (filters !== null) {
+  filters.hidden = false;
+  filters.addEventListener("input", choose);
+  filters.addEventListener("submit", (event) => event.preventDefault());
+  filters.addEventListener("reset", (event) => setTimeout(choose, 0, event)); // after the fields were reset
   window.addEventListener("hashchange", follow);
   follow();
 }
@@ -52,6 +53,6 @@ if (form !== null) {
 // The page may have been written long before it is read
 for (const time of document.querySelectorAll("time[datetime]")) {
   const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-  const [unit, length] = AGES.find(([, size]) => seconds >= size) ?? [];
-  if (unit) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / length), unit).replaceAll(",", "")})`));
+  const age = AGES.find(([, size]) => seconds >= size);
+  if (age) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / age[1]), age[0]).replaceAll(",", "")})`));
 }

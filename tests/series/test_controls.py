@@ -19,8 +19,7 @@ STEP = math.log(1.03)
 
 def opened(folder, of_controls, of_others):
     """Return the past of a tree whose times move by factors at the commit AT."""
-    times = large_tree.moved_times(SHAPE, AT, of_controls=of_controls, of_others=of_others)
-    large_tree.build(folder, SHAPE, times)
+    large_tree.build(folder, SHAPE, large_tree.moved(SHAPE, AT, of_controls=of_controls, of_others=of_others))
     return past.open(folder / "results", folder / "repository")
 
 

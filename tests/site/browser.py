@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 from urllib.parse import urlencode
 
 import pytest
@@ -40,19 +41,25 @@ DOT = """(place) => {
 }"""
 
 
-@pytest.fixture(scope="session")
-def chromium():
-    """A running headless Chromium."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        message = "no Chromium on PATH: the pages are not looked at in a browser"
+def executable(*names):
+    """Return the program of a browser. Where CI lacks it the tests fail, elsewhere they are skipped."""
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        message = f"no {names[0]} on PATH: the pages are not looked at in it"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A running headless Chromium."""
+    program = executable("chromium", "chromium-browser", "google-chrome")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()
 
@@ -62,10 +69,10 @@ def is_complaint(message):
     return message.type in ("error", "warning") and "willReadFrequently" not in message.text
 
 
-@pytest.fixture
-def tab(chromium):
-    """A page without a network that fails the test for anything it complains about."""
-    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
+@contextmanager
+def watched(browser, schemes=("file://", "data:"), *, offline=True):
+    """A page that fails the test for anything it complains about, and for requests of other schemes."""
+    context = browser.new_context(offline=offline, viewport={"width": 1200, "height": 900})
     page = context.new_page()
     complaints, requests = [], []
     page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
@@ -74,7 +81,14 @@ def tab(chromium):
     yield page
     context.close()
     assert complaints == []
-    assert all(url.startswith(("file://", "data:")) for url in requests), requests
+    assert all(url.startswith(schemes) for url in requests), requests
+
+
+@pytest.fixture
+def tab(chromium):
+    """A page without a network that fails the test for anything it complains about."""
+    with watched(chromium) as page:
+        yield page
 
 
 @pytest.fixture

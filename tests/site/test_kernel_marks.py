@@ -91,8 +91,8 @@ def test_reruns_are_those_of_the_evidence(evidence_site):
 
 def test_step_of_the_machine_is_marked_as_such(tmp_path):
     shape = large_tree.Shape(commits=90, series=40)
-    times = large_tree.moved_times(shape, 60, of_controls=1.03, of_others=1.03)
-    commits = large_tree.build(tmp_path, shape, times)
+    changes = large_tree.moved(shape, 60, of_controls=1.03, of_others=1.03)
+    commits = large_tree.build(tmp_path, shape, changes)
     site = model.read(tmp_path / "results", tmp_path / "repository")
     data = pages.kernel_files(site)["kernel-kernel_000-Cpu"].value()
     assert [series for series in data["series"] if series["changes"]] == []

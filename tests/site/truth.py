@@ -1,0 +1,342 @@
+"""Scores what pages say against what is true: on generated trees with planted changes, and on pure noise.
+
+    python -m tests.site.truth [--families rounds commits ...] [--seeds 5] [--without-asv]
+
+What is scored is what a reader sees in Chromium: everything of class `slower` or `faster` that is about one kernel is a
+claim that a series changed, at a commit or over a time. It is false where the series' true times did not change so.
+`asv publish` is scored by the list of its page Regressions, of the same results.
+
+    home     share of the changes of the newest 25 commits that are coloured on the first screen: the first 10 cards and
+             the first 40 rows
+    commit   the page of every commit
+    compare  pairs of neighbouring commits, spread over the history, and the newest with older ones
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.site import report
+from tests import large_tree
+from tests.large_tree import PAIRS, Change, Shape
+from tests.site.browser import ARGUMENTS, executable
+
+RECENT = 25  # commits: what changed in them belongs on home's first screen
+CARDS, ROWS = 10, 40  # of the first screen
+SLACK = 2  # commits by which a change that names its commit may be off
+MONTH = 30  # days: the most that home looks back without naming the commit
+SIZES = (0.10, 0.05, 0.03, 0.02)
+PAIRS_COMPARED = 20
+# Coloured elements that are about one kernel. Each has the HTML of what holds it, innermost first, up to the first that
+# names a kernel, and where it is on the page.
+CLAIMS = r"""() => {
+  const html = (item) => {
+    const copy = item.cloneNode(true);
+    copy.querySelectorAll("svg").forEach((svg) => svg.remove());
+    return copy.outerHTML;
+  };
+  const kernels = (text) => new Set(text.match(/kernel_\d{3}/g)).size;
+  const seen = (item) => item.checkVisibility() && item.getClientRects().length > 0;
+  const rows = [...document.querySelectorAll("tbody tr")].filter(seen);
+  const cards = [];
+  return [...document.querySelectorAll(".slower, .faster")].flatMap((item) => {
+    if (item.closest("[hidden], svg") || item.parentElement.closest("td.slower, td.faster")) return [];
+    const row = item.closest("tbody tr"), cell = item.closest("td, th");
+    const levels = [];
+    let holder = row ?? item;
+    for (; holder !== document.body; holder = holder.parentElement) {
+      levels.push(html(holder));
+      if (kernels(levels.at(-1))) break;
+    }
+    if (kernels(levels.at(-1)) !== 1) return [];
+    if (!row && seen(item) && !cards.includes(holder)) cards.push(holder);
+    const head = cell && [...(cell.closest("table").tHead?.rows ?? [])].at(-1)?.cells[cell.cellIndex]?.textContent;
+    return [{
+      tone: item.classList.contains("slower") ? "slower" : "faster", levels, head: head ?? "",
+      text: (cell ?? item).textContent, row: row ? rows.indexOf(row) : -1, card: row ? -1 : cards.indexOf(holder),
+    }];
+  });
+}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a page says: one of these series got slower or faster, from a commit to another."""
+
+    series: frozenset[int]
+    tone: str
+    base: int  # index of the commit before
+    target: int
+    is_first: bool  # on the first screen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A generated tree with its site."""
+
+    shape: Shape
+    changes: Sequence[Change]
+    commits: tuple[str, ...]
+    out: Path
+
+    def drift(self, series: int, base: int, target: int) -> float:
+        """Return the logarithm of what a series' time truly changed by between two commits."""
+        return sum(math.log(c.factor) for c in self.changes if series in c.series and base < c.at <= target)
+
+    def is_true(self, claim: Claim) -> bool:
+        """Whether one of a claim's series truly changed in its direction."""
+        sign = 1 if claim.tone == "slower" else -1
+        return any(sign * self.drift(series, claim.base, claim.target) > 1e-9 for series in claim.series)
+
+    def claims(self, tab: Page, at: int | None, base: int | None = None) -> Iterator[Claim]:
+        """Yield the claims of the page that a tab shows.
+
+        Args:
+            at: the commit that the page is about. None: home, which is about the newest and names others. base: that
+                it is compared with, where an element names no other. None: the one before.
+        """
+        for found in tab.evaluate(CLAIMS):
+            named = [
+                self.commits.index(sha)
+                for sha in self._named(found["text"] if found["row"] >= 0 else found["levels"][-1])
+            ]
+            if at is not None:
+                start, end = (named[0] if named else at - 1 if base is None else base), at
+            elif named and found["row"] < 0:
+                start, end = max(named[0] - 1 - SLACK, 0), named[0] + SLACK
+            else:
+                days = re.search(r"(\d+) (?:day|night)|(week)|(tag|since v)|(month)", found["head"])
+                number = MONTH if days is None or days[4] or days[3] else 7 if days[2] else int(days[1])
+                end = len(self.commits) - 1
+                start = max(end - 24 * number, -1)
+            yield Claim(
+                series=series_of(found["levels"], self.shape),
+                tone=found["tone"],
+                base=start,
+                target=end,
+                is_first=0 <= found["row"] < ROWS or 0 <= found["card"] < CARDS,
+            )
+
+    def _named(self, text: str) -> Iterator[str]:
+        short = {sha[:8]: sha for sha in self.commits}
+        return (short[name] for name in re.findall(r"\b[0-9a-f]{8}\b", text) if name in short)
+
+
+def series_of(levels: Sequence[str], shape: Shape) -> frozenset[int]:
+    """Return the series that the HTML around an element names, the innermost first. `native` where none is named."""
+
+    def names(pattern: str, *, in_text: bool) -> set[str]:
+        for html in levels:
+            attributes = re.findall(rf'(?:data-\w+="|[=;#/-])(?:float32-)?({pattern})["&]', html)
+            text = re.findall(rf"\b(?:{pattern})\b", re.sub(r"<[^>]*>", " ", html))
+            if found := attributes[:1] or (text if in_text else text[:1]):
+                return set(found)
+        return set()
+
+    kernel = re.search(r"kernel_\d{3}", levels[-1])[0]
+    states = names("hot|cold", in_text=False) or {"hot", "cold"}
+    implementations = names("eager|compile|native|triton", in_text=False) or {"native"}
+    cases = {f"float32-{case}" for case in names("500k|1M|5M|10M|50M", in_text=True)} or set(large_tree.SIZES)
+    return frozenset(
+        number * len(PAIRS) + index
+        for number, benchmark in enumerate(shape.benchmarks)
+        for index, (implementation, case) in enumerate(PAIRS)
+        if benchmark.startswith(kernel)
+        and any(benchmark.endswith(state) for state in states)
+        and implementation in implementations
+        and case in cases
+    )
+
+
+def planted(shape: Shape) -> list[Change]:
+    """Return changes of every size of SIZES, up and down, in the newest commits, and older ones elsewhere.
+
+    A recent one is of `native` in a benchmark of its own: in one test case, or in all.
+    """
+    chance = np.random.default_rng([shape.seed, 23])
+    benchmarks = chance.permutation(len(shape.benchmarks))
+    ages = chance.permutation(RECENT)
+    native = [index for index, (name, _) in enumerate(PAIRS) if name == "native"]
+    factors = [factor for size in SIZES for factor in (1 + size, 1 / (1 + size))]
+    changes = []
+    for number, factor in enumerate(factors):
+        cases = native if chance.random() < 0.5 else [chance.choice(native)]
+        series = tuple(int(benchmarks[number]) * len(PAIRS) + int(case) for case in cases)
+        changes.append(Change(at=shape.commits - 1 - int(ages[number]), factor=factor, series=series))
+    for number in benchmarks[len(factors) :]:
+        for index, (name, _) in enumerate(PAIRS):
+            if name not in CONTROLS:
+                at = int(chance.integers(shape.commits // 5, shape.commits - 2 * RECENT))
+                changes.append(Change(at=at, factor=chance.choice(factors), series=(int(number) * len(PAIRS) + index,)))
+    return changes
+
+
+def make(folder: Path, shape: Shape, changes: Sequence[Change], family: str) -> Tree:
+    """Build a tree with noise of a family, and its site."""
+    commits = large_tree.build(folder, shape, changes, family)
+    out = folder / "site"
+    report.write_site(results=folder / "results", repository=folder / "repository", out=out)
+    return Tree(shape=shape, changes=changes, commits=commits, out=out)
+
+
+def home(tree: Tree, tab: Page) -> list[Claim]:
+    """Return the claims of home."""
+    tab.goto((tree.out / "index.html").as_uri())
+    return list(tree.claims(tab, None))
+
+
+def commit_pages(tree: Tree, tab: Page) -> Iterator[list[Claim]]:
+    """Yield the claims of each commit's page."""
+    for index, sha in enumerate(tree.commits):
+        tab.goto((tree.out / f"commit-{sha[:8]}.html").as_uri())
+        yield list(tree.claims(tab, index))
+
+
+def comparisons(tree: Tree, tab: Page) -> Iterator[list[Claim]]:
+    """Yield the claims of comparisons of two commits."""
+    newest = len(tree.commits) - 1
+    ends = np.linspace(newest // 5, newest, PAIRS_COMPARED // 2).astype(int).tolist()
+    starts = np.linspace(newest // 5, newest - 1, PAIRS_COMPARED // 2).astype(int).tolist()
+    for base, target in [*((end - 1, end) for end in ends), *((start, newest) for start in starts)]:
+        tab.goto("about:blank")
+        tab.goto(f"{(tree.out / 'compare.html').as_uri()}#a={tree.commits[base]}&b={tree.commits[target]}")
+        tab.wait_for_selector("body[data-ready]")
+        while tab.locator("#more:visible").count():
+            tab.click("#more")
+        yield list(tree.claims(tab, target, base))
+
+
+@dataclass
+class Score:
+    """How many claims some pages made, and how many were false."""
+
+    pages: int = 0
+    series: int = 0  # that could have been coloured, over all pages
+    coloured: int = 0
+    false: int = 0
+    with_false: int = 0  # pages
+
+    def add(self, tree: Tree, claims: Sequence[Claim]) -> None:
+        """Add a page. What a page says twice of the same series counts once."""
+        claims = dict.fromkeys(claims)
+        false = {claim.series for claim in claims if not tree.is_true(claim)}
+        self.pages += 1
+        self.series += tree.shape.series
+        self.coloured += len({claim.series for claim in claims})
+        self.false += len(false)
+        self.with_false += bool(false)
+
+    def row(self, name: str) -> str:
+        """Return a line of the table."""
+        rate = 1000 * self.false / self.series if self.series else math.nan
+        return f"| {name} | {self.pages} | {self.coloured} | {self.false} | {rate:.2f} | {self.with_false} |"
+
+
+def recent(tree: Tree) -> Iterator[Change]:
+    """Yield the changes that home should name."""
+    return (change for change in tree.changes if change.at >= len(tree.commits) - RECENT)
+
+
+def is_named(change: Change, claims: Sequence[Claim]) -> bool:
+    """Whether a claim names a change: one of its series, its direction, and a time that has it."""
+    tone = "slower" if change.factor > 1 else "faster"
+    return any(
+        claim.tone == tone and claim.base < change.at <= claim.target and claim.series & set(change.series)
+        for claim in claims
+    )
+
+
+def listed_by_asv(tree: Tree) -> list[Claim]:
+    """Return what asv's page of regressions lists. asv publishes first."""
+    folder = tree.out.parent
+    subprocess.run([sys.executable, "-m", "asv", "publish", "--no-pull"], cwd=folder, check=True, capture_output=True)
+    index = json.loads((folder / "html" / "index.json").read_bytes())
+    order = {sha: place for place, sha in enumerate(tree.commits)}
+    places = {int(revision): order[sha] for revision, sha in index["revision_to_hash"].items() if sha in order}
+    claims = []
+    for name, *_, jumps in json.loads((folder / "html" / "regressions.json").read_bytes())["regressions"]:
+        benchmark, implementation, case = re.fullmatch(r"([\w.]+)\('(\w+)', '([\w-]+)'\)", name).groups()
+        series = tree.shape.benchmarks.index(benchmark) * len(PAIRS) + PAIRS.index((implementation, case))
+        for jump in jumps:
+            after = places[jump[1]]
+            base = after - 1 if jump[0] is None else places[jump[0]]
+            claims.append(
+                Claim(
+                    series=frozenset([series]),
+                    tone="slower",
+                    base=max(base - SLACK, -1),
+                    target=after + SLACK,
+                    is_first=True,
+                )
+            )
+    return claims
+
+
+def main() -> None:
+    """Score the families that the command line names, and print tables."""
+    parser = argparse.ArgumentParser(description="score what pages say against what is true")
+    parser.add_argument("--families", nargs="+", choices=large_tree.FAMILIES, default=large_tree.FAMILIES)
+    parser.add_argument("--commits", type=int, default=200)
+    parser.add_argument("--series", type=int, default=200, help="at least 200: a benchmark for each recent change")
+    parser.add_argument("--seeds", type=int, default=3, help="trees of each family with changes, and one without (3)")
+    parser.add_argument("--without-asv", action="store_true")
+    args = parser.parse_args()
+    print(
+        "| tree | pages | coloured | false | false of 1,000 | pages with one |", "|---|---|---|---|---|---|", sep="\n"
+    )
+    planted_count: Counter[tuple[float, str]] = Counter()
+    named: Counter[tuple[float, str, str]] = Counter()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable("chromium"), args=ARGUMENTS)
+        tab = browser.new_page(viewport={"width": 1300, "height": 1400})
+        for family in args.families:
+            for kind in ("noise alone", "changes"):
+                scores = {"home": Score(), "commit": Score(), "compare": Score(), "asv": Score()}
+                for seed in range(args.seeds if kind == "changes" else 1):
+                    shape = Shape(commits=args.commits, series=args.series, telemetry=True, seed=seed)
+                    with tempfile.TemporaryDirectory() as folder:
+                        tree = make(Path(folder), shape, planted(shape) if kind == "changes" else [], family)
+                        shown = home(tree, tab)
+                        scores["home"].add(tree, shown)
+                        by_commit = list(commit_pages(tree, tab))
+                        for claims in by_commit:
+                            scores["commit"].add(tree, claims)
+                        for claims in comparisons(tree, tab):
+                            scores["compare"].add(tree, claims)
+                        listed = [] if args.without_asv else listed_by_asv(tree)
+                        scores["asv"].add(tree, listed)
+                        for change in recent(tree):
+                            slow = change.factor > 1
+                            size = round(100 * abs(max(change.factor, 1 / change.factor) - 1))
+                            for key in ((size, family), (size, "all")):
+                                planted_count[key] += 1
+                                named[*key, "home"] += is_named(change, [claim for claim in shown if claim.is_first])
+                                named[*key, "commit"] += is_named(change, by_commit[change.at])
+                                named[*key, "asv"] += is_named(change, listed)
+                                named[*key, "slow"] += slow
+                for page, score in scores.items():
+                    print(score.row(f"{family}, {kind}: {page}"), flush=True)
+        browser.close()
+    print("\n| change | noise | planted | home names | its commit's page names | slower ones | asv lists |")
+    print("|---|---|---|---|---|---|---|")
+    for (size, family), count in sorted(planted_count.items(), reverse=True):
+        home_count, commit_count, slow, asv = (named[size, family, kind] for kind in ("home", "commit", "slow", "asv"))
+        print(f"| {size}% | {family} | {count} | {home_count} | {commit_count} | {slow} | {asv} |")
+
+
+if __name__ == "__main__":
+    main()
