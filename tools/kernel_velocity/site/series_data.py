@@ -48,8 +48,7 @@ from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 
 FORMAT = 3  # of these files; raised when a reader of the old ones would go wrong
-DIGITS = 7  # of a time that is a number of its own
-LEAST_DIGITS = 6  # of the shortest time of a series: no series repeats to one part in 100,000
+DIGITS = 7  # of a time, the shortest of a series: no series repeats to one part in a million
 STEP = 64  # measured commits from one rewriting of all series' own files to the next
 _MOST_COLUMNS = 64  # encoded columns held at a time; of 10,000 commits each can have a MB
 _OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
@@ -256,7 +255,7 @@ def _remarks(columns: Columns) -> list[tuple[tuple[str, ...] | None, int]]:
 def _times(columns: Columns) -> dict[str, Any]:
     """Return the columns of times, and what divides their numbers."""
     shortest = float(np.fmin.reduce(columns.seconds, initial=np.inf))
-    scale = 10.0 ** (LEAST_DIGITS - 1 - math.floor(math.log10(shortest))) if 0 < shortest < math.inf else 0.0
+    scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(shortest))) if 0 < shortest < math.inf else 0.0
     longest = max(float(np.fmax.reduce(np.abs(getattr(columns, name)), initial=0)) for name in TIMES)
     # Values of another suite may be 0, negative, or far apart: they are written as they are
     is_whole = 1 <= scale < math.inf and longest * scale < _MOST
