@@ -215,11 +215,11 @@ class Past:
     def in_file(self, path: str) -> Iterator[Measurement]:
         """Yield the measurements of a results file, those of `series_of`."""
         slots = self.layout.files[path]
-        slots = slots[slots >= 0]
+        slots, commit = slots[slots >= 0], self.directory.files[path].commit
         arrays = {name: column[slots].tolist() for name, column in self.layout.columns.items()}
         for index, number in enumerate(self.layout.owners(slots).tolist()):
             row = {name: array[index] for name, array in arrays.items()}
-            yield self._measurement(self.layout.keys[number], self.directory.commits[path], row)
+            yield self._measurement(self.layout.keys[number], commit, row)
 
     def _measurement(self, key: SeriesKey, commit: str, row: Mapping[str, Any]) -> Measurement:
         texts = self.names.texts

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -218,19 +218,22 @@ def _column(values: Sequence[Any], per: float | None = None) -> dict[str, Any]:
     Args:
         per: what numbers are multiplied by, to be whole. None: by as much as LEAST_DIGITS of the smallest need.
     """
-    runs = [(value, sum(1 for _ in run)) for value, run in itertools.groupby(values)]
-    if len(runs) < len(values) / 4 or any(isinstance(value, str | tuple | bool) for value, _ in runs):
-        return {"runs": runs}
+    if not set(map(type, values)) <= {int, float, type(None)}:
+        return {"runs": _runs(values)}
     numbers = np.array(values, np.float64)  # None becomes NaN
     numbers[~np.isfinite(numbers)] = np.nan
     per = per or _digits(np.abs(numbers[np.abs(numbers) > 0]))
     whole = np.rint(numbers * per)
     is_known = ~np.isnan(whole)
-    if (np.abs(whole[is_known]) > _MOST).any():
-        return {"runs": runs}
+    if np.count_nonzero(np.diff(numbers)) < len(values) / 4 or (np.abs(whole[is_known]) > _MOST).any():
+        return {"runs": _runs(values)}
     steps = np.full(len(whole), np.nan)
     steps[is_known] = np.diff(whole[is_known], prepend=0)
     return {"per": per, "steps": whole_numbers(steps)}
+
+
+def _runs(values: Iterable[object]) -> list[tuple[object, int]]:
+    return [(value, len(list(run))) for value, run in itertools.groupby(values)]
 
 
 def _digits(sizes: FloatArray) -> float:
