@@ -255,7 +255,7 @@ def listing(path):
 
 
 def write_listing(folder):
-    files = {f"data/{name}.json": [100 + number, "ab" * 32, "cd" * 32] for number, name in enumerate("abc")}
+    files = {f"data/{name}.js": [100 + number, "ab" * 32, "cd" * 32] for number, name in enumerate("abc")}
     text = documents.with_checksum(json.dumps({"format": 1, "files": files}))
     return file_of(writer.MANIFEST, text)(folder)
 

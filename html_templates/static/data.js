@@ -1,5 +1,4 @@
-// Data beside a page. From file:// a page may load only scripts, so each data file is a script that calls KV.put;
-// data/<name>.json has the same content for other tools.
+// Data beside a page. From file:// a page may load only scripts, so each data file is a script that calls KV.put.
 "use strict";
 
 const KV = (() => {
@@ -14,12 +13,18 @@ const KV = (() => {
     return entries.get(name);
   }
 
+  /** Returns a promise of a value whose file holds the Base64 of its gzip. */
+  function unpacked({ gzip }) {
+    const bytes = Uint8Array.from(atob(gzip), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  }
+
   return {
     /** Stores a value. Data files call this. */
     put(name, value) {
       const entry = entryOf(name);
       entry.hasValue = true;
-      entry.resolve(value);
+      entry.resolve(value.gzip === undefined ? value : unpacked(value));
     },
     /** Returns a promise of data/<name>. The file is loaded once, and again after a failure. */
     load(name) {
@@ -55,22 +60,39 @@ async function loadCommits() {
 }
 
 const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"]; // columns of a series, s per call
-const COLUMNS_OF_SERIES = ["commit", "outcome", ...TIMES, "rounds", "method"];
+
+/** Returns a column of runs, pairs of a value and how many entries have it, as the values. */
+const spread = (runs) => runs.flatMap(([value, count]) => new Array(count).fill(value));
+
+/** Returns the columns of a file of a series (site/series_data.py): commits by SHA, times in s per call. */
+function columnsOf(file, commits) {
+  const { last, per } = file;
+  if (last !== null && !commits[last[0]]?.sha.startsWith(last[1])) throw new Error("the commits are of another report than the series");
+  const outcome = spread(file.outcome);
+  const distance = (name, from, sign = 1) => file[name]?.map((value, entry) => (value === null ? null : from[entry] + sign * value)) ?? new Array(outcome.length).fill(null);
+  const seconds = distance("seconds", new Array(outcome.length).fill(0));
+  const adjusted = distance("adjusted", seconds);
+  const times = [seconds, distance("low", seconds, -1), distance("high", seconds), adjusted, distance("adjusted_low", adjusted, -1), distance("adjusted_high", adjusted)];
+  return {
+    commit: file.commit.flatMap(([first, count]) => commits.slice(first, first + count).map(({ sha }) => sha)),
+    outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks),
+    ...Object.fromEntries(TIMES.map((name, at) => [name, times[at].map((value) => (value === null ? null : value / per))])),
+  };
+}
 
 /**
  * Returns a promise of a series by its name in data/series-index: the entries of its own file, and its newest ones, which
- * stand in one file for the whole benchmark.
+ * stand in one file for the whole benchmark. `remarks` are by entry, those that have some.
  */
 async function loadSeries(name) {
-  const older = await KV.load(name);
+  const [older, { commits }] = await Promise.all([KV.load(name), KV.load("commits")]);
   if (!older.newest) throw new Error(`data/${name}.js is damaged`);
   const newest = await KV.load(older.newest);
   // The site was written again since the page was opened, and one of the two files is older
   if (newest.before !== older.before) throw new Error(`data/${name}.js is of another report than data/${older.newest}.js`);
-  const newer = newest.series[name];
-  if (newer === undefined) return older;
-  const series = { ...older, remarks: { ...older.remarks } };
-  for (const column of COLUMNS_OF_SERIES) series[column] = older[column].concat(newer[column]);
-  for (const [entry, texts] of Object.entries(newer.remarks)) series.remarks[Number(entry) + older.commit.length] = texts;
+  const parts = [older, newest.series[name]].filter(Boolean).map((file) => columnsOf(file, commits));
+  const series = { ...older };
+  for (const column of Object.keys(parts[0])) series[column] = parts.flatMap((part) => part[column]);
+  series.remarks = Object.fromEntries(Object.entries(series.remarks).filter(([, texts]) => texts !== null));
   return series;
 }

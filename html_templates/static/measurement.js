@@ -17,6 +17,41 @@ function moment(seconds) {
   return Number.isNaN(date.getTime()) ? "at no known time" : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
+/** Returns the values of a column (site/pages/measurement.py): `runs` of equal ones, or `steps` from one to the next. */
+function valuesOf({ runs, per, steps }) {
+  let sum = 0;
+  return runs ? spread(runs) : steps.map((step) => (step === null ? null : (sum += step) / per));
+}
+
+/** Returns the series of a commit that have rounds, by name. `labels`: what the columns of `file` are of. */
+function seriesOf(file, labels) {
+  const rounds = Object.entries(file.rounds).map(([name, column]) => [name, valuesOf(column)]);
+  const [outcome, method, remarks, interval, low, high] = ["outcome", "method", "remarks", "interval", "low", "high"].map((name) => valuesOf(file[name]));
+  const series = {};
+  let start = 0;
+  labels.forEach(({ name, ...label }, at) => {
+    const [base, end] = [file.base[at], start + file.count[at]];
+    const columns = Object.fromEntries(rounds.map(([column, values]) => [column, values.slice(start, end)]));
+    columns.estimate = columns.estimate.map((value) => base * (1 + value));
+    const ends = [low[at], high[at]].map((value) => (value === null ? null : base * (1 + value)));
+    if (end > start) {
+      series[name] = {
+        ...label, outcome: outcome[at], method: method[at], remarks: remarks[at], rounds: columns,
+        value: outcome[at] === "measured" ? base : null, interval: { method: interval[at], ends }, low: ends[0], high: ends[1],
+      };
+    }
+    start = end;
+  });
+  return series;
+}
+
+/** Returns a promise of what was measured of a commit at a place, by name, or null where its files are lost. */
+async function loadMeasured(sha, place) {
+  const file = await loadOrNull(`rounds-${sha.slice(0, 8)}-${place}`);
+  const labels = file && await loadOrNull(file.series);
+  return labels && seriesOf(file, labels.series);
+}
+
 /** Returns the rounds of a series as objects, in the order of time, with adjusted estimates if all of them have gauges. */
 function roundsOf(series, fit) {
   const rounds = series.rounds.estimate.map((_, index) => {
@@ -45,11 +80,26 @@ function adjustment({ method }, rounds, fit) {
   return "It is not adjusted: nothing was read beside its rounds that it is known to move with.";
 }
 
+/** Returns the sentences on how a value came from the estimates of its rounds. */
+function formed({ value, interval }, rounds) {
+  if (value === null) return ["There is no value: the remarks say why."];
+  const estimates = rounds.filter((round) => round.counts).map((round) => round.estimate);
+  const spanned = [Math.min(...estimates), Math.max(...estimates)].map(Numbers.seconds).join(" to ");
+  const origin = estimates.length
+    ? `The value is the median of the estimates of ${estimates.length} ${estimates.length === 1 ? "round" : "rounds"}, from ${spanned}.`
+    : "The value is the one that asv stored: the rounds below are not those that it was made from.";
+  if (interval.method === null) return [origin, "There is no interval: the remarks say what is missing."];
+  const differences = interval.ends.map((end) => Numbers.difference(end / value - 1)).join(" to ");
+  return [origin, `${interval.method}: ${interval.ends.map(Numbers.seconds).join(" to ")}, ${differences}.`];
+}
+
 function showValue(series, rounds, fit) {
+  const { value, flop, operation } = series;
   $("title").replaceChildren(foreign(series.benchmark), " · ", foreign(series.implementation), " · ", foreign(series.case));
-  $("value").replaceChildren(series.text, span("detail", series.per_call));
-  const formed = series.value === null ? series.formed : [...series.formed, adjustment(series, rounds, fit)];
-  $("formed").replaceChildren(...formed.map((text) => make("p", {}, text)));
+  const rate = flop ? ` · ${Numbers.rate(flop / value / 1e9, operation)}` : "";
+  $("value").replaceChildren(...(value === null ? [series.outcome] : [Numbers.seconds(value), span("detail", ` per call${rate}`)]));
+  const sentences = [...formed(series, rounds), ...(value === null ? [] : [adjustment(series, rounds, fit)])];
+  $("formed").replaceChildren(...sentences.map((text) => make("p", {}, text)));
   $("remarks").replaceChildren(...series.remarks.map((text) => make("li", {}, foreign(text))));
 }
 
@@ -77,11 +127,14 @@ const COLUMNS = [ // name, heading, format
 ];
 
 /** Fills the table with the columns that some round has, and explains the words that occur in it. */
-function showRounds({ words }, rounds) {
+function showRounds(meanings, rounds) {
   const used = COLUMNS.filter(([name]) => rounds.some((round) => isKnown(round[name])));
   const rows = rounds.map((round) => used.map(([name, , format]) => (isKnown(round[name]) ? format(round[name]) : "–")));
   $("rounds").replaceChildren(table(used.map(([, heading]) => heading), rows));
-  $("words").replaceChildren(...Object.entries(words).map(([word, text]) => make("div", {}, make("dt", {}, word), " ", make("dd", {}, text))));
+  const words = rounds.flatMap(({ stop, flags }) => [stop, ...(flags ?? "").split(" ")]);
+  const explained = [...new Set(words)].filter((word) => meanings[word]).map((word) => [word, meanings[word]]);
+  if (!rounds.every((round) => round.counts)) explained.push(["grey dots", "rounds of another timing method: kept, and not part of the value"]);
+  $("words").replaceChildren(...explained.map(([word, text]) => make("div", {}, make("dt", {}, word), " ", make("dd", {}, text))));
 }
 
 // ---- raw samples ----------------------------------------------------------------------------------------------------
@@ -143,9 +196,9 @@ async function placeOf(index, commit, series) {
   let lost = null;
   for (const [number, place] of index.places.entries()) {
     if (!place.commits.includes(commit)) continue;
-    const data = await loadOrNull(`rounds-${commit.slice(0, 8)}-${number}`);
-    if (data === null) lost ??= number;
-    else if (series === null || series in data.series) return number;
+    const measured = await loadMeasured(commit, number);
+    if (measured === null) lost ??= number;
+    else if (series === null || series in measured) return number;
   }
   return lost;
 }
@@ -157,21 +210,21 @@ async function show(index, commitOf, wanted, isStep) {
   const texts = index.places[place].commits.map((sha) => [sha, `${sha.slice(0, 8)} ${isolated(commitOf(sha).subject.slice(0, 64))}`]);
   fill(form.elements.commit, texts, wanted?.commit ?? form.elements.commit.value);
   const sha = form.elements.commit.value;
-  const [data, fits] = await Promise.all([`rounds-${sha.slice(0, 8)}-${place}`, `fits-${place}`].map(loadOrNull));
+  const [measured, fits] = await Promise.all([loadMeasured(sha, place), loadOrNull(`fits-${place}`)]);
   if (mine !== turn) return;
-  const name = data === null ? wanted?.series : offer(data.series, wanted?.series);
+  const name = measured === null ? wanted?.series : offer(measured, wanted?.series);
   const query = new URLSearchParams(Object.entries({ commit: sha, series: name, trace: wanted?.trace }).filter(([, value]) => value));
   Address.write(query, isStep);
   $("commit").replaceChildren(commitLink(commitOf(sha)), " ", foreign(commitOf(sha).subject));
-  const series = data?.series[name];
+  const series = measured?.[name];
   $("measurement").hidden = series === undefined;
-  if (data === null) return say("The rounds of this commit cannot be loaded.");
+  if (measured === null) return say("The rounds of this commit cannot be loaded.");
   if (series === undefined) return say("None of this commit's rounds are of a series that the site shows.");
   const fit = fits?.series[name] ?? null;
   const rounds = roundsOf(series, fit);
   showValue(series, rounds, fit);
   $("charts").replaceChildren(...roundCharts(series, rounds, fit));
-  showRounds(series, rounds);
+  showRounds(index.words, rounds);
   await showTraces(index, series, mine, query);
   if (mine !== turn) return;
   say("");

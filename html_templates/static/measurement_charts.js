@@ -9,6 +9,15 @@ function median(values) {
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+/** Returns the autocorrelation of values at the lags 1, 2, ... that have 3 pairs or more, as harness/statistics.py; none of equal values. */
+function autocorrelations(values) {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const centred = values.map((value) => value - mean);
+  const product = (lag) => centred.slice(lag).reduce((sum, value, index) => sum + value * centred[index], 0);
+  if (product(0) <= (1e-12 * mean) ** 2 * values.length) return [];
+  return Array.from({ length: Math.max(values.length - 3, 0) }, (_, index) => product(index + 1) / product(0));
+}
+
 /** Returns a figure; without a chart the caption says why. */
 function figure(title, caption, chart) {
   const element = make("figure", {}, make("figcaption", {}, make("strong", {}, title), caption));
@@ -130,14 +139,15 @@ function clocks(rounds) {
 function roundCharts(series, rounds, fit) {
   const unit = Numbers.unit(series.value ?? median(rounds.map((round) => round.estimate)));
   const estimates = rounds.filter((round) => round.counts).map((round) => round.estimate);
+  const lags = autocorrelations(estimates);
   const resemblance = "How much rounds so many places apart resemble each other";
   return [
     overTime(series, rounds, unit), distribution(series, rounds, unit),
     estimates.length >= 3
       ? lagPlot("Lag plot", "Each round against the one after it. A cloud without a shape: a round knows nothing of the one before, as the interval assumes. Along the dashed line: slow rounds follow slow ones.", estimates.slice(0, -1), estimates.slice(1), unit)
       : figure("Lag plot", "Each round against the one after it: needs 3 rounds."),
-    series.correlogram.length
-      ? correlogram("Autocorrelation", `${resemblance}: 1 alike, 0 not at all.`, series.correlogram.map((_, index) => index + 1), series.correlogram, estimates.length, "rounds")
+    lags.length
+      ? correlogram("Autocorrelation", `${resemblance}: 1 alike, 0 not at all.`, lags.map((_, index) => index + 1), lags, estimates.length, "rounds")
       : figure("Autocorrelation", `${resemblance}: needs 4 rounds that are not all equal.`),
     ...Object.keys(GAUGES).map((name) => againstGauge(name, rounds, fit)), clocks(rounds),
   ].filter(Boolean);

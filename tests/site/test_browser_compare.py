@@ -79,18 +79,36 @@ def planted():
     return files
 
 
+PER = 1e15  # in whole numbers of which times are written
+
+
+def encoded(columns, first, stop):
+    """Return some entries of a series as site/series_data.py writes them."""
+
+    def apart(name, others, sign):
+        values = columns[name][first:stop]
+        pairs = zip(values, columns[others][first:stop] if others else [0] * len(values), strict=True)
+        return [None if value is None else round(sign * (value - (other or 0)) * PER) for value, other in pairs]
+
+    middles = {"seconds": (None, 1), "low": ("seconds", -1), "high": ("seconds", 1), "adjusted": ("seconds", 1)}
+    middles |= {"adjusted_low": ("adjusted", -1), "adjusted_high": ("adjusted", 1)}
+    numbers = [SHAS.index(sha) for sha in columns["commit"][first:stop]]
+    remarks = [[columns["remarks"].get(str(entry)), 1] for entry in range(first, first + len(numbers))]
+    runs = {name: [[value, 1] for value in columns[name][first:stop]] for name in ("outcome", "rounds", "method")}
+    times = {name: apart(name, *middle) for name, middle in middles.items()}
+    last = [numbers[-1], SHAS[numbers[-1]][:8]] if numbers else None
+    commit = [[number, 1] for number in numbers]
+    return {"last": last, "commit": commit, "remarks": remarks, "per": PER, **runs, **times}
+
+
 def split(files):
     """Return the files as site/series_data.py writes them: the newest entry of each series is in another file."""
     edge, found = len(SHAS) - 1, dict(files)
-    newest = {"format": 2, "before": edge, "series": {}}
+    newest = {"format": 3, "before": edge, "series": {}}
     for name in [name for name in files if name.startswith("series-0")]:
-        whole = {key: value for key, value in files[name].items() if isinstance(value, list)}
-        remarks = files[name]["remarks"]
-        older = {key: value[:edge] for key, value in whole.items()}
-        older["remarks"] = {entry: texts for entry, texts in remarks.items() if int(entry) < edge}
-        found[name] = files[name] | older | {"before": edge, "newest": "newest-0"}
-        newest["series"][name] = {key: value[edge:] for key, value in whole.items()}
-        newest["series"][name]["remarks"] = {str(int(e) - edge): t for e, t in remarks.items() if int(e) >= edge}
+        about = {key: value for key, value in files[name].items() if not isinstance(value, list)}
+        found[name] = {**about, **encoded(files[name], 0, edge), "before": edge, "newest": "newest-0"}
+        newest["series"][name] = encoded(files[name], edge, len(SHAS))
     return found | {"newest-0": newest}
 
 

@@ -1,7 +1,6 @@
 """A kernel's page in a real browser: large histories, marks, addresses, keys, fingers, lost data, hostile names."""
 
 import itertools
-import json
 import math
 import shutil
 
@@ -10,6 +9,7 @@ import pytest
 from kernel_velocity import units
 from kernel_velocity.roofline import model
 from kernel_velocity.site.pages import kernel as kernel_page
+from kernel_velocity.site.writer import read_data
 from tests import synthetic
 from tests.site import large_site
 from tests.site.browser import INKED, POINTS, TREND, change, choose, point, range_of, show, source
@@ -586,7 +586,7 @@ def page(chromium):
 
 def files(out, **said):
     """Return the data files of the kernel's series of which all this is said."""
-    series = json.loads((out / "data" / "kernel-matmul-Cpu.json").read_text())["series"]
+    series = read_data(out / "data" / "kernel-matmul-Cpu.js")["series"]
     found = [item for item in series if all(item[name] == value for name, value in said.items())]
     assert found
     return [out / "data" / f"{item['name']}.js" for item in found]

@@ -1,6 +1,7 @@
 """The data files: series, commits, rounds, fits, traces, findings, and that they say what the results say."""
 
 import dataclasses
+import itertools
 import json
 import math
 import random
@@ -46,17 +47,37 @@ def files(tree):
     return {made.name: as_json(made.value) for made in series_data.build(read(tree))}
 
 
+def spread(runs):
+    return [value for value, count in runs for _ in range(count)]
+
+
+def columns_of(part, commits):
+    """Return the columns of a file of a series, as html_templates/static/data.js does."""
+    numbers = [number for first, count in part["commit"] for number in range(first, first + count)]
+    columns = {name: spread(part[name]) for name in ("outcome", "rounds", "method", "remarks")}
+
+    def apart(name, others, sign=1):
+        values = part.get(name, [None] * len(numbers))
+        return [None if value is None else other + sign * value for value, other in zip(values, others, strict=True)]
+
+    times = {"seconds": apart("seconds", [0] * len(numbers))}
+    for name in ("", "adjusted"):
+        middle = times["seconds"] if not name else times.setdefault(name, apart(name, times["seconds"]))
+        for end, sign in (("low", -1), ("high", 1)):
+            times["_".join(filter(None, (name, end)))] = apart("_".join(filter(None, (name, end))), middle, sign)
+    scaled = {name: [value and value / part["per"] for value in values] for name, values in times.items()}
+    assert part["last"][1] == commits[part["last"][0]]["sha"][:8] == commits[numbers[-1]]["sha"][:8]
+    return {"commit": [commits[number]["sha"] for number in numbers], **columns, **scaled}
+
+
 def whole(made, name):
-    """Return a series' own file with its newest entries added, as html_templates/static/data.js does."""
+    """Return the columns of a series: those of its own file with its newest entries added."""
     older = made[name]
     newest = made[older["newest"]]
     assert newest["before"] == older["before"]
-    newer = newest["series"].get(name)
-    if newer is None:
-        return older
-    joined = {column: older[column] + newer[column] for column in newer if column != "remarks"}
-    remarks = {str(int(entry) + len(older["commit"])): texts for entry, texts in newer["remarks"].items()}
-    return {**older, **joined, "remarks": older["remarks"] | remarks}
+    parts = [part for part in (older, newest["series"].get(name)) if part and part["last"]]
+    columns = [columns_of(part, made["commits"]["commits"]) for part in parts]
+    return {name: [value for part in columns for value in part[name]] for name in columns[0]}
 
 
 @pytest.fixture(params=[64, 2, 5], ids=["all are new", "four of five are older", "none is new"])
@@ -76,7 +97,7 @@ def test_index_golden(tree, accept):
 def test_series_golden(tree, accept):
     site = read(tree)
     columns = site.series(key_of(site, "add_mul_exp.Cpu.time_hot", "triton", "float32-5M"))
-    made = as_json(series_data.series(columns, 5, series_data.Encoder(site.line)))
+    made = as_json(series_data.series(columns, 5, series_data.Encoder(site)))
     check_golden(GOLDEN / "series_data.json", as_text(made), accept=accept)
 
 
@@ -96,10 +117,19 @@ def test_series_are_the_measurements(tree):
         item = columns.measurement(entry, site.line)
         assert made["commit"][entry] == item.commit
         assert made["outcome"][entry] == item.outcome.value
-        np.testing.assert_allclose(made["seconds"][entry], item.seconds, rtol=10 ** (1 - series_data.DIGITS))
-        np.testing.assert_allclose(made["high"][entry], item.interval.high, rtol=10 ** (1 - series_data.DIGITS))
+        for name, value in (("seconds", item.seconds), ("low", item.interval.low), ("high", item.interval.high)):
+            assert made[name][entry] == pytest.approx(value, rel=10 ** (1 - series_data.DIGITS))
+        adjusted = (
+            [item.adjusted.seconds, item.adjusted.interval.low, item.adjusted.interval.high]
+            if item.adjusted
+            else [None] * 3
+        )
+        got = [made[name][entry] for name in ("adjusted", "adjusted_low", "adjusted_high")]
+        assert got == (
+            [None] * 3 if item.adjusted is None else pytest.approx(adjusted, rel=10 ** (1 - series_data.DIGITS))
+        )
         assert (made["rounds"][entry], made["method"][entry]) == (item.rounds, item.method)
-        assert made["remarks"].get(str(entry), []) == list(item.warnings)
+        assert (made["remarks"][entry] or []) == list(item.warnings)
 
 
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
@@ -146,13 +176,29 @@ def test_times_have_seven_digits(values):
 
 
 def rounds_files(tree):
-    return {(sha, number): file for number, sha, file in measurement.files(read(tree))}
+    return {(sha, number): file for number, sha, file in measurement.files(read(tree)) if sha}
+
+
+def values_of(column):
+    """Return the values of a column, as html_templates/static/measurement.js does."""
+    if "runs" in column:
+        return spread(column["runs"])
+    known = itertools.accumulate(step for step in column["steps"] if step is not None)
+    return [None if step is None else next(known) / column["per"] for step in column["steps"]]
 
 
 def rounds_of(tree, index=0, wanted=NATIVE):
-    site = read(tree)
-    file = rounds_files(tree)[tree.commits[index], 0]
-    return file.value()["series"][series_name(key_of(site, *wanted))]
+    """Return what a file of rounds has of a series."""
+    (labels,) = [file.value["series"] for _, sha, file in measurement.files(read(tree)) if not sha]
+    made = as_json(rounds_files(tree)[tree.commits[index], 0].value)
+    (at,) = [
+        at for at, label in enumerate(labels) if (label["benchmark"], label["implementation"], label["case"]) == wanted
+    ]
+    start, count, base = sum(made["count"][:at]), made["count"][at], made["base"][at]
+    rounds = {name: values_of(column)[start : start + count] for name, column in made["rounds"].items()}
+    rounds["estimate"] = [base * (1 + value) for value in rounds["estimate"]]
+    values = {name: values_of(made[name])[at] for name in ("outcome", "method", "remarks", "interval", "low", "high")}
+    return {**labels[at], **values, "base": base, "rounds": rounds}
 
 
 def test_rounds_golden(copied, accept):
@@ -160,12 +206,47 @@ def test_rounds_golden(copied, accept):
     check_golden(GOLDEN / "rounds_data.json", as_text(rounds_of(copied, 1)), accept=accept)
 
 
+def test_rounds_are_the_telemetry(copied):
+    machine_records.add_gauges(copied, 1)
+    got, site = rounds_of(copied, 1), read(copied)
+    recorded = sorted(site.rounds_at(site.places[0], copied.commits[1])[NATIVE], key=lambda round_: round_.time)
+    for name, field in {"estimate": "estimate", "began": "time", **measurement.FIELDS}.items():
+        values = [getattr(round_, field) for round_ in recorded]
+        if any(value is not None for value in values):
+            wanted = (
+                values
+                if isinstance(values[0], str)
+                else pytest.approx(values, rel=1e-3 if name != "estimate" else 1e-5)
+            )
+            assert got["rounds"][name] == wanted, name
+    (item,) = [item for item in site.at(copied.commits[1]) if item.key == key_of(site, *NATIVE)]
+    assert got["base"] == pytest.approx(item.seconds, rel=1e-6)
+    ends = [got["base"] * (1 + got[end]) for end in ("low", "high")]
+    assert ends == pytest.approx([item.interval.low, item.interval.high], rel=2e-6)
+
+
+def test_rounds_out_of_all_proportion(copied):
+    """No column of whole numbers holds them."""
+    path = machine_records.telemetry_of(copied, 0)
+    lines = [telemetry.parse(line) for line in path.read_text().splitlines()]
+    strange = [
+        {**line, "m": "older", "t": 1.5 + number, "e": 10.0 ** (20 * number - 12), "w": 1e-18}
+        for number, line in enumerate(lines[:2])
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, *strange]))
+    wanted = (lines[0]["b"], *lines[0]["p"])
+    one = rounds_of(copied, wanted=wanted)
+    assert one["rounds"]["estimate"][0] == pytest.approx(1e-12, rel=0.01)
+    assert one["rounds"]["warmup"][0] in (0, 1e-18)
+
+
 def test_rounds_files_are_of_commits_with_telemetry(copied):
     named = {sha: file.name for (sha, _), file in rounds_files(copied).items()}
     assert named == {sha: f"rounds-{sha[:8]}-0" for sha in copied.commits}
     path = machine_records.telemetry_of(copied, 0)
     path.write_text("{\n")
-    assert rounds_files(copied)[copied.commits[0], 0].value()["series"] == {}
+    empty = as_json(rounds_files(copied)[copied.commits[0], 0].value)
+    assert set(empty["count"]) == {0} and set(empty["base"]) == {None}
     path.unlink()
     assert (copied.commits[0], 0) not in rounds_files(copied)
 
@@ -177,8 +258,8 @@ def test_rounds_of_another_method_do_not_count(copied):
     path.write_text("".join(f"{json.dumps(line)}\n" for line in older + lines))
     one = rounds_of(copied)
     assert one["rounds"]["counts"] == [False] * 8 + [True] * 8
-    assert one["value"] < 2 * min(one["rounds"]["estimate"])
-    assert any("earlier timing method" in text for text in one["remarks"]) and "grey dots" in one["words"]
+    assert one["base"] < 2 * min(one["rounds"]["estimate"])
+    assert any("earlier timing method" in text for text in one["remarks"])
 
 
 def test_rounds_of_a_value_from_asv_alone(copied):
@@ -190,29 +271,22 @@ def test_rounds_of_a_value_from_asv_alone(copied):
     edit(results_file(copied, 0), double)
     one = rounds_of(copied)
     assert one["rounds"]["counts"] == [False] * 8 and one["method"] is None
-    assert one["correlogram"] == [] and one["formed"][0].startswith("The value is the one that asv stored")
+    assert one["interval"] == "asv's 99% interval"
 
 
 def test_rounds_of_a_single_one(copied):
     synthetic.write_commit(copied.results, copied.commits[0], 0, rounds=1)
     one = rounds_of(copied)
-    assert (one["low"], one["high"], one["correlogram"]) == (None, None, [])
-    assert one["formed"][1] == "There is no interval: the remarks say what is missing."
-    assert one["value"] == pytest.approx(one["rounds"]["estimate"][0], rel=1e-6)
-
-
-def test_correlogram_is_that_of_the_estimates():
-    assert measurement.round_correlogram([1.0, 2.0] * 4) == pytest.approx([-0.875, 0.75, -0.625, 0.5, -0.375])
-    for estimates in ([1.0] * 8, [1.0, 2.0, 3.0], []):
-        assert measurement.round_correlogram(estimates) == []
+    assert (one["low"], one["high"], one["interval"]) == (None, None, None)
+    assert one["base"] == pytest.approx(one["rounds"]["estimate"][0], rel=1e-6)
 
 
 def test_newer_commit_changes_no_older_rounds(copied):
     for index in range(4):
         machine_records.add_gauges(copied, index)
-    before = {file.name: (file.value(), file.inputs) for file in rounds_files(copied).values()}
+    before = {file.name: (as_json(file.value), file.inputs) for file in rounds_files(copied).values()}
     machine_records.add_gauges(copied, 4, busy=1.8)
-    after = {file.name: (file.value(), file.inputs) for file in rounds_files(copied).values()}
+    after = {file.name: (as_json(file.value), file.inputs) for file in rounds_files(copied).values()}
     for part in (0, 1):
         changed = {name for name in before if before[name][part] != after[name][part]}
         assert changed == {f"rounds-{copied.commits[4][:8]}-0"}

@@ -102,7 +102,7 @@ def test_many_sessions_are_counted(tree, monkeypatch):
     monkeypatch.setattr(machines, "LISTED", 2)
     device = section(tree).devices[0]
     assert [commit.text for _, commit, *_ in device.sessions.rows] == [sha[:8] for sha in tree.commits[2:0:-1]]
-    assert device.sessions.further == "1 older session in data/machines.json"
+    assert device.sessions.further == "1 older session in data/machines.js"
 
 
 @pytest.mark.parametrize("when", [1e300, -1e300])

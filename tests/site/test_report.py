@@ -16,6 +16,7 @@ from kernel_velocity.__main__ import main
 from kernel_velocity.errors import HistoryError, ResultsError
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.pages import commit, home
+from kernel_velocity.site.writer import read_data
 from tests import large_tree, synthetic
 from tests.site.pages import AUTHOR, HOSTILE, Tags, edit, keep, results_file
 
@@ -91,7 +92,7 @@ def test_tracked_errors_are_on_their_kernel(tree):
         texts = [(folder / page).read_text() for folder in (before, after)]
         assert (texts[0] == texts[1]) == (page != "kernel-matmul-Cpu.html"), page
         assert ('<option value="error"' in texts[1]) == (page == "kernel-matmul-Cpu.html")
-    values = [json.loads(path.read_text())["value"] for path in sorted((after / "data").glob("error-*.json"))]
+    values = [read_data(path)["value"] for path in sorted((after / "data").glob("error-*.js"))]
     assert sorted(values) == [[0.0] * 5, [1.5e-7] * 5]
 
 
@@ -235,7 +236,7 @@ def test_readme_documents_data_files(whole_tree, tmp_path):
     patterns = re.findall(r"`([a-z]+(?:-[a-zA-Z0-9<> -]*)?)`", README.read_text(encoding="utf-8"))
     known = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
     report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
-    names = {path.stem for path in (tmp_path / "data").glob("*.json")}
+    names = {path.stem for path in (tmp_path / "data").glob("*.js")}
     assert {"home", "machines", "rounds-index", "fits-0", "roofline-0-Cpu"} <= names
     assert [name for name in sorted(names) if not any(pattern.fullmatch(name) for pattern in known)] == []
 
@@ -316,7 +317,7 @@ def test_update_of_a_neighbour(tree, only):
     page = f"commit-{tree.commits[3][:8]}.html"
     changed = {name for name in after if before.get(name) != after[name]}
     assert page in before and page in changed
-    assert not changed & {f"data/commit-{sha[:12]}.json" for sha in itertools.islice(tree.commits, 4)}
+    assert not changed & {f"data/commit-{sha[:12]}.js" for sha in itertools.islice(tree.commits, 4)}
 
 
 def test_update_writes_what_changed(tmp_path, only):
@@ -337,4 +338,4 @@ def test_update_writes_what_changed(tmp_path, only):
     newest.write_text(json.dumps(data))
     more = report.write_site(**paths)
     assert (more.read, more.made) == (1, 1 + 2)
-    assert more.written == 2 * (1 + 1)  # JSON and script of the newest entries and of the commits, but not of the list
+    assert more.written == 1 + 1  # the newest entries and the commits, but not the list

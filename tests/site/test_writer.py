@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.site.writer import MANIFEST, DataFile, Page, Writer, json_bytes
+from kernel_velocity.site.writer import MANIFEST, DataFile, Page, Writer, json_bytes, read_data
 
 
 @pytest.fixture
@@ -74,16 +74,16 @@ def test_damaged_file_is_written_again(out, damage):
     assert (out / "index.html").read_text() == "one"
 
 
-def test_data_is_json_and_a_script(out):
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_data_is_a_script_with_json(out, is_packed):
     value = {"a": np.array([1.5, np.nan]), "b": "</script>\u2028\ud800", 3: None}
-    fresh, _ = write(out, DataFile(name="d", value=lambda: value, inputs="1"))
-    assert fresh == ["data/d.json", "data/d.js"]
-    text = (out / "data/d.json").read_text(encoding="utf-8")
-    assert json.loads(text) == {"a": [1.5, None], "b": "</script>\u2028?", "3": None}
-    assert (out / "data/d.js").read_text(encoding="utf-8") == f'KV.put("d",{text});\n'
-    (out / "data/d.js").unlink()
-    assert write(out, DataFile(name="d", value=value, inputs="1"))[0] == ["data/d.js"]
-    assert write(out, DataFile(name="d", value=lambda: pytest.fail("made"), inputs="1"))[0] == []
+    fresh, _ = write(out, DataFile(name="d", value=lambda: value, inputs="1", is_packed=is_packed))
+    assert fresh == ["data/d.js"]
+    assert read_data(out / "data/d.js") == {"a": [1.5, None], "b": "</script>\u2028?", "3": None}
+    text = (out / "data/d.js").read_text(encoding="utf-8")
+    assert text.startswith('KV.put("d",{"gzip":' if is_packed else 'KV.put("d",{"a":[1.5,null]')
+    assert text.endswith(");\n")
+    assert write(out, DataFile(name="d", value=lambda: pytest.fail("made"), inputs="1", is_packed=is_packed))[0] == []
     with pytest.raises(TypeError):
         json_bytes({"a": object()})
 
@@ -124,7 +124,6 @@ def test_crash_while_moving_is_mended(out, monkeypatch, count):
     assert {path.name: path.read_text() for path in out.rglob("*.*") if path.suffix in (".html", ".json", ".js")} == {
         "index.html": "new",
         "more.html": "one",
-        "d.json": "2",
         "d.js": 'KV.put("d",2);\n',
         MANIFEST: (out / MANIFEST).read_text(),
     }

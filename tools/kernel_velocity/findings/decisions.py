@@ -22,17 +22,19 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.findings.fields import Rule
 from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, Id, Kind, Ratio, Sha, State
-from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series.history import SeriesHistory, threshold
 from kernel_velocity.series.silence import Superseded
 from kernel_velocity.stats.sequential import Comparison
+
+if TYPE_CHECKING:
+    from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
 
 RECOVERED = 3  # last values whose median tells the level: a single one may be back by chance
 

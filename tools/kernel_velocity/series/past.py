@@ -202,15 +202,24 @@ class Past:
         """The first 64 bits of every commit's SHA."""
         return np.array([int(sha[:16], 16) for sha in self.layout.commits], np.uint64)
 
+    def series_of(self, path: str) -> NDArray[np.int64]:
+        """Return the numbers in `layout.keys` of the series that a results file has values of, in its order."""
+        slots = self.layout.files[path]
+        return self.layout.owners(slots[slots >= 0])
+
     def at(self, commit: str) -> Iterator[Measurement]:
         """Yield the measurements of a commit (full SHA), in the order of its results files."""
         for path in self.paths.get(commit, ()):
-            slots = self.layout.files[path]
-            slots = slots[slots >= 0]
-            arrays = {name: column[slots].tolist() for name, column in self.layout.columns.items()}
-            for index, number in enumerate(self.layout.owners(slots).tolist()):
-                row = {name: array[index] for name, array in arrays.items()}
-                yield self._measurement(self.layout.keys[number], commit, row)
+            yield from self.in_file(path)
+
+    def in_file(self, path: str) -> Iterator[Measurement]:
+        """Yield the measurements of a results file, those of `series_of`."""
+        slots = self.layout.files[path]
+        slots, commit = slots[slots >= 0], self.directory.files[path].commit
+        arrays = {name: column[slots].tolist() for name, column in self.layout.columns.items()}
+        for index, number in enumerate(self.layout.owners(slots).tolist()):
+            row = {name: array[index] for name, array in arrays.items()}
+            yield self._measurement(self.layout.keys[number], commit, row)
 
     def _measurement(self, key: SeriesKey, commit: str, row: Mapping[str, Any]) -> Measurement:
         texts = self.names.texts

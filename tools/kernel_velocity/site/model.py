@@ -223,7 +223,7 @@ class Site:
 
     def signature(self, place: Place, commit: str) -> str:
         """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
-        file = self.past.directory.files.get(_file(place, commit))
+        file = self.past.directory.files.get(results_file(place, commit))
         return "" if file is None else file.signature
 
     def rounds_at(self, place: Place, commit: str) -> Rounds:
@@ -231,7 +231,7 @@ class Site:
         return lines.read_rounds(self._telemetry(place, commit), [])
 
     def _telemetry(self, place: Place, commit: str) -> Path:
-        return self.results / place.machine / "telemetry" / f"{Path(_file(place, commit)).stem}.jsonl"
+        return self.results / place.machine / "telemetry" / f"{Path(results_file(place, commit)).stem}.jsonl"
 
     @cached_property
     def documents(self) -> Documents:
@@ -286,5 +286,6 @@ def below(
     return roofline(**work, seconds=seconds, roofs=roofs, dtype=item.key.dtype)
 
 
-def _file(place: Place, commit: str) -> str:
+def results_file(place: Place, commit: str) -> str:
+    """Return the results file of a commit at a place, as the past names it."""
     return f"{place.machine}/{lines.stem(commit, place.environment)}.json"

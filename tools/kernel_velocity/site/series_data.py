@@ -11,34 +11,50 @@ So one more commit writes a file for each benchmark, not for each series. A seri
 more commits were measured, and when its adjusted times are fitted anew (at every eighth more of history). `before`
 says in both files how many of `data/commits` the series' own file covers.
 
-Unknown is null. Times are in seconds per call, to DIGITS digits. FLOP and bytes are per call.
+The columns are written for few bytes:
+
+- `commit` is pairs of the number of a commit in `data/commits` and how many follow one another. `last` is the number of
+  the last of them and the beginning of its hash: with another `data/commits` the numbers mean nothing.
+- `outcome`, `rounds`, `method` and `remarks` are pairs of a value and how many entries have it.
+- `seconds` is whole numbers: divided by `per` they are s per call. `low` and `high` are how far the ends of the
+  interval are below and above. `adjusted` is how far the adjusted time is above `seconds`, `adjusted_low` and
+  `adjusted_high` how far its interval's ends are below and above it. A column that is unknown throughout is left out.
+
+Unknown is null. FLOP and bytes are per call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from kernel_velocity.harness.cases import operation
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 
-FORMAT = 2  # of these files; raised when a reader of the old ones would go wrong
-DIGITS = 7  # of a time: no series repeats to one part in a million; all 17 would double the files
+FORMAT = 3  # of these files; raised when a reader of the old ones would go wrong
+DIGITS = 7  # of a time, the shortest of a series: no series repeats to one part in a million
 STEP = 64  # measured commits from one rewriting of all series' own files to the next
 _MOST_COLUMNS = 64  # encoded columns held at a time; of 10,000 commits each can have a MB
 _OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
+_MOST = 2**53  # a whole number that JSON's readers hold exactly
+_UNKNOWN = -_MOST  # in a column of whole numbers
 _POWERS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # of ten; a double holds each of them exactly
 
 
@@ -46,17 +62,21 @@ def build(site: Site) -> Iterator[DataFile]:
     """Yield the data files. That of a series is made only if the series changed."""
     yield DataFile(name="commits", value=commits(site))
     yield DataFile(name="series-index", value=index(site))
-    edge, encoder = edge_of(site), Encoder(site.line)
+    edge, encoder = edge_of(site), Encoder(site)
     newest: dict[str, list[tuple[SeriesKey, int]]] = {}
     for key in site.keys:
-        entries = int(np.searchsorted(site.series(key).place, edge.place))
+        place = site.series(key).place
+        entries = int(np.searchsorted(place, edge.place))
         newest.setdefault(newest_name(key), []).append((key, entries))
-        inputs = f"{edge.commits} {site.past.digest(key, 0, entries)}"
+        inputs = f"{edge.commits} {encoder.until(place[:entries])} {site.past.digest(key, 0, entries)}"
         value = partial(_older, site, key, entries, edge, encoder)
         yield DataFile(name=series_name(key), value=value, inputs=inputs)
     for name, series in newest.items():
-        inputs = repr((edge.commits, [(key, site.past.digest(key, entries)) for key, entries in series]))
-        yield DataFile(name=name, value=partial(_newest, site, series, edge, encoder), inputs=inputs)
+        digests = [
+            (key, encoder.until(site.series(key).place), site.past.digest(key, entries)) for key, entries in series
+        ]
+        value = partial(_newest, site, series, edge, encoder)
+        yield DataFile(name=name, value=value, inputs=repr((edge.commits, digests)))
 
 
 class Edge(NamedTuple):
@@ -66,11 +86,16 @@ class Edge(NamedTuple):
     commits: int  # measured commits before it
 
 
+def along(site: Site) -> list[str]:
+    """Return the measured commits of the first-parent line, oldest first: those of `data/commits`."""
+    return [sha for sha in site.measured if sha in site.order]
+
+
 def edge_of(site: Site) -> Edge:
     """Return where the series' own files end: before the newest commits, fewer than STEP."""
-    places = [site.order[sha] for sha in site.measured if sha in site.order]
-    count = len(places) // STEP * STEP
-    return Edge(place=places[count - 1] + 1 if count else 0, commits=count)
+    measured = along(site)
+    count = len(measured) // STEP * STEP
+    return Edge(place=site.order[measured[count - 1]] + 1 if count else 0, commits=count)
 
 
 @cache
@@ -86,9 +111,8 @@ def _older(site: Site, key: SeriesKey, entries: int, edge: Edge, encoder: Encode
 
 def _newest(site: Site, entries: Sequence[tuple[SeriesKey, int]], edge: Edge, encoder: Encoder) -> dict[str, Any]:
     columns = {series_name(key): site.series(key).between(first) for key, first in entries}
-    known = {name: part for name, part in columns.items() if len(part)}
-    values = encoder.columns(*known.values())
-    return {"format": FORMAT, "before": edge.commits, "series": dict(zip(known, values, strict=True))}
+    series = {name: encoder.columns(part) for name, part in columns.items() if len(part)}
+    return {"format": FORMAT, "before": edge.commits, "series": series}
 
 
 def commits(site: Site) -> dict[str, Any]:
@@ -108,8 +132,7 @@ def commits(site: Site) -> dict[str, Any]:
             "places": [number for number, at in enumerate(has_value.values()) if at[site.order[sha]]],
             "page": text.commit_href(sha),
         }
-        for sha in site.measured
-        if sha in site.order
+        for sha in along(site)
         for commit in [site.commits[sha]]
     ]
     return {"format": FORMAT, "branch": "HEAD", "commits": listed}
@@ -147,7 +170,6 @@ def _entry(site: Site, key: SeriesKey, place: int) -> dict[str, Any]:
 def series(columns: Columns, before: int, encoder: Encoder) -> dict[str, Any]:
     """Return the file of a series: its entries at the first `before` commits of the site."""
     key = columns.key
-    (values,) = encoder.columns(columns)
     return {
         "format": FORMAT,
         "machine": key.machine,
@@ -162,39 +184,48 @@ def series(columns: Columns, before: int, encoder: Encoder) -> dict[str, Any]:
         **({} if name_parts(key.benchmark).device else {"unit": columns.unit}),
         "before": before,
         "newest": newest_name(key),
-        **values,
+        **encoder.columns(columns),
     }
 
 
 class Encoder:
     """Turns columns into JSON. Most series share their commits, outcomes and methods: those are encoded once."""
 
-    def __init__(self, line: Sequence[str]) -> None:
-        """Take the first-parent line."""
-        self._line = line
+    def __init__(self, site: Site) -> None:
+        """Take the site whose commits are numbered."""
+        self._commits = along(site)
+        self._numbers = np.full(len(site.line), -1)
+        self._numbers[[site.order[sha] for sha in self._commits]] = np.arange(len(self._commits))
         self._encoded: dict[tuple[object, ...], orjson.Fragment] = {}
+        digest, self._until = hashlib.sha256(), [""]
+        for sha in self._commits:
+            digest.update(sha.encode())
+            self._until.append(digest.hexdigest())
 
-    def columns(self, *parts: Columns) -> Iterator[dict[str, Any]]:
-        """Yield the columns of some series, as orjson takes them."""
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        # rounded together: a call for 50 entries costs most
-        times = {
-            name: np.split(significant(np.concatenate([getattr(part, name) for part in parts])), ends)
-            for name in (TIMES if parts else ())
+    def until(self, place: IntArray) -> str:
+        """Return a digest of the commits up to the last one of a series: its numbers change with them."""
+        return self._until[self._numbers[place[-1]] + 1 if len(place) else 0]
+
+    def columns(self, part: Columns) -> dict[str, Any]:
+        """Return the columns of a series, as orjson takes them."""
+        numbers, methods = self._numbers[part.place], (*part.methods, None)  # -1, unknown, is the last
+        following = numbers - np.arange(len(numbers))  # the same along commits that follow one another
+        outcome, rounds, method = part.outcome, part.rounds, part.method
+        last = int(numbers[-1]) if len(numbers) else None
+        columns = {
+            "commit": (numbers.tobytes(), lambda: _runs(following, lambda at: int(numbers[at]))),
+            "outcome": (outcome.tobytes(), lambda: _runs(outcome, lambda at: _OUTCOMES[outcome[at]])),
+            "rounds": (
+                rounds.tobytes(),
+                lambda: _runs(rounds, lambda at: int(rounds[at]) if rounds[at] >= 0 else None),
+            ),
+            "method": ((methods, method.tobytes()), lambda: _runs(method, lambda at: methods[method[at]])),
+            "remarks": (part.remarks, lambda: _remarks(part)),
         }
-        for number, part in enumerate(parts):
-            yield self._columns(part, {name: values[number] for name, values in times.items()})
-
-    def _columns(self, part: Columns, times: Mapping[str, FloatArray]) -> dict[str, Any]:
-        methods = (*part.methods, None)  # -1, unknown, is the last
-        place, outcome, rounds, method = part.place, part.outcome, part.rounds, part.method
         return {
-            "commit": self._once("commit", place.tobytes(), lambda: [self._line[index] for index in place.tolist()]),
-            "outcome": self._once("outcome", outcome.tobytes(), lambda: [_OUTCOMES[i] for i in outcome.tolist()]),
-            **times,
-            "rounds": self._once("rounds", rounds.tobytes(), lambda: [None if n < 0 else n for n in rounds.tolist()]),
-            "method": self._once("method", (methods, method.tobytes()), lambda: [methods[i] for i in method.tolist()]),
-            "remarks": self._once("remarks", part.remarks, lambda: _remarks(part)),
+            "last": None if last is None else [last, self._commits[last][:SHORT]],
+            **{name: self._once(name, *column) for name, column in columns.items()},
+            **_times(part),
         }
 
     def _once(self, name: str, same: object, make: Callable[[], object]) -> orjson.Fragment:
@@ -207,11 +238,45 @@ class Encoder:
         return encoded
 
 
-def _remarks(columns: Columns) -> Mapping[str, tuple[str, ...]]:
+def _runs(numbers: NDArray[np.signedinteger[Any]], value: Callable[[int], object]) -> list[tuple[object, int]]:
+    """Return (value, how many entries) of each run of equal numbers. `value` takes the run's first entry."""
+    edges = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1, append=numbers[-1:] - 1)).tolist()
+    return [(value(first), stop - first) for first, stop in itertools.pairwise(edges)]
+
+
+def _remarks(columns: Columns) -> list[tuple[tuple[str, ...] | None, int]]:
     remarks = dict(columns.warnings.items())
     for entry, reason in columns.reasons.items():
         remarks[entry] = (reason, *remarks.get(entry, ()))
-    return {str(entry): remarks[entry] for entry in sorted(remarks)}
+    runs = itertools.groupby(map(remarks.get, range(len(columns))))
+    return [(texts, sum(1 for _ in run)) for texts, run in runs]
+
+
+def _times(columns: Columns) -> dict[str, Any]:
+    """Return the columns of times, and what divides their numbers."""
+    shortest = float(np.fmin.reduce(columns.seconds, initial=np.inf))
+    scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(shortest))) if 0 < shortest < math.inf else 0.0
+    longest = max(float(np.fmax.reduce(np.abs(getattr(columns, name)), initial=0)) for name in TIMES)
+    # Values of another suite may be 0, negative, or far apart: they are written as they are
+    is_whole = 1 <= scale < math.inf and longest * scale < _MOST
+    per = scale if is_whole else 1
+    values = {name: np.rint(getattr(columns, name) * per) if is_whole else getattr(columns, name) for name in TIMES}
+    distances = {
+        "seconds": values["seconds"],
+        "low": values["seconds"] - values["low"],
+        "high": values["high"] - values["seconds"],
+        "adjusted": values["adjusted"] - values["seconds"],
+        "adjusted_low": values["adjusted"] - values["adjusted_low"],
+        "adjusted_high": values["adjusted_high"] - values["adjusted"],
+    }
+    known = {name: column for name, column in distances.items() if not np.isnan(column).all()}
+    return {"per": per, **{name: whole_numbers(column) if is_whole else column for name, column in known.items()}}
+
+
+def whole_numbers(values: FloatArray) -> orjson.Fragment:
+    """Return whole numbers as JSON, NaN as null."""
+    numbers = np.where(np.isnan(values), _UNKNOWN, values).astype(np.int64)
+    return orjson.Fragment(orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY).replace(b"%d" % _UNKNOWN, b"null"))
 
 
 def significant(values: FloatArray) -> FloatArray:

@@ -156,7 +156,7 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
             f"history of the ceilings of {machine.name}, {name}",
             {"session": "value", "commit": "sha"} | {table.title(key): "value" for key in shown},
             rows[::-1][:LISTED],
-            f"{units.count(left, 'older session')} in data/{NAME}.json" if left > 0 else "",
+            f"{units.count(left, 'older session')} in data/{NAME}.js" if left > 0 else "",
         ),
     }
 

@@ -3,21 +3,28 @@
 The page holds words. Its script loads the rounds of the commit in the address,
 `measurement.html#commit=<SHA>&series=<name of the series' data file>`, from these files:
 
-- `rounds-<first 8 digits of the commit>-<number of the place>`: by series its value (s per call) and its rounds in the
-  order of time, as columns without those that are empty, and sentences on both. All of it follows from the commit's
-  own telemetry, so a newer commit changes no older file.
+- `rounds-<first 8 digits of the commit>-<number of the place>`: the values of a commit and their rounds. All of it
+  follows from the commit's own telemetry, so a newer commit changes no older file.
+- `measured-<16 hex>`: what a file of rounds is of, in its order: the same for most commits, which name it as `series`.
 - `fits-<number of the place>`: by series the timing method whose rounds are adjusted, by signal its slope and usual
   value, s, and sentences on them. These follow from several commits.
 - `traces-<16 hex>`: the raw samples of a series that `kv lab record` kept. A trace names no commit and no machine. It
   is shown beside the series of the same name.
-- `rounds-index`: which commits have rounds where, and which series have traces.
+- `rounds-index`: which commits have rounds where, which series have traces, and what words in the rounds mean.
+
+A file of rounds is written for few bytes. It has, by series, `count`, how many rounds, `base`, the value in s per call
+(the first estimate where there is no value), and columns. `rounds` has columns of all series' rounds, each series' by
+time. A column is `runs`, pairs of a value and how many have it, or `steps`, whole numbers: the differences from the
+number before, all of them divided by `per`. Null is unknown, and no step. `low`, `high` and `estimate` are relative to
+`base`: .01 is 1% more. A column of rounds that is unknown throughout is left out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,22 +34,27 @@ import numpy as np
 from kernel_velocity import bounds, units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness import statistics
-from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.harness.cases import DEVICES, operation
+from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.stopping import Reason
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, Measurement, SeriesKey
+from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, SeriesKey
 from kernel_velocity.results.traces import TRACES
 from kernel_velocity.site import text
-from kernel_velocity.site.model import Site
+from kernel_velocity.site.model import Site, results_file
+from kernel_velocity.site.series_data import significant, whole_numbers
 from kernel_velocity.site.text import Place
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.sample_shape import correlogram
 
-FORMAT = 2  # of the data files
-DIGITS, SAMPLE_DIGITS = 7, 5  # of an estimate, of a raw sample
-FEWEST_PAIRS = 3  # that an autocorrelation is made from
+FORMAT = 3  # of the data files
+DIGITS, SAMPLE_DIGITS = 7, 5  # of a value, of a raw sample
+# Of 1, to which the ends of intervals, and estimates, are written. A round's own half-width is .1% at best.
+FINEST, FINE = 1e6, 1e5
+MOMENTS = 100  # of a s
+LEAST_DIGITS = 4  # of the smallest number of a column: gauges have four
+_MOST_DIGITS, _MOST = 15, 1e15  # of a whole number that a double holds
 # Columns of a round's fields; `waited` is the s that it waited for a quiet core
 FIELDS = {
     **{name: name for name in ("n", "batch", "spent", "setup", "warmup", "stop", "half_width", "cv")},
@@ -86,7 +98,8 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page, the rounds of every commit, the slopes of adjusting, and the traces of the clone."""
     measured: dict[int, list[str]] = {}
     for number, sha, file in files(site):
-        measured.setdefault(number, []).append(sha)
+        if sha:
+            measured.setdefault(number, []).append(sha)
         yield file
     yield from fits(site)
     by_series, problems = traces(site.repository)
@@ -102,7 +115,8 @@ def build(site: Site) -> Iterator[Page | DataFile]:
         for number, place in enumerate(site.places)
     ]
     listed = [[*series, file.name] for series, file in files_of.items()]
-    yield DataFile(name="rounds-index", value={"format": FORMAT, "places": places, "traces": listed})
+    index = {"format": FORMAT, "places": places, "traces": listed, "words": {**STOPS, **FLAGS}}
+    yield DataFile(name="rounds-index", value=index)
     context = {"has_rounds": bool(measured), "problems": problems}
     yield Page(name="measurement.html", template="measurement.html", context=context)
 
@@ -110,97 +124,124 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
     """Yield (number of the place, commit, data file) for every commit and place that has telemetry.
 
-    The file is made again only where the commit's own files changed, or the FLOPs of its benchmarks.
+    A file of rounds is made again only where the commit's own files changed, or what they are of. The files that say
+    this come with no commit.
     """
-    flop = repr([(name, sorted(benchmark.flop.items())) for name, benchmark in sorted(site.past.benchmarks.items())])
+    names: dict[bytes, str] = {}
     for sha in site.measured:
         for number, place in enumerate(site.places):
             if site.has_rounds(place, sha):
-                inputs = repr((sha, place.machine, place.environment, site.signature(place, sha), flop))
-                value = partial(_rounds_of, site, place, sha)
-                yield number, sha, DataFile(name=f"rounds-{sha[:SHORT]}-{number}", value=value, inputs=inputs)
+                owners = site.past.series_of(results_file(place, sha))
+                if owners.tobytes() not in names:
+                    file = _labels(site, [site.past.layout.keys[owner] for owner in owners.tolist()])
+                    names[owners.tobytes()] = file.name
+                    yield number, "", file
+                labels = names[owners.tobytes()]
+                inputs = repr((sha, place.machine, place.environment, site.signature(place, sha), labels))
+                value = partial(_rounds_of, site, place, sha, labels)
+                name = f"rounds-{sha[:SHORT]}-{number}"
+                yield number, sha, DataFile(name=name, value=value, inputs=inputs, is_packed=True)
 
 
-def _rounds_of(site: Site, place: Place, commit: str) -> dict[str, Any]:
+def _labels(site: Site, keys: Sequence[SeriesKey]) -> DataFile:
+    """Return the file that says what the columns of a file of rounds are of."""
+    series = [
+        {
+            "name": series_name(key),
+            "benchmark": key.benchmark,
+            "implementation": key.implementation,
+            "case": key.case,
+            "flop": site.past.flop(key),
+            "operation": operation(key.dtype),
+        }
+        for key in keys
+    ]
+    digest = hashlib.sha256(repr(series).encode("utf-8", "surrogatepass")).hexdigest()
+    return DataFile(name=f"measured-{digest[:16]}", value={"format": FORMAT, "series": series}, is_packed=True)
+
+
+def _rounds_of(site: Site, place: Place, commit: str, labels: str) -> dict[str, Any]:
     """Return the rounds of a commit at a place."""
-    rounds, here = site.rounds_at(place, commit), (place.machine, place.environment)
-    series = {}
-    for item in site.at(commit):
-        measured = rounds.get((item.key.benchmark, item.key.implementation, item.key.case), ())
-        if measured and (item.key.machine, item.key.environment) == here:
-            series[series_name(item.key)] = _series(item, sorted(measured, key=lambda each: each.time))
-    return {"format": FORMAT, "commit": commit, "machine": here[0], "environment": here[1], "series": series}
-
-
-def _series(item: Measurement, rounds: Sequence[Round]) -> dict[str, Any]:
-    counts = [item.method is not None and round_.method == item.method for round_ in rounds]
-    launches = list(dict.fromkeys(round_.launch for round_ in rounds))
-    columns: dict[str, list[Any]] = {
-        "began": [round_.time for round_ in rounds],
-        "estimate": [_rounded(round_.estimate, DIGITS) for round_ in rounds],
-        "counts": counts,
-        "launch": [launches.index(round_.launch) + 1 for round_ in rounds],
+    by_series, items = site.rounds_at(place, commit), list(site.past.in_file(results_file(place, commit)))
+    measured = [by_series.get((item.key.benchmark, item.key.implementation, item.key.case), ()) for item in items]
+    groups = [
+        (item, sorted(rounds, key=lambda round_: round_.time)) for item, rounds in zip(items, measured, strict=True)
+    ]
+    rounds = [round_ for _, several in groups for round_ in several]
+    methods = [item.method for item, several in groups for _ in several]
+    counts = [len(several) for _, several in groups]
+    base = np.array([(item.seconds or several[0].estimate) if several else math.nan for item, several in groups])
+    intervals = [item.interval for item in items]
+    launches = [list(dict.fromkeys(round_.launch for round_ in several)) for _, several in groups]
+    columns: dict[str, Sequence[Any]] = {
+        "launch": [
+            names.index(one.launch) + 1 for names, (_, several) in zip(launches, groups, strict=True) for one in several
+        ],
         "flags": [" ".join(round_.flags) or None for round_ in rounds],
-        "effective": [None if round_.effective_n is None else round(round_.effective_n, 1) for round_ in rounds],
+        "effective": [round_.effective_n for round_ in rounds],
         **{column: [getattr(round_, field) for round_ in rounds] for column, field in FIELDS.items()},
         **{column: [round_.gpu and getattr(round_.gpu, column) for round_ in rounds] for column in GPU},
     }
-    interval = item.interval
-    counted = [round_.estimate for round_, is_counted in zip(rounds, counts, strict=True) if is_counted]
-    rate = f" · {units.rate(item.gflops, item.key.rate_unit)}" if item.gflops else ""
+    low, high = (
+        np.array([interval and getattr(interval, end) for interval in intervals], np.float64) for end in ("low", "high")
+    )
     return {
-        "benchmark": item.key.benchmark,
-        "implementation": item.key.implementation,
-        "case": item.key.case,
-        "outcome": item.outcome.value,
-        "value": item.seconds,
-        "low": None if interval is None else interval.low,
-        "high": None if interval is None else interval.high,
-        "text": item.outcome.value if item.seconds is None else units.seconds(item.seconds),
-        "per_call": "" if item.seconds is None else f" per call{rate}",
-        "formed": _formed(item, counted),
-        "words": _words(rounds, counts),
-        "method": item.method,
-        "remarks": list(text.remarks(item.outcome, item.reason, item.warnings)),
-        "correlogram": round_correlogram(counted),
-        "rounds": {name: values for name, values in columns.items() if any(value is not None for value in values)},
+        "format": FORMAT,
+        "commit": commit,
+        "machine": place.machine,
+        "environment": place.environment,
+        "series": labels,
+        "count": counts,
+        "base": significant(base),
+        "outcome": _column([item.outcome.value for item in items]),
+        "method": _column([item.method for item in items]),
+        "remarks": _column([text.remarks(item.outcome, item.reason, item.warnings) for item in items]),
+        "interval": _column([interval and interval.method for interval in intervals]),
+        "low": _column((low / base - 1).tolist(), FINEST),
+        "high": _column((high / base - 1).tolist(), FINEST),
+        "rounds": {
+            "estimate": _column(
+                (np.array([round_.estimate for round_ in rounds]) / np.repeat(base, counts) - 1).tolist(), FINE
+            ),
+            "began": _column([round_.time for round_ in rounds], MOMENTS),
+            "counts": _column(
+                [method is not None and one.method == method for method, one in zip(methods, rounds, strict=True)]
+            ),
+            **{name: _column(values) for name, values in columns.items() if any(value is not None for value in values)},
+        },
     }
 
 
-def _formed(item: Measurement, estimates: Sequence[float]) -> list[str]:
-    """Return the sentences on how a value came from the estimates of its rounds."""
-    if item.seconds is None:
-        return ["There is no value: the remarks say why."]
-    origin = "The value is the one that asv stored: the rounds below are not those that it was made from."
-    if estimates:
-        spread = f"from {units.seconds(min(estimates))} to {units.seconds(max(estimates))}"
-        origin = f"The value is the median of the estimates of {units.count(len(estimates), 'round')}, {spread}."
-    if item.interval is None:
-        return [origin, "There is no interval: the remarks say what is missing."]
-    ends = (item.interval.low, item.interval.high)
-    differences = " to ".join(_difference(end / item.seconds - 1) for end in ends)
-    return [origin, f"{item.interval.method}: {' to '.join(map(units.seconds, ends))}, {differences}."]
+def _column(values: Sequence[Any], per: float | None = None) -> dict[str, Any]:
+    """Return a column: of numbers that change often as the steps between them, of others as runs of equal ones.
+
+    Args:
+        per: what numbers are multiplied by, to be whole. None: by as much as LEAST_DIGITS of the smallest need.
+    """
+    if not set(map(type, values)) <= {int, float, type(None)}:
+        return {"runs": _runs(values)}
+    numbers = np.array(values, np.float64)  # None becomes NaN
+    numbers[~np.isfinite(numbers)] = np.nan
+    per = per or _digits(np.abs(numbers[np.abs(numbers) > 0]))
+    whole = np.rint(numbers * per)
+    is_known = ~np.isnan(whole)
+    if np.count_nonzero(np.diff(numbers)) < len(values) / 4 or (np.abs(whole[is_known]) > _MOST).any():
+        return {"runs": _runs(values)}
+    steps = np.full(len(whole), np.nan)
+    steps[is_known] = np.diff(whole[is_known], prepend=0)
+    return {"per": per, "steps": whole_numbers(steps)}
 
 
-def _difference(fraction: float) -> str:
-    sign = "−" if fraction < 0 else "+"
-    return "0%" if fraction == 0 else f"{sign}{units.significant(abs(100 * fraction))}%"
+def _runs(values: Iterable[object]) -> list[tuple[object, int]]:
+    return [(value, len(list(run))) for value, run in itertools.groupby(values)]
 
 
-def _words(rounds: Sequence[Round], counts: Sequence[bool]) -> dict[str, str]:
-    """Return the words that occur in the table of some rounds, with what they mean."""
-    words: dict[str, str] = {}
-    for round_ in rounds:
-        words |= {word: STOPS[word] for word in (round_.stop,) if word in STOPS}
-        words |= {flag: FLAGS[flag] for flag in round_.flags if flag in FLAGS}
-    others = {} if all(counts) else {"grey dots": "rounds of another timing method: kept, and not part of the value"}
-    return words | others
-
-
-def round_correlogram(estimates: Sequence[float]) -> list[float]:
-    """Return the autocorrelation of round estimates at the lags 1, 2, ... that have FEWEST_PAIRS pairs or more."""
-    values = [statistics.autocorrelation(estimates, lag) for lag in range(1, len(estimates) - FEWEST_PAIRS + 1)]
-    return [round(value, 3) for value in values if value is not None]
+def _digits(sizes: FloatArray) -> float:
+    """Return what some positive numbers are multiplied by to be whole numbers of LEAST_DIGITS and more."""
+    if not sizes.size or (sizes == np.rint(sizes)).all():
+        return 1
+    least, most = (math.floor(math.log10(size)) for size in (sizes.min(), sizes.max()))
+    return 10.0 ** max(0, min(LEAST_DIGITS - 1 - least, _MOST_DIGITS - 1 - most))
 
 
 def _rounded(value: float, digits: int) -> float:
