@@ -18,7 +18,7 @@ from kernel_velocity.runner.host import measuring_variables, torch_version
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> None:
-    """Declare --budget (default `budget`, minutes), --again and --root."""
+    """Declare --budget (default `budget`, minutes), --again, --root and --wait."""
     parser.add_argument(
         "--budget", metavar="MINUTES", default=f"{budget:g}", help=f"of measuring, builds apart (default {budget:g})"
     )
@@ -26,6 +26,7 @@ def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> N
         "--again", action="store_true", help="measure again what was measured, build again what could not be built"
     )
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    lock.add_wait(parser)
 
 
 def seconds(minutes: str) -> float:
@@ -67,12 +68,13 @@ def installed_torch() -> str:
 
 
 @contextlib.contextmanager
-def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[None]:
+def measuring(root: Path, err: TextIO, *, wait: bool, worktree: bool = False) -> Iterator[None]:
     """Check the requirements of measuring, then enter a clone's folder and hold its lock.
 
     Args:
         root: the folder of asv.conf.json. err: gets notes on a shallow clone and on uncommitted changes.
-        worktree: whether uncommitted changes are measured, so that they need no note.
+        wait: whether to wait for another run that measures. worktree: whether uncommitted changes are measured, so that
+            they need no note.
 
     Raises:
         KernelVelocityError: a requirement is missing, a setting is malformed, or another run is measuring.
@@ -80,7 +82,7 @@ def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[No
     config.check(root)
     check_settings(os.environ)
     installed_torch()
-    with contextlib.chdir(root), lock.held(Path()):
+    with contextlib.chdir(root), lock.held(Path(), wait=wait):
         for note in git.check_clone(Path()):
             if not (worktree and note.startswith("uncommitted")):
                 print(f"note: {note}", file=err)
