@@ -16,6 +16,8 @@ from kernel_velocity.harness import gpu, timing
 from kernel_velocity.results import git
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
+LIBRARY = Path("_native", "libkernel_velocity.so")  # in the folder of `kernels`
+
 
 def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> None:
     """Declare --budget (default `budget`, minutes), --again, --root and --wait."""
@@ -87,3 +89,25 @@ def measuring(root: Path, err: TextIO, *, wait: bool, worktree: bool = False) ->
             if not (worktree and note.startswith("uncommitted")):
                 print(f"note: {note}", file=err)
         yield
+
+
+def check_build(kernels: Path, kernel: str) -> None:
+    """Check the library in a folder of kernels against the sources of one of them, and what these may include.
+
+    Without `make build` after an edit, the code of before would be timed and verified. An installed wheel has no
+    sources, and loading fails with a message of its own in a tree without a library.
+
+    Raises:
+        UsageError: a source was changed after the library was built.
+    """
+    library = kernels / LIBRARY
+    if not library.is_file():
+        return
+    kinds = [f"{folder}/*.{ending}" for folder in (kernel, "_native") for ending in ("cpp", "cu")]
+    sources = [path for kind in (*kinds, "*/*.h") for path in kernels.glob(kind)]
+    newest = max(sources, key=lambda path: path.stat().st_mtime_ns, default=library)
+    if newest.stat().st_mtime_ns > library.stat().st_mtime_ns:
+        raise UsageError(
+            f"{newest.relative_to(kernels.parent)} was changed after the native library was built: run `make build`, "
+            "or what is measured is the code of before"
+        )
