@@ -90,12 +90,20 @@ except KernelVelocityError as error:
 def test_shared_items_are_taken_once_by_either_process():
     done = run("""
 shared = forking.share(range(200))
+to_child, to_parent = os.pipe(), os.pipe()
 def part():
-    return [(time.sleep(0.0005), each)[1] for each in shared]
+    mine, others = (to_child, to_parent) if os.getpid() == here else (to_parent, to_child)
+    taken = []
+    for each in shared:
+        taken.append(each)
+        if len(taken) == 50:  # neither goes on before the other has as many
+            os.write(mine[1], b"x")
+            os.read(others[0], 1)
+    return taken
 with forking.forked(part) as made:
     ours = part()
     theirs = made()
-print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) > 20, list(shared))
+print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) >= 50, list(shared))
 """)
     assert done.stdout.split() == ["True", "True", "[]"]
 

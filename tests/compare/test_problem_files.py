@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from kernel_velocity.__main__ import main
 from kernel_velocity.compare import implementations, solutions
 from kernel_velocity.compare.api import compare
-from kernel_velocity.compare.implementations import LIBRARY, check_build, load
+from kernel_velocity.compare.implementations import load
 from kernel_velocity.compare.solutions import GUARD, Guarded
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.problem import ProblemError
+from kernel_velocity.runner.checks import LIBRARY, check_build
 from tests.challenge_files import CHALLENGE, OLDER, TWO_OUTPUTS
 from tests.compare.doubling import QUICK, Doubling
 

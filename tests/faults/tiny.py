@@ -74,7 +74,7 @@ import os, signal, sys, time
 from pathlib import Path
 from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.stopping import from_environment, method_hash
-from kernel_velocity.harness.spool import append, spool_path
+from kernel_velocity.harness.spool import append, place, spool_path
 from kernel_velocity.harness.telemetry import Round
 
 LAUNCH = str(time.time())
@@ -108,7 +108,7 @@ class _Suite:
 
     def setup(self, implementation, case):
         import kernels
-        folder = os.environ["ASV_ENV_DIR"]
+        folder = os.environ["KV_ARTEFACTS"]
         assert Path(kernels.__file__).is_relative_to(folder), f"kernels comes from {kernels.__file__}"
         self.call = getattr(kernels, "scale", None) if implementation == "native" else (lambda x: 2 * x)
         if self.call is None:
@@ -121,7 +121,7 @@ class _Suite:
         began = time.time()
         log = Path(os.environ["ASV_CONF_DIR"]).parent / "rounds"
         with log.open("a") as rounds:
-            rounds.write(f"{os.environ.get('KV_SPOOL', 'history')} {os.environ['ASV_COMMIT']} {LAUNCH}\\n")
+            rounds.write(f"{os.environ.get('KV_SPOOL', 'history')} {os.environ.get('ASV_COMMIT')} {LAUNCH}\\n")
         result = self.call(1)
         time.sleep(float(os.environ.get("TINY_PAUSE", "0")))  # s; lets a test do something while rounds are left
         if result != 2:
@@ -134,8 +134,8 @@ class _Suite:
         record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
                        spent=0.01, setup=0.01, warmup=0.01, stop="converged", launch=LAUNCH,
                        method=method_hash(from_environment(os.environ), os.environ.get("KV_THREADS")))
-        environment, commit = os.environ["ASV_ENV_NAME"], os.environ["ASV_COMMIT"]
-        append(spool_path(Path(os.environ["ASV_CONF_DIR"]), environment, commit), record)
+        if (where := place(os.environ)) is not None:
+            append(spool_path(Path(os.environ["ASV_CONF_DIR"]), *where), record)
         return {"samples": [estimate], "number": 1}
 
 

@@ -286,10 +286,20 @@ def test_inputs_of_numpy_are_drawn_in_place():
 
 
 def test_output_that_is_written_after_the_call_returned():
-    out = torch.zeros(8)
-    bound = Bound(lambda: threading.Timer(0.01, out.fill_, (2,)).start(), lambda: out, lambda: out.fill_(math.nan))
+    out, checked, written = torch.zeros(8), threading.Event(), threading.Event()
+
+    def write_late():
+        checked.wait()
+        out.fill_(2)
+        written.set()
+
+    def check():
+        checked.set()
+        written.wait()
+
+    bound = Bound(threading.Thread(target=write_late).start, lambda: out, lambda: out.fill_(math.nan))
     with pytest.raises(AuditError, match="its outputs still changed after it had returned"):
-        audit(bound, tensors(8), lambda: time.sleep(0.1), timer=HostTimer(), estimate=1, overhead=0.0, learned=1e-4)
+        audit(bound, tensors(8), check, timer=HostTimer(), estimate=1, overhead=0.0, learned=1e-4)
 
 
 def test_expanded_input_stays():

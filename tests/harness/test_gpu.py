@@ -169,10 +169,17 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
+def wait_for_samples(path, number):
+    """Wait until a sampler has written so many lines."""
+    while not path.exists() or path.read_text().count("\n") < number:
+        time.sleep(0.01)
+
+
 def test_sampler_runs_in_its_own_process(elsewhere, tmp_path):
     began = time.time()
-    sampler = Sampler("GPU-1", 0.01, tmp_path / "deep" / "samples")
-    time.sleep(0.2)
+    path = tmp_path / "deep" / "samples"
+    sampler = Sampler("GPU-1", 0.01, path)
+    wait_for_samples(path, 3)
     found = sampler.stop()
     assert len(found) >= 3
     assert all(state == STATE for _, state in found)
@@ -183,11 +190,13 @@ def test_sampler_runs_in_its_own_process(elsewhere, tmp_path):
 
 def test_killed_sampler_leaves_its_samples(elsewhere, tmp_path):
     sampler = Sampler("GPU-1", 0.01, tmp_path / "samples")
-    time.sleep(0.2)
+    wait_for_samples(tmp_path / "samples", 1)
     sampler._process.kill()
+    sampler._process.wait()  # else it could go on behind the next line
     with (tmp_path / "samples").open("a") as file:
         file.write('{"t": 1')
-    assert all(state == STATE for _, state in sampler.stop())
+    states = [state for _, state in sampler.stop()]
+    assert states and all(state == STATE for state in states)
 
 
 def test_sampler_that_cannot_start_gives_the_reason(elsewhere, tmp_path):

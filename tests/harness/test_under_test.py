@@ -105,3 +105,14 @@ def test_build_has_figures_of_its_targets():
     for architecture in info["cuda_architectures"]:
         assert 16 <= under_test.figure(info, "matmul", "registers", architecture) <= 255
         assert under_test.figure(info, "matmul", "spill_bytes", architecture) == 0
+
+
+def test_build_info_of_a_working_tree_is_the_one_of_its_package(tmp_path):
+    for name in ("build", ".asv/env/kernels", "kernels/_native"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "build-info.json").touch()
+    assert under_test.find_info(tmp_path).parent == tmp_path / "build"
+    for name in (".asv/env/kernels", "kernels/_native"):
+        (tmp_path / name / "__init__.py").touch()
+    assert under_test.find_info(tmp_path).parent == tmp_path / "kernels" / "_native"
+    assert under_test.find_info(tmp_path / "kernels" / "absent") is None

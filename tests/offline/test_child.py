@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +31,7 @@ import subprocess, sys
 command = [sys.executable, "-c", "import time; time.sleep(600)"]
 print(subprocess.Popen(command{}).pid, flush=True)
 """
+LIMIT = 7.0  # s
 OF_ITS_GROUP = LEAVES_A_PROCESS.format("")  # it holds the pipe open
 OF_ANOTHER_GROUP = LEAVES_A_PROCESS.format(", start_new_session=True, stdout=subprocess.DEVNULL")
 
@@ -66,13 +69,26 @@ def test_output_is_passed_on_and_appended_to_the_log(run, tmp_path):
     assert sorted((tmp_path / "logs" / "x.log").read_text().split()) == ["one", "three", "two"]
 
 
-def test_cut_off_child_may_save_what_it_has(run):
-    assert run(SAVES_WHEN_INTERRUPTED, seconds=2) == (None, ["ready", "saved"])
+@pytest.fixture
+def run_until_ready(run, monkeypatch):
+    """Return `run` with a time that is over when the program says that it is ready, however long it takes to start."""
+    ready = threading.Event()
+
+    class Timed(subprocess.Popen):
+        def wait(self, timeout=None):
+            return super().wait(0.1 if timeout == LIMIT and ready.wait() else timeout)
+
+    monkeypatch.setattr(child.subprocess, "Popen", Timed)
+    return lambda program: run(program, seconds=LIMIT, on_line=lambda _: ready.set())
 
 
-def test_child_that_does_not_end_is_killed(run, monkeypatch):
+def test_cut_off_child_may_save_what_it_has(run_until_ready):
+    assert run_until_ready(SAVES_WHEN_INTERRUPTED) == (None, ["ready", "saved"])
+
+
+def test_child_that_does_not_end_is_killed(run_until_ready, monkeypatch):
     monkeypatch.setattr(child, "PATIENCE", 0.5)
-    assert run(IGNORES_INTERRUPTS, seconds=2) == (None, ["ready"])
+    assert run_until_ready(IGNORES_INTERRUPTS) == (None, ["ready"])
 
 
 @pytest.mark.parametrize("program", [OF_ITS_GROUP, OF_ANOTHER_GROUP])  # as asv's forking server has one of its own

@@ -1,4 +1,4 @@
-"""asv's plugin (`plugins` in asv.conf.json): the environment of a commit, and our pages in `asv publish`.
+"""asv's plugin (`plugins` in asv.conf.json): the environment of a commit, asv's commands, our pages in `asv publish`.
 
 asv has the configuration's folder on `sys.path` only while it imports this module, so every package that is needed
 later must be imported here, at module level.
@@ -16,28 +16,37 @@ from asv.publishing import OutputPublisher
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
 from kernel_velocity.results.ingest import ingest
+from kernel_velocity.runner.asv_commands import adapt
 from kernel_velocity.runner.environment import HostTorch
 from kernel_velocity.runner.publish import write_site
 
-__all__ = ["HostTorch", "KernelVelocityPages", "link_from_index"]  # HostTorch: asv finds it as a subclass
+__all__ = ["HostTorch", "KernelVelocityPages", "linked", "setup"]  # HostTorch: asv finds it as a subclass
 
 FOLDER = "kernel-velocity"  # below asv's html_dir
-_ANCHOR = '<li id="nav-li-" '  # the first entry of the navigation on asv's page
+LINK = f'<a href="{FOLDER}/index.html"><b>Kernel velocity: GFLOPS of every commit</b></a>'
+# Pages of asv that link to ours: the text in front of which the link is put, and the link. The first is asv's, before
+# its navigation. The second is what a browser shows in its place without a network.
+LINKS = {
+    "index.html": ('<li id="nav-li-" ', f"<li>{LINK}</li>\n\t"),
+    "error.html": ("</body>", f"  <p>{LINK} needs no network and no server.</p>\n  "),
+}
+
+setup = adapt  # asv calls it when it has imported a plugin
 
 
-def link_from_index(html: str) -> str:
-    """Return asv's index page with a link to our pages before its navigation.
+def linked(name: str, html: str) -> str:
+    """Return asv's page `name` with a link to our pages.
 
     Raises:
-        asv.util.UserError: the page has not the navigation of asv 0.6.6.
+        asv.util.UserError: the page is not the one of asv 0.6.6.
     """
-    if html.count(_ANCHOR) != 1:
+    anchor, link = LINKS[name]
+    if html.count(anchor) != 1:
         raise util.UserError(
-            f"asv's index.html: wanted one {_ANCHOR!r} to put the link to {FOLDER}/ in front of, got "
-            f"{html.count(_ANCHOR)}; asv 0.6.6 has it. The pages themselves are written: open {FOLDER}/index.html"
+            f"asv's {name}: wanted one {anchor!r} to put the link to {FOLDER}/ in front of, got {html.count(anchor)}; "
+            f"asv 0.6.6 has it. The pages themselves are written: open {FOLDER}/index.html"
         )
-    link = f'<li><a href="{FOLDER}/index.html"><b>Kernel velocity: GFLOPS of every commit</b></a></li>\n\t'
-    return html.replace(_ANCHOR, link + _ANCHOR)
+    return html.replace(anchor, link + anchor)
 
 
 class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships no types
@@ -65,5 +74,5 @@ class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships n
             raise util.UserError(str(error)) from error
         for note in notes:
             log.warning(note)
-        index = html / "index.html"
-        replace_text(index, link_from_index(index.read_text(encoding="utf-8")))
+        for name in LINKS:
+            replace_text(html / name, linked(name, (html / name).read_text(encoding="utf-8")))

@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--preset", metavar="NAME", help=f"a published way of measuring: {', '.join(PRESETS)}")
     text = "no efficiency: the machine's ceilings are neither read nor measured"
     add("--no-roofline", action="store_true", help=text)
+    lock.add_wait(parser)
 
     add = parser.add_argument_group("looking inside (the last test case of each problem)").add_argument
     add("--profile", nargs="?", type=Path, const=TRACES, metavar="FOLDER", help=f"PyTorch's profiler ({TRACES})")
@@ -105,7 +106,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             environ = {**os.environ, **host.measuring_variables(threads), "KV_THREADS": threads}
             environ |= _artefacts(args, err)
             environ["PYTHONFAULTHANDLER"] = ""  # a crash is reported by us, in a line: Python's own report is forty
-            return isolation.run([sys.executable, *sys.orig_argv[1:]], environ, root_folder(os.environ), err)
+            command = [sys.executable, *sys.orig_argv[1:]]
+            return isolation.run(command, environ, root_folder(os.environ), err, wait=args.wait)
         out = isolation.take_standard_output()
     try:
         with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
@@ -130,7 +132,7 @@ def _artefacts(args: argparse.Namespace, err: TextIO) -> dict[str, str]:
         return {}
     from kernel_velocity.ab.session import AsvRunner  # noqa: PLC0415 - asv takes half a second
 
-    with lock.held(Path()):
+    with lock.held(Path(), wait=args.wait):
         runner = AsvRunner(root=Path.cwd(), device=args.device or host.device(), err=err, again=True)
         commit = git.working_tree(Path())
         reason = runner.prepare(commit)
@@ -199,7 +201,7 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
     with prepared(device, chosen.threads):
         jobs, notes = _jobs(args, device, chosen, journal)
         # After loading: a mistake in a user's file is reported even while another run holds the lock
-        with lock.held(root_folder(os.environ)):
+        with lock.held(root_folder(os.environ), wait=args.wait):
             roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
             bar = ProgressBar(err, shown=not args.quiet and err.isatty())
             comparisons = []

@@ -20,8 +20,7 @@ from kernel_velocity.harness.problem import Inputs, Problem
 from kernel_velocity.harness.problem_file import load_file
 from kernel_velocity.harness.problem_formats import SUFFIXES, copies
 from kernel_velocity.harness.user_file import in_one_line
-
-LIBRARY = Path("_native", "libkernel_velocity.so")
+from kernel_velocity.runner.checks import check_build
 
 
 def load(
@@ -125,25 +124,3 @@ def _try_reference(problem: Problem, inputs: Inputs) -> None:
         if problem.device == "cuda" or "CUDA" not in str(error):
             raise
         raise NotImplementedError(f"the reference has a CUDA device written in: {in_one_line(error)}") from None
-
-
-def check_build(kernels: Path, kernel: str) -> None:
-    """Check the library in a folder of kernels against the sources of one of them, and what these may include.
-
-    Without `make build` after an edit, the comparison would time and verify the code of before. An installed wheel has
-    no sources, and loading fails with a message of its own in a tree without a library.
-
-    Raises:
-        UsageError: a source was changed after the library was built.
-    """
-    library = kernels / LIBRARY
-    if not library.is_file():
-        return
-    kinds = [f"{folder}/*.{ending}" for folder in (kernel, "_native") for ending in ("cpp", "cu")]
-    sources = [path for kind in (*kinds, "*/*.h") for path in kernels.glob(kind)]
-    newest = max(sources, key=lambda path: path.stat().st_mtime_ns, default=library)
-    if newest.stat().st_mtime_ns > library.stat().st_mtime_ns:
-        raise UsageError(
-            f"{newest.relative_to(kernels.parent)} was changed after the native library was built: run `make build`, "
-            "or what is compared is the code of before"
-        )

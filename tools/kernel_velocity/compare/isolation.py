@@ -44,7 +44,7 @@ CHECKED = 16  # bytes of the checksum before a finished test case
 ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: TextIO) -> int:
+def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: TextIO, *, wait: bool = False) -> int:
     """Run a comparison's command until it ends by itself, and return its exit status.
 
     Each process takes the lock once it has loaded the problems. From the first death on, this one holds it for them.
@@ -53,6 +53,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
         command: of the process that measures. environ: its environment, to which JOURNAL is added.
         root: the folder of the lock.
         err: gets a line for every implementation that ended the process.
+        wait: whether to wait for another run that took the lock in between.
 
     Raises:
         KernelVelocityError: the process died outside of any implementation.
@@ -77,7 +78,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
             if not step.again:
                 return WRONG
             journal.bury(step, how)
-            stack.enter_context(lock.held(root))
+            stack.enter_context(lock.held(root, wait=wait))
 
 
 def ended(status: int) -> str:

@@ -1,6 +1,7 @@
 """What is under test: asv's folder, what the build of the commit made, and the figures of its code.
 
-KV_ARTEFACTS names the folder of the build to measuring processes. Outside asv it is the working tree's, if any.
+KV_ARTEFACTS names the folder of the build to measuring processes. Outside asv it is the working tree's, if any. Under
+`asv run --python=same` it is the working tree itself.
 
 Figures (registers, shared memory, spills, size of the code) are read from a build-info.json in that folder, which the
 build writes, so no GPU is needed. A test case of these series is a target of the compiler: an instruction set of the
@@ -75,8 +76,12 @@ _PTXAS: Mapping[str, Callable[[list[Mapping[str, int]]], int]] = {
 
 
 def find_info(build: Path) -> Path | None:
-    """Return the build-info.json of a build, or None."""
-    return min(build.rglob(INFO_NAME), key=lambda path: len(path.parts), default=None)
+    """Return the build-info.json of a build, or None. Of a working tree it is the one of a package."""
+    known = []
+    for folder, names, files in os.walk(build):
+        names[:] = [name for name in names if not name.startswith(".")]  # a working tree has environments in some
+        known += [Path(folder, INFO_NAME)] if INFO_NAME in files else []
+    return min(known, key=lambda path: (not (path.parent / "__init__.py").exists(), len(path.parts)), default=None)
 
 
 def figure(info: Mapping[str, Any], kernel: str, name: str, target: str) -> int:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
+from kernel_velocity import config, lock
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
@@ -60,18 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    lock.add_wait(parser)
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Do the night. Return the exit status (contract)."""
-    began = time.monotonic()
     args.range, args.again = None, None
     args.tier = args.tier or os.environ.get("KV_TIER") or TIER
     budget = seconds(args.budget)
     reports = _reports(args)
     if ignored := [name for name in ("KV_RANGE", "KV_AGAIN") if os.environ.get(name)]:
         print(f"note: {' and '.join(ignored)}: for kv track; a night chooses its commits by itself", file=err)
-    with measuring(args.root, err):
+    with measuring(args.root, err, wait=args.wait):
+        began = time.monotonic()
         work, journal, device = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=device, err=err)
         left = _left(budget, time.monotonic() - began, out)

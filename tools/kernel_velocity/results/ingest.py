@@ -288,7 +288,7 @@ def _record(args: argparse.Namespace, files: Sequence[tuple[str, Path]], out: Te
 def _put_back_values(root: Path, results: Path, err: TextIO) -> list[str]:
     """Restore what an interrupted run left with fewer rounds, unless a run measures now: the copies are its own."""
     try:
-        with lock.held(root, measures=False):
+        with lock.held(root, measures=False, wait=False):
             return backup.put_back(root, results)
     except UsageError as error:
         print(f"note: nothing is put back of a run that was cut off: {error}", file=err)

@@ -3,19 +3,20 @@
 This room holds `kv track` and `kv peaks`, and everything that starts a measuring process. It may import the harness,
 the leaves, results, series and roofline. A node that only measures imports it without scipy, orjson or Bokeh.
 
-    asv.py          run asv, read its output, name the machine
-    code_hash.py    describe a build that does not describe itself: hashes of machine code
-    checks.py       requirements and shared arguments of the commands that measure
-    environment.py  asv's environment of a commit: build, cache, switch
-    fingerprint.py  facts of the machine and of a build, hashes of kernels' code
-    host.py         torch, compiler, device, and variables of a measuring process
-    live.py         start a live stage in a measuring process
-    peaks.py        `kv peaks`
-    publish.py      write the site in a process without threads
-    records.py      recorded results of a run's commits
-    report.py       the tables and lines that `kv track` prints
-    resume.py       which commits of an interrupted run need how many rounds
-    select.py       the series to measure, and which of them are complete
-    session.py      one run: build, measure, ingest, publish
-    track.py        `kv track`
+    asv.py           run asv, read its output, name the machine
+    asv_commands.py  asv's own commands on our suite: series of a tier, tables without n/a, the working tree
+    code_hash.py     describe a build that does not describe itself: hashes of machine code
+    checks.py        requirements and shared arguments of the commands that measure
+    environment.py   asv's environment of a commit: build, cache, switch
+    fingerprint.py   facts of the machine and of a build, hashes of kernels' code
+    host.py          torch, compiler, device, and variables of a measuring process
+    live.py          start a live stage in a measuring process
+    peaks.py         `kv peaks`
+    publish.py       write the site in a process without threads
+    records.py       recorded results of a run's commits
+    report.py        the tables and lines that `kv track` prints
+    resume.py        which commits of an interrupted run need how many rounds
+    select.py        the series to measure, and which of them are complete
+    session.py       one run: build, measure, ingest, publish
+    track.py         `kv track`
 """

@@ -16,9 +16,11 @@ from kernel_velocity.harness import gpu, timing
 from kernel_velocity.results import git
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
+LIBRARY = Path("_native", "libkernel_velocity.so")  # in the folder of `kernels`
+
 
 def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> None:
-    """Declare --budget (default `budget`, minutes), --again and --root."""
+    """Declare --budget (default `budget`, minutes), --again, --root and --wait."""
     parser.add_argument(
         "--budget", metavar="MINUTES", default=f"{budget:g}", help=f"of measuring, builds apart (default {budget:g})"
     )
@@ -26,6 +28,7 @@ def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> N
         "--again", action="store_true", help="measure again what was measured, build again what could not be built"
     )
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    lock.add_wait(parser)
 
 
 def seconds(minutes: str) -> float:
@@ -67,12 +70,13 @@ def installed_torch() -> str:
 
 
 @contextlib.contextmanager
-def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[None]:
+def measuring(root: Path, err: TextIO, *, wait: bool, worktree: bool = False) -> Iterator[None]:
     """Check the requirements of measuring, then enter a clone's folder and hold its lock.
 
     Args:
         root: the folder of asv.conf.json. err: gets notes on a shallow clone and on uncommitted changes.
-        worktree: whether uncommitted changes are measured, so that they need no note.
+        wait: whether to wait for another run that measures. worktree: whether uncommitted changes are measured, so that
+            they need no note.
 
     Raises:
         KernelVelocityError: a requirement is missing, a setting is malformed, or another run is measuring.
@@ -80,8 +84,30 @@ def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[No
     config.check(root)
     check_settings(os.environ)
     installed_torch()
-    with contextlib.chdir(root), lock.held(Path()):
+    with contextlib.chdir(root), lock.held(Path(), wait=wait):
         for note in git.check_clone(Path()):
             if not (worktree and note.startswith("uncommitted")):
                 print(f"note: {note}", file=err)
         yield
+
+
+def check_build(kernels: Path, kernel: str) -> None:
+    """Check the library in a folder of kernels against the sources of one of them, and what these may include.
+
+    Without `make build` after an edit, the code of before would be timed and verified. An installed wheel has no
+    sources, and loading fails with a message of its own in a tree without a library.
+
+    Raises:
+        UsageError: a source was changed after the library was built.
+    """
+    library = kernels / LIBRARY
+    if not library.is_file():
+        return
+    kinds = [f"{folder}/*.{ending}" for folder in (kernel, "_native") for ending in ("cpp", "cu")]
+    sources = [path for kind in (*kinds, "*/*.h") for path in kernels.glob(kind)]
+    newest = max(sources, key=lambda path: path.stat().st_mtime_ns, default=library)
+    if newest.stat().st_mtime_ns > library.stat().st_mtime_ns:
+        raise UsageError(
+            f"{newest.relative_to(kernels.parent)} was changed after the native library was built: run `make build`, "
+            "or what is measured is the code of before"
+        )

@@ -110,6 +110,20 @@ def linking(order: int | None) -> Iterator[None]:
         os.environ.update({} if before is None else {LINK_ORDER: before})
 
 
+def hold_locks() -> ExitStack | None:
+    """Hold the locks of measuring, for an environment of asv. None: the run of kv that started asv holds them.
+
+    Raises:
+        asv.util.UserError: another run measures, or Ctrl-C ended the waiting.
+    """
+    try:
+        return lock.take(Path.cwd())
+    except UsageError as error:
+        raise util.UserError(str(error)) from None
+    except KeyboardInterrupt:
+        raise util.UserError("Interrupted.") from None
+
+
 class CommitNotBuilt(util.ProcessError):  # type: ignore[misc]  # asv ships no types
     """A commit could not be built. asv takes a `ProcessError` for a failed build."""
 
@@ -177,12 +191,9 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         """Make the environment if it is missing, and link it to the host's current packages.
 
         Raises:
-            asv.util.UserError: another run is measuring in this clone.
+            asv.util.UserError: `hold_locks`.
         """
-        try:
-            self._lock = self._lock or lock.take(Path.cwd())
-        except UsageError as error:
-            raise util.UserError(str(error)) from None
+        self._lock = self._lock or hold_locks()
         if not self.check_presence():
             self._setup()
         self.save_info_file(self._path)

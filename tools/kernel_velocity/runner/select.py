@@ -14,6 +14,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.join import StoredSeries
 
 HOT, ERROR = ".time_hot", ".track_max_error"  # suffixes of the names of benchmarks (contract)
+CEILINGS_MODULE = "device.py"  # of a suite; one without it has no ceilings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,10 +32,9 @@ from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.publish import write_site
 from kernel_velocity.runner.records import Records
 from kernel_velocity.runner.report import Cost
-from kernel_velocity.runner.select import Selection, is_tracked, wrong_errors
+from kernel_velocity.runner.select import CEILINGS_MODULE, Selection, is_tracked, wrong_errors
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
-CEILINGS_MODULE = "device.py"  # of the suite; a suite without it has no ceilings
 
 
 @dataclass(kw_only=True)

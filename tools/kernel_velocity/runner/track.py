@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
     parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    lock.add_wait(parser)
 
 
 def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
@@ -100,10 +101,10 @@ def _rounds(text: str | None) -> int:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure, publish, report. Return the exit status (contract.md)."""
-    began = time.time()
     config.check(args.root)
-    with contextlib.chdir(args.root), lock.held(Path()):
-        chosen = settings(args, os.environ)
+    chosen = settings(args, os.environ)
+    with contextlib.chdir(args.root), lock.held(Path(), wait=args.wait):
+        began = time.time()
         device_name, commits, series = _select(chosen, out)
         work = Session(
             root=Path.cwd(),
