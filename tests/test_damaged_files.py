@@ -291,7 +291,7 @@ def beside(written, others):
 def write_cache(folder):
     tree = synthetic.build(folder / "tree")
     opened = past.open(tree.results, tree.repository, folder=folder / "cache", rounds=True)
-    opened.change_points(opened.keys)
+    len(opened.verdicts)
     return folder / "cache" / "report.sqlite"
 
 
@@ -299,7 +299,7 @@ def cached(path):
     tree = path.parents[1] / "tree"
     opened = past.open(tree / "results", tree / "repository", folder=path.parent, rounds=True)
     commits = [[*opened.at(sha)] for sha in opened.paths]
-    return (commits, opened.change_points(opened.keys)), ()
+    return (commits, [opened.verdicts[key].points for key in opened.keys]), ()
 
 
 INFO = {

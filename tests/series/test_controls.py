@@ -25,10 +25,9 @@ def opened(folder, of_controls, of_others):
 
 def marked(recorded):
     """Return the change points of the controls, and of the others."""
-    found = recorded.change_points(recorded.keys)
     sides = ([], [])
-    for key, points in found.items():
-        sides[key.implementation not in CONTROLS].append(points)
+    for key in recorded.keys:
+        sides[key.implementation not in CONTROLS].append(recorded.verdicts[key].points)
     return sides
 
 
@@ -65,7 +64,7 @@ def test_adjusting_that_took_half_of_the_step_leaves_half_to_explain(tmp_path):
     key = next(key for key in recorded.keys if key.implementation == "native")
     columns, half = recorded.columns(key), np.where(COMMITS < AT, 0.0, STEP / 2)
     adjusted = dataclasses.replace(columns, adjusted=columns.seconds * np.exp(-half))
-    (point,) = recorded.finder.of([key])[key]
+    (point,) = change_points.of(columns)
     less = dataclasses.replace(point, after=point.after - STEP / 2)
     common = recorded.shared(key)
     for moved, found in ((columns, point), (adjusted, less)):

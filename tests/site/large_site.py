@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 
 import git
 import numpy as np
@@ -105,9 +106,11 @@ class LargeSite:
             self._series[key] = self._columns(key)
         return self._series[key]
 
-    def change_points(self, keys):
+    @cached_property
+    def verdicts(self):
         # of the one with steps: looking for none in the others takes most of a large site's time
-        return {key: series_changes.of(self.series(key)) if key.implementation == "native" else () for key in keys}
+        points = {key: series_changes.of(self.series(key)) if key.implementation == "native" else () for key in self.keys}
+        return {key: SimpleNamespace(points=several) for key, several in points.items()}
 
     def evidence(self, _finding):
         return {}, ()

@@ -61,10 +61,10 @@ SLOWER = series(stepped(-7.0, -6.8))  # at the 40th of 80 commits
     ("reruns", "words"),
     [
         ([], "not re-measured"),
-        ([Remeasured(39, 40, Answer.DIFFERENT, 1.25)], "re-measured: 20.0% slower"),
+        ([Remeasured(39, 40, Answer.DIFFERENT, 1.25)], "re-measured: 25.0% slower"),
         (
             [Remeasured(10, 70, Answer.SAME, 1.0), Remeasured(41, 42, Answer.DIFFERENT, 1.25)],
-            "re-measured: 20.0% slower",
+            "re-measured: 25.0% slower",
         ),
         ([Remeasured(39, 40, Answer.SAME, 1.0)], "re-measured: the same on both sides"),
         ([Remeasured(39, 40, Answer.DIFFERENT, 0.8)], "not re-measured"),  # the other way
@@ -76,7 +76,7 @@ def test_change_point_says_whether_it_was_remeasured(reruns, words):
     line = [f"{place:040x}" for place in range(80)]
     (mark,) = kernel_chart.change_marks(SLOWER, points, line, reruns)
     assert mark["detail"].startswith(words + "; ")
-    assert mark["remeasured"] == (words == "re-measured: 20.0% slower")
+    assert mark["remeasured"] == (words == "re-measured: 25.0% slower")
 
 
 def test_reruns_are_those_of_the_evidence(evidence_site):
@@ -98,7 +98,7 @@ def test_step_of_the_machine_is_marked_as_such(tmp_path):
     assert [series for series in data["series"] if series["changes"]] == []
     (event,) = data["groups"][0]["events"]
     assert (event["commit"], event["kind"]) == (commits[60], "environment")
-    assert event["label"].startswith("machine 2.") and event["label"].endswith("% slower")
+    assert event["label"].startswith("machine 3.") and event["label"].endswith("% slower")
     texts = [
         section.machine for section in map(pages.shown, pages.commit_page.Maker(site).page(commits[60])["sections"])
     ]

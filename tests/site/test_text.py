@@ -34,9 +34,9 @@ def cell(*, outcome=Outcome.MEASURED, unit="GFLOPS", distinct=False, **known):
         ),
         ({"seconds": 2e-3}, ("2.00 ms", "", "", "")),  # the time is what is shown already
         ({"seconds": 2e-3, "low": 1e-3, "high": 4e-3}, ("2.00 ms", "1.00 ms to 4.00 ms", "", "")),
-        ({"seconds": 1.0, "ratio": 1.5, "distinct": True}, ("1.00 s", "", "50.0% faster", "faster")),
-        ({"seconds": 1.0, "ratio": 0.9, "distinct": True}, ("1.00 s", "", "10.0% slower", "slower")),
-        ({"seconds": 1.0, "ratio": 0.9}, ("1.00 s", "", "≈ 10.0% slower", "same")),
+        ({"seconds": 1.0, "ratio": 1.5, "distinct": True}, ("1.00 s", "", "33.3% faster", "faster")),
+        ({"seconds": 1.0, "ratio": 0.9, "distinct": True}, ("1.00 s", "", "11.1% slower", "slower")),
+        ({"seconds": 1.0, "ratio": 0.9}, ("1.00 s", "", "≈ 11.1% slower", "same")),
         ({"seconds": 1.0, "ratio": 1.0, "distinct": True}, ("1.00 s", "", "unchanged", "same")),
         ({"outcome": Outcome.FAILED}, ("failed", "", "", "failed")),
         ({"outcome": Outcome.NOT_APPLICABLE}, ("n/a", "", "", "n/a")),
