@@ -93,6 +93,7 @@ async function loadSeries(name) {
   const parts = [older, newest.series[name]].filter(Boolean).map((file) => columnsOf(file, commits));
   const series = { ...older };
   for (const column of Object.keys(parts[0])) series[column] = parts.flatMap((part) => part[column]);
+  series.levels = newest.levels?.[name] ?? { within: [[]] };
   series.remarks = Object.fromEntries(Object.entries(series.remarks).filter(([, texts]) => texts !== null));
   return series;
 }

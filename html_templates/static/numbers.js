@@ -71,12 +71,12 @@ const Numbers = (() => {
     return fraction > 0 && tenths === 0 ? "<0.1%" : `${(tenths / 10).toFixed(1)}%`;
   }
 
-  /** A ratio of speeds: "3.2% faster", "2.10x slower"; of values in another unit old / new: "5.0% larger". "unchanged" only for exactly 1. */
+  /** A ratio of values, old / new: "3.2% faster", "2.10x slower", "5.0% larger"; percentages are of the value. "unchanged" only for exactly 1. */
   function change(ratio, ofUnit = "seconds") {
     if (ratio === 1) return "unchanged";
     const factor = Math.max(ratio, 1 / ratio);
     const [less, more] = WORDS[ofUnit] ?? ["lower", "higher"];
-    return `${factor >= 2 ? `${significant(factor)}x` : share(Math.abs((ofUnit === "seconds" ? ratio : 1 / ratio) - 1))} ${ratio > 1 ? less : more}`;
+    return `${factor >= 2 ? `${significant(factor)}x` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
   }
 
   /** A value in a unit as asv writes it: "1.23 ms" of "seconds", "12.3 MB" of "bytes". */
@@ -109,46 +109,96 @@ const Numbers = (() => {
 })();
 
 /**
- * Two sides compared. A side is {seconds, low, high, adjusted, adjusted_low, adjusted_high, method, version}: s per call,
- * null where unknown.
+ * What a series did from one entry to another: {word, ratio, low, high, within}; ratios are of times, new / old.
+ * Written as series/verdicts.py has it, from the `levels` of a series and its times, null where there is none.
+ */
+function verdictOf({ steps = [], doubt = null, within }, seconds, from, to) {
+  const MIN_EFFECT = Math.log(1.01);
+  const MOST_WITHIN = 0.5;
+  const [old, now] = from < to ? [from, to] : [to, from];
+  const sign = from < to ? 1 : -1;
+  const between = steps.filter(([entry]) => old < entry && entry <= now);
+  const counted = between.filter(([, , , , isBlamed]) => isBlamed);
+  const effect = sign * counted.reduce((sum, [, ratio]) => sum + Math.log(ratio), 0);
+  if (Math.abs(effect) >= MIN_EFFECT) {
+    const half = Math.hypot(...counted.map(([, , low, high]) => Math.log(high / low) / 2));
+    const [ratio, low, high] = [0, -half, half].map((side) => Math.exp(effect + side));
+    return { word: effect > 0 ? "slower" : "faster", ratio, low, high, within: null };
+  }
+  const level = steps.filter(([entry]) => entry <= old).length;
+  const edges = [0, ...steps.map(([entry]) => entry), seconds.length];
+  const timed = (start, end) => seconds.slice(start, end).filter((value) => value !== null).length;
+  const sizes = within[level];
+  const shorter = Math.min(timed(edges[level], old + 1), timed(old + 1, edges[level + 1]), sizes.length);
+  const least = sizes[Math.max(shorter, 1) - 1];
+  const isDoubted = doubt !== null && old < doubt && doubt <= now;
+  const word = isDoubted || between.length > counted.length || !(least <= MOST_WITHIN) ? "undecided" : "unchanged";
+  return { word, ratio: 1, low: null, high: null, within: word === "unchanged" ? least : null };
+}
+
+/**
+ * Sides of different series compared. A side is {seconds, low, high, adjusted, adjusted_low, adjusted_high, method,
+ * version}: s per call, null where unknown. Ratios are of times, b / a.
  */
 const Ratios = (() => {
+  const FALSE_DISCOVERIES = 0.01; // expected share among the differences of a page (Benjamini and Hochberg, 1995)
+  const HALF = 1.96; // of a 95% interval, in standard errors
+
   /** Returns [time, low, high] of a side, adjusted or as measured. */
   const times = (side, adjusted) =>
     (adjusted ? [side.adjusted, side.adjusted_low, side.adjusted_high] : [side.seconds, side.low, side.high]);
 
   const isKnown = (values) => values.every((value) => typeof value === "number");
 
+  /** Returns why two sides have no ratio; null where they have one, "" where nothing has to be said. */
+  function lacking(a, b) {
+    if (a.seconds === null || b.seconds === null || Math.min(a.seconds, b.seconds) <= 0) return "";
+    if (a.method !== null && b.method !== null && a.method !== b.method) return "timed by another method";
+    return a.version === b.version ? null : "another version of the benchmark";
+  }
+
   /**
-   * Returns the ratio of speeds b / a, its interval (null if unknown), and whether the intervals confirm it; or why there
-   * is none. Interval: MOVER on logarithms (Zou and Donner, Statistics in Medicine 27, 2008).
+   * Returns the ratio and its interval, null where it is unknown. Interval: MOVER on logarithms (Zou and Donner,
+   * Statistics in Medicine 27, 2008).
    */
   function compare(a, b, sameMachine) {
-    if (a.seconds === null || b.seconds === null || Math.min(a.seconds, b.seconds) <= 0) return { why: "" };
-    if (a.method !== null && b.method !== null && a.method !== b.method) return { why: "timed by another method" };
-    if (a.version !== b.version) return { why: "another version of the benchmark" };
     const adjusted = sameMachine && isKnown([...times(a, true), ...times(b, true)]);
     const [[timeA, lowA, highA], [timeB, lowB, highB]] = [times(a, adjusted), times(b, adjusted)];
-    const ratio = timeA / timeB;
+    const ratio = timeB / timeA;
     const { unit } = b; // of values that are no times
-    if (!isKnown([lowA, highA, lowB, highB])) return { ratio, low: null, high: null, confirmed: false, adjusted, unit };
+    if (!isKnown([lowA, highA, lowB, highB])) return { ratio, low: null, high: null, adjusted, unit, word: "undecided" };
     const middle = Math.log(ratio);
-    const low = Math.exp(middle - Math.hypot(Math.log(timeA / lowA), Math.log(highB / timeB)));
-    const high = Math.exp(middle + Math.hypot(Math.log(highA / timeA), Math.log(timeB / lowB)));
-    return { ratio, low, high, confirmed: !(lowA <= highB && lowB <= highA), adjusted, unit };
+    const low = Math.exp(middle - Math.hypot(Math.log(highA / timeA), Math.log(timeB / lowB)));
+    const high = Math.exp(middle + Math.hypot(Math.log(timeA / lowA), Math.log(highB / timeB)));
+    return { ratio, low, high, adjusted, unit, word: "undecided" };
   }
 
-  /** Returns how a comparison is coloured; "" without a ratio. */
-  function tone({ ratio, confirmed, unit = "seconds" }) {
-    if (ratio === undefined) return "";
-    return !confirmed || ratio === 1 || !["seconds", "bytes"].includes(unit) ? "same" : ratio > 1 ? "faster" : "slower";
+  /** Sets the words of some comparisons: slower or faster where the share of false ones among all is controlled. */
+  function decide(changes) {
+    const known = changes.filter(({ low }) => low !== null);
+    const p = ({ ratio, low, high }) => {
+      const z = Math.abs(Math.log(ratio)) / (Math.log(high / low) / 2 / HALF);
+      return z > 0 ? Math.min(1, (2 * Math.exp(-z * z / 2)) / (z * Math.sqrt(2 * Math.PI))) : 1; // a bound, near where it counts
+    };
+    const ordered = known.map((change) => ({ change, p: p(change) })).sort((x, y) => x.p - y.p);
+    const last = ordered.findLastIndex((test, at) => test.p <= (FALSE_DISCOVERIES * (at + 1)) / ordered.length);
+    for (const { change } of ordered.slice(0, last + 1)) change.word = change.ratio > 1 ? "slower" : "faster";
   }
 
-  /** Returns a ratio in words; ≈ marks what the intervals do not confirm. */
-  const words = ({ ratio, confirmed, unit }) => `${confirmed || ratio === 1 ? "" : "≈ "}${Numbers.change(ratio, unit)}`;
+  /** Returns how a comparison is coloured; "" without one. */
+  function tone({ word, unit = "seconds" }) {
+    if (word === undefined) return "";
+    return ["slower", "faster"].includes(word) && !["seconds", "bytes"].includes(unit) ? "same" : word;
+  }
+
+  /** Returns a comparison in words: of one series its verdict, of two the factor between them. */
+  function words({ word, ratio, unit, isOneSeries }) {
+    if (isOneSeries) return ["slower", "faster"].includes(word) ? Numbers.change(1 / ratio, unit) : word;
+    return (unit ?? "seconds") === "seconds" ? `${Numbers.significant(1 / ratio)}× as fast` : Numbers.change(1 / ratio, unit);
+  }
 
   /** Returns the geometric mean of ratios; null for none. */
   const mean = (ratios) => (ratios.length ? Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length) : null);
 
-  return { times, compare, tone, words, mean };
+  return { times, lacking, compare, decide, tone, words, mean };
 })();

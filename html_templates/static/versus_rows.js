@@ -8,10 +8,10 @@ const Rows = (() => {
   /** Returns the columns that a comparison needs of a series; `places`: the commit of each entry, an index by `order`. */
   function compact(data, order) {
     const times = TIMES.map((name) => [name, Float64Array.from(data[name] ?? [], (value) => value ?? NaN)]);
-    const { rounds, method, outcome, remarks, flop, operation, version, unit } = data;
+    const { rounds, method, outcome, remarks, flop, operation, version, unit, levels, seconds } = data;
     return {
       commits: Int32Array.from(data.commit, (sha) => order.get(sha) ?? -1), times,
-      rounds, method, outcome, remarks, flop, operation, version, unit,
+      rounds, method, outcome, remarks, flop, operation, version, unit, levels, seconds,
     };
   }
 
@@ -48,7 +48,7 @@ const Rows = (() => {
       return [{
         ...Object.fromEntries(times), flop, operation, version, unit,
         rounds: columns.rounds[entry], method: columns.method[entry], outcome: columns.outcome[entry],
-        remarks: columns.remarks[String(entry)] ?? [],
+        remarks: columns.remarks[String(entry)] ?? [], columns, entry,
       }];
     });
     return values.find((value) => value.seconds !== null) ?? values[0] ?? null;
@@ -56,23 +56,33 @@ const Rows = (() => {
 
   const isEmpty = (value) => value === null || value.outcome === "n/a";
 
+  /** Returns the comparison of two sides: of one series what it did between them, of two series the ratio. */
+  function compared(a, b, sameMachine) {
+    const why = a && b ? Ratios.lacking(a, b) : "";
+    if (why !== null) return { why };
+    if (a.columns !== b.columns) return Ratios.compare(a, b, sameMachine);
+    return { ...verdictOf(a.columns.levels, a.columns.seconds, a.entry, b.entry), unit: b.unit, isOneSeries: true };
+  }
+
   /** Returns the rows of a choice: both sides of each pair of series, and their comparison. */
   function of(chosen, pairs, order) {
     const sameMachine = chosen.a.place === chosen.b.place;
-    return pairs.flatMap(([versionsA, versionsB]) => {
+    const rows = pairs.flatMap(([versionsA, versionsB]) => {
       const a = valueOf(versionsA, order.get(chosen.a.commit));
       const b = valueOf(versionsB, order.get(chosen.b.commit));
       if (isEmpty(a) && isEmpty(b)) return [];
       const { kernel, device, state, case: test, page } = (versionsA ?? versionsB)[0];
       const [nameA, nameB] = [versionsA, versionsB].map((versions) => versions?.[0].implementation ?? null);
-      return [{ kernel, device, state, test, page, nameA, nameB, a, b, change: a && b ? Ratios.compare(a, b, sameMachine) : { why: "" } }];
+      return [{ kernel, device, state, test, page, nameA, nameB, a, b, change: compared(a, b, sameMachine) }];
     });
+    Ratios.decide(rows.map(({ change }) => change).filter(({ ratio, isOneSeries }) => ratio !== undefined && !isOneSeries));
+    return rows;
   }
 
   const implementation = (row) => [...new Set([row.nameA, row.nameB].filter((name) => name !== null))].join(" → ");
   const name = (row) => [row.kernel, row.device, row.state, implementation(row), row.test].join(" ");
 
-  const RANKS = { effect: (ratio) => -Math.abs(Math.log(ratio)), slower: (ratio) => ratio, faster: (ratio) => -ratio, name: () => 0 };
+  const RANKS = { effect: (ratio) => -Math.abs(Math.log(ratio)), slower: (ratio) => -ratio, faster: (ratio) => ratio, name: () => 0 };
 
   /** Returns rows sorted by a key of RANKS, then by name; rows without a ratio come last. */
   function sorted(rows, order) {
@@ -88,7 +98,7 @@ const Rows = (() => {
   const SIDE = ["commit", "machine", "environment", "implementation", "seconds", "seconds_low", "seconds_high", "seconds_adjusted", "gflops", "rounds", "outcome"];
   const HEADS = [
     "kernel", "device", "state", "case", ...["a", "b"].flatMap((letter) => SIDE.map((head) => `${head}_${letter}`)),
-    "speed_ratio", "ratio_low", "ratio_high", "confirmed", "adjusted", "unit",
+    "time_ratio", "ratio_low", "ratio_high", "verdict", "adjusted", "unit",
   ];
 
   /** Returns a field; a text that a spreadsheet would run as a formula gets an apostrophe before it. */
@@ -107,7 +117,7 @@ const Rows = (() => {
     ];
     const lines = rows.map((row) => [
       row.kernel, row.device, row.state, row.test, ...side(a, row.nameA, row.a), ...side(b, row.nameB, row.b),
-      ...["ratio", "low", "high", "confirmed", "adjusted"].map((key) => row.change[key]), (row.a ?? row.b).unit ?? "seconds",
+      ...["ratio", "low", "high", "word", "adjusted"].map((key) => row.change[key]), (row.a ?? row.b).unit ?? "seconds",
     ]);
     return [HEADS, ...lines].map((line) => `${line.map(field).join(",")}\r\n`).join("");
   }
@@ -153,10 +163,12 @@ const Rows = (() => {
 
   function ratioCell(change, notes) {
     if (change.ratio === undefined) return change.why ? valueCell("", [span("change", "not comparable")], marks([change.why], notes)) : valueCell("", []);
-    const isUnknown = change.low === null;
-    const remarks = isUnknown ? ["no interval: too few rounds"] : change.adjusted ? [ADJUSTED] : [];
-    const interval = isUnknown ? "" : `ratio ${change.low.toFixed(3)} to ${change.high.toFixed(3)}`;
-    return valueCell(Ratios.tone(change), [span("change", Ratios.words(change))], marks(remarks, notes), [interval]);
+    const remarks = change.adjusted ? [ADJUSTED] : [];
+    const isChange = ["slower", "faster"].includes(change.word);
+    const interval = change.isOneSeries
+      ? [change.within && `within ${Numbers.share(change.within)}`, isChange && `±${Numbers.share((change.high - change.low) / 2)}`]
+      : [change.low === null ? "no interval: too few rounds" : `${Numbers.significant(1 / change.high)} to ${Numbers.significant(1 / change.low)}×`];
+    return valueCell(Ratios.tone(change), [span("change", Ratios.words(change))], marks(remarks, notes), interval);
   }
 
   const deviceAndState = ({ device, state }) => [device, state].filter(Boolean).join(" · ");
@@ -172,7 +184,8 @@ const Rows = (() => {
 
   const isTime = ({ change }) => (change.unit ?? "seconds") === "seconds";
   const meanOf = (rows) => Ratios.mean(rows.map((row) => row.change.ratio));
-  const count = (rows, tone) => rows.filter((row) => Ratios.tone(row.change) === tone).length;
+  const WORDS = ["slower", "faster", "unchanged", "undecided"];
+  const counts = (rows) => WORDS.map((word) => rows.filter(({ change }) => change.word === word).length);
 
   /** Returns a row for each kernel, and one for all of them. */
   function meanRows(rows) {
@@ -187,8 +200,8 @@ const Rows = (() => {
     if (entries.length > 1 && times.length) entries.push([times.length < rows.length ? "all times" : "all", times, "whole"]);
     return entries.map(([name, members, className]) => {
       const mean = meanOf(members);
-      return make("tr", { class: className }, head(foreign(name)), valueCell("", [span("change", Numbers.change(mean, members[0].change.unit))], [], [`ratio ${mean.toFixed(3)}`]),
-        ...[members.length, ...["faster", "slower", "same"].map((tone) => count(members, tone))].map((number) => valueCell("", [String(number)])));
+      return make("tr", { class: className }, head(foreign(name)), valueCell("", [span("change", Ratios.words({ ...members[0].change, ratio: mean, word: mean > 1 ? "slower" : mean < 1 ? "faster" : "unchanged" }))]),
+        ...[members.length, ...counts(members)].map((number) => valueCell("", [String(number)])));
     });
   }
 
@@ -199,10 +212,11 @@ const Rows = (() => {
     if (known.length === 0) return "No test case can be compared: none has times of both sides.";
     const times = known.filter(isTime);
     const mean = meanOf(times);
-    const counts = `${count(known, "faster")} confirmed faster, ${count(known, "slower")} confirmed slower, ${count(known, "same")} not confirmed`;
-    if (mean === null) return `${known.length} ${known.length === 1 ? "test case" : "test cases"} compared: ${counts}.`;
-    const result = mean === 1 ? "B is as fast as A" : `B is ${Numbers.change(mean)} than A`;
-    return `${result} in the geometric mean of ${times.length} ${times.length === 1 ? "test case" : "test cases"}: ${counts}.`;
+    const numbers = counts(known).map((number, at) => number && `${number} ${WORDS[at]}`).filter(Boolean).join(", ");
+    if (mean === null) return `${known.length} ${known.length === 1 ? "test case" : "test cases"} compared: ${numbers}.`;
+    const { isOneSeries } = times[0].change;
+    const result = mean === 1 ? "B is as fast as A" : isOneSeries ? `B is ${Numbers.change(1 / mean)} than A` : `B is ${Numbers.significant(1 / mean)}× as fast as A`;
+    return `${result} in the geometric mean of ${times.length} ${times.length === 1 ? "test case" : "test cases"}: ${numbers}.`;
   }
 
   return { load, of, sorted, name, csv, caseRow, footnotes, meanRows, sentence };

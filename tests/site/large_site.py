@@ -109,7 +109,8 @@ class LargeSite:
     @cached_property
     def verdicts(self):
         # of the one with steps: looking for none in the others takes most of a large site's time
-        points = {key: series_changes.of(self.series(key)) if key.implementation == "native" else () for key in self.keys}
+        native = {key for key in self.keys if key.implementation == "native"}
+        points = {key: series_changes.of(self.series(key)) if key in native else () for key in self.keys}
         return {key: SimpleNamespace(points=several) for key, several in points.items()}
 
     def evidence(self, _finding):

@@ -8,11 +8,13 @@ import random
 import shutil
 import urllib.parse
 
+import numpy as np
 import pytest
 
-from kernel_velocity.results.measurement import Interval, Measurement, Outcome, SeriesKey
-from kernel_velocity.series import changes
+from kernel_velocity.series.verdicts import Levels
 from kernel_velocity.site import report
+from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.stats.changepoints.young import Noise
 from tests import synthetic
 from tests.site.pages import HOSTILE
 
@@ -23,6 +25,11 @@ PLACES = (("bench-1", "py3.11-torch2.13"), ('<img src=x onerror="window.pwned=1"
 BENCHMARKS = ("matmul.Cpu.time_hot", "add_mul_exp.Cpu.time_hot")
 SCALE = {"native": 1e-3, "eager": 2e-3, "<b>x</b>": 3e-3}  # s per call at the first commit
 FACTOR = (1.0, 1.1, 0.9, 0.9)  # of the times of `native`, by commit
+WITHIN = [0.05, 0.04, 0.03, 0.02, 0.01]  # by the values on the shorter side
+STEPS = {
+    "steps": [[1, 1.1, 1.09, 1.11, True], [2, 0.9 / 1.1, 0.81, 0.825, True]],
+    "within": [WITHIN] * 3,
+}
 
 
 def times(implementation, number, place):
@@ -48,6 +55,7 @@ def columns(implementation, place, *, width=0.01, **changed):
         "rounds": [8] * len(SHAS),
         "method": ["m"] * len(SHAS),
         "remarks": {},
+        "levels": STEPS if implementation == "native" else {"within": [WITHIN]},
     } | changed
 
 
@@ -104,11 +112,12 @@ def encoded(columns, first, stop):
 def split(files):
     """Return the files as site/series_data.py writes them: the newest entry of each series is in another file."""
     edge, found = len(SHAS) - 1, dict(files)
-    newest = {"format": 3, "before": edge, "series": {}}
+    newest = {"format": 3, "before": edge, "series": {}, "levels": {}}
     for name in [name for name in files if name.startswith("series-0")]:
         about = {key: value for key, value in files[name].items() if not isinstance(value, list)}
         found[name] = {**about, **encoded(files[name], 0, edge), "before": edge, "newest": "newest-0"}
         newest["series"][name] = encoded(files[name], edge, len(SHAS))
+        newest["levels"][name] = files[name]["levels"]
     return found | {"newest-0": newest}
 
 
@@ -162,54 +171,89 @@ def random_side(rng, *, bare=False, adjusted=False):
 
 
 def expected(a, b):
-    """Return ratio, interval and confirmation by the definitions: MOVER, written out on times."""
+    """Return the ratio of times and its interval by the definitions: MOVER, written out on times."""
     adjusted = a["adjusted"] is not None and b["adjusted"] is not None
     names = ("adjusted", "adjusted_low", "adjusted_high") if adjusted else ("seconds", "low", "high")
     (ta, la, ha), (tb, lb, hb) = ([side[name] for name in names] for side in (a, b))
     if la is None or lb is None:
-        return ta / tb, None, None, False
-    middle = math.log(ta) - math.log(tb)
-    low = middle - math.sqrt((math.log(ta) - math.log(la)) ** 2 + (math.log(hb) - math.log(tb)) ** 2)
-    high = middle + math.sqrt((math.log(ha) - math.log(ta)) ** 2 + (math.log(tb) - math.log(lb)) ** 2)
-    return ta / tb, math.exp(low), math.exp(high), not (la <= hb and lb <= ha)
+        return tb / ta, None, None
+    middle = math.log(tb) - math.log(ta)
+    low = middle - math.sqrt((math.log(ha) - math.log(ta)) ** 2 + (math.log(tb) - math.log(lb)) ** 2)
+    high = middle + math.sqrt((math.log(ta) - math.log(la)) ** 2 + (math.log(hb) - math.log(tb)) ** 2)
+    return tb / ta, math.exp(low), math.exp(high)
 
 
-def measured(side):
-    key = SeriesKey(machine="m", environment="e", benchmark="b", implementation="i", case="c", version="1")
-    interval = None if side["low"] is None else Interval(low=side["low"], high=side["high"], method="t")
-    return Measurement(
-        key=key, commit="c", outcome=Outcome.MEASURED, seconds=side["seconds"], interval=interval, method="m", flop=1e9
-    )
-
-
-def test_arithmetic_is_pythons(tab, out):
+def test_ratios_of_two_series(tab, out):
     show(tab, out)
     rng = random.Random(7)
-    pairs = [(random_side(rng), random_side(rng)) for _ in range(100)]
-    pairs += [(side, {**side, "seconds": side["seconds"] * 1.01}) for side in (random_side(rng) for _ in range(50))]
+    pairs = [(random_side(rng), random_side(rng)) for _ in range(20)]
     pairs += [(random_side(rng, bare=True), random_side(rng)) for _ in range(5)]
-    near = [(random_side(rng, adjusted=True), random_side(rng, adjusted=True)) for _ in range(30)]
+    pairs += [(random_side(rng, adjusted=True), random_side(rng, adjusted=True)) for _ in range(20)]
     script = "(pairs) => pairs.map(([a, b]) => Ratios.compare(a, b, true))"
-    for (a, b), said in zip(pairs + near, tab.evaluate(script, pairs + near), strict=True):
-        ratio, low, high, confirmed = expected(a, b)
-        assert said["ratio"] == pytest.approx(ratio, rel=1e-12)
-        if low is None:
-            assert (said["low"], said["high"], said["confirmed"]) == (None, None, False)
-        else:
-            assert (said["low"], said["high"]) == (pytest.approx(low, rel=1e-12), pytest.approx(high, rel=1e-12))
-            assert said["confirmed"] == confirmed and said["adjusted"] == (a["adjusted"] is not None)
-    for (a, b), said in zip(pairs, tab.evaluate(script, pairs), strict=True):
-        assert said["confirmed"] == changes.compare(measured(b), measured(a)).is_distinct
-    ratios = [math.exp(rng.gauss(0, 1)) for _ in range(50)]
-    mean = changes.mean_change([changes.Change(ratio=ratio, against="", overlapping=None) for ratio in ratios])
-    assert tab.evaluate("(ratios) => Ratios.mean(ratios)", ratios) == pytest.approx(mean, rel=1e-12)
+    for (a, b), shown in zip(pairs, tab.evaluate(script, pairs), strict=True):
+        assert [shown[name] for name in ("ratio", "low", "high")] == [
+            end if end is None else pytest.approx(end, rel=1e-12) for end in expected(a, b)
+        ]
+        assert shown["adjusted"] == (a["adjusted"] is not None)
+
+
+def test_false_discoveries_among_two_series_are_controlled(tab, out):
+    show(tab, out)
+    rng = random.Random(3)
+    half = 0.01
+
+    def side(effect):
+        ratio = math.exp(effect + rng.gauss(0, half / 1.96))
+        return {"ratio": ratio, "low": ratio * math.exp(-half), "high": ratio * math.exp(half), "word": "undecided"}
+
+    script = "(changes) => { Ratios.decide(changes); return changes.map(({ word }) => word); }"
+    quiet = tab.evaluate(script, [side(0.0) for _ in range(2000)])
+    assert set(quiet) == {"undecided"}  # of 95% intervals, 100 exclude 1
+    moved = tab.evaluate(script, [side(0.05) for _ in range(50)] + [side(-0.05) for _ in range(50)])
+    assert moved == ["slower"] * 50 + ["faster"] * 50
+
+
+def test_verdicts_are_pythons(tab, out):
+    """Of all pairs of entries of random series, in both directions."""
+    show(tab, out)
+    rng = random.Random(11)
+    for _ in range(20):
+        size = rng.randrange(12, 60)
+        indices = sorted(rng.sample(range(1, size), 3))
+        points = [
+            ChangePoint(
+                index=index, before=0.0, after=effect, low=math.exp(effect - 0.01), high=math.exp(effect + 0.01), p=0.0,
+                is_unsteady=rng.random() < 0.3,
+            )
+            for index, effect in ((index, rng.choice([-0.1, 0.004, 0.2])) for index in indices)
+        ]  # fmt: skip
+        noises = (Noise(sigma=0.002, freedom=20.0), None, Noise(sigma=0.03, freedom=9.0), Noise(sigma=0.9, freedom=5.0))
+        levels = Levels(
+            points=tuple(points), measured=np.arange(size), noises=noises, p=1e-4,
+            doubt=rng.choice([None, points[0]]),
+        )  # fmt: skip
+        data = {
+            "steps": [[point.index, point.ratio, point.low, point.high, point.is_blamed] for point in points],
+            "doubt": None if levels.doubt is None else levels.doubt.index,
+            "within": levels.within,
+        }
+        pairs = [(old, new) for old in range(0, size, 3) for new in range(old + 1, size, 2)]
+        script = """([levels, seconds, pairs]) => pairs.map(([a, b]) =>
+          [verdictOf(levels, seconds, a, b), verdictOf(levels, seconds, b, a)])"""
+        for (old, new), (there, back) in zip(pairs, tab.evaluate(script, [data, [1.0] * size, pairs]), strict=True):
+            verdict = levels.between(old, new)
+            assert there["word"] == verdict.word and there["ratio"] == pytest.approx(verdict.ratio)
+            assert back["ratio"] == pytest.approx(1 / verdict.ratio)
+            for name in ("low", "high", "within"):
+                wanted = getattr(verdict, name)
+                assert there[name] == (None if math.isnan(wanted) else pytest.approx(wanted))
 
 
 def test_default_is_newest_against_before(tab, out):
     show(tab, out)
     said = chosen(tab)
     assert (said["a"], said["b"], said["am"]) == (SHAS[2][:12], SHAS[3][:12], "bench-1")
-    assert summary(tab).startswith("B is as fast as A in the geometric mean of 4 test cases: 0 confirmed faster")
+    assert summary(tab).startswith("B is as fast as A in the geometric mean of 4 test cases: 4 unchanged")
     assert ("matmul", "eager", "") in rows(tab) and ("matmul", "<b>x</b>", "not comparable") in rows(tab)
     texts = tab.locator("#footnotes li").all_inner_texts()
     assert "timed by another method" in texts and any("<script>" in text for text in texts)
@@ -218,10 +262,10 @@ def test_default_is_newest_against_before(tab, out):
 def test_link_has_every_choice(tab, out):
     sides = f"#a={SHAS[0][:8]}&b=v1.0&am=bench-1&ae={PLACES[0][1]}&ai=native"
     show(tab, out, f"{sides}&kernel=matmul+Cpu&unit=%C2%B5s&sort=name&text=1M")
-    assert rows(tab) == [("matmul", "native", "9.1% slower")]
+    assert rows(tab) == [("matmul", "native", "10.0% slower")]
     values = tab.locator("#rows tbody td.value .text").all_inner_texts()
     assert values == ["1,000 µs", "1,100 µs"]
-    assert tab.locator("#rows tbody td:nth-of-type(2) .detail").inner_text() == "ratio 0.896 to 0.922"
+    assert tab.locator("#rows tbody td:nth-of-type(2) .detail").inner_text() == "±1.0%"
     said = chosen(tab)
     assert {name: said[name] for name in ("b", "ai", "kernel", "unit", "sort", "text")} == {
         **{"b": SHAS[1][:12], "ai": "native", "kernel": "matmul Cpu", "unit": "µs", "sort": "name", "text": "1M"}
@@ -233,12 +277,12 @@ def test_link_has_every_choice(tab, out):
 
 def test_machines_and_implementations(tab, out):
     show(tab, out, f"#mode=machines&a={SHAS[0][:8]}")
-    assert {ratio for _, _, ratio in rows(tab)} == {"2.00x slower"}
+    assert {ratio for _, _, ratio in rows(tab)} == {"0.500× as fast"}
     assert chosen(tab)["bm"] == PLACES[1][0]
     show(tab, out, f"#mode=implementations&a={SHAS[0][:8]}&ai=eager&bi=native&unit=GFLOPS")
     assert rows(tab) == [
-        ("add_mul_exp", "eager → native", "2.00x faster"),
-        ("matmul", "eager → native", "2.00x faster"),
+        ("add_mul_exp", "eager → native", "2.00× as fast"),
+        ("matmul", "eager → native", "2.00× as fast"),
     ]
     tab.select_option("[name=ai]", "")  # each
     tab.wait_for_selector("body[data-ready=yes]")
@@ -249,10 +293,10 @@ def test_machines_and_implementations(tab, out):
 
 def test_keyboard_chooses_swaps_and_steps(tab, out):
     show(tab, out, f"#a={SHAS[0][:8]}&b={SHAS[1][:8]}&ai=native&kernel=matmul+Cpu")
-    assert rows(tab) == [("matmul", "native", "9.1% slower")]
+    assert rows(tab) == [("matmul", "native", "10.0% slower")]
     tab.focus("#swap")
     tab.keyboard.press("Enter")
-    assert rows(tab) == [("matmul", "native", "10.0% faster")]
+    assert rows(tab) == [("matmul", "native", "9.1% faster")]
     tab.focus("[data-side=b] [data-step='1']")
     tab.keyboard.press("Enter")
     assert chosen(tab)["b"] == SHAS[1][:12]
@@ -297,7 +341,7 @@ def test_csv_has_every_row(tab, out):
     assert len(lines) == 6 and waiting.value.suggested_filename == f"compare-{SHAS[0][:8]}-{SHAS[0][:8]}.csv"
     native = next(line for line in lines if line["implementation_a"] == "native" and line["kernel"] == "matmul")
     assert (native["machine_b"], native["environment_b"]) == (PLACES[1][0], "'" + PLACES[1][1])
-    assert (float(native["seconds_b"]), float(native["speed_ratio"]), native["confirmed"]) == (2e-3, 0.5, "true")
+    assert (float(native["seconds_b"]), float(native["time_ratio"]), native["verdict"]) == (2e-3, 2, "slower")
 
 
 def test_hostile_text_is_not_executed(tab, out):
@@ -382,20 +426,20 @@ def test_default_commits_of_one_machine(tab, changed):
 
 
 def test_adjusted_values_are_compared(tab, changed):
-    """Raw times say that the second commit is faster. Adjusted ones, which are compared, that it is slower."""
+    """Raw times say that native is faster than eager. Adjusted ones, which are compared, that it is slower."""
     files = planted()
-    name = next(entry["name"] for entry in files["series-index"]["series"] if entry["implementation"] == "native")
-    times = {"seconds": [1e-3, 0.9e-3], "adjusted": [1e-3, 1.25e-3]}
-    raw, fair = (times[name] + [1e-3] * 2 for name in ("seconds", "adjusted"))
-    ends = {
-        f"{prefix}{end}": [value * factor for value in values]
-        for prefix, values in (("", raw), ("adjusted_", fair))
-        for end, factor in (("low", 0.99), ("high", 1.01))
-    }
-    files[name] = columns("native", 0, seconds=raw, adjusted=fair, **ends)
+    for implementation, raw, fair in (("eager", 1e-3, 1e-3), ("native", 0.9e-3, 1.25e-3)):
+        entries = files["series-index"]["series"]
+        name = next(entry["name"] for entry in entries if entry["implementation"] == implementation)
+        ends = {
+            f"{prefix}{end}": [value * factor] * 4
+            for prefix, value in (("", raw), ("adjusted_", fair))
+            for end, factor in (("low", 0.99), ("high", 1.01))
+        }
+        files[name] = columns(implementation, 0, seconds=[raw] * 4, adjusted=[fair] * 4, **ends)
     copy = changed(files)
-    show(tab, copy, f"#a={SHAS[0][:8]}&b={SHAS[1][:8]}&ai=native&kernel=matmul+Cpu&sort=name")
-    assert rows(tab) == [("matmul", "native", "20.0% slower")]
+    show(tab, copy, f"#mode=implementations&a={SHAS[0][:8]}&ai=eager&bi=native&kernel=matmul+Cpu&sort=name")
+    assert rows(tab) == [("matmul", "eager → native", "0.800× as fast")]
     cells = [cell.split("\n") for cell in tab.locator("#rows tbody td").all_inner_texts()[2:]]
     mark = "1"
     assert cells[0] == [f"4.00 GFLOPS{mark}", "3.96 to 4.04", "measured: 4.00 GFLOPS"]

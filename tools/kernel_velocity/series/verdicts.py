@@ -105,13 +105,33 @@ class Levels:
     def _least(self, old: int) -> float:
         """Return the least change after an entry that would have been seen. NaN where nothing tells the scatter."""
         number = sum(point.index <= old for point in self.points)
-        noise = self.noises[number]
-        if noise is None:
+        if self.noises[number] is None:
             return math.nan
-        bounds = [0, *(point.index for point in self.points), np.iinfo(np.int64).max]
-        start, here, end = np.searchsorted(self.measured, [bounds[number], old + 1, bounds[number + 1]]).tolist()
-        sizes = max(min(here - start, LONGER), 1), max(min(end - here, SHORTER), 1)
-        return math.expm1(noise.least(sizes, self.p))
+        start, end = self._bounds[number]
+        here = int(np.searchsorted(self.measured, old, side="right"))
+        return self.within[number][max(min(here - start, end - here, SHORTER), 1) - 1]
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        """The first and the last place of each level in `measured`, the last one excluded."""
+        starts = np.searchsorted(self.measured, [0, *(point.index for point in self.points)]).tolist()
+        return list(pairwise([*starts, len(self.measured)]))
+
+    @cached_property
+    def within(self) -> tuple[tuple[float, ...], ...]:
+        """For each level, the least steps that would be seen of 1 to SHORTER values on the shorter side, .01 being 1%.
+
+        () where nothing tells the scatter.
+        """
+        return tuple(
+            ()
+            if noise is None
+            else tuple(
+                math.expm1(noise.least((max(min(end - start, LONGER), 1), size), self.p))
+                for size in range(1, SHORTER + 1)
+            )
+            for noise, (start, end) in zip(self.noises, self._bounds, strict=True)
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,8 @@
 - `data/series-index`'s series of another suite have `unit`, of their values in place of the times, and `page`.
 - `data/series-<16 hex>`: a series as columns, one entry per commit that has a result of it, oldest first, without the
   newest commits: `newest` names the file that continues it.
-- `data/newest-<16 hex>`: the newest entries, in the same columns, of all series of a benchmark at a place.
+- `data/newest-<16 hex>`: the newest entries, in the same columns, of all series of a benchmark at a place, and the
+  `levels` of these series.
 
 So one more commit writes a file for each benchmark, not for each series. A series' own file is written again when STEP
 more commits were measured, and when its adjusted times are fitted anew (at every eighth more of history). `before`
@@ -19,6 +20,11 @@ The columns are written for few bytes:
 - `seconds` is whole numbers: divided by `per` they are s per call. `low` and `high` are how far the ends of the
   interval are below and above. `adjusted` is how far the adjusted time is above `seconds`, `adjusted_low` and
   `adjusted_high` how far its interval's ends are below and above it. A column that is unknown throughout is left out.
+
+The levels of a series are what verdicts follow from (series/verdicts.py): `steps` between them, oldest first, each with
+its entry, its ratio of times (new / old), the ends of its interval, and whether a commit can have caused it. `doubt` is
+the entry of a newest step that may be chance. `within` has for each level the least changes that would have been seen,
+with 1, 2, ... values on the shorter side. A series of one undisturbed level has no `steps`, without a doubt no `doubt`.
 
 Unknown is null. FLOP and bytes are per call.
 """
@@ -73,7 +79,8 @@ def build(site: Site) -> Iterator[DataFile]:
         yield DataFile(name=series_name(key), value=value, inputs=inputs)
     for name, series in newest.items():
         digests = [
-            (key, encoder.until(site.series(key).place), site.past.digest(key, entries)) for key, entries in series
+            (key, encoder.until(site.series(key).place), site.past.digest(key, entries), _levels(site, key))
+            for key, entries in series
         ]
         value = partial(_newest, site, series, edge, encoder)
         yield DataFile(name=name, value=value, inputs=repr((edge.commits, digests)))
@@ -112,7 +119,22 @@ def _older(site: Site, key: SeriesKey, entries: int, edge: Edge, encoder: Encode
 def _newest(site: Site, entries: Sequence[tuple[SeriesKey, int]], edge: Edge, encoder: Encoder) -> dict[str, Any]:
     columns = {series_name(key): site.series(key).between(first) for key, first in entries}
     series = {name: encoder.columns(part) for name, part in columns.items() if len(part)}
-    return {"format": FORMAT, "before": edge.commits, "series": series}
+    levels = {series_name(key): _levels(site, key) for key, _ in entries}
+    return {"format": FORMAT, "before": edge.commits, "series": series, "levels": levels}
+
+
+def _levels(site: Site, key: SeriesKey) -> dict[str, Any]:
+    """Return the levels of a series, to four digits."""
+    levels = site.past.verdicts[key]
+    steps = [
+        [point.index, *(float(f"{ratio:.4g}") for ratio in (point.ratio, point.low, point.high)), point.is_blamed]
+        for point in levels.points
+    ]
+    return {
+        **({"steps": steps} if steps else {}),
+        **({} if levels.doubt is None else {"doubt": levels.doubt.index}),
+        "within": [[float(f"{least:.3g}") for least in sizes] for sizes in levels.within],
+    }
 
 
 def commits(site: Site) -> dict[str, Any]:

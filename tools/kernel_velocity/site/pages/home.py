@@ -72,6 +72,7 @@ def page(site: Site) -> dict[str, Any]:
         "spans": _spans(tables),
         "rows": lines[:ROWS],
         "more_rows": lines[ROWS:],
+        "all_rows": f"show all {len(lines):,}",
         "has_shares": any(line["share"] for line in lines),
         "lacking": list(dict.fromkeys(line["lacking"] for line in lines if line["lacking"])),
         "has_speedups": any(line["speedup"] for line in lines),
@@ -88,6 +89,7 @@ def page(site: Site) -> dict[str, Any]:
 
 def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
     """Return the headline: how many series became slower and faster, over which commits. None without any time."""
+    tables = [table for table in tables if table.measured]
     rows = [row for table in tables for row in table.rows]
     if not rows:
         return None

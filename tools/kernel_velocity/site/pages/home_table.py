@@ -83,7 +83,7 @@ class Row:
     @property
     def rank(self) -> tuple[bool, int, float]:
         """A sort key: failures, then what became slower, faster, undecided, unchanged, the largest change first."""
-        verdict = self.verdicts[0]
+        verdict = next(iter(self.verdicts), None)
         if verdict is None:
             return not self.is_failed, len(_ORDER), 0.0
         return not self.is_failed, _ORDER.index(verdict.word), -abs(math.log(verdict.ratio))
