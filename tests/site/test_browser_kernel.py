@@ -648,6 +648,17 @@ def test_data_of_two_reports(page, damaged):
     assert source(page, "line: native")["y"] == source(page, "line: eager")["y"] == []
 
 
+def test_commits_of_another_report(page, damaged):
+    """A commit in between was measured since the page was opened: its numbers now mean other commits."""
+    path = damaged / "data" / "commits.js"
+    text, sha = path.read_text(), "f" * 40
+    path.write_text(text.replace('"commits":[', f'"commits":[{{"sha":"{sha}","tags":[],"places":[]}},'))
+    assert sha in path.read_text()
+    page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
+    page.wait_for_selector(TREND, timeout=8000)
+    assert status(page).startswith("the commits are of another report than the series, so this is not shown")
+
+
 # ---- other threads ----------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from kernel_velocity import units
+from kernel_velocity.harness import statistics
 from kernel_velocity.site import model
 from kernel_velocity.site.writer import series_name
 from tests import synthetic
@@ -133,6 +134,51 @@ def test_measurement_in_words(tab, site):
         assert title in text
     assert "converged the estimate was as sure as was asked for" in " ".join(text.split())
     assert tab.locator("#commit a").get_attribute("href") == f"commit-{tree.commits[3][:8]}.html"
+
+
+def test_sentences_on_a_value(tab, site):
+    _, out = site
+    show(tab, out, "measurement.html")
+    rounds = [
+        {"counts": True, "estimate": 1e-3},
+        {"counts": True, "estimate": 1.25e-3},
+        {"counts": False, "estimate": 9.0},
+    ]
+    interval = {"method": "95% interval", "ends": [0.99e-3, 1.02e-3]}
+    none = {"method": None, "ends": [None, None]}
+    for series, given, wanted in (
+        ({"value": None, "interval": none}, rounds, ["There is no value: the remarks say why."]),
+        (
+            {"value": 1e-3, "interval": interval},
+            rounds,
+            [
+                "The value is the median of the estimates of 2 rounds, from 1.00 ms to 1.25 ms.",
+                "95% interval: 990 µs to 1.02 ms, −1.00% to +2.00%.",
+            ],
+        ),
+        (
+            {"value": 1e-3, "interval": none},
+            rounds[2:],
+            [
+                "The value is the one that asv stored: the rounds below are not those that it was made from.",
+                "There is no interval: the remarks say what is missing.",
+            ],
+        ),
+    ):
+        assert tab.evaluate("([series, rounds]) => formed(series, rounds)", [series, given]) == wanted
+    tab.evaluate(
+        "(rounds) => showRounds({ converged: 'sure' }, rounds.map((round) => ({ stop: 'converged', ...round })))",
+        rounds,
+    )
+    assert tab.locator("#words dt").all_inner_texts() == ["converged", "grey dots"]
+
+
+@pytest.mark.parametrize("estimates", [[1.0, 2.0] * 4, [3.0, 1.0, 4.0, 1.0, 5.0, 9.0], [1.0] * 8, [1.0, 2.0, 3.0]])
+def test_autocorrelations_are_those_of_python(tab, site, estimates):
+    show(tab, site[1], "measurement.html")
+    wanted = [statistics.autocorrelation(estimates, lag) for lag in range(1, len(estimates) - 2)]
+    got = tab.evaluate("(values) => autocorrelations(values)", estimates)
+    assert got == pytest.approx([value for value in wanted if value is not None])
 
 
 def test_measurement_of_nothing(tab, site):
