@@ -1,13 +1,14 @@
-// A kernel's page: from the reader's choice to the chart and its tables.
+// A kernel's page: from the reader's choice to the charts and their tables.
 "use strict";
 
 // ---- the choice: in the form, and in the address --------------------------------------------------------------------
 
-const FIELDS = ["case", "unit", "state", "range", "scale"];
+const FIELDS = ["case", "layout", "unit", "state", "range", "axis", "scale"];
 const NAMES = {
-  machine: "machine", environment: "environment", case: "test case", unit: "quantity", state: "cache state",
-  range: "number of commits", scale: "scale", source: "source as of",
+  machine: "machine", environment: "environment", case: "test case", layout: "layout", unit: "quantity", state: "cache state",
+  range: "number of commits", axis: "axis", scale: "scale", source: "source as of", from: "commit", to: "commit", commit: "commit",
 };
+const IN_VIEW = ["from", "to", "commit"]; // the commits of the zoom, and the chosen one: first eight digits, in the address only
 
 const sourceShown = () => document.querySelector(".source select")?.value; // chosen elsewhere (kernel_tables.js)
 
@@ -23,10 +24,11 @@ function takeAddress(form) {
   for (const box of boxesOf(form)) box.checked = !hidden.includes(box.value);
 }
 
-/** Puts what differs from the page's defaults into the address, as a step of the history. */
-function putAddress(form) {
+/** Puts what differs from the page's defaults into the address, as a step of the history; `inView` replaces its commits. */
+function putAddress(form, inView = {}) {
   const query = new URLSearchParams();
-  const source = Address.read().get("source");
+  const before = Address.read();
+  const source = before.get("source");
   if (source !== null && source === sourceShown()) query.set("source", source);
   for (const name of FIELDS) {
     const { value, dataset } = form.elements[name];
@@ -35,15 +37,20 @@ function putAddress(form) {
   const { selectedIndex, selectedOptions: [{ dataset }] } = form.elements.machine;
   if (selectedIndex > 0) for (const name of ["machine", "environment"]) query.set(name, dataset[name]);
   for (const box of boxesOf(form)) if (!box.checked) query.append("hide", box.value);
+  for (const name of IN_VIEW) {
+    const sha = name in inView ? inView[name] : before.get(name);
+    if (sha) query.set(name, sha);
+  }
   Address.write(query, true);
 }
 
-/** Returns a sentence about what the address names and the form does not show; "" for none. */
-function missedBy(form) {
+/** Returns a sentence about what the address names and the page does not show; "" for none. */
+function missedBy(form, { commits }) {
   const query = Address.read();
   const { machine, environment } = form.elements.machine.selectedOptions[0].dataset;
   const shown = { machine, environment, source: sourceShown() };
   for (const name of FIELDS) shown[name] = form.elements[name].value;
+  for (const name of IN_VIEW) shown[name] = commits.find(({ sha }) => sha.startsWith(query.get(name))) && query.get(name);
   const gone = Object.keys(NAMES).filter((name) => query.has(name) && query.get(name) !== shown[name]);
   return Address.missed(gone.map((name) => [NAMES[name], query.get(name)]));
 }
@@ -57,17 +64,19 @@ function narrow(select, values) {
 
 /** Narrows the form to what was recorded, and returns the choice. */
 function resolve(form, marks) {
-  const { case: cases, unit, state, machine, range, scale } = form.elements;
+  const { case: cases, layout, unit, state, machine, range, axis, scale } = form.elements;
   const place = machine.selectedOptions[0].dataset;
   const here = marks.series.filter((item) => item.machine === place.machine && item.environment === place.environment);
   narrow(state, here.map((item) => item.state));
   const inState = here.filter((item) => item.state === state.value);
   narrow(cases, inState.map((item) => item.case));
-  const series = inState.filter((item) => item.case === cases.value);
+  const all = layout.value === "all";
+  cases.closest("label").classList.toggle("unused", all);
+  const series = inState.filter((item) => all || item.case === cases.value);
   narrow(unit, series.flatMap((item) => Object.keys(item.quantities)));
   return {
-    series, anchor: `${machine.value}-${state.value}`, case: cases.value, unit: unit.value, range: range.value, scale: scale.value,
-    implementations: checkedIn(form),
+    series, anchor: `${machine.value}-${state.value}`, case: cases.value, cases: [...new Set(series.map((item) => item.case))],
+    unit: unit.value, range: range.value, isTime: axis.value === "time", scale: scale.value, implementations: checkedIn(form),
   };
 }
 
@@ -113,37 +122,37 @@ function entriesOf(shas, order, { commits, firstX }) {
   return entries;
 }
 
-/** Returns [value, low, high] of a time with its interval, s, null where unknown; NaN for unknown. */
+/** Returns [value, low, high] of a time with its interval, s; null where unknown. */
 function convert(rule, seconds, low, high) {
-  if (seconds === null) return [NaN, NaN, NaN];
-  const [first, last] = low === null || high === null ? [NaN, NaN] : [low, high];
-  if (rule.times !== undefined) return [rule.times * seconds, rule.times * first, rule.times * last];
+  if (seconds === null) return [null, null, null];
+  const isKnown = low !== null && high !== null;
+  if (rule.times !== undefined) return [rule.times * seconds, ...(isKnown ? [rule.times * low, rule.times * high] : [null, null])];
   const bounded = (value) => Math.min(Math.max(value, rule.least ?? -Infinity), rule.most ?? Infinity);
-  return [rule.per / seconds, rule.per / last, rule.per / first].map(bounded);
+  return [bounded(rule.per / seconds), ...(isKnown ? [bounded(rule.per / high), bounded(rule.per / low)] : [null, null])];
 }
 
-/** Returns the values of a series along an axis: y, low, high, and `at`, the entry of each in the series' columns. */
+/** Returns the values of a series along an axis: values, low, high, and `at`, the entry of each in the series' columns. */
 function lineOf({ columns, rule, beside }, order, axis) {
   const at = entriesOf(columns.commit, order, axis);
-  const [y, low, high] = [0, 1, 2].map(() => new Float64Array(at.length).fill(NaN));
+  const [values, low, high] = [0, 1, 2].map(() => new Array(at.length).fill(null));
   const otherAt = beside && entriesOf(beside.commit, order, axis);
   const apart = new Set(rule?.apart); // commits that the rule does not hold for
   at.forEach((entry, x) => {
     if (rule === undefined) return;
     if (beside) {
-      if (otherAt[x] !== MISSING) y[x] = joined(rule, columns.seconds[entry] ?? null, beside, otherAt[x]);
+      if (otherAt[x] !== MISSING) values[x] = joined(rule, columns.seconds[entry] ?? null, beside, otherAt[x]);
     } else if (entry !== MISSING && !apart.has(columns.commit[entry])) {
-      [y[x], low[x], high[x]] = convert(rule, columns.seconds[entry], columns.low[entry], columns.high[entry]);
+      [values[x], low[x], high[x]] = convert(rule, columns.seconds[entry], columns.low[entry], columns.high[entry]);
     }
   });
-  return { at, y, low, high };
+  return { at, values, low, high };
 }
 
 /** Returns the other file's own value, or the ratio of its time to the series' time, s. */
 function joined(rule, seconds, beside, entry) {
   if (rule.own !== undefined) return beside.value[entry];
   const other = beside.seconds[entry];
-  if (seconds === null || other === null) return NaN;
+  if (seconds === null || other === null) return null;
   return rule.over !== undefined ? other / seconds : seconds / other;
 }
 
@@ -161,7 +170,7 @@ function changeAt(columns, entry) {
   return undefined;
 }
 
-// ---- the model of the chart -----------------------------------------------------------------------------------------
+// ---- the model of a chart -------------------------------------------------------------------------------------------
 
 /** Loads the series of a choice; returns {loaded, lost}, the lost ones as {name, why}. */
 async function load(choice) {
@@ -183,21 +192,20 @@ function lostWords(lost) {
 }
 
 /** Returns the texts about a series at a commit; those about its time only where that is shown. */
-function describe({ columns, rule }, { at, y, low, high }, x, quantity) {
+function describe({ columns, rule }, { at, values, low, high }, x, quantity) {
   const entry = at[x];
   const outcome = columns.outcome[entry];
-  const isUnknown = Number.isNaN(y[x]);
-  if (entry === MISSING && isUnknown) return { value: "not measured" };
+  if (entry === MISSING && values[x] === null) return { value: "not measured" };
   const flags = (columns.remarks[entry] ?? []).join("; ");
-  if (outcome !== "measured" && isUnknown) return { value: outcome, flags };
+  if (outcome !== "measured" && values[x] === null) return { value: outcome, flags };
   if (rule?.apart?.includes(columns.commit[entry])) return { value: "measured with other threads than the roofs", flags };
-  const value = Numbers.value(y[x], quantity, rule?.unit);
+  const value = Numbers.value(values[x], quantity, rule?.unit);
   if (!isOfTime(rule)) return { value };
   const rounds = columns.rounds[entry] ?? null;
   const isPlain = columns.unit !== undefined; // of another suite, whose rounds nobody knows
   return {
     value,
-    interval: Number.isNaN(low[x]) ? (isPlain ? "" : "interval unknown") : Numbers.interval(low[x], high[x], quantity, rule.unit),
+    interval: low[x] === null ? (isPlain ? "" : "interval unknown") : Numbers.interval(low[x], high[x], quantity, rule.unit),
     rounds: isPlain ? "" : rounds === null ? "rounds unknown (no telemetry)" : `${rounds} ${rounds === 1 ? "round" : "rounds"}`,
     change: changeAt(columns, entry)?.text ?? "",
     flags,
@@ -205,10 +213,11 @@ function describe({ columns, rule }, { at, y, low, high }, x, quantity) {
 }
 
 /** Returns the marks of a choice by kind, with their x; those after the newest commit of the axis are left out. */
-function marksOf(page, choice, lines, axis) {
-  const placed = (mark, kind, shift = 0) => {
+function marksOf(page, choice, lines, axis, xs) {
+  const placed = (mark, kind) => {
     const at = axis.firstX[page.order.get(mark.commit)] ?? axis.commits.length;
-    return { ...mark, kind, at, x: at + shift };
+    const isBetween = kind === "environment" && (at > 0 || !choice.isTime); // the machine changed before the commit
+    return { ...mark, kind, at, x: isBetween ? (xs[at] + (xs[at - 1] ?? -1)) / 2 : xs[at] };
   };
   const isOnAxis = (mark) => mark.at < axis.commits.length;
   const visible = lines.filter((line) => line.visible);
@@ -218,54 +227,81 @@ function marksOf(page, choice, lines, axis) {
   const changes = visible.filter((line) => isOfTime(line.series.rule)).flatMap((line) => line.series.item.changes.map((mark) => {
     const change = placed(mark, "changes");
     const text = `change point, ${line.name}: ${mark.text} (${mark.detail})`;
-    return { ...change, y: line.y[change.at], label: mark.text, text, marker: mark.faster ? "triangle" : "inverted_triangle", colour: line.colour };
+    return { ...change, y: line.y[change.at], words: mark.text, text, isUp: mark.faster, colour: line.colour };
   }));
+  const foot = [...page.marks.tags.map((mark) => placed(mark, "tag")), ...group.events.map((mark) => placed(mark, "environment"))];
   return {
-    tag: page.marks.tags.map((mark) => placed(mark, "tag")).filter(isOnAxis),
-    environment: group.events.map((mark) => placed(mark, "environment", -0.5)).filter(isOnAxis),
+    foot: foot.filter(isOnAxis).sort((a, b) => a.x - b.x),
     finding: findings.map((mark) => ({ ...placed(mark, "finding"), label: `${mark.kind}, ${mark.state}`, what: mark.kind })).filter(isOnAxis),
-    changes: changes.filter(isOnAxis).sort((a, b) => a.x - b.x),
-    roof: roofOf(visible, choice.unit),
+    changes: changes.filter((mark) => isOnAxis(mark) && (mark.y ?? null) !== null).sort((a, b) => a.x - b.x),
+    roof: roofOf(visible, choice),
   };
 }
 
 /** Returns the roof of the test case as a list; empty where the quantity has none. */
-function roofOf(visible, quantity) {
+function roofOf(visible, { unit, scale }) {
   const line = visible.find(({ series: { item, rule } }) => item.roof !== null && isOfTime(rule));
-  if (line === undefined || quantity === "cache benefit") return [];
+  if (line === undefined || unit === "cache benefit" || scale === "percent") return [];
   const { item: { roof }, rule } = line.series;
   const [y] = convert(rule, roof.seconds, null, null);
-  return [{ y, label: `roof (${roof.text}): ${Numbers.value(y, quantity, rule.unit)}` }];
+  return [{ y, label: `roof (${roof.text}): ${Numbers.value(y, unit, rule.unit)}` }];
 }
 
 /** Returns whether a series is more than n/a at some commit. */
 const applies = ({ columns }) => columns.outcome.some((outcome) => outcome !== "n/a");
 
-/** Returns all that the chart, its tip and its table show, as Trend.draw takes it. */
-function modelOf(page, choice, loaded) {
-  const axis = axisOf(loaded, page.order);
-  const lines = loaded.map((series) => {
+/** Returns the values of a line in percent of its value at a commit, or at the first known one after it. */
+function percentOf({ values, low, high }, base) {
+  const whole = values.find((value, at) => at >= base && value);
+  const change = (value) => (value === null || !whole ? null : 100 * (value / whole - 1));
+  return { y: values.map(change), low: low.map(change), high: high.map(change) };
+}
+
+/** Returns the first and the last place of the commits in view, as the address or the form says. */
+function viewOf(commits, { range }) {
+  const query = Address.read();
+  const [from, to] = ["from", "to"].map((name) => (query.has(name) ? commits.findIndex(({ sha }) => sha.startsWith(query.get(name))) : -1));
+  const last = Math.max(commits.length - 1, 0);
+  if (from >= 0 && to >= from) return [from, to];
+  return [range === "all" ? 0 : Math.max(last + 1 - Number(range), 0), last];
+}
+
+/** Returns all that the chart of a test case, its tip and its table show (trend.js). */
+function modelOf(page, choice, loaded, axis, testCase) {
+  const commits = axis.commits.map((index) => page.commits[index]);
+  const chosen = commits.findIndex(({ sha }) => sha.startsWith(Address.read().get("commit") || " "));
+  const [first, last] = viewOf(commits, choice);
+  let latest = -Infinity; // a commit's date can be before its parent's, and an axis only ascends
+  const x = commits.map(({ date }, at) => (choice.isTime ? latest = Math.max(latest, Date.parse(date) / 1000) : at));
+  const beyond = choice.isTime ? Math.max((x[last] - x[first]) / 100, 3600) : 0.5;
+  const base = chosen < 0 ? first : chosen;
+  const lines = loaded.filter(({ item }) => item.case === testCase).map((series) => {
     const line = lineOf(series, page.order, axis);
     const name = series.item.implementation;
+    const drawn = choice.scale === "percent" ? percentOf(line, base) : { y: line.values, low: line.low, high: line.high };
     const visible = choice.implementations.includes(name) && applies(series);
-    return { ...line, name, series, ...page.looks.get(name), visible, describe: (x) => describe(series, line, x, choice.unit) };
+    return { at: line.at, name, series, ...page.looks.get(name), visible, ...drawn, describe: (at) => describe(series, line, at, choice.unit) };
   });
-  const marks = marksOf(page, choice, lines, axis);
-  const all = [...marks.finding, ...marks.changes, ...marks.tag, ...marks.environment];
+  const marks = marksOf(page, choice, lines, axis, x);
+  const all = [...marks.finding, ...marks.changes, ...marks.foot];
+  const quantity = loaded.find(({ rule }) => rule?.unit)?.rule.unit ?? page.words.get(choice.unit);
   return {
-    lines, marks, commits: axis.commits.map((index) => page.commits[index]), scale: choice.scale,
-    unit: loaded.find(({ rule }) => rule?.unit)?.rule.unit ?? page.words.get(choice.unit),
-    marksAt: (x) => all.filter((mark) => mark.at === x),
+    case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen, quantity,
+    unit: choice.scale === "percent" && commits.length ? `${quantity}, % against ${commits[base].sha.slice(0, 8)}` : quantity,
+    view: commits.length ? [x[first] - beyond, x[last] + beyond] : [-0.5, 0.5],
+    marksAt: (at) => all.filter((mark) => mark.at === at),
   };
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------------
 
+const SMALL = 230, TALL = 440, PAPER = 680; // px
+
 /** Shows the tables of a choice. */
 function showTables(choice) {
   for (const part of document.querySelectorAll(".behind")) {
     part.hidden = part.dataset.group !== choice.anchor;
-    for (const card of part.querySelectorAll(".case")) card.hidden = card.dataset.case !== choice.case;
+    for (const card of part.querySelectorAll(".case")) card.hidden = !choice.cases.includes(card.dataset.case);
   }
 }
 
@@ -287,12 +323,14 @@ function endBelowARow(scroll) {
 const say = (section, text) => { section.querySelector(".status").textContent = text; };
 
 /** Returns what the status line says of a model. */
-function statusOf(form, model, range, lost) {
+/** Returns what the status line says of the models. */
+function statusOf(form, models, { range }, lost) {
+  const [model] = models;
   const count = model.commits.length;
   const newest = range !== "all" && count > Number(range) ? `the newest ${range} of ` : "";
   const counted = `${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`;
-  const [roof] = model.marks.roof;
-  return [missedBy(form), ...lostWords(lost), roof ? `${counted}; ${roof.label}` : counted].filter(Boolean).join(" ");
+  const roofs = models.length === 1 ? model.marks.roof : [];
+  return [missedBy(form, model), ...lostWords(lost), [counted, ...roofs.map(({ label }) => label)].join("; ")].filter(Boolean).join(" ");
 }
 
 async function start(section) {
@@ -300,18 +338,26 @@ async function start(section) {
   const [marks, { commits }] = await Promise.all([KV.load(section.dataset.marks), KV.load("commits")]);
   const page = {
     marks, commits, order: new Map(commits.map((commit, index) => [commit.sha, index])),
-    looks: new Map(boxesOf(form).map(({ value, dataset: { colour, dash } }) => [value, { colour, dash }])),
+    looks: new Map(boxesOf(form).map(({ value, dataset: { colour, dash } }, shape) => [value, { colour, dash, shape }])),
     words: new Map(Array.from(form.elements.unit.options, (option) => [option.value, option.dataset.axis])),
   };
-  takeAddress(form);
-  load(resolve(form, marks)); // while Bokeh starts
-  await isParsed;
   const stage = section.querySelector(".stage");
-  let tip = null;
-  const item = JSON.parse(section.querySelector("script.chart-document").textContent);
-  const chart = await Trend.create(stage.querySelector(".chart"), item, () => tip?.hide());
-  tip = startTip(stage, chart);
+  const [reset, save] = section.querySelectorAll("button");
+  const update = () => show().catch((error) => say(section, error.message));
+  const goTo = (inView) => { putAddress(form, inView); update(); };
+  const tip = startTip(stage, goTo);
   let turn = 0;
+  let panels = []; // {host, model, chart}, one for each test case
+
+  /** Returns the elements that charts are drawn in, the same ones as before where they can be: one may have the focus. */
+  function hostsOf(choice) {
+    if (panels.length === choice.cases.length) return panels.map(({ host }) => host);
+    const first = section.querySelector(".chart");
+    const hosts = choice.cases.map((_, index) => (index === 0 ? first : first.cloneNode()));
+    stage.querySelector(".charts").replaceChildren(...hosts.map((host) => make("div", { class: "panel" }, make("h3", {}), host)));
+    stage.classList.toggle("many", hosts.length > 1);
+    return hosts;
+  }
 
   async function show() {
     const mine = turn += 1;
@@ -319,31 +365,65 @@ async function start(section) {
     showTables(choice);
     const { loaded, lost } = await load(choice);
     if (mine !== turn) return; // the reader has chosen something else meanwhile
-    tip.hide();
     const shown = [...loaded.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)];
     for (const box of boxesOf(form)) box.closest("label").hidden = !shown.includes(box.value);
     form.querySelector("fieldset").hidden = shown.every((name) => name === "");
-    const model = modelOf(page, choice, loaded);
-    Trend.draw(chart, model, choice.range);
+    const axis = axisOf(loaded, page.order);
+    const hosts = hostsOf(choice);
+    for (const { chart } of panels) chart.destroy();
+    panels = choice.cases.map((name, index) => {
+      const model = modelOf(page, choice, loaded, axis, name);
+      const panel = { host: hosts[index], model };
+      const title = hosts.length > 1 ? [make("a", { href: `#${new URLSearchParams({ case: name })}` }, foreign(name || "(no parameters)"))] : [];
+      panel.host.previousElementSibling.replaceChildren(...title);
+      panel.chart = Trend.draw(panel.host, model, { width: panel.host.clientWidth, height: hosts.length > 1 ? SMALL : TALL }, tip.events(panel));
+      return panel;
+    });
+    section.panels = panels; // what tests read
+    tip.restart(panels);
+    const { model } = panels.find((panel) => panel.model.case === choice.case) ?? panels[0];
+    reset.hidden = !Address.read().has("from");
     showChartTable(section, model, choice.range);
-    if (!lost.length) completeTable(choice, model);
-    say(section, statusOf(form, model, choice.range, lost));
+    if (!lost.length) for (const panel of panels) completeTable(choice, panel.model);
+    say(section, statusOf(form, panels.map((panel) => panel.model), choice, lost));
     section.dataset.drawn = String(mine);
   }
 
-  const update = () => show().catch((error) => say(section, error.message));
+  reset.addEventListener("click", () => goTo({ from: "", to: "" }));
+  save.addEventListener("click", () => {
+    const [{ model, chart }] = panels;
+    const link = make("a", { download: `${document.title.split(" ")[0]}.png`, href: Trend.picture(model, { width: chart.width, height: chart.height, large: 2 }).toDataURL() });
+    link.click();
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", () => {
     resolve(form, marks);
-    putAddress(form);
-    update();
+    goTo({});
   });
   window.addEventListener("hashchange", () => { takeAddress(form); update(); });
+  takeAddress(form);
   await show();
+  new ResizeObserver(() => {
+    for (const { chart, host } of panels) {
+      if (host.clientWidth && host.clientWidth !== chart.width) chart.setSize({ width: host.clientWidth, height: chart.height });
+    }
+  }).observe(stage);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    window.matchMedia(query).addEventListener("change", () => { for (const { chart } of panels) chart.redraw(false); });
+  }
+  const unprint = () => {
+    document.documentElement.removeAttribute("data-paper");
+    for (const paper of stage.querySelectorAll(".paper")) paper.remove();
+  };
+  window.addEventListener("beforeprint", () => {
+    unprint();
+    document.documentElement.setAttribute("data-paper", "");
+    for (const { host, model, chart } of panels) host.prepend(Trend.picture(model, { width: PAPER, height: chart.height, large: 3 }));
+  });
+  window.addEventListener("afterprint", unprint);
   section.dataset.ready = "yes";
 }
 
-const isParsed = new Promise((resolved) => { document.addEventListener("DOMContentLoaded", resolved); }); // and Bokeh, the last script, loaded
 for (const section of document.querySelectorAll("section.trend")) start(section).catch((error) => say(section, error.message));
 const sized = new ResizeObserver((entries) => { for (const { target } of entries) endBelowARow(target.closest(".scroll")); });
 for (const table of document.querySelectorAll(".behind table")) sized.observe(table);

@@ -1,5 +1,4 @@
-// The commit under the pointer, or reached with the arrow keys: a line, a dot for each implementation, and their values as
-// text. It is HTML over the canvas: drawing 100,000 points again at every move would be slow.
+// The commit under the pointer, or reached with the arrow keys: its values as text; and what clicks, drags and keys do.
 "use strict";
 
 /** Returns a commit's hash, which links to its page, its message, author and date. */
@@ -9,68 +8,22 @@ function commitHead(commit) {
   return [commitLink(commit), " ", subject, " ", span("who", foreign(`${commit.author}, ${when}`))];
 }
 
-/** Starts the tip of a chart on its stage; returns {hide}. */
-function startTip(stage, chart) {
+/** Starts the tip of the charts on a stage. `goTo` changes the commits in the address: {from, to, commit}. */
+function startTip(stage, goTo) {
   const NEAR = 10; // px around the head of a finding that a click counts for
   const DRAG = 5; // px: a press that moved further is no click
   const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
-  const [host, cursor, tip] = [".chart", ".cursor", ".tip"].map((name) => stage.querySelector(name));
-  let shown = null; // x
+  const tip = stage.querySelector(".tip");
+  let panels = [];
+  let shown = null; // {panel, at}
+  let pressed = null; // the panel that a drag began on; the others follow it
+  let wanted = null; // place that a key moves to: several can share a pixel
 
-  const inView = () => (chart.model === null ? [0, 0] : Trend.inView(chart));
+  const name = ({ model }, at) => model.commits[at]?.sha.slice(0, 8) ?? "";
+  const panelOf = ({ target }) => panels.find(({ host }) => host.contains(target));
 
-  /** Returns where the view of the chart begins on the stage, px. */
-  function origin() {
-    const [box, outer] = [chart.view.el, stage].map((element) => element.getBoundingClientRect());
-    return { left: box.x - outer.x, top: box.y - outer.y };
-  }
-
-  /** Returns the frame of the chart on the stage, px. */
-  function frameBox() {
-    const { left, right, top, bottom } = chart.view.frame.bbox;
-    const at = origin();
-    return { left: left + at.left, right: right + at.left, top: top + at.top, bottom: bottom + at.top };
-  }
-
-  /** Returns the pixel of a point on the stage. */
-  function pixel(x, y) {
-    const { left, top } = origin();
-    const { x_scale: across, y_scale: up } = chart.view.frame;
-    return { x: across.compute(x) + left, y: up.compute(y) + top };
-  }
-
-  /** Returns where an event is on the stage, px. */
-  function pointer(event) {
-    const { x, y } = stage.getBoundingClientRect();
-    return { x: event.clientX - x, y: event.clientY - y };
-  }
-
-  function show(x) {
-    shown = x;
-    cursor.hidden = tip.hidden = x === null;
-    if (x === null) return;
-    const lines = chart.model.lines.filter((line) => line.visible);
-    const marks = chart.model.marksAt(x).map(({ kind, page, text }) => make("p", { class: `mark ${kind}` },
-      page ? make("a", { href: page }, foreign(text)) : foreign(text)));
-    tip.replaceChildren(make("p", { class: "commit" }, ...commitHead(chart.model.commits[x])), ...lines.map((line) => figures(line, x)), ...marks);
-    const { left, right, top, bottom } = frameBox();
-    const { x: across } = pixel(x, 0);
-    const dots = lines.filter((line) => !Number.isNaN(line.y[x])).map((line) => {
-      const at = pixel(x, line.y[x]);
-      return make("span", { class: "dot", style: `left: ${at.x}px; top: ${at.y}px; background: ${line.colour}` });
-    });
-    cursor.replaceChildren(make("span", { class: "line", style: `left: ${across}px; top: ${top}px; height: ${bottom - top}px` }), ...dots);
-    // On the side with more room; on a narrow screen the style puts it below
-    const isLeft = across > (left + right) / 2;
-    const room = isLeft ? across : stage.clientWidth - across;
-    tip.style.left = isLeft ? "" : `${across + 14}px`;
-    tip.style.right = isLeft ? `${stage.clientWidth - across + 14}px` : "";
-    tip.style.top = `${top + 6}px`;
-    tip.style.maxWidth = `min(25rem, ${Math.max(room - 20, 180)}px)`;
-  }
-
-  function figures(line, x) {
-    const { value, interval, rounds, change, flags } = line.describe(x);
+  function figures(line, at) {
+    const { value, interval, rounds, change, flags } = line.describe(at);
     const swatch = make("span", { class: `swatch ${line.dash}`, style: `background: ${line.colour}` });
     const block = make("p", { class: "figures" }, swatch, " ", span("name", foreign(line.name)), " ", make("strong", {}, value));
     const details = [interval, rounds, change].filter(Boolean).join(" · ");
@@ -79,53 +32,106 @@ function startTip(stage, chart) {
     return block;
   }
 
-  /** Returns the x of the commit under a pointer; null outside the frame. */
-  function commitUnder(event) {
-    const [first, last] = inView();
-    const { left, right, top, bottom } = frameBox();
-    const { x, y } = pointer(event);
-    if (first >= last || x < left || x > right || y < top || y > bottom) return null;
-    return Math.min(Math.max(Math.round(chart.view.frame.x_scale.invert(x - origin().left)), first), last - 1);
+  function show(panel, at) {
+    shown = { panel, at };
+    tip.hidden = false;
+    const { chart, model } = panel;
+    const marks = model.marksAt(at).map(({ kind, page, text }) => make("p", { class: `mark ${kind}` },
+      page ? make("a", { href: page }, foreign(text)) : foreign(text)));
+    const lines = model.lines.filter((line) => line.visible).map((line) => figures(line, at));
+    tip.replaceChildren(make("p", { class: "commit" }, ...commitHead(model.commits[at])), ...lines, ...marks);
+    tip.classList.toggle("pinned", at === model.chosen);
+    // On the side with more room; on a narrow screen the style puts it below
+    const [box, outer] = [chart.over, stage].map((element) => element.getBoundingClientRect());
+    const across = box.x - outer.x + chart.valToPos(model.x[at], "x");
+    const isLeft = across > outer.width / 2;
+    tip.style.left = isLeft ? "" : `${across + 14}px`;
+    tip.style.right = isLeft ? `${outer.width - across + 14}px` : "";
+    tip.style.top = `${box.y - outer.y + 6}px`;
+    tip.style.maxWidth = `min(25rem, ${Math.max((isLeft ? across : outer.width - across) - 20, 180)}px)`;
+  }
+
+  /** Shows the chosen commit, or none. */
+  function rest() {
+    const [first] = panels;
+    const isChosen = first !== undefined && first.model.chosen !== null;
+    shown = null;
+    tip.hidden = !isChosen;
+    if (isChosen) show(first, first.model.chosen);
   }
 
   /** Returns the page of the finding whose head is under a pointer. */
-  function findingUnder(event) {
-    const { x, y, page } = chart.sources.get("heads").data;
-    const at = pointer(event);
-    return page[Array.from(x).findIndex((_, index) => {
-      const head = pixel(x[index], y[index]);
-      return Math.hypot(head.x - at.x, head.y - at.y) <= NEAR;
-    })];
+  function findingUnder({ chart, model }, { clientX, clientY }) {
+    const { left, top } = chart.ctx.canvas.getBoundingClientRect();
+    const isNear = ({ head: { x, y } }) => Math.hypot(x / uPlot.pxRatio + left - clientX, y / uPlot.pxRatio + top - clientY) <= NEAR;
+    return model.marks.finding.find(isNear)?.page;
   }
 
-  host.addEventListener("pointermove", (event) => {
-    if (event.pointerType !== "touch") show(commitUnder(event));
+  stage.addEventListener("pointerleave", () => { if (!stage.querySelector(".chart:focus-visible")) rest(); });
+  stage.addEventListener("pointerdown", (event) => { pressed = panelOf(event); });
+  stage.addEventListener("click", (event) => {
+    const panel = panelOf(event);
+    if (panel === undefined || panel.model.commits.length === 0) return;
+    const { left, right } = panel.chart.over.getBoundingClientRect();
+    const page = findingUnder(panel, event);
+    if (page) window.location.href = page;
+    else if (event.clientX >= left && event.clientX <= right && panel.chart.over.contains(event.target)) {
+      const at = panel.chart.posToIdx(event.clientX - left);
+      if (at === panel.model.chosen) window.location.href = panel.model.commits[at].page;
+      else goTo({ commit: name(panel, at) });
+    }
   });
-  stage.addEventListener("pointerleave", () => { if (!host.matches(":focus-visible")) show(null); });
-  host.addEventListener("keydown", (event) => {
-    if (event.composedPath().some((part) => part.classList?.contains("bk-Toolbar"))) return; // its buttons take keys
-    const [first, last] = inView();
+  stage.addEventListener("keydown", (event) => {
+    const panel = panelOf(event);
+    if (panel === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    const { chart, model } = panel;
+    const [first, last] = Trend.inView(chart, model);
+    const at = shown?.panel === panel ? shown.at : null;
     const step = KEYS[event.key];
-    if (event.key === "Escape") show(null);
-    else if (event.key === "Enter" && shown !== null) window.location.href = chart.model.commits[shown].page;
-    else if (step !== undefined && first < last) {
-      const from = shown ?? (step < 0 ? last : first - 1);
-      show(Math.min(Math.max(from + step, first), last - 1));
+    const zoom = { "+": 4, "-": 1 }[event.key];
+    if (event.key === "Escape") {
+      shown = null;
+      tip.hidden = true;
+      if (model.chosen !== null) goTo({ commit: "" });
+    }
+    if (event.key === "0") goTo({ from: "", to: "" });
+    else if (event.key === "Enter" && at !== null) window.location.href = model.commits[at].page;
+    else if (zoom !== undefined && first < last) {
+      const [middle, reach] = [at ?? Math.round((first + last) / 2), Math.ceil((last - first) / zoom)];
+      goTo({ from: name(panel, Math.max(middle - reach, 0)), to: name(panel, Math.min(middle + reach, model.commits.length - 1)) });
+    } else if (step !== undefined && first < last) {
+      wanted = Math.min(Math.max((at ?? (step < 0 ? last : first - 1)) + step, first), last - 1);
+      chart.setCursor({ left: chart.valToPos(model.x[wanted], "x"), top: chart.over.clientHeight / 2 });
+      wanted = null;
       event.preventDefault();
     }
   });
-  let pressed = null;
-  host.addEventListener("pointerdown", (event) => { pressed = { ...pointer(event), shown }; });
-  host.addEventListener("click", (event) => {
-    const { x, y } = pointer(event);
-    if (pressed === null || Math.hypot(x - pressed.x, y - pressed.y) > DRAG) return;
-    const finding = findingUnder(event);
-    const commit = commitUnder(event);
-    if (finding) window.location.href = finding;
-    else if (commit === null) show(null);
-    // A finger cannot hover: its first touch shows the commit, the second opens it
-    else if (event.pointerType === "touch" && pressed.shown !== commit) show(commit);
-    else window.location.href = chart.model.commits[commit].page;
-  });
-  return { hide: () => show(null) };
+
+  return {
+    /** Takes the charts that were drawn. */
+    restart(drawn) {
+      panels = drawn;
+      rest();
+    },
+    /** Returns what uPlot is to do with the pointer on a panel. */
+    events: (panel) => ({
+      cursor: {
+        drag: { x: true, y: false, setScale: false, dist: DRAG }, bind: { dblclick: () => () => null },
+        sync: { key: "cases", scales: ["x", null] },
+      },
+      hooks: {
+        setCursor: [({ cursor: { idx } }) => {
+          const at = wanted ?? idx;
+          if ((at ?? null) !== null && panel.chart && (wanted !== null || panel.host.matches(":hover"))) show(panel, at);
+        }],
+        setSelect: [(chart) => {
+          const { left, width } = chart.select;
+          if (width === 0 || panel !== pressed) return;
+          const [from, to] = [left, left + width].map((edge) => name(panel, chart.posToIdx(edge)));
+          chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          goTo({ from, to });
+        }],
+      },
+    }),
+  };
 }

@@ -12,33 +12,25 @@ ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+PANEL = "document.querySelector('section.trend').panels[0]"
 POINTS = """(name) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const renderer = plot.renderers.find((item) => item.name === `line: ${name}`);
-  return {visible: renderer.visible, y: Array.from(renderer.data_source.data.y), unit: plot.left[0].axis_label,
-          top: plot.y_range.end, labels: Array.from(plot.below[0].major_label_overrides.values())};
-}"""
-# Canvases lie in the shadow DOM of Bokeh's views
+  const {model, chart} = PANEL;
+  const line = model.lines.find((item) => item.name === name);
+  const [first, last] = Trend.inView(chart, model);
+  return {visible: line.visible, y: line.y, unit: model.unit, top: chart.scales.y.max,
+          labels: model.commits.slice(first, last).map(({sha}) => sha.slice(0, 8))};
+}""".replace("PANEL", PANEL)
 INKED = """() => {
-  const canvases = [];
-  const walk = (node) => {
-    if (node.shadowRoot) walk(node.shadowRoot);
-    for (const child of node.children) { if (child.tagName === "CANVAS") canvases.push(child); walk(child); }
-  };
-  walk(document.querySelector(".chart"));
-  return Math.max(...canvases.map((canvas) => {
-    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    return data.reduce((count, value, index) => count + (index % 4 === 3 && value > 0), 0);
-  }));
+  const canvas = document.querySelector(".chart canvas");
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return data.reduce((count, value, index) => count + (index % 4 === 3 && value > 0), 0);
 }"""
-DOT = """(place) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const view = Bokeh.index.get_by_id(plot.id);
-  const data = plot.renderers.find((item) => item.name === `line: ${place.name}`).data_source.data;
-  const box = view.el.getBoundingClientRect();
-  const frame = view.frame;
-  return {x: box.x + frame.x_scale.compute(place.index), y: box.y + frame.y_scale.compute(data.y[place.index])};
-}"""
+# Where something of the frame lies in the window, px
+PLACE = """([x, y]) => {
+  const {chart} = PANEL;
+  const box = chart.over.getBoundingClientRect();
+  return [box.x + chart.valToPos(x, "x"), box.y + chart.valToPos(y, "y")];
+}""".replace("PANEL", PANEL)
 
 
 def executable(*names):
@@ -114,12 +106,12 @@ def show(tab, out, name, address="", **choices):
 def hover(tab, name, index):
     """Move the mouse on to a dot of the chart and return its tooltip's text."""
     tab.wait_for_function(f"({INKED})() > 500")
-    place = tab.evaluate(DOT, {"name": name, "index": index})
-    tab.mouse.move(place["x"] - 3, place["y"])
-    tab.mouse.move(place["x"], place["y"])
+    x, y = point(tab, index, tab.evaluate(POINTS, name)["y"][index])
+    tab.mouse.move(x - 3, y)
+    tab.mouse.move(x, y)
     tip = tab.locator(".tip")
     tip.wait_for(state="visible")
-    return tip.text_content(), place
+    return tip.text_content(), {"x": x, "y": y}
 
 
 def change(tab, act):
@@ -134,16 +126,20 @@ def choose(tab, name, value):
     change(tab, lambda: tab.select_option(f"select[name={name}]", value))
 
 
+# What is drawn in view: "line: <name>", "dots: <name>", or the marks of a kind
 SOURCE = """(name) => {
-  const source = Bokeh.documents[0].roots()[0].renderers.find((item) => item.name === name).data_source;
-  return Object.fromEntries(Object.entries(source.data).map(([key, column]) => [key, Array.from(column)]));
-}"""
-# Where something of the frame lies in the window, px
-PLACE = """([x, y]) => {
-  const view = Bokeh.index.get_by_id(Bokeh.documents[0].roots()[0].id);
-  const box = view.el.getBoundingClientRect();
-  return [box.x + view.frame.x_scale.compute(x), box.y + view.frame.y_scale.compute(y)];
-}"""
+  const {model, chart} = PANEL;
+  const {min, max} = chart.scales.x;
+  const pick = (rows, key) => [key, rows.map((row) => row[key])];
+  const columns = (rows) => Object.fromEntries(Object.keys(rows[0] ?? {x: 0}).map((key) => pick(rows, key)));
+  const [, part, series] = /^(line|dots): (.*)$/s.exec(name) ?? [];
+  const line = model.lines.find((item) => item.name === series);
+  if (part === "line") return {x: line ? model.x : [], y: line?.y ?? []};
+  if (part === "dots") return {x: line?.visible ? line.dots : []};
+  const marks = {tag: model.marks.foot, environment: model.marks.foot}[name] ?? model.marks[name];
+  return columns(marks.filter(({kind, x}) => (kind ?? name) === name && x >= min && x <= max).map(
+    ({series: _, ...mark}) => ({...mark, label: name in {tag: 0, environment: 0} && !mark.isNamed ? "" : mark.label})));
+}""".replace("PANEL", PANEL)
 
 
 def source(tab, name):
@@ -154,5 +150,6 @@ def point(tab, x, y):
     return tab.evaluate(PLACE, [x, y])
 
 
-def range_of(tab, axis):
-    return tab.evaluate(f"(({{start, end}}) => [start, end])(Bokeh.documents[0].roots()[0].{axis}_range)")
+def range_of(tab):
+    """Return the ends of the horizontal axis."""
+    return tab.evaluate(f"(({{min, max}}) => [min, max])({PANEL}.chart.scales.x)")

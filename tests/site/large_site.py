@@ -28,8 +28,7 @@ from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
-from kernel_velocity.site.charts import documents
-from kernel_velocity.site.charts.documents import Documents
+from kernel_velocity.site.charts import trend
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Place
 from kernel_velocity.site.writer import Writer
@@ -136,10 +135,6 @@ class LargeSite:
         return self
 
     @cached_property
-    def documents(self):
-        return Documents(None)
-
-    @cached_property
     def tracked(self):
         return {
             key: past.Tracked(
@@ -236,7 +231,7 @@ def write(found, out):
     new = out / ".new"
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
-    for source in (*(report.TEMPLATES / "static").iterdir(), documents.script()):
+    for source in (*(report.TEMPLATES / "static").iterdir(), *trend.files()):
         writer.add(f"static/{source.name}", source.read_bytes())
     report._make(found, writer, [*kernel.parts(found), series_data.build])
     writer.finish()

@@ -7,8 +7,7 @@ import pytest
 from kernel_velocity.findings.finding import OPEN, finding_href
 from kernel_velocity.site.pages.finding import decisions, looks
 from tests.findings.synthetic_extras import OTHER
-from tests.site.browser import INKED, POINTS, SOURCE, TREND, change, choose, hover, show
-from tests.site.test_charts import SCHEMES
+from tests.site.browser import INKED, POINTS, TREND, change, choose, hover, show
 from tests.synthetic import ENVIRONMENT, MACHINE
 
 
@@ -47,6 +46,8 @@ def test_hover_and_click(tab, site):
     text, place = hover(tab, "native", 2)
     for wanted in (tree.commits[2][:8], "Vectorise the inner loops", "Ada Lovelace", "GFLOPS", "2.50x faster", "8"):
         assert wanted in text
+    change(tab, lambda: tab.mouse.click(place["x"], place["y"]))  # chooses it
+    assert f"commit={tree.commits[2][:8]}" in tab.url
     tab.mouse.click(place["x"], place["y"])
     tab.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
     assert tab.locator("h1").inner_text() == "Vectorise the inner loops"
@@ -95,24 +96,16 @@ def test_findings_without_scripts(without_script, evidence_site):
     assert without_script.locator("pre:visible").count() >= 3
 
 
-AXIS = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
-ROOF = "Bokeh.documents[0].roots()[0].center.find((part) => 'text_color' in part).text_color"
-
-
-HEADS = f"({SOURCE})('heads').colour[0]"
+DRAWN = "document.querySelector('.chart canvas').toDataURL()"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "colour"),
-    [("kernel-matmul-Cpu.html", AXIS), ("kernel-matmul-Cpu.html", HEADS), ("roofline.html", ROOF)],
-)
-def test_chart_in_the_dark(tab, whole_site, name, colour):
+def test_chart_in_the_dark(tab, whole_site):
     tab.emulate_media(color_scheme="light")
-    show(tab, whole_site[1], name)
-    light = tab.evaluate(colour)
+    show(tab, whole_site[1], "kernel-matmul-Cpu.html")
+    light = tab.evaluate(DRAWN)
     tab.emulate_media(color_scheme="dark")
-    tab.wait_for_function(f"{colour} !== {light!r}")
+    tab.wait_for_function(f"{DRAWN} !== {light!r}")
 
 
 @pytest.mark.slow
@@ -160,7 +153,7 @@ def test_home_loads_no_chart_library(tab, site):
     requests = []
     tab.on("request", lambda request: requests.append(request.url))
     show(tab, out, "index.html")
-    assert not [url for url in requests if "bokeh" in url]
+    assert not [url for url in requests if "uPlot" in url]
     assert re.search(r"2026-01-01 01:06 UTC \(\d+ days ago\)", tab.locator(".verdicts").inner_text())
 
 
@@ -391,27 +384,6 @@ def test_commands_break_at_blanks_only(tab, evidence_site):
 
 # ---- paper ------------------------------------------------------------------------------------------------------
 
-MUTED = SCHEMES["light"]["muted"]
-# What the printer gets is drawn when the event has ended: no frame comes in between
-PRINTED = """() => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const drawn = () => {
-    const found = [];
-    const walk = (node) => {
-      if (node.shadowRoot) walk(node.shadowRoot);
-      for (const child of node.children) { if (child.tagName === "CANVAS") found.push(child.toDataURL()); walk(child); }
-    };
-    walk(document.querySelector(".chart"));
-    return found.join();
-  };
-  const seen = [];
-  for (const event of [null, "beforeprint", "afterprint"]) {
-    if (event !== null) window.dispatchEvent(new Event(event));
-    seen.push([plot.below[0].major_label_text_color, drawn()]);
-  }
-  return seen;
-}"""
-
 
 @pytest.mark.slow
 def test_print_of_folds(tab, site):
@@ -426,51 +398,39 @@ def test_print_of_folds(tab, site):
     assert tab.evaluate("[...document.querySelectorAll('details')].every((fold) => fold.offsetHeight > 60)")
 
 
+# What the printer gets is drawn when the event has ended: no frame comes in between
+PRINTED = """() => {
+  window.dispatchEvent(new Event("beforeprint"));
+  const paper = document.querySelector(".chart > canvas.paper"), {width, height, style} = paper;
+  const pixels = paper.getContext("2d").getImageData(0, 0, width, height).data;
+  const inked = pixels.reduce((count, value, index) => count + (index % 4 === 0 && value < 128), 0);
+  return {width, css: style.width, ground: Array.from(pixels.slice(0, 4)), inked};
+}"""
+
+
 @pytest.mark.slow
-def test_print_colours(tab, site):
+def test_print_of_a_chart(tab, site):
+    """Paper gets the chart anew: in light colours, at the width of paper, with three times the points of a screen."""
     _, out = site
     tab.emulate_media(color_scheme="dark")
     show(tab, out, "kernel-matmul-Cpu.html")
-    tab.wait_for_timeout(300)  # the first frames are drawn
-    dark, paper, after = tab.evaluate(PRINTED)
-    assert (paper[0], after[0]) == (MUTED, dark[0]) and dark[0] != MUTED
-    assert paper[1] != dark[1] and after[1] != paper[1]
-
-
-@pytest.mark.slow
-def test_print_colours_by_media_alone(tab, site):
-    tab.emulate_media(color_scheme="dark")
-    show(tab, site[1], "kernel-matmul-Cpu.html")
-    tab.emulate_media(color_scheme="dark", media="print")
-    tab.wait_for_function(f"{AXIS} === '#444'")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["kernel-matmul-Cpu.html", "roofline.html"])
-def test_print_of_a_chart(tab, site, name):
-    _, out = site
-    show(tab, out, name)
-    tab.wait_for_selector("section[data-ready=yes]")
-    wide = "document.querySelector('.chart > :not(.paper)').clientWidth"
-    before = tab.evaluate(wide)
-    tab.uncheck("input[value=eager]")
-    tab.wait_for_timeout(300)  # it is drawn without
-    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    before = tab.evaluate("document.querySelector('.uplot').clientWidth")
+    change(tab, lambda: tab.uncheck("input[value=eager]"))
+    paper = tab.evaluate(PRINTED)
+    assert (paper["width"], paper["css"], paper["ground"]) == (2040, "680px", [255, 255, 255, 255])
+    assert paper["inked"] > 5000
     tab.emulate_media(media="print")
-    drawing = tab.locator(".chart > svg.paper")
-    box = drawing.bounding_box()
-    assert (drawing.get_attribute("width"), box["width"], box["height"] > 300) == ("680", 680, True)
-    assert {"GFLOPS"} & {word for text in drawing.locator("text").all_text_contents() for word in text.split()}
-    assert drawing.locator("path").count() > 10
-    assert tab.locator(".chart > :not(.paper)").is_hidden()
+    box = tab.locator(".chart > canvas.paper").bounding_box()
+    assert (box["width"], box["height"] > 300) == (680, True)
+    assert tab.locator(".chart > .uplot").is_hidden()
     assert tab.locator("select[name=case]").is_visible()
     assert tab.locator("fieldset label:visible").all_inner_texts() == ["native", "triton"]
     tab.emulate_media(media="screen")
-    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert drawing.count() == 0
-    assert tab.evaluate(wide) == before > 1000
-    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")  # without one before
-    assert tab.evaluate(wide) == before
+    for _ in range(2):  # the second time without one before
+        tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert tab.locator(".paper").count() == 0
+        tab.wait_for_function(f"document.querySelector('.uplot').clientWidth === {before}")
+    assert before > 1000
 
 
 # ---- findings ---------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_keyboard_stops_have_names(whole_site, crawled, reader):
             drawn.append(name.partition("-")[0])
         stops = [stop for stop in reader.tab.evaluate(f"{STOPS}()") if stop["index"] >= 0]
         assert stops and [stop for stop in stops if not stop["named"]] == [], name
-    assert sorted(drawn) == ["kernel", "roofline.html"]
+    assert sorted(drawn) == ["roofline.html"]
 
 
 def test_print_without_navigation(whole_site, reader):

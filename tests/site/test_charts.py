@@ -17,55 +17,12 @@ from kernel_velocity.lab import replay_page
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import badges, model
 from kernel_velocity.site.charts import documents, palette, roofline, trend
-from kernel_velocity.site.charts.documents import FIRST, Documents, numbered
+from kernel_velocity.site.charts.documents import FIRST, Documents
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from tests import synthetic
 from tests.findings import synthetic_extras
 from tests.site import machine_records
 from tests.site.pages import edit, make_na, results_file
-
-
-@pytest.fixture(scope="module")
-def document():
-    return trend.document(synthetic.IMPLEMENTATIONS)
-
-
-def renderers(document):
-    (plot,) = document["doc"]["roots"]
-    assert document["root_id"] == plot["id"]
-    return plot["attributes"]["renderers"]
-
-
-def names_of(document):
-    return [item["attributes"]["name"] for item in renderers(document)]
-
-
-def test_trend_layers(document):
-    names = names_of(document)
-    for implementation in synthetic.IMPLEMENTATIONS:
-        assert {f"{part}: {implementation}" for part in ("band", "bars", "line", "dots")} <= set(names)
-    assert {"tag", "environment", "finding", "heads", "changes", "roof"} <= set(names)
-    order = ["tag", "band: eager", "line: eager", "dots: eager", "dots: triton", "changes"]
-    assert sorted(order, key=names.index) == order
-    odd = names_of(trend.document(("tag", "dots: native", "native")))
-    for each in (names, odd):
-        assert len(set(each)) == len(each)
-    assert "line: tag" in odd
-
-
-def test_trend_document_is_empty_json(document):
-    def refuse(text):
-        raise AssertionError(f"{text} is not JSON")
-
-    text = json.dumps(document)
-    json.loads(text, parse_constant=refuse)
-    assert "{safe}" not in text and "<div" not in text
-    sources = [item["attributes"]["data_source"] for item in renderers(document)]
-    entries = [item["attributes"]["data"]["entries"] for item in sources if "attributes" in item]  # else named before
-    assert len(entries) > 10
-    assert all(len(column) == 0 for columns in entries for _, column in columns)
-    one, other = (numbered(trend.document(("eager", "native")), FIRST) for _ in range(2))
-    assert json.dumps(one) == json.dumps(other)
 
 
 def test_implementation_keeps_its_colour():
@@ -358,7 +315,7 @@ def rules(path):
 def test_style_has_no_unused_class():
     selectors = [selector for path in STATIC.glob("*.css") for selector, _ in rules(path)]
     styled = {name.replace("\\", "") for name in re.findall(r"\.(-?[A-Za-z_](?:[\w-]|\\/)*)", " ".join(selectors))}
-    sources = [*TEMPLATES.glob("*.html"), *STATIC.glob("*.js"), *TOOLS.rglob("*.py")]
+    sources = [*TEMPLATES.glob("*.html"), *STATIC.glob("*.js"), *TOOLS.rglob("*.py"), *trend.files()]
     words = {word for path in sources for word in re.findall(r"[\w/-]+", path.read_text(encoding="utf-8"))}
     assert len(styled) > 100
     assert styled <= words

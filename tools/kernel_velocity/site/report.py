@@ -22,7 +22,7 @@ from kernel_velocity import forking, units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.series import cache
 from kernel_velocity.site import badges, model, series_data
-from kernel_velocity.site.charts import documents
+from kernel_velocity.site.charts import documents, trend
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit, compare, finding, findings, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
@@ -197,7 +197,8 @@ def links(page: str, *, kernels: bool = True) -> list[tuple[str, str, str]]:
 
 def _make_all(site: Site, writer: Writer) -> None:
     """Make the site. A large site in two processes, which take the parts in turn."""
-    for source in (*sorted((TEMPLATES / "static").iterdir()), documents.script()):  # no CDN: Bokeh's script, too
+    sources = (*sorted((TEMPLATES / "static").iterdir()), *trend.files(), documents.script())
+    for source in sources:  # no CDN: the libraries, too
         writer.add(f"static/{source.name}", source.read_bytes())
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other
     if len(site.measured) < FEWEST_APART:

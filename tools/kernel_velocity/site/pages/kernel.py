@@ -7,7 +7,6 @@ the source at the measured commits, which config.Project names.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,7 +30,6 @@ from kernel_velocity.series.changes import Changes
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
-from kernel_velocity.site.charts.documents import Document
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import AXES, GFLOPS, Chart, Group, Mark
@@ -52,7 +50,7 @@ SUFFIXES = (
 SOURCE_FORMAT = 1  # of the data file of sources
 MOST_VERSIONS = 100  # with them the data beside a page stays at a few MB, whatever the history
 RANGES = {"all": "all commits", "200": "newest 200", "50": "newest 50"}
-SCALES = {"zero": "from zero", "close": "close up"}
+SCALES = {"zero": "from zero", "close": "close up", "log": "logarithmic", "percent": "% against a commit"}
 HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
 PARTS = 128  # that the pages are made in, at most
 MARKS = 200  # rows of the table of marks
@@ -123,15 +121,7 @@ def _build(
 
 def _context(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
     """Return what the template is filled with."""
-
-    def make() -> Document:
-        from kernel_velocity.site.charts import trend  # noqa: PLC0415 - Bokeh takes a second
-
-        return trend.document(chart.implementations)
-
-    digest = hashlib.sha256(repr(chart.implementations).encode("utf-8", "surrogatepass")).hexdigest()
-    document = site.documents.get(f"trend-{digest[:16]}", chart.implementations, make)
-    return {"page": _page(site, chart, versions), "document": document}
+    return {"page": _page(site, chart, versions)}
 
 
 def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
