@@ -157,15 +157,17 @@ function joined(rule, seconds, beside, entry) {
 }
 
 /**
- * Returns the change of an entry against the newest comparable entry before it, as {text, tone}; undefined if there is
- * none (series/changes.py, site/text.py).
+ * Returns what a series did from the newest comparable entry before one, as {text, tone}; undefined if that is nothing
+ * (series/changes.py, site/text.py).
  */
 function changeAt(columns, entry) {
   if (columns.outcome[entry] !== "measured") return undefined;
   const side = (at) => ({ unit: columns.unit, ...Object.fromEntries([...TIMES, "method"].map((name) => [name, columns[name][at]])) });
   for (let before = entry - 1; before >= 0; before -= 1) {
-    const change = Ratios.compare(side(before), side(entry), true);
-    if (change.ratio !== undefined) return { text: `${Ratios.words(change)}${change.adjusted ? ", adjusted" : ""}`, tone: Ratios.tone(change) };
+    if (Ratios.lacking(side(before), side(entry)) === null) {
+      const verdict = { ...verdictOf(columns.levels, columns.seconds, before, entry), unit: columns.unit, isOneSeries: true };
+      return verdict.word === "unchanged" ? undefined : { text: Ratios.words(verdict), tone: Ratios.tone(verdict) };
+    }
   }
   return undefined;
 }

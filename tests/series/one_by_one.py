@@ -22,7 +22,7 @@ from kernel_velocity.results.measurement import (
 )
 from kernel_velocity.results.records import Benchmark, History, Machine, RecordedRow, ResultsFile
 from kernel_velocity.series import packing
-from kernel_velocity.series.changes import Change, alike, compare, telling
+from kernel_velocity.series.changes import telling
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
 from kernel_velocity.series.reading import by_cause
@@ -35,7 +35,6 @@ class Point:
     """One commit on a trend."""
 
     measurement: Measurement
-    change: Change | None  # None: nothing measured before it that it can be compared with
 
     @property
     def is_applicable(self) -> bool:
@@ -56,11 +55,6 @@ class Trend:
         return next((point for point in reversed(self.points) if point.is_applicable), self.points[-1])
 
 
-def newest_change(new: Measurement, earlier: Iterable[Measurement]) -> Change | None:
-    """Return the change against the first of `earlier`, newest first, that can be compared with. None without one."""
-    return next((change for old in earlier if (change := compare(new, old)) is not None), None)
-
-
 def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict[SeriesKey, Trend]:
     """Return the trend of every series.
 
@@ -73,16 +67,12 @@ def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict
         if item.commit in order:
             grouped.setdefault(item.key, []).append(item)
     return {
-        key: Trend(key=key, points=_points(sorted(items, key=lambda item: order[item.commit])))
+        key: Trend(
+            key=key,
+            points=tuple(Point(measurement=item) for item in sorted(items, key=lambda item: order[item.commit])),
+        )
         for key, items in sorted(grouped.items())
     }
-
-
-def _points(ordered: Sequence[Measurement]) -> tuple[Point, ...]:
-    return tuple(
-        Point(measurement=item, change=newest_change(item, (ordered[at] for at in range(place - 1, -1, -1))))
-        for place, item in enumerate(ordered)
-    )
 
 
 def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
@@ -236,13 +226,3 @@ def _times(item: Measurement) -> dict[str, float]:
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:
     return (np.nan, np.nan) if interval is None else (interval.low, interval.high)
-
-
-def best_before(series):
-    """Return, for every entry, the fastest comparable one before it, the first of equal ones. -1: there is none."""
-    times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
-    found = []
-    for entry, method in enumerate(series.method):
-        others = [other for other in range(entry) if alike(series, method)[other]]
-        found.append(min(others, key=times.__getitem__, default=-1))
-    return np.array(found)

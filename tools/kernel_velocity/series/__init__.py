@@ -10,7 +10,7 @@ cache.py          the SQLite file of these arrays and of what is computed from t
 layout.py         all series as columns in a scratch file. Blocks of them as matrices
 adjusted.py       correct the times of a layout for machine noise
 columns.py        one series as columns
-changes.py        changes between values of a series, and their averages
+changes.py        which values of a series can be compared, which series are worth a trend
 change_points.py  change points of series, stored in the cache
 controls.py       what the controls share, taken out of change points
 verdicts.py       whether a series changed between two commits: what every page asks

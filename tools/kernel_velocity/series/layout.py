@@ -25,7 +25,7 @@ from kernel_velocity import units
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series.cache import Cache
-from kernel_velocity.series.changes import NONE, Indices, Timed, Truth
+from kernel_velocity.series.changes import NONE, Indices, Truth
 from kernel_velocity.series.columns import TIMES
 from kernel_velocity.series.packing import ENTRY, NOTHING, Entries, Series
 from kernel_velocity.series.reading import Directory
@@ -307,13 +307,6 @@ class Block:
         """The numbers of the methods. NOTHING where it is unknown."""
         return self.column("method", NOTHING)
 
-    @cached_property
-    def times(self) -> NDArray[np.float64]:
-        """The adjusted times where there are some, else the times, s."""
-        adjusted = self.column("adjusted", np.nan)
-        lacking = np.isnan(adjusted)
-        return np.where(lacking, self.column("seconds", np.nan), adjusted)
-
     def alike(self, method: int) -> Truth:
         """Return which values are times that a time of this method can be compared with."""
         if method == NOTHING or self._only in (method, NOTHING):
@@ -376,21 +369,3 @@ def newest(which: Truth) -> NDArray[np.int32]:
     columns = np.arange(which.shape[1], dtype=np.int32)
     last: NDArray[np.int32] = np.maximum.accumulate(np.where(which, columns, np.int32(NONE)), axis=1)
     return last
-
-
-def best(times: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Return, for each time of a block, the column of the least time up to it. NONE where all are inf.
-
-    Of equal times the first counts. `times` has inf, not NaN, where there is no time.
-    """
-    least = np.minimum.accumulate(times, axis=1)
-    is_new = np.empty(times.shape, np.bool_)
-    is_new[:, 0] = times[:, 0] < np.inf
-    np.less(times[:, 1:], least[:, :-1], out=is_new[:, 1:])
-    return newest(is_new)
-
-
-def timed(layout: Layout, slots: Indices) -> Timed:
-    """Return the values at some slots, ready to be compared with others."""
-    values = Timed.of(layout.columns, slots)
-    return values._replace(method=values.method - 1)  # NOTHING is 0, an unknown method of `Timed` is less than 0

@@ -21,13 +21,11 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine, name_parts
-from kernel_velocity.series.changes import Change, Truth
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.verdicts import Verdict
 
 DASH = "–"
 RATE_UNITS = ("GFLOPS", "GOPS")
-UNSURE = "≈"  # before a change that the intervals do not confirm
 REASONS = {
     Outcome.NOT_APPLICABLE: "n/a: the test case was not asked for, this commit does not have the implementation, "
     "or this machine lacks what it needs",
@@ -46,7 +44,7 @@ class Cell:
     text: str
     detail: str = ""  # interval and time
     change: str = ""
-    tone: str = ""  # "faster", "slower", "same" (not confirmed), "n/a", "failed", "absent"
+    tone: str = ""  # "faster", "slower", "unchanged", "undecided", "same" (nobody knows), "n/a", "failed", "absent"
     marks: tuple[int, ...] = ()  # numbers of its footnotes
     href: str = ""
 
@@ -241,36 +239,6 @@ def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tu
     return tuple(warnings) if outcome is Outcome.MEASURED else (why(outcome, reason), *warnings)
 
 
-def change(value: Change | None, unit: str = units.SECONDS) -> str:
-    """Return a change in words: "≈ 1.2% faster". Empty where there is nothing to compare with."""
-    return "" if value is None else change_text(value.ratio, value.is_distinct, unit)
-
-
-def tone(value: Change | None, unit: str = units.SECONDS) -> str:
-    """Return the colour class of a change. Empty where there is nothing to compare with."""
-    return "" if value is None else tone_of(value.ratio, value.is_distinct, unit)
-
-
-def change_text(ratio: float, is_distinct: bool, unit: str = units.SECONDS) -> str:
-    """Return a ratio of speeds, new over old, in words. Empty for NaN. `unit`: of `unit_of`."""
-    if isnan(ratio):
-        return ""
-    words = units.change(ratio, units.SECONDS if unit in RATE_UNITS else unit)
-    return words if is_distinct or ratio == 1 else f"{UNSURE} {words}"
-
-
-def tone_of(ratio: float, is_distinct: bool, unit: str = units.SECONDS) -> str:
-    """Return the colour class of a ratio of speeds, new over old. Empty for NaN. `unit`: of `unit_of`.
-
-    Of a value that is neither a time, a rate nor a size nobody knows whether less is better.
-    """
-    if isnan(ratio):
-        return ""
-    if not is_distinct or ratio == 1 or unit not in (units.SECONDS, units.BYTES, *RATE_UNITS):
-        return "same"
-    return "faster" if ratio > 1 else "slower"
-
-
 def verdict(value: Verdict, unit: str = units.SECONDS) -> str:
     """Return a verdict in words: "8.0% slower", "unchanged". `unit`: of the values."""
     return (
@@ -290,11 +258,6 @@ def verdict_tone(value: Verdict, unit: str = units.SECONDS) -> str:
     if value.is_change and unit not in (units.SECONDS, units.BYTES, *RATE_UNITS):
         return "same"
     return value.word.value
-
-
-def change_texts(ratio: FloatArray, distinct: Truth, unit: NDArray[np.str_]) -> list[str]:
-    """Return `change_text` of arrays of shape (results,)."""
-    return list(map(change_text, ratio.tolist(), distinct.tolist(), unit.tolist()))
 
 
 def rates(seconds: FloatArray, flop: FloatArray, unit: NDArray[np.str_]) -> list[str]:
@@ -317,26 +280,24 @@ def cells(
     high: FloatArray,
     flop: FloatArray,
     unit: NDArray[np.str_],
-    ratio: FloatArray,
-    distinct: Truth,
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yield text, detail, change and tone of a `Cell` for each result: rate with interval, time and change.
+) -> Iterator[tuple[str, str, str]]:
+    """Yield text, detail and tone of a `Cell` for each result: rate with interval and time.
 
     A site shows 100,000 results, so it takes columns. All have shape (results,). Unknown is NaN.
 
     Args:
         outcome: index into OUTCOMES. seconds, low, high: time per call and its interval. flop: per call.
-        unit: of `unit_of`. ratio: of speeds, new over old. distinct: whether the two intervals lie apart.
+        unit: of `unit_of`.
     """
-    columns = (seconds, low, high, flop, unit, ratio, distinct)
+    columns = (seconds, low, high, flop, unit)
     rows = zip(outcome.tolist(), rates(seconds, flop, unit), *(column.tolist() for column in columns), strict=True)
-    for index, text, time, lowest, highest, work, name, speeds, is_distinct in rows:
+    for index, text, time, lowest, highest, work, name in rows:
         if OUTCOMES[index] is not Outcome.MEASURED:
-            yield OUTCOMES[index].value, "", "", OUTCOMES[index].value
+            yield OUTCOMES[index].value, "", OUTCOMES[index].value
             continue
         interval = _interval(lowest, highest, work, name)
         detail = " · ".join(filter(None, (interval, "" if isnan(work) else figure(time, units.SECONDS))))
-        yield text, detail, change_text(speeds, is_distinct, name), tone_of(speeds, is_distinct, name)
+        yield text, detail, ""
 
 
 def _interval(low: float, high: float, flop: float, unit: str) -> str:

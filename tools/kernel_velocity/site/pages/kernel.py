@@ -26,8 +26,8 @@ from kernel_velocity.results import git as history
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.series import changes as series_changes
-from kernel_velocity.series.changes import Changes
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.model import Site
@@ -58,7 +58,6 @@ NEWEST = 50  # commits of a table
 # Rows of all tables of a page, which is made again with every commit; its script adds the others from the data.
 ROWS = 50
 FEWEST = 5  # rows of a table
-_BEFORE = 16  # entries among which the base of the oldest shown change is looked for first
 _COMMIT = "commit "  # begins the line of a commit in git's log; other lines are paths
 FIGURES = {
     "track_code_bytes": "code",
@@ -168,7 +167,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
     newest = group.shown[-count:][::-1].tolist()
     lines = {place: text.commit_line(site.commits[site.line[place]]) for place in newest}
-    results = dict(zip(group.columns, recent(list(group.columns.values()), newest[-1]), strict=True))
+    results = dict(zip(group.columns, recent(group.columns, site.past.verdicts, newest[-1]), strict=True))
     notes = Footnotes()
     tables = []
     for case in dict.fromkeys(key.case for key in group.columns):
@@ -186,49 +185,48 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     }
 
 
-def recent(series: Sequence[Columns], since: int) -> list[Recent]:
+def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) -> list[Recent]:
     """Return the results of some series from a position on the line on, each against the one measured before.
 
     Their texts are made together: a call for five results costs most.
     """
-    ends = [_end(columns, since) for columns in series]
+    firsts = [int(np.searchsorted(columns.place, since)) for columns in series.values()]
 
-    def joined(values: Callable[[Columns, Changes], Any]) -> Any:
-        return np.concatenate([values(columns, changes)[first:] for columns, first, changes in ends])
+    def joined(values: Callable[[Columns], Any]) -> Any:
+        return np.concatenate([values(columns)[first:] for columns, first in zip(series.values(), firsts, strict=True)])
 
     cells = text.cells(
-        outcome=joined(lambda columns, _: columns.outcome),
-        seconds=joined(lambda columns, _: columns.seconds),
-        low=joined(lambda columns, _: columns.low),
-        high=joined(lambda columns, _: columns.high),
-        flop=joined(lambda columns, _: np.full(len(columns), np.nan if columns.flop is None else columns.flop)),
-        unit=joined(lambda columns, _: np.full(len(columns), text.unit_of(columns))),
-        ratio=joined(lambda _, changes: changes.ratio),
-        distinct=joined(lambda _, changes: changes.distinct),
+        outcome=joined(lambda columns: columns.outcome),
+        seconds=joined(lambda columns: columns.seconds),
+        low=joined(lambda columns: columns.low),
+        high=joined(lambda columns: columns.high),
+        flop=joined(lambda columns: np.full(len(columns), np.nan if columns.flop is None else columns.flop)),
+        unit=joined(lambda columns: np.full(len(columns), text.unit_of(columns))),
     )
 
-    def result(columns: Columns, changes: Changes, entry: int) -> Result:
-        words, detail, change, tone = next(cells)
-        change += ", adjusted" if change and changes.adjusted[entry] else ""  # it is not one of the rates beside it
+    def result(columns: Columns, change: Verdict | None, entry: int) -> Result:
+        words, detail, tone = next(cells)
         outcome = OUTCOMES[columns.outcome[entry]]
         remarks = text.remarks(outcome, columns.reasons.get(entry), columns.warnings.get(entry, ()))
-        return (words, detail, change, tone), remarks
+        if change is None or change.word is Word.UNCHANGED:
+            return (words, detail, "", tone), remarks
+        return (words, detail, text.verdict(change, columns.unit), text.verdict_tone(change, columns.unit)), remarks
 
     return [
-        {int(columns.place[entry]): result(columns, changes, entry) for entry in range(first, len(columns))}
-        for columns, first, changes in ends
+        {
+            int(columns.place[entry]): result(columns, change, entry)
+            for entry, change in enumerate(_changes(columns, verdicts[key], first), start=first)
+        }
+        for (key, columns), first in zip(series.items(), firsts, strict=True)
     ]
 
 
-def _end(columns: Columns, since: int) -> tuple[Columns, int, Changes]:
-    """Return the end of a series, the index in it of the first entry from a position on, and all its changes."""
-    first = int(np.searchsorted(columns.place, since))
-    part = max(first - _BEFORE, 0)
-    end = columns.between(part)
-    base = series_changes.before(end)
-    if part and (end.is_measured & (base == series_changes.NONE))[first - part :].any():  # it may be further back
-        part, end, base = 0, columns, series_changes.before(columns)
-    return end, first - part, series_changes.against(end, base)
+def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict | None]:
+    """Yield what a series did from the entry measured before each, from an entry on. None where nothing compares."""
+    base = series_changes.before(columns)
+    for entry in range(first, len(columns)):
+        is_comparable = columns.is_measured[entry] and base[entry] != series_changes.NONE
+        yield levels.between(int(base[entry]), entry) if is_comparable else None
 
 
 def table(
