@@ -351,13 +351,21 @@ async function start(section) {
   let turn = 0;
   let panels = []; // {host, model, chart}, one for each test case
 
+  const resized = new ResizeObserver(() => {
+    for (const { chart, host } of panels) {
+      if (host.clientWidth && host.clientWidth !== chart.width) chart.setSize({ width: host.clientWidth, height: chart.height });
+    }
+  });
+
   /** Returns the elements that charts are drawn in, the same ones as before where they can be: one may have the focus. */
   function hostsOf(choice) {
     if (panels.length === choice.cases.length) return panels.map(({ host }) => host);
+    resized.disconnect();
     const first = section.querySelector(".chart");
     const hosts = choice.cases.map((_, index) => (index === 0 ? first : first.cloneNode()));
     stage.querySelector(".charts").replaceChildren(...hosts.map((host) => make("div", { class: "panel" }, make("h3", {}), host)));
     stage.classList.toggle("many", hosts.length > 1);
+    for (const host of hosts) resized.observe(host);
     return hosts;
   }
 
@@ -405,11 +413,6 @@ async function start(section) {
   window.addEventListener("hashchange", () => { takeAddress(form); update(); });
   takeAddress(form);
   await show();
-  new ResizeObserver(() => {
-    for (const { chart, host } of panels) {
-      if (host.clientWidth && host.clientWidth !== chart.width) chart.setSize({ width: host.clientWidth, height: chart.height });
-    }
-  }).observe(stage);
   for (const query of ["(prefers-color-scheme: dark)", "print"]) {
     window.matchMedia(query).addEventListener("change", () => { for (const { chart } of panels) chart.redraw(false); });
   }

@@ -360,7 +360,7 @@ BOTH = [(INTEGERS, "GOPS"), (FLOATS, "GFLOPS")]
 def test_integers_in_the_browser(tab, integer_site, case, unit):
     tree, out = integer_site
     show(tab, out, "kernel-matmul-Cpu.html", f"case={case}")
-    assert tab.evaluate("Bokeh.documents[0].roots()[0].left[0].axis_label") == unit
+    assert tab.evaluate("document.querySelector('section.trend').panels[0].model.unit") == unit
     assert unit in tab.locator(".status").first.inner_text()  # the roof
     assert tab.locator(".behind-chart summary").inner_text() == f"The chart as a table: {unit}"
     assert units_of([tab.locator(".behind-chart table").text_content()]) == {unit}
