@@ -119,8 +119,8 @@ def commit(tree, sha):
     return shown(commit_page.Maker(read(tree)).page(sha))
 
 
-def row_of(grid, kernel, implementation):
-    (row,) = [row for row in grid.rows if (row.kernel, row.implementation) == (kernel, implementation)]
+def row_of(page, case, implementation="native"):
+    (row,) = [row for row in page.rows if (row.case, row.implementation) == (case, implementation)]
     return row
 
 

@@ -1,6 +1,7 @@
 """A commit's page: what it changed, against what, how it was built and on what machine."""
 
 import json
+import math
 
 import git
 import numpy as np
@@ -11,13 +12,13 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.series import changes, layout
 from kernel_velocity.series.changes import NONE
-from kernel_velocity.site import badges, report
+from kernel_velocity.series.verdicts import Word
+from kernel_velocity.site import report
 from kernel_velocity.site.pages import commit as commit_page
 from kernel_velocity.site.pages import commit_values, home
-from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
+from kernel_velocity.site.pages.commit_values import WORDS
 from tests import synthetic
 from tests.golden import check_golden
-from tests.series.one_by_one import best_before
 from tests.site.pages import (
     GOLDEN,
     PARTS,
@@ -32,9 +33,7 @@ from tests.site.pages import (
     make_ragged,
     read,
     results_file,
-    row_of,
     say_why,
-    shown,
 )
 
 
@@ -59,7 +58,7 @@ def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
     monkeypatch.setattr(commit_page, "OPEN_UP_TO", most)
     (section,) = commit(tree, tree.commits[0]).sections
     assert [fold.is_open for fold in section.folds] == [is_open] * 2
-    assert {fold.summary for fold in section.folds} == {"4 with nothing to compare with, 2 n/a"}
+    assert {fold.summary for fold in section.folds} == {"4 with nothing to compare, 2 n/a"}
 
 
 @pytest.mark.parametrize(("most", "rows"), [(7, 0), (8, 4)])
@@ -85,15 +84,12 @@ def test_change_over_another_method(tree):
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.jsonl"
     lines = [telemetry.parse(line) | {"m": "bbbb0000"} for line in path.read_text().splitlines()]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    found = read(tree)
-    page = commit_page.Maker(found).page(tree.commits[4])
-    assert page["lead"].startswith("Changes are against the commit measured before it")
-    (grid,) = shown(home.page(found)["grids"])
-    cell = row_of(grid, "matmul", "native").changes[0]
-    assert (grid.spans[0].base.sha, cell.tone) == (tree.commits[3], "same")
-    assert [grid.footnotes[mark - 1] for mark in cell.marks] == [f"1 day: against {tree.commits[2][:8]}"]
-    for badge in badges.build(found):
-        assert "≈" in badge.context["badge"]["title"]
+    page = commit(tree, tree.commits[4])
+    assert page.lead.startswith("Changes are against the commit measured before it")
+    (row, *_) = (row for section in page.sections for fold in section.folds for row in fold.rows if row[0] == "eager")
+    assert f"against {tree.commits[2][:8]}: its parent has no time of it" in [
+        page.footnotes[mark - 1] for mark in row[-1]
+    ]
 
 
 def test_tag_beside_the_line(tree):
@@ -103,7 +99,7 @@ def test_tag_beside_the_line(tree):
         repo.create_tag("release-1.0.1", ref=side)
     synthetic.write_commit(tree.results, side.hexsha, 2)
     found = read(tree)
-    assert [grid["spans"][3].name for grid in home.page(found)["grids"]] == ["since a tag"]
+    assert home.page(found)["spans"][2:] == ["since a tag"]
     maker = commit_page.Maker(found)
     assert maker.page(side.hexsha)["tags"] == ("release-1.0.1",)
     assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())
@@ -117,7 +113,7 @@ def test_lost_value_is_a_change(tree):
     (row,) = page.changed
     assert (row.cell.text, row.evidence) == ("n/a", "")
     assert page.footnotes[row.cell.marks[0] - 1] == "n/a: gone"
-    assert page.sections[0].lead.endswith("1 without a time now")
+    assert page.sections[0].lead == "6 unchanged, 4 with nothing to compare, 2 n/a"
 
 
 def test_rows_link_to_their_measurement(tree):
@@ -154,6 +150,7 @@ def test_page_follows_from_its_inputs(tree):
     def differing(before):
         return [tree.commits.index(sha) for sha, text in inputs().items() if text != before.get(sha)]
 
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
     first = inputs()
     assert differing(first) == []
     keep(tree)
@@ -163,7 +160,7 @@ def test_page_follows_from_its_inputs(tree):
     assert differing(known) == [3, 4]  # what is recorded beside an older commit is an input of the newer ones
     add_session(tree, 4, facts={"driver": "560"})
     known = inputs()
-    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
+    say_why(tree, 4, ["triton", "float32-512x512x512"], skipped=True)
     assert differing(known) == [4]
     known = inputs()
     with git.Repo(tree.repository) as repo:
@@ -175,7 +172,7 @@ def test_parent_not_measured(tree):
     results_file(tree, 1).unlink()
     page = commit(tree, tree.commits[2])
     assert "is not always its parent" in page.lead
-    assert page.heads[0] == "speed, against the one before"
+    assert page.heads == ["against the one before"]
     assert f"against {tree.commits[0][:8]}: its parent has no time of it" in page.footnotes
     assert page.parents == [(tree.commits[1][:8], "")]
     assert page.older.href == f"commit-{tree.commits[0][:8]}.html"
@@ -190,7 +187,7 @@ def test_everything_failed(tree):
     page = commit(tree, tree.commits[4])
     assert page.lead.startswith("Nothing could be measured: the commit did not build")
     assert {row.cell.text for row in page.changed} == {"failed"}
-    assert page.sections[0].lead == "8 of 8 series changed distinctly: 8 without a time now"
+    assert page.sections[0].lead == "12 failed"
 
 
 def test_nothing_measured(tree):
@@ -210,8 +207,7 @@ def test_values_are_those_along_the_series(tree, monkeypatch, most_series, most_
     monkeypatch.setattr(layout, "MOST_SERIES", most_series)
     monkeypatch.setattr(commit_values, "MOST_VALUES", most_values)
     found = read(tree)
-    line = commit_values.Line(found)
-    tags = commit_values.tags_before(found)
+    line, tags = commit_values.Line(found), commit_values.tags_before(found)
     seen = 0
     for place, values in ((place, line.at(place)) for place in (4, 0, 1, 2, 3)):
         assert set(values.keys) == {item.key for item in found.at(found.line[place])}
@@ -221,22 +217,43 @@ def test_values_are_those_along_the_series(tree, monkeypatch, most_series, most_
             item = series.measurement(entry, found.line)
             assert (OUTCOMES[values.outcome[row]], warnings) == (item.outcome, item.warnings)
             np.testing.assert_equal(values.figure("seconds")[row], series.seconds[entry])
-            bases = (
-                (values.before, changes.before(series)),
-                (values.tag, changes.at_or_before(series, tags[series.place])),
-                (values.best, best_before(series)),
-            )
-            for got, base in bases:
-                wanted = changes.against(series, base)
-                other = NONE if wanted.base[entry] == NONE else series.place[wanted.base[entry]]
-                state = OVERLAPPING if wanted.overlapping[entry] else APART
-                state = UNKNOWN if other == NONE or wanted.unknown[entry] else state
-                assert (got.other[row], got.state[row]) == (other, state)
-                np.testing.assert_equal(got.ratio[row], wanted.ratio[entry])
-            if item.outcome is Outcome.MEASURED:
-                assert values.changed[row] == (values.before.state[row] == APART)
+            bases = {"before": changes.before(series), "tag": changes.at_or_before(series, tags[series.place])}
+            for base, others in bases.items():
+                got, other = getattr(values, base), others[entry]
+                is_known = other != NONE and item.outcome is Outcome.MEASURED
+                assert got.other[row] == (series.place[other] if is_known else NONE)
+                verdict = found.past.verdicts[key].between(other, entry) if is_known else None
+                assert values.verdicts(base)[row] == verdict
+                if is_known:
+                    assert WORDS[got.word[row]] in (verdict.word, Word.UNCHANGED)
+                    assert got.effect[row] == pytest.approx(math.log(verdict.ratio))
             seen += 1
     assert seen == sum(len(found.series(key)) for key in found.keys)
+
+
+@pytest.mark.parametrize("parent", [0, 3])
+def test_commit_beside_the_line_is_tested_against_its_parents_level(tree, parent):
+    with git.Repo(tree.repository) as repo:
+        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[parent])], head=False)
+    synthetic.write_commit(tree.results, side.hexsha, 2)  # as fast as the newest
+    page = commit(tree, side.hexsha)
+    assert page.lead.startswith("It is not on the first-parent line of HEAD, so no trend shows it.")
+    assert {row.changes[0].tone for row in page.changed} == ({"faster"} if parent == 0 else set())
+    assert len(page.changed) == (4 if parent == 0 else 0)
+
+
+def test_sources_that_a_commit_changed(tmp_path):
+    files = {0: {"kernels/matmul/matmul.cpp": "a\n"}, 2: {"kernels/matmul/matmul.cpp": "<b>\n", "README": "x"}}
+    tree = synthetic.build(tmp_path, files=files)
+    settings = '[tool.kernel-velocity]\nsources = ["kernels/{kernel}/"]\n'
+    (tree.repository / "pyproject.toml").write_text(settings)
+    page = commit(tree, tree.commits[2])
+    (source,) = page.sources
+    assert (source.kernel, source.changed, source.further) == ("matmul", "2 changed lines", "")
+    assert source.text.endswith("-a\n+<b>")
+    context = commit_page.Maker(read(tree)).context(tree.commits[2])
+    assert "+&lt;b&gt;" in report.page_templates().get_template("commit.html").render(context)
+    assert commit(tree, tree.commits[1]).sources == []
 
 
 def test_commit_data_golden(tree, accept):

@@ -1,4 +1,4 @@
-"""The home page: the last verdicts, what waits for somebody, what is silent, and the grid of kernels."""
+"""The overview: what changed, what waits for somebody, what is silent, and a row for every test case."""
 
 import dataclasses
 import json
@@ -17,13 +17,13 @@ from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import svg
 from kernel_velocity.site.pages import home as home_page
-from kernel_velocity.site.pages import home_grid
-from tests import synthetic
-from tests.findings import nights
+from kernel_velocity.site.pages import home_table
+from kernel_velocity.site.pages.home_table import Span
+from tests import large_tree, synthetic
 from tests.golden import check_golden
-from tests.series.one_by_one import newest_change
 from tests.site.pages import (
     GOLDEN,
+    PARTS,
     add_session,
     affected,
     as_text,
@@ -35,7 +35,6 @@ from tests.site.pages import (
     keep,
     kernel_files,
     make_na,
-    make_ragged,
     read,
     results_file,
     row_of,
@@ -44,6 +43,7 @@ from tests.site.pages import (
 
 WHEN = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 ROOFS = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=100e9),), peaks={"float32": 100e9})
+SMALL, LARGE = synthetic.CASES["matmul.Cpu.time_hot"]
 
 
 def keep_verdict(tree, **changed):
@@ -51,8 +51,11 @@ def keep_verdict(tree, **changed):
     last_night.write(tree.results, dataclasses.replace(kept, **changed))
 
 
-def decided(state, when):
-    return (dataclasses.replace(nights.finding().decisions[0], state=state, when=when),)
+def spans(tree):
+    """Return the spans of the one machine of a tree."""
+    found = read(tree)
+    (place,) = found.places
+    return home_table.Table(found, place).spans
 
 
 @pytest.mark.parametrize(("status", "tone"), [(0, "clean"), (10, "bad"), (2, "bad"), (11, "doubt"), (30, "doubt")])
@@ -72,7 +75,7 @@ def test_verdict_without_any_time(tree):
     text = report.page_templates().get_template("home.html").render(page=home_page.page(read(tree)))
     for shown in ("a build failed: nothing was measured", "g++ is missing", "No times recorded yet"):
         assert shown in text
-    assert f'href="finding-{finding.id}.html"' in text and 'id="grid"' not in text
+    assert f'href="finding-{finding.id}.html"' in text and "<table" not in text
 
 
 def test_verdict_that_cannot_be_read(tree):
@@ -82,33 +85,71 @@ def test_verdict_that_cannot_be_read(tree):
     assert "m.toml: not TOML: " in note
 
 
-def test_finding_suspect_is_not_coloured(tree):
+def test_answer_counts_every_row(tree):
+    page = home(tree)
+    (where,) = page.answer.where
+    assert page.answer.parts == [("faster", "4 faster"), ("same", "4 with nothing to compare")]
+    assert (where.base.short, where.newest.short) == (tree.commits[0][:8], tree.commits[4][:8])
+    assert (where.span, where.measured) == ("last 4 commits", "8 of 8 series measured")
+    assert len(page.rows) == 8 and "eager" not in {row.implementation for row in page.rows}
+    assert [name for name, _ in row_of(page, SMALL).others] == ["eager"]
+
+
+def edit_configuration(tree, **settings):
+    synthetic.write_json(tree.repository / "asv.conf.json", {"version": 1, "project": "x", "repo": "."} | settings)
+
+
+def test_cards_of_a_kernel_and_commit_are_one(tree):
+    edit_configuration(tree, show_commit_url="https://example.org/commit/")
+    page = home(tree)
+    assert [(card.kernel, card.change, card.tone, card.is_over) for card in page.cards] == [
+        ("add_mul_exp", "2.51x faster", "faster", False),
+        ("matmul", "2.50x faster", "faster", False),
+    ]
+    card = page.cards[1]
+    assert (card.case, card.others, card.further) == (SMALL, [f"{LARGE} 2.50x faster"], 0)
+    assert (card.commit.short, card.commit.author) == (tree.commits[2][:8], "Ada Lovelace")
+    assert (card.times, card.diff) == ("6.72 ms → 2.69 ms", f"https://example.org/commit/{tree.commits[2]}")
+    assert [(line.slower, line.faster) for line in page.commits] == [(0, 0), (0, 0), (0, 4), (0, 0), (0, 0)]
+    assert page.commits[2].largest == "add_mul_exp float32-5M 2.51x faster"
+    edit_configuration(tree, show_commit_url="javascript:alert(1)//")
+    assert {card.diff for card in home(tree).cards} == {""}
+
+
+def test_change_that_was_undone_comes_last(tmp_path):
+    shape = large_tree.Shape(commits=45, series=20)
+    times = 1e-3 * np.ones((45, 20))
+    times[22:34, large_tree.PAIRS.index(("native", "float32-1M"))] *= 1.1  # and as before again
+    times[30:, large_tree.PAIRS.index(("native", "float32-5M"))] /= 1.05
+    large_tree.build(tmp_path, shape, times)
+    tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", ())
+    page = home(tree)
+    cards = [(card.case, card.tone, card.is_over) for card in page.cards]
+    assert cards == [
+        ("float32-1M", "faster", False),
+        ("float32-5M", "faster", False),
+        ("float32-1M", "slower", True),
+    ]
+    assert row_of(page, "float32-1M").changes[0].tone == "unchanged"
+    assert page.answer.parts == [("faster", "1 faster"), ("unchanged", "9 unchanged")]
+
+
+def test_finding_stands_on_the_card_of_its_change(tree):
+    keep(tree, id="other-way", affected=affected(1.1, **PARTS))
+    keep(tree, Kind.IMPROVEMENT, id="same", affected=affected(0.4, **PARTS))
+    keep(tree, Kind.IMPROVEMENT, State.EXPECTED, id="decided", commits=(tree.commits[4],))
+    page = home(tree)
+    assert [card.finding for card in page.cards] == [None, ("finding-same.html", "confirmed", True)]
+    assert [line.href for line in page.findings] == ["finding-other-way.html"]
+
+
+def test_findings_without_a_card_the_surest_and_largest_first(tree):
     keep(tree, state=State.SUSPECT, id="huge-suspect", affected=affected(9.0))
     keep(tree, id="small", affected=affected(1.02))
     keep(tree, id="large", affected=affected(1.3))
-    lines = home(tree).findings.open
-    assert [(line.href, line.tone) for line in lines] == [
-        ("finding-large.html", "slower"),
-        ("finding-small.html", "slower"),
-        ("finding-huge-suspect.html", "same"),
-    ]
+    lines = home(tree).findings
+    assert [line.href for line in lines] == ["finding-large.html", "finding-small.html", "finding-huge-suspect.html"]
     assert lines[0].commits[0].href == f"commit-{tree.commits[2][:8]}.html"
-
-
-def test_resolved_findings_leave_after_a_month(tree):
-    for name, days in (("lately", 29), ("long-ago", 31)):
-        when = WHEN - timedelta(days=days)
-        keep(tree, state=State.RESOLVED, id=name, decisions=decided(State.RESOLVED, when))
-    keep_verdict(tree)
-    assert [line["href"] for line in home(tree).findings.resolved[0]] == ["finding-lately.html"]
-
-
-def test_many_improvements_are_counted(tree):
-    for number in range(13):
-        when = WHEN + timedelta(hours=number)
-        keep(tree, kind=Kind.IMPROVEMENT, id=f"better-{number}", decisions=decided(State.CONFIRMED, when))
-    listed, further = home(tree).findings.improvements
-    assert (listed[0]["href"], len(listed), further) == ("finding-better-12.html", 10, "3 more")
 
 
 def test_range_names_its_ends(tree):
@@ -116,7 +157,7 @@ def test_range_names_its_ends(tree):
         actor = git.Actor("Grace Hopper", "g@example.org")
         shas = [repo.index.commit(f"Unmeasured {n}", author=actor, committer=actor).hexsha for n in range(5)]
     keep(tree, state=State.SUSPECT, commits=(tree.commits[4], *shas))
-    (line,) = home(tree).findings.open
+    (line,) = home(tree).findings
     assert [(one.author, one.href) for one in line.commits] == [
         ("Ada Lovelace", f"commit-{tree.commits[4][:8]}.html"),
         ("Grace Hopper", ""),
@@ -126,102 +167,81 @@ def test_range_names_its_ends(tree):
 
 def test_commit_not_in_the_clone(tree):
     keep(tree, commits=("d" * 40,))
-    (line,) = home(tree).findings.open
+    (line,) = home(tree).findings
     assert line.commits[0].subject == "(not in this clone)"
 
 
-def test_span_ignores_a_tag_of_the_newest_commit(tree):
+def test_span_since_a_tag(tree):
     with git.Repo(tree.repository) as repo:
-        repo.create_tag("v1", ref=tree.commits[1])
-        repo.create_tag("today", ref=tree.commits[4])
-    (grid,) = home(tree).grids
-    assert [(span.name, span.base and span.base.sha) for span in grid.spans[2:]] == [
-        ("30 days", None),
-        ("since v1", tree.commits[1]),
-    ]
+        repo.create_tag("v1", ref=tree.commits[3])
+        repo.create_tag("today", ref=tree.commits[4])  # nothing lies behind it
+    for index in (3, 4):
+        make_na(tree, index, "matmul.Cpu.time_hot", [SMALL, LARGE], ("native",))
+    assert spans(tree) == (Span("last 4 commits", 0), Span("7 days", -1), Span("since v1", 3))
+    page = home(tree)
+    row = row_of(page, SMALL)  # it ended before the tag
+    assert footnotes(page, row.time) == [f"measured last at {tree.commits[2][:8]}"]
+    assert [cell.text for cell in row.changes] == ["2.50x faster", "–", "–"]
+    assert row_of(page, "float32-5M").changes[2].text == "unchanged"
+    results_file(tree, 3).unlink()  # what was measured before the tag counts
+    assert row_of(home(tree), "float32-5M").changes[2].text == "unchanged"
 
 
-def test_span_counts_from_the_commit_date(tree):
-    """The last but one was written on the second day, and waited: it is a day older than the last all the same."""
+def test_week_counts_from_the_commit_date(tree):
+    """The second was written a month before the last, and waited: it is younger than a week all the same."""
     with git.Repo(tree.repository) as repo:
         actor = git.Actor("Ada Lovelace", "somebody@example.org")
         parents, shas = [], []
-        for written, joined in ((1, 1), (20, 20), (2, 21), (22, 22)):
+        for written, joined in ((1, 1), (2, 20), (21, 21), (22, 22)):
             dates = {"author_date": f"2026-03-{written:02}T12:00:00", "commit_date": f"2026-03-{joined:02}T12:00:00"}
             made = repo.index.commit("c", parent_commits=parents, author=actor, committer=actor, head=False, **dates)
             parents, shas = [made], [*shas, made.hexsha]
         repo.head.reset(made, working_tree=False)
     for index, sha in enumerate(shas):
         synthetic.write_commit(tree.results, sha, index)
-    (grid,) = home(tree).grids
-    day, week, month, _ = grid.spans
-    assert (day.base.sha, week.base.sha, month.base) == (shas[2], shas[0], None)
-    assert next(date for _, _, date in grid.bases) == "2026-03-21"
+    assert spans(tree)[:2] == (Span("last 3 commits", 0), Span("7 days", 0))
 
 
-def test_span_of_a_series_that_ended(tree):
-    with git.Repo(tree.repository) as repo:
-        repo.create_tag("v1", ref=tree.commits[3])
-    for index in (3, 4):
-        make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]), ("native",))
-    (grid,) = home(tree).grids
-    row = row_of(grid, "matmul", "native")
-    assert row.figures.commit == tree.commits[2]
-    assert (row.changes[0].tone, row.changes[3].text) == ("faster", "–")
-    assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
+def test_span_of_many_commits(tree, monkeypatch):
+    monkeypatch.setattr(home_table, "RECENT", 2)
+    assert spans(tree)[0] == Span("last 2 commits", 2)
+    assert (home(tree).cards, home(tree).answer.parts[0]) == ([], ("unchanged", "4 unchanged"))
 
 
-def test_span_of_a_tag_not_measured(tree):
-    with git.Repo(tree.repository) as repo:
-        repo.create_tag("v1", ref=tree.commits[2])
-    results_file(tree, 2).unlink()
-    (grid,) = home(tree).grids
-    assert (grid.spans[3].name, grid.spans[3].base.sha) == ("since v1", tree.commits[1])
-
-
-def test_row_against_another_commit(tree):
-    make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-256x256x256"], ("native",))
-    (grid,) = home(tree).grids
-    row = row_of(grid, "matmul", "native")
-    assert footnotes(grid, row.changes[0]) == [f"1 day: against {tree.commits[2][:8]}"]
-    assert row_of(grid, "matmul", "eager").changes[0].marks == ()
-
-
-def test_row_with_a_new_case(tree):
-    for index in range(4):
-        make_na(tree, index, "matmul.Cpu.time_hot", ["float32-256x256x256"], ("native",))
-    (grid,) = home(tree).grids
-    cell = row_of(grid, "matmul", "native").changes[0]
-    assert cell.text.endswith(("faster", "slower"))
-    assert footnotes(grid, cell) == ["change of 1 of 2 test cases"]
+def test_row_shows_its_limit_and_speedup(tree, monkeypatch):
+    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(home_table, "FASTEST", "eager")
+    page = home(tree)
+    row = row_of(page, SMALL)
+    assert (row.time.text, row.time.detail, row.speedup) == ("2.69 ms", "12.5 GFLOPS", "3.12×")
+    assert row.share[:3] == (7, "12.4%", "float32 peak")
+    assert [float(number) for number in row.order.split()][:3] == pytest.approx([2.69e-3, 0.125, 3.12], rel=0.01)
 
 
 def test_row_without_benchmarks_json(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     (tree.results / "benchmarks.json").unlink()
-    (grid,) = home(tree).grids
-    row = row_of(grid, "matmul", "native")
-    assert (row.rate.text, row.efficiency.text, row.sparkline) == ("–", "–", "")
-    assert footnotes(grid, row.rate)[-1].startswith("no rate: benchmarks.json")
-    assert footnotes(grid, row.efficiency)[0].startswith("no efficiency: benchmarks.json")
+    row = row_of(home(tree), SMALL)
+    assert (row.time.text, row.time.detail, row.share) == ("2.69 ms", "", None)
+    assert "from 6.71 ms to 2.69 ms" in row.sparkline
 
 
 def test_row_of_thin_data(tree):
     synthetic.write_commit(tree.results, tree.commits[4], 4, rounds=3)
-    (grid,) = home(tree).grids
-    assert footnotes(grid, row_of(grid, "matmul", "native").rate) == ["need 8 rounds, have 3"]
+    page = home(tree)
+    assert footnotes(page, row_of(page, SMALL).time) == ["need 8 rounds, have 3"]
 
 
-def test_row_that_failed(tree):
+def test_row_that_failed_comes_first(tree):
     def fail(data):
-        values = data["results"]["matmul.Cpu.time_hot"][0]
-        values[2] = values[3] = None  # native
+        data["results"]["matmul.Cpu.time_hot"][0][3] = None  # the second case of native
 
     edit(results_file(tree, 4), fail)
-    (grid,) = home(tree).grids
-    row = row_of(grid, "matmul", "native")
-    assert (row.rate.text, row.rate.tone, row.sparkline) == ("failed", "failed", "")
-    assert footnotes(grid, row.rate)[0].startswith("failed: the commit did not build")
+    page = home(tree)
+    row = page.rows[0]
+    assert (row.case, row.time.text, row.time.tone) == (LARGE, "failed", "failed")
+    assert footnotes(page, row.time)[0].startswith("failed: the commit did not build")
+    assert (page.answer.parts[:2], page.answer.tone) == ([("failed", "1 failed"), ("faster", "3 faster")], "failed")
 
 
 def test_silent_machine(tree):
@@ -285,7 +305,7 @@ def test_results_of_another_project(tree):
     for path in tree.results.glob("*/*-*.json"):  # of another clone
         path.write_text(path.read_text().replace(json.loads(path.read_text())["commit_hash"], "d" * 40))
     page = home(tree)
-    assert page.grids == []
+    assert (page.rows, page.answer) == ([], None)
     assert page.foreign.startswith("results/ has results, but none that belong here")
     assert page.notes
 
@@ -293,7 +313,7 @@ def test_results_of_another_project(tree):
 def test_note_of_a_deleted_benchmark(tree):
     edit(tree.results / "benchmarks.json", lambda data: data.pop("matmul.Cpu.time_hot"))
     page = home(tree)
-    assert {row.kernel for row in page.grids[0].rows} == {"add_mul_exp"}
+    assert {row.kernel for row in page.rows} == {"add_mul_exp"}
     assert any("matmul.Cpu.time_hot is no longer in benchmarks.json" in note for note in page.notes)
 
 
@@ -308,16 +328,15 @@ def test_home_data_golden(tree, monkeypatch, accept):
 def test_large_home_page_is_small(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     page = home_page.page(read(tree))
-    (grid,) = page["grids"]
-    (row, *_) = [row for row in grid["rows"] if (row["kernel"], row["implementation"]) == ("matmul", "native")]
-    line = svg.sparkline([1.0, 100.0] * 16, "GFLOPS")
-    cells = [dataclasses.replace(row["rate"], text="≈ 12.3% faster", marks=(1, 2))] * 4
-    full = row | {"kernel": "a_kernel_with_a_name", "sparkline": line, "changes": cells, "efficiency": cells[0]}
-    large = page | {"grids": [grid | {"rows": [full] * 50 * 4}] * 3}
+    row, card = page["rows"][0], page["cards"][0]
+    line = svg.sparkline([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")
+    full = row | {"kernel": "a_kernel_with_a_name", "sparkline": line, "changes": [row["changes"][0]] * 3}
+    cards = [card | {"chart": line}] * home_page.CARDS
+    large = page | {"rows": [full] * home_page.ROWS, "more_rows": [full] * 500, "cards": cards}
     text = report.page_templates().get_template("home.html").render(page=large)
     static = report.TEMPLATES / "static"
-    beside = sum((static / name).stat().st_size for name in ("style.css", "home.css", "list.js"))
-    assert text.count("<tr data-kernel") == 600
+    beside = sum((static / name).stat().st_size for name in ("style.css", "home.css", "home.js", "page.js"))
+    assert text.count("<tr data-order") == 600
     assert len(text.encode()) + beside < 1e6
 
 
@@ -331,31 +350,28 @@ def test_links_to_a_trend_name_machine_and_state(tree):
         wanted = {"machine": machine, "environment": synthetic.ENVIRONMENT, "state": "hot", **more}
         assert (file, dict(parse_qsl(query))) == (f"kernel-{item.kernel}-Cpu.html", wanted)
 
-    grids, page = home(tree).grids, commit(tree, tree.commits[2])
-    assert {grid.place.machine for grid in grids} == {row.machine for row in page.changed} == {"bench-1", "bench-2"}
-    for grid in grids:
-        for row in grid.rows:
-            check(row, grid.place.machine)
-    for row in page.changed:
-        check(row, row.machine, case=row.case)
+    rows, page = home(tree).rows, commit(tree, tree.commits[2])
+    assert {row.machine for row in rows} == {row.machine for row in page.changed} == {"bench-1", "bench-2"}
+    for row in (*rows, *home(tree).cards, *page.changed):
+        check(row, getattr(row, "machine", None) or row.data.machine, case=row.case)
     for section in page.sections:
         for fold in section.folds:
             check(fold, section.place.machine)
 
 
-def test_row_not_measured_at_the_newest_commit(tree):
+def test_series_without_a_value_of_the_newest_commit(tree):
     def only_one(data):
         row = data["results"]["matmul.Cpu.time_hot"]
-        row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
-        row[5:] = [row[5][:1], row[6][:1]]
+        row[0], row[1] = row[0][2:3], [["'native'"], [repr(SMALL)]]
+        row[5:] = [row[5][2:3], row[6][2:3]]
 
     edit(results_file(tree, 4), only_one)
-    (grid,) = home(tree).grids
-    rate = row_of(grid, "matmul", "eager").rate
-    assert footnotes(grid, rate) == [f"float32-512x512x512: measured last at {tree.commits[3][:8]}"]
-    assert (rate.detail, grid.newest.short) == ("of 1 of 2 test cases", tree.commits[4][:8])
-    native = row_of(grid, "matmul", "native").rate  # nothing of it at the newest commit
-    assert (native.text, footnotes(grid, native)) == ("12.5 GFLOPS", [f"measured last at {tree.commits[3][:8]}"])
+    page = home(tree)
+    assert page.answer.where[0].measured == "5 of 8 series measured"
+    assert footnotes(page, row_of(page, LARGE).time) == [f"measured last at {tree.commits[3][:8]}"]
+    assert row_of(page, SMALL).time.marks == ()
+    triton = row_of(page, SMALL, "triton").time  # which failed before
+    assert (triton.text, footnotes(page, triton)[0][:7]) == ("failed", "failed:")
 
 
 def test_older_commits_are_counted(tree, monkeypatch):
@@ -371,9 +387,7 @@ def test_never_measured_has_no_row(tree):
         make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
         make_na(tree, index, "add_mul_exp.Cpu.time_hot", ["float32-500k"])
     assert [name for name in kernel_files(tree) if name.endswith(".html")] == ["kernel-add_mul_exp-Cpu.html"]
-    (grid,) = home(tree).grids
-    assert {row.kernel for row in grid.rows} == {"add_mul_exp"}
-    assert row_of(grid, "add_mul_exp", "native").rate.detail == ""
+    assert {(row.kernel, row.case) for row in home(tree).rows} == {("add_mul_exp", "float32-5M")}
     page = commit(tree, tree.commits[0])
     (section,) = page.sections
     assert cases_of(page) == {"float32-5M"}
@@ -383,26 +397,4 @@ def test_never_measured_has_no_row(tree):
 @pytest.mark.parametrize(("ram", "shown"), [("25276510208", "23.5 GiB"), ("9" * 400, "9" * 400)])
 def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
     edit(tree.results / synthetic.MACHINE / "machine.json", lambda data: data.update(ram=ram))
-    assert dict(home(tree).grids[0].place.details)["memory"] == shown
-
-
-def test_spans_against_one_by_one(tree):
-    make_ragged(tree)
-    found = read(tree)
-    when = home_grid.dates(found)
-    every = [found.series(key) for key in found.keys]
-    spans = home_grid.spans_of(found, when, 4, every)
-    values = [(each.key, int(entry)) for each in every for entry in np.flatnonzero(each.is_measured)[-1:]]
-    told = home_grid.changes_over(found, when, spans, values)
-    for (key, entry), got in zip(values, told, strict=True):
-        series = found.series(key)
-        new = series.measurement(entry, found.line)
-        for span, change in zip(spans, got, strict=True):
-            old = [
-                at
-                for at in range(entry)
-                if (series.place[at] <= span.tag if span.days is None else entry and series.place[at] <= 4 - span.days)
-            ]
-            earlier = (series.measurement(at, found.line) for at in reversed(old))
-            assert change == newest_change(new, earlier)
-    assert len({change is None for row in told for change in row}) == 2
+    assert dict(read(tree).places[0].details)["memory"] == shown

@@ -13,7 +13,7 @@ from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site.charts import roofline as roofline_plot
 from tests.compare.live_comparisons import case, comparison, roofline, timed
-from tests.site.pages import footnotes, home, row_of
+from tests.site.pages import home, row_of
 
 FLOATS, INTEGERS = "float32-256x256x256", "int8-512x512x512"
 RATE = re.compile(r"\bG(?:FL)?OPS")
@@ -41,12 +41,11 @@ def test_units_in_tables(integer_site, name):
     assert ("FLOP/B" in "".join(intensities), " OP/B" in "".join(intensities)) == (False, name == "roofline.html")
 
 
-def test_units_of_a_mixed_mean(integer_site):
-    (grid,) = home(integer_site[0]).grids
-    mixed, plain = row_of(grid, "matmul", "native"), row_of(grid, "add_mul_exp", "native")
-    assert units_of([mixed.rate.text, mixed.sparkline]) == {"GOPS"}
-    assert units_of([plain.rate.text, plain.sparkline]) == {"GFLOPS"}
-    assert f"operations of integers: {INTEGERS}" in footnotes(grid, mixed.rate)
+def test_units_of_rows(integer_site):
+    page = home(integer_site[0])
+    for name, unit in ((INTEGERS, "GOPS"), (FLOATS, "GFLOPS")):
+        row = row_of(page, name)
+        assert units_of([row.time.detail]) == units_of([row.sparkline]) == {unit}
 
 
 def test_units_on_a_badge(integer_site):

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import git
+import numpy as np
 import pytest
 
 from kernel_velocity.__main__ import main
@@ -66,13 +67,15 @@ def test_pages_of_kernels_and_commits(tree):
 def test_navigation_marks_the_page(tree):
     keep(tree, id="slow")
     _, out = write(tree)
-    marked = {"index.html": ("page", "index"), "finding-slow.html": ("true", "findings")}
+    marked = {name: (name, "page") for name in ALWAYS if name != "measurement.html"}
+    marked |= {"finding-slow.html": ("findings.html", "true")}
+    marked |= {f"commit-{sha[:8]}.html": ("index.html#commits", "true") for sha in tree.commits}
+    marked |= {f"kernel-{name}-Cpu.html": ("index.html#kernels", "true") for name in ("matmul", "add_mul_exp")}
     for name in pages(out):
         text = (out / name).read_text(encoding="utf-8")
-        assert [page for page in ALWAYS if f'<a href="{page}"' in text] == ALWAYS
-        current = re.findall(r'href="(\w+).html" aria-current="(\w+)"', text)
-        wanted = marked.get(name, ("page", name.removesuffix(".html")) if name in ALWAYS else None)
-        assert current == ([wanted[::-1]] if wanted else []), name
+        assert all(f'<a href="{page}"' in text for page in marked if page in ALWAYS), name
+        current = re.findall(r'href="([\w.#]+)" aria-current="(\w+)"', text)
+        assert current == ([marked[name]] if name in marked else []), name
 
 
 def test_tracked_errors_are_on_their_kernel(tree):
@@ -132,7 +135,7 @@ def test_hostile_text_stays_text(tmp_path):
     for path in out.glob("*.html"):
         kind, page = path.name.partition("-")[0], Tags(path.read_text(encoding="utf-8"))
         tags, attributes = usual.get(kind, (set(), set()))
-        usual[kind] = (tags | page.tags | {"pre", "dl"}, attributes | page.attributes)
+        usual[kind] = (tags | page.tags | {"pre", "dl", "ol"}, attributes | page.attributes)
     tree = synthetic.build(tmp_path, messages=HOSTILE, author=AUTHOR, machine="<i>bench")
     for path in tree.results.rglob("*.json*"):
         path.write_text(path.read_text().replace("float32-5M", "<b>{{5M}}</b>"))
@@ -306,18 +309,21 @@ def test_update_is_as_from_nothing(tree, only):
     check_as_from_nothing(tree)
 
 
-def test_update_of_a_neighbour(tree, only):
+def test_update_of_a_neighbour(tmp_path, only):
+    """Where no verdict changes, a new commit leaves the data of those before it as they were."""
     only(home.build, commit.build)
-    forget_telemetry(tree)
-    newest = results_file(tree, 4)
+    shape = large_tree.Shape(commits=14, series=20)
+    commits = large_tree.build(tmp_path, shape, 1e-3 * np.ones((14, 20)))
+    tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits)
+    newest = tree.results / large_tree.MACHINE / f"{commits[-1][:8]}-{large_tree.ENVIRONMENT}.json"
     newest.rename(newest.with_suffix(".later"))
     before = site_of(tree, "site", "cache")
     newest.with_suffix(".later").rename(newest)
     after = site_of(tree, "site", "cache")
-    page = f"commit-{tree.commits[3][:8]}.html"
+    page = f"commit-{commits[-2][:8]}.html"
     changed = {name for name in after if before.get(name) != after[name]}
     assert page in before and page in changed
-    assert not changed & {f"data/commit-{sha[:12]}.js" for sha in itertools.islice(tree.commits, 4)}
+    assert not changed & {f"data/commit-{sha[:12]}.js" for sha in itertools.islice(commits, 13)}
 
 
 def test_update_writes_what_changed(tmp_path, only):

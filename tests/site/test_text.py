@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
+from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import svg
 
@@ -120,19 +121,38 @@ def test_history_lies_within_its_frame(values):
     assert all(0 <= y <= svg.HEIGHT for y in numbers(figure, "cy"))
 
 
-def test_sparkline_starts_from_zero():
-    line = svg.sparkline([5.0, 10.0], "GOPS")
-    assert 'd="M3 14l114 -11"' in line
-    assert (numbers(line, "cx"), numbers(line, "cy")) == ([117], [3])
-    assert "<title>from 5.00 GOPS to 10.0 GOPS over 2 commits</title>" in line
+def test_sparkline_is_scaled_to_its_range_and_marks_a_step():
+    line = svg.sparkline([5.0, 5.0, 10.0], "GOPS", marked=2, tone="faster")
+    assert 'd="M3 25l57 0 57 -22"' in line
+    assert (numbers(line, "cx"), numbers(line, "cy")) == ([117, 117], [3, 3])
+    assert '<circle class="faster"' in line and line.startswith('<svg class="sparkline"')
+    assert "<title>from 5.00 GOPS to 10.0 GOPS over 3 commits</title>" in line
     assert svg.sparkline([], "GOPS") == svg.sparkline([1.0], "GOPS") == ""
+    noise = svg.sparkline([100.0, 100.1], "GOPS")  # is no mountain
+    assert 'd="M3 14l114 0"' in noise
 
 
 def test_sparkline_of_many_commits_shows_the_newest():
-    line = svg.sparkline([1.0] * 1000 + [4.0] * 31 + [8.0], "GFLOPS")
+    line = svg.sparkline([1.0] * 1000 + [4.0] * 39 + [8.0], "GFLOPS", marked=1039)
     path = line.split(' d="')[1].split('"')[0]
-    assert path.startswith("M3 14l") and path.count(" ") == 32 + 30
-    assert "from 4.00 GFLOPS to 8.00 GFLOPS over the last 32 of 1,032 commits" in line
+    assert path.startswith("M3 25l") and path.count(" ") == 40 + 38
+    assert "from 4.00 GFLOPS to 8.00 GFLOPS over the last 40 of 1,040 commits" in line
+    assert numbers(line, "cx") == [117, 117]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "unit", "words"),
+    [
+        (Verdict(word=Word.SLOWER, ratio=1.05, low=1.04, high=1.06), "seconds", ("5.0% slower", "±1.0%", "slower")),
+        (Verdict(word=Word.FASTER, ratio=0.5, low=0.49, high=0.51), "GFLOPS", ("2.00x faster", "±1.0%", "faster")),
+        (Verdict(word=Word.SLOWER, ratio=1.05), "bytes", ("5.0% larger", "", "slower")),
+        (Verdict(word=Word.SLOWER, ratio=1.05), "errors", ("5.0% higher", "", "same")),
+        (Verdict(word=Word.UNCHANGED, within=0.014), "seconds", ("unchanged", "within 1.4%", "unchanged")),
+        (Verdict(word=Word.UNDECIDED), "seconds", ("undecided", "", "undecided")),
+    ],
+)
+def test_verdict_in_words(verdict, unit, words):
+    assert (text.verdict(verdict, unit), text.verdict_detail(verdict), text.verdict_tone(verdict, unit)) == words
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))

@@ -212,7 +212,7 @@ class Maker:
             sources.append(
                 {
                     "kernel": kernel,
-                    "changed": units.count(sum(line.startswith(("+", "-")) for line in lines), "changed line"),
+                    "changed": units.count(sum(map(_is_changed, lines)), "changed line"),
                     "text": "\n".join(lines[:MOST_LINES]),
                     "further": f"{more:,} more lines" if more > 0 else "",
                 }
@@ -312,6 +312,11 @@ def _sessions(
             before[sha] = newest
         newest = sha if sha in by_commit else newest
     return by_commit, before
+
+
+def _is_changed(line: str) -> bool:
+    """Return whether a line of a difference was added or removed. The names of the files are no such lines."""
+    return line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- "))
 
 
 def _is_against(values: Values, parents: Sequence[str]) -> bool:

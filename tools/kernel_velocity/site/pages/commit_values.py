@@ -413,7 +413,9 @@ def _against(
             layout.
     """
     (level, doubts), (row, column) = steps, at
-    known = (base != NONE) & (block.layout.columns["outcome"][slot] == MEASURED)
+    outcome, seconds = (block.layout.columns[name] for name in ("outcome", "seconds"))
+    known = (base != NONE) & (outcome[slot] == MEASURED)
+    known &= (seconds[slot] > 0) & (seconds[base] > 0)  # another suite's may be 0 or less: levels say nothing of them
     place = block.layout.place[base]
     before = np.searchsorted(block.places, place)
     before = np.where(known, before, 0)

@@ -117,7 +117,6 @@ def _where(table: Table) -> dict[str, Any]:
         "machine": table.place.machine,
         "environment": table.place.environment,
         "anchor": table.place.anchor,
-        "facts": table.place.details,
         "newest": pages.commit_line(newest),
         "base": None if base < 0 else pages.commit_line(commits[table.site.line[base]]),
         "span": table.spans[0].name,

@@ -163,7 +163,8 @@ class Table:
             return None
         alike = np.flatnonzero(changes.alike(columns, int(columns.method[entry])))
         before = alike[columns.place[alike] <= span.place]
-        if not before.size or before[-1] >= entry:
+        # another suite's values may be 0 or less, of which levels say nothing
+        if not before.size or before[-1] >= entry or min(columns.seconds[before[-1]], columns.seconds[entry]) <= 0:
             return None
         return self.site.past.verdicts[columns.key].between(int(before[-1]), entry)
 
@@ -204,20 +205,21 @@ class Table:
             place = int(row.columns.place[point.index])
             if point.is_blamed and place > since and row.entry is not None:
                 now = levels.between(point.index - 1, row.entry)
-                finding = self._finding(row.key, self.site.line[place])
+                finding = self._finding(row.key, point, self.site.line[place])
                 is_over = now.word is not (Word.SLOWER if point.rises else Word.FASTER)
                 yield Event(key=row.key, point=point, place=place, finding=finding, is_over=is_over)
 
-    def _finding(self, key: SeriesKey, sha: str) -> Finding | None:
-        slot = identity.of(key, None).slot
-        return next((finding for finding in self._findings.get(slot, ()) if sha in finding.commits), None)
+    def _finding(self, key: SeriesKey, point: ChangePoint, sha: str) -> Finding | None:
+        """Return the finding that names a series, a commit and the direction of its step."""
+        known = self._findings.get((identity.of(key, None).slot, point.rises), ())
+        return next((finding for finding in known if sha in finding.commits), None)
 
     @cached_property
-    def _findings(self) -> Mapping[identity.Slot, list[Finding]]:
-        findings: dict[identity.Slot, list[Finding]] = {}
+    def _findings(self) -> Mapping[tuple[identity.Slot, bool], list[Finding]]:
+        findings: dict[tuple[identity.Slot, bool], list[Finding]] = {}
         for finding in self.site.findings:
             for affected in finding.affected:
-                findings.setdefault(affected.identity.slot, []).append(finding)
+                findings.setdefault((affected.identity.slot, affected.effect > 0), []).append(finding)
         return findings
 
 
