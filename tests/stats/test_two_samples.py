@@ -12,7 +12,7 @@ from scipy import stats
 from kernel_velocity.nightly.confirm import LEVEL, NIGHTS
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, compare
-from kernel_velocity.stats.two_samples import differs, floor_of, mann_whitney, welch
+from kernel_velocity.stats.two_samples import controlled, differs, floor_of, mann_whitney, welch
 
 SIZES = st.integers(1, 12)
 
@@ -23,6 +23,11 @@ def untied(draw):
     n, m = draw(SIZES), draw(SIZES)
     values = np.array(draw(st.permutations(range(n + m))), dtype=float)
     return values[:n], values[n:]
+
+
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_controlled_p_values_are_scipys(ps):
+    assert controlled(ps) == pytest.approx(stats.false_discovery_control(ps).tolist() if ps else [])
 
 
 @given(untied())

@@ -13,6 +13,7 @@ from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, 
 from kernel_velocity.nightly.suspects import EnvironmentEvent, in_words
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.series.silence import Vanished
+from kernel_velocity.stats.two_samples import controlled
 
 FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
 
@@ -41,13 +42,11 @@ def discoveries(
         others: p of everything else that the night tested, with the same. They show the one of hundreds that chance
             confirmed.
     """
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second, and most commands test nothing
-
     cases = [case for case, _ in tests]
     tested = [(case.affected.p, agreed) for case, agreed in tests if case.affected.p is not None]
     mean = statistics.fmean(agreed for _, agreed in (*tested, *others)) if tested else 0.0
     weighted = [min(1.0, p * mean / agreed) for p, agreed in (*tested, *others)]
-    adjusted = iter(false_discovery_control(weighted) if tested else ())
+    adjusted = iter(controlled(weighted))
     passed = [case.affected.p is not None and next(adjusted) <= FALSE_DISCOVERIES for case in cases]
     reported = tuple(case for case, is_passed in zip(cases, passed, strict=True) if is_passed)
     return reported, tuple(case for case, is_passed in zip(cases, passed, strict=True) if not is_passed)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special
-from scipy.stats import false_discovery_control
 
 from kernel_velocity.harness.cases import CONTROLS, NATIVE
 from kernel_velocity.harness.statistics import FloatArray
@@ -33,6 +32,7 @@ from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Noise, Pool
 from kernel_velocity.stats.growth import grown
+from kernel_velocity.stats.two_samples import controlled
 
 if TYPE_CHECKING:
     from kernel_velocity.series.past import Past
@@ -170,7 +170,7 @@ class Verdicts:
                 effect, error = math.log(seconds) - float(np.median(level)), noise.error((level.size, 1))
                 tests[key] = effect, error, noise.freedom
         ps = [2 * float(special.stdtr(freedom, -abs(effect) / error)) for effect, error, freedom in tests.values()]
-        adjusted = false_discovery_control(ps) if ps else ()
+        adjusted = controlled(ps)
         for (key, (effect, error, freedom)), p in zip(tests.items(), adjusted, strict=True):
             half = float(special.stdtrit(freedom, INTERVAL)) * error
             if p <= FALSE_DISCOVERIES and abs(effect) >= MIN_EFFECT:
@@ -193,7 +193,7 @@ class Verdicts:
             for key, values in newest.items()
         }
         tests = [point.p for points in steps.values() for point in points]
-        adjusted = iter(false_discovery_control([*tests, *[1.0] * max(len(steps) - len(tests), 0)]) if tests else ())
+        adjusted = iter(controlled([*tests, *[1.0] * max(len(steps) - len(tests), 0)]))
         accepted = {key: [next(adjusted) <= FALSE_DISCOVERIES for _ in points] for key, points in steps.items()}
         p = FALSE_DISCOVERIES / max(len(steps), 1) / (2 * SHORTER)
         levels = {}

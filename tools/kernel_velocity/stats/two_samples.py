@@ -24,6 +24,17 @@ LEAST = 0.01  # smallest relative change that is reported, whatever the floor
 CONFIDENCE = 0.99  # of the floor, two-sided, under a t distribution
 
 
+def controlled(ps: Sequence[float]) -> list[float]:
+    """Return p values adjusted for how many there are, which Benjamini and Hochberg compare with the false discoveries.
+
+    They are those of scipy.stats.false_discovery_control, whose import takes .4 s.
+    """
+    order = np.argsort(ps)[::-1]  # the largest first
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.minimum.accumulate(np.asarray(ps)[order] * len(ps) / np.arange(len(ps), 0, -1))
+    return [float(p) for p in np.minimum(adjusted, 1.0)]
+
+
 def mann_whitney(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the two-sided exact p values of rows of `a` against the same rows of `b`.
 
