@@ -19,7 +19,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -255,14 +255,21 @@ class Maker:
         return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
 
     def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
-        """Return what was measured of a commit on a machine. `quiet` are all values that did not change."""
+        """Return what was measured of a commit on a machine. `quiet` are all values that did not change.
+
+        With more than HELD_UP_TO of them of a commit on the line, the page has a link to where they are compared.
+        """
+        own = quiet.at(place.machine, place.environment)
+        is_held = len(own) <= HELD_UP_TO or sha not in self.site.order
         return {
             "place": place,
             "lead": commit_values.summary(values),
             "machine": self.site.machine_steps.get((place, sha), ()),
             "build": self._build(place, sha),
-            "folds": rows.folds(quiet.at(place.machine, place.environment), on_line=sha in self.site.order),
-            "left_out": list(commit_values.left_out(values, self.site.past.benchmarks)),
+            "folds": rows.folds(own) if is_held else (),
+            "compared": "" if is_held else rows.compared(own),
+            "unshown": f"{len(own):,} values",
+            "left_out": list(commit_values.left_out(values, self.site.past.benchmarks)) if is_held else (),
         }
 
     def _build(self, place: Place, sha: str) -> dict[str, Any] | None:
@@ -428,17 +435,15 @@ class RowMaker:
         has_rounds = outcome != NOT_APPLICABLE and name_parts(key.benchmark).device
         return measurement.href(self.commit.sha, key) if has_rounds else ""
 
-    def folds(self, values: Values, *, on_line: bool) -> list[dict[str, Any]]:
+    def folds(self, values: Values) -> list[dict[str, Any]]:
         """Return what did not change, a fold for each benchmark in the series' order.
 
-        Rows are implementation, case, evidence, speed, the changes against before, tag and best, footnotes. With more
-        than HELD_UP_TO of a commit on the line, there are none, and `compared` is where they are compared.
+        Rows are implementation, case, evidence, value, the changes against before and tag, footnotes.
         """
         groups, group = values.series.groups
         values = values[np.argsort(group[values.which], kind="stable")]
         found = np.unique(group[values.which], return_index=True, return_counts=True)
-        is_held = len(values) <= HELD_UP_TO or not on_line
-        rows = list(self._quiet(values)) if is_held else []
+        rows = list(self._quiet(values))
         folds = []
         for index, start, count in zip(*(column.tolist() for column in found), strict=True):
             machine, environment, benchmark = groups[index]
@@ -453,18 +458,17 @@ class RowMaker:
                     "count": count,
                     "summary": commit_values.summary(values[start : start + count]),
                     "rows": rows[start : start + count],
-                    "compared": "" if is_held else self._compared(values, start, f"{kernel} {device}".strip()),
                     "is_open": len(values) <= OPEN_UP_TO,
                 }
             )
         return folds
 
-    def _compared(self, values: Values, row: int, kernel: str) -> str:
-        """Return where a kernel's values are compared with those before. Html_templates/static/versus.js reads it."""
-        key, other = values.series.keys[values.which[row]], values.before.other[row]
-        before = "" if other == NONE else f"&a={values.others[other][:DIGITS]}"
-        place = f"&am={_quoted(key.machine)}&ae={_quoted(key.environment)}"
-        return f"compare.html#kernel={_quoted(kernel)}{before}{place}&b={self.commit.sha[:DIGITS]}"
+    def compared(self, values: Values) -> str:
+        """Return where values of a place are compared with those before. Html_templates/static/versus.js reads it."""
+        key, known = values.series.keys[values.which[0]], values.before.other[values.before.is_known]
+        before = f"a={values.others[int(known.max())][:DIGITS]}&" if known.size else ""
+        place = f"am={quote_plus(key.machine, errors='replace')}&ae={quote_plus(key.environment, errors='replace')}"
+        return f"compare.html#{before}{place}&b={self.commit.sha[:DIGITS]}"
 
     def _quiet(self, values: Values) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of what did not change, as tuples: a page has thousands of these."""
@@ -487,12 +491,6 @@ class RowMaker:
                 *map(partial(_in_words, unit), verdicts),
                 marks,
             )
-
-
-@cache
-def _quoted(name: str) -> str:
-    """Return a name as part of an address: each page has all of a site's few names."""
-    return quote_plus(name, errors="replace")
 
 
 def _times(values: Values) -> list[str]:
