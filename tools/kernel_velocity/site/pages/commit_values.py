@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,6 +210,14 @@ class _Stretch:
     values: Values  # those of a commit together, in the order of the series
 
 
+class Steps(NamedTuple):
+    """The steps of a block's series. All arrays have the shape of its slots."""
+
+    level: FloatArray  # log
+    doubts: NDArray[np.int16]  # steps up to a value that may be chance
+    has_scatter: Truth  # whether the scatter of a value's level is known
+
+
 class Line:
     """The values of the commits of the first-parent line, made for many commits at a time: one pass over all series."""
 
@@ -309,9 +317,10 @@ class Line:
             | self._lost(slot, start),
         }
 
-    def _steps(self, block: Block) -> tuple[FloatArray, NDArray[np.int16]]:
-        """Return, for each value of a block, the log of its level, and the steps up to it that may be chance."""
-        level, doubts = np.zeros(block.slots.shape), np.zeros(block.slots.shape, np.int16)
+    def _steps(self, block: Block) -> Steps:
+        """Return the steps of a block's series."""
+        shape = block.slots.shape
+        level, doubts, is_known = np.zeros(shape), np.zeros(shape, np.int16), np.ones(shape, np.bool_)
         for row, number in enumerate(range(block.rows.start, block.rows.stop)):
             key = self.site.keys[number]
             levels, place = self.site.past.verdicts[key], self.site.series(key).place
@@ -323,7 +332,9 @@ class Line:
                     doubts[row, column:] += 1
             if levels.doubt is not None:
                 doubts[row, np.searchsorted(block.places, place[levels.doubt.index]) :] += 1
-        return level, doubts
+            for start, noise in zip((0, *(point.index for point in levels.points)), levels.noises, strict=True):
+                is_known[row, np.searchsorted(block.places, place[start]) :] = noise is not None
+        return Steps(level, doubts, is_known)
 
     def _judge(self, _: str, key: SeriesKey, old: int, new: int) -> Verdict:
         return self.site.past.verdicts[key].between(old, new)
@@ -400,7 +411,7 @@ def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices
 
 
 def _against(
-    steps: tuple[FloatArray, NDArray[np.int16]],
+    steps: Steps,
     at: tuple[Indices, Indices],
     slot: Indices,
     base: Indices,
@@ -412,7 +423,7 @@ def _against(
         steps: of `_steps`. at: the rows and columns of the values in the block. slot, base: of the values, in the
             layout.
     """
-    (level, doubts), (row, column) = steps, at
+    (level, doubts, has_scatter), (row, column) = steps, at
     outcome, seconds = (block.layout.columns[name] for name in ("outcome", "seconds"))
     known = (base != NONE) & (outcome[slot] == MEASURED)
     known &= (seconds[slot] > 0) & (seconds[base] > 0)  # another suite's may be 0 or less: levels say nothing of them
@@ -420,7 +431,7 @@ def _against(
     before = np.searchsorted(block.places, place)
     before = np.where(known, before, 0)
     effect = np.where(known, level[row, column] - level[row, before], 0.0)
-    doubted = ~known | (doubts[row, column] > doubts[row, before])
+    doubted = ~known | ~has_scatter[row, before] | (doubts[row, column] > doubts[row, before])
     word = np.where(doubted, WORDS.index(Word.UNDECIDED), WORDS.index(Word.UNCHANGED))
     word[effect >= MIN_EFFECT], word[effect <= -MIN_EFFECT] = WORDS.index(Word.SLOWER), WORDS.index(Word.FASTER)
     return {
