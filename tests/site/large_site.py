@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 
 import git
 import numpy as np
@@ -24,7 +23,7 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series import change_points as series_changes
-from kernel_velocity.series import past
+from kernel_velocity.series import past, verdicts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
@@ -110,7 +109,14 @@ class LargeSite:
         # of the one with steps: looking for none in the others takes most of a large site's time
         native = {key for key in self.keys if key.implementation == "native"}
         points = {key: series_changes.of(self.series(key)) if key in native else () for key in self.keys}
-        return {key: SimpleNamespace(points=several) for key, several in points.items()}
+        return {key: self._levels(key, tuple(several)) for key, several in points.items()}
+
+    def _levels(self, key, points):
+        columns = self.series(key)
+        noises = tuple(verdicts._noises(columns, points, None))
+        return verdicts.Levels(
+            points=points, measured=np.flatnonzero(columns.is_measured), noises=noises, doubt=None, p=0.001
+        )
 
     def evidence(self, _finding):
         return {}, ()
@@ -170,7 +176,8 @@ class LargeSite:
             outcome[turns != self.implementations.index(key.implementation)] = 1
         if key.implementation in self.nowhere:
             outcome[:] = 1
-        seconds = np.where(outcome == 0, level * np.exp(rng.normal(0, 0.008, count)), np.nan)
+        # in the digits of a data file, so that the browser rounds the same numbers
+        seconds = np.where(outcome == 0, np.round(level * np.exp(rng.normal(0, 0.008, count)), 10), np.nan)
         half = 1 + np.abs(rng.normal(0.01, 0.002, count))
         return Columns(
             key=key,

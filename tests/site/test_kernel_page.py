@@ -10,19 +10,17 @@ import pytest
 from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError
 from kernel_velocity.harness import cases
-from kernel_velocity.results.measurement import Outcome, SeriesKey
+from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import model
-from kernel_velocity.site import text as pages
 from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import BENEFIT, EFFICIENCY, GFLOPS, TIME
 from tests import large_tree
 from tests.findings.nights import identity
 from tests.golden import check_golden
-from tests.series.one_by_one import everything
 from tests.site import large_site
 from tests.site.pages import (
     GOLDEN,
@@ -93,23 +91,16 @@ def test_marks_are_counted(long, monkeypatch):
     assert (len(marks.rows), marks.further) == (2, "the newest 2 of 7")
 
 
-def change_and_tone(point):
-    """Return change and tone of a point in a table."""
-    without_time = "" if point.measurement.outcome is Outcome.MEASURED else point.measurement.outcome.value
-    return pages.change(point.change), without_time or pages.tone(point.change)
-
-
-@pytest.mark.parametrize("nearby", [0, 1, 16])
-def test_changes_are_those_of_the_trend(tree, monkeypatch, nearby):
-    monkeypatch.setattr(kernel_page, "_BEFORE", nearby)
-    found = model.read(tree.results, tree.repository)
-    trends = everything(tree).trends
-    for key in found.keys:
-        whole = trends[key].points
-        for since in range(6):
-            (newest,) = kernel_page.recent([found.series(key)], since)
-            changes = [(change.removesuffix(", adjusted"), tone) for (_, _, change, tone), _ in newest.values()]
-            assert changes == [change_and_tone(point) for point in whole[since:]]
+def test_changes_are_the_verdicts(long):
+    tones = []
+    for key in long.keys:
+        series = {key: long.series(key)}
+        (whole,) = kernel_page.recent(series, long.verdicts, 0)
+        tones += [(key.implementation, place, tone) for place, ((_, _, _, tone), _) in whole.items()]
+        (newest,) = kernel_page.recent(series, long.verdicts, 150)
+        assert newest == {place: result for place, result in whole.items() if place >= 150}
+    steps = [(name, tone) for name, _, tone in tones if tone in ("slower", "faster")]
+    assert steps == [("native", "faster"), ("native", "slower")] * 2  # as planted, hot and cold
 
 
 def test_errors_of_the_newest_version(long):
