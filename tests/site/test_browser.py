@@ -9,6 +9,7 @@ from kernel_velocity.site.pages.finding import decisions, looks
 from tests import large_tree, synthetic
 from tests.findings.synthetic_extras import OTHER
 from tests.site.browser import INKED, POINTS, TREND, change, choose, hover, show
+from tests.site.sites import site_of
 from tests.synthetic import ENVIRONMENT, MACHINE
 
 
