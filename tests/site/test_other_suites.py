@@ -99,7 +99,7 @@ def test_trend_tip_and_comparison_in_a_browser(foreign_site, tab):
     assert "3.00 errors" in hover(tab, "", CHANGED)[0]
     show(tab, out, "compare.html", a=tree.commits[CHANGED - 1][:12], b=tree.commits[CHANGED][:12])
     summary = tab.locator("#summary").text_content()
-    assert "slower than A in the geometric mean of 14 test cases: 0 confirmed faster, 4 confirmed slower" in summary
+    assert "slower than A in the geometric mean of 14 test cases: 4 slower, " in summary
     text = tab.locator("#rows").text_content()
     assert "70.0 MB" in text and "3.00 errors" in text and "µs" in text
 
