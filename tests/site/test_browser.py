@@ -6,8 +6,10 @@ import pytest
 
 from kernel_velocity.findings.finding import OPEN, finding_href
 from kernel_velocity.site.pages.finding import decisions, looks
+from tests import large_tree, synthetic
 from tests.findings.synthetic_extras import OTHER
 from tests.site.browser import INKED, POINTS, TREND, change, choose, hover, show
+from tests.site.sites import site_of
 from tests.synthetic import ENVIRONMENT, MACHINE
 
 
@@ -53,20 +55,14 @@ def test_hover_and_click(tab, site):
     assert tab.locator("h1").inner_text() == "Vectorise the inner loops"
 
 
-ROWS = ".grid tbody tr:visible"
-
-
-def wait_for_rows(tab, count):
-    """Wait until so many rows are shown: to reset a form, or to step through the history, takes a moment."""
-    shown = "document.querySelectorAll('.grid:not([hidden]) tbody tr:not([hidden])').length"
-    tab.wait_for_function(f"{shown} === {count}")
+ROWS = "tr[data-order]:visible"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "selector", "count"),
     [
-        ("index.html", ROWS, 6),
+        ("index.html", ROWS, 8),
         ("index.html", "form.filters:visible", 0),
         ("commit-{commit}.html", "tbody tr:visible", 12),
         ("kernel-matmul-Cpu.html", ".case:visible", 2),
@@ -109,52 +105,57 @@ def test_chart_in_the_dark(tab, whole_site):
 
 
 @pytest.mark.slow
-def test_home_filters_by_keyboard(tab, site):
+def test_overview_by_keyboard(tab, site):
     _, out = site
     show(tab, out, "index.html")
-    said = tab.locator("form.filters output")
-    assert (tab.locator(ROWS).count(), said.inner_text()) == (6, "6 of 6 shown")
-    tab.locator("select[name=kernel]").focus()
-    tab.keyboard.press("m")  # a native control: the first letter chooses matmul
-    wait_for_rows(tab, 3)
-    assert said.inner_text() == "3 of 6 shown"
-    assert tab.url.endswith("index.html#kernel=matmul")
-    tab.locator("select[name=implementation]").select_option("native")
-    assert tab.url.endswith("#kernel=matmul&implementation=native")
+    cases = "(rows) => rows.map((row) => row.querySelector('th bdi').textContent)"
+    worst_first = tab.locator(ROWS).evaluate_all(cases)
+    assert len(worst_first) == 8
+    tab.keyboard.press("/")
+    tab.keyboard.type("native matmul")
+    assert tab.locator(ROWS).count() == 2
+    assert tab.locator("form.filters output").inner_text() == "2 of 8 match"
+    now = tab.get_by_role("button", name="now")
+    now.press("Enter")
+    assert "q=native+matmul&sort=1" in tab.url and "down" not in tab.url
+    assert tab.locator("th[aria-sort=ascending]").inner_text().startswith("now")
+    times = tab.locator(ROWS).evaluate_all("(rows) => rows.map((row) => Number(row.dataset.order.split(' ')[0]))")
+    assert times == sorted(times)
     tab.reload()
-    assert tab.locator(ROWS).count() == 1
-    assert tab.locator("select[name=implementation]").input_value() == "native"
-    tab.go_back()
-    wait_for_rows(tab, 3)
-    tab.get_by_role("button", name="show all").press("Enter")
-    wait_for_rows(tab, 6)
-    assert "#" not in tab.url
+    assert (tab.locator(ROWS).count(), tab.locator("input[name=q]").input_value()) == (2, "native matmul")
+    tab.get_by_role("button", name="now").press("Enter")
+    assert tab.locator("th[aria-sort=descending]").count() == 1
+    tab.get_by_role("button", name="now").press("Enter")
+    tab.locator("input[name=q]").fill("<b>gone</b>")
+    assert tab.locator("form.filters output").inner_text() == "0 of 8 match"
+    tab.locator("input[name=q]").fill("")
+    assert tab.locator(ROWS).evaluate_all(cases) == worst_first
+    assert "=" not in tab.url
 
 
 @pytest.mark.slow
-def test_home_filter_without_match(tab, site):
-    _, out = site
+def test_overview_of_many_rows_shows_all(tab, tmp_path):
+    shape = large_tree.Shape(commits=3, series=220)
+    commits = large_tree.build(tmp_path, shape, [])
+    _, out = site_of(synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits))
     show(tab, out, "index.html")
-    tab.evaluate("window.location.hash = 'kernel=<b>gone</b>'")
-    tab.wait_for_function("document.querySelectorAll('.grid[hidden]').length === 1")
-    assert tab.locator("form.filters output").inner_text() == "0 of 6 shown"
-    assert (
-        tab.locator("select[name=kernel]").evaluate("(select) => select.selectedOptions[0].text")
-        == "<b>gone</b> (not here)"
-    )
-    tab.evaluate("window.location.hash = 'place-1'")  # what the filter hides ends it
-    tab.wait_for_function("document.querySelectorAll('.grid[hidden]').length === 0")
-    assert tab.locator(ROWS).count() == 6
+    assert tab.locator(ROWS).count() == 100
+    tab.locator("input[name=q]").fill("kernel_004")  # of the rows that were folded, too
+    assert tab.locator("form.filters output").inner_text() == "20 of 110 match"
+    assert tab.locator(ROWS).count() == 20
+    tab.locator("input[name=q]").fill("")
+    tab.get_by_role("button", name="show all 110").press("Enter")
+    assert tab.locator(ROWS).count() == 110
 
 
 @pytest.mark.slow
-def test_home_loads_no_chart_library(tab, site):
+def test_overview_says_how_old_it_is_and_loads_no_charts(tab, site):
     _, out = site
     requests = []
     tab.on("request", lambda request: requests.append(request.url))
     show(tab, out, "index.html")
     assert not [url for url in requests if "uPlot" in url]
-    assert re.search(r"2026-01-01 01:06 UTC \(\d+ days ago\)", tab.locator(".verdicts").inner_text())
+    assert re.search(r"2026-01-01 01:06 UTC \(\d+ days ago\)", tab.locator(".answer").inner_text())
 
 
 # ---- addresses --------------------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def test_home_loads_no_chart_library(tab, site):
 FIELDS = """() => Array.from(document.querySelectorAll("main select, main input"), (field) =>
   [field.name, field.type === "checkbox" ? field.checked : field.value])"""
 CHOICES = {
-    "index.html": "kernel=matmul",
+    "index.html": "q=matmul&sort=1",
     "findings.html": "state=&kind=regression",
     "kernel-matmul-Cpu.html": "unit=%C2%B5s&state=cold&hide=native",
     "compare.html": "kernel=matmul+Cpu&unit=%C2%B5s&sort=name",
@@ -180,8 +181,8 @@ def settle(tab):
 @pytest.mark.slow
 def test_home_row_opens_its_machine_and_state(tab, whole_site):
     show(tab, whole_site[1], "index.html")
-    row = f".grid[data-machine='{OTHER}'] tr[data-kernel=matmul][data-device=Cpu][data-state=hot]"
-    tab.locator(f"{row}[data-implementation=native] th a").click()
+    row = tab.locator(ROWS, has_text="matmul").filter(has_text="Cpu · hot · native").filter(has_text=OTHER)
+    row.locator("th a").first.click()
     tab.wait_for_selector(TREND)
     assert tab.input_value("select[name=state]") == "hot"
     assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
@@ -202,24 +203,6 @@ def test_skip_link_leaves_the_choice(tab, whole_site, name):
     settle(tab)
     assert tab.evaluate("document.activeElement.id") == "main"
     assert (tab.url, tab.evaluate(FIELDS)) == before
-
-
-@pytest.mark.slow
-def test_machine_link_keeps_the_filters(tab, whole_site):
-    tab.goto((whole_site[1] / "index.html").as_uri() + "#kernel=matmul")
-    crumb = tab.locator(".crumbs a", has_text=OTHER)
-    crumb.click()
-    settle(tab)
-    assert tab.url.endswith("#kernel=matmul")
-    assert tab.input_value("select[name=kernel]") == "matmul"
-    tab.select_option("select[name=machine]", "bench-1")
-    assert tab.locator(f".grid[data-machine='{OTHER}']").is_hidden()
-    crumb.click()
-    settle(tab)
-    assert tab.input_value("select[name=machine]") == ""
-    assert "#" not in tab.url
-    top = tab.locator(f".grid[data-machine='{OTHER}'] h2").bounding_box()["y"]
-    assert 0 <= top < 900
 
 
 def missed(*gone):

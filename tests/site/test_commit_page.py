@@ -215,9 +215,10 @@ def test_values_are_those_along_the_series(tree, monkeypatch, most_series, most_
             item = series.measurement(entry, found.line)
             assert (OUTCOMES[values.outcome[row]], warnings) == (item.outcome, item.warnings)
             np.testing.assert_equal(values.figure("seconds")[row], series.seconds[entry])
-            bases = {"before": changes.before(series), "tag": changes.at_or_before(series, tags[series.place])}
+            alike = np.flatnonzero(changes.alike(series, int(series.method[entry])))
+            bases = {"before": alike[alike < entry], "tag": alike[series.place[alike] <= tags[place]]}
             for base, others in bases.items():
-                got, other = getattr(values, base), others[entry]
+                got, other = getattr(values, base), (others[-1] if others.size else NONE)
                 is_known = other != NONE and item.outcome is Outcome.MEASURED
                 assert got.other[row] == (series.place[other] if is_known else NONE)
                 verdict = found.past.verdicts[key].between(other, entry) if is_known else None

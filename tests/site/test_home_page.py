@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
 import git
-import numpy as np
 import pytest
 
 from kernel_velocity.findings import last_night
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import svg
 from kernel_velocity.site.pages import home as home_page
@@ -118,10 +118,10 @@ def test_cards_of_a_kernel_and_commit_are_one(tree):
 
 def test_change_that_was_undone_comes_last(tmp_path):
     shape = large_tree.Shape(commits=45, series=20)
-    times = 1e-3 * np.ones((45, 20))
-    times[22:34, large_tree.PAIRS.index(("native", "float32-1M"))] *= 1.1  # and as before again
-    times[30:, large_tree.PAIRS.index(("native", "float32-5M"))] /= 1.05
-    large_tree.build(tmp_path, shape, times)
+    one, other = (large_tree.PAIRS.index(("native", case)) for case in ("float32-1M", "float32-5M"))
+    steps = [(22, 1.1, one), (34, 1 / 1.1, one), (30, 1 / 1.05, other)]
+    truth = [large_tree.Change(at=at, factor=factor, series=(series,)) for at, factor, series in steps]
+    large_tree.build(tmp_path, shape, truth)
     tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", ())
     page = home(tree)
     cards = [(card.case, card.tone, card.is_over) for card in page.cards]
@@ -209,7 +209,7 @@ def test_span_of_many_commits(tree, monkeypatch):
 
 
 def test_row_shows_its_limit_and_speedup(tree, monkeypatch):
-    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     monkeypatch.setattr(home_table, "FASTEST", "eager")
     page = home(tree)
     row = row_of(page, SMALL)
@@ -219,7 +219,7 @@ def test_row_shows_its_limit_and_speedup(tree, monkeypatch):
 
 
 def test_row_without_benchmarks_json(tree, monkeypatch):
-    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     (tree.results / "benchmarks.json").unlink()
     row = row_of(home(tree), SMALL)
     assert (row.time.text, row.time.detail, row.share) == ("2.69 ms", "", None)
@@ -318,7 +318,7 @@ def test_note_of_a_deleted_benchmark(tree):
 
 
 def test_home_data_golden(tree, monkeypatch, accept):
-    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     keep(tree)
     keep_verdict(tree)
     data, _ = home_page.build(read(tree))
@@ -326,7 +326,7 @@ def test_home_data_golden(tree, monkeypatch, accept):
 
 
 def test_large_home_page_is_small(tree, monkeypatch):
-    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     page = home_page.page(read(tree))
     row, card = page["rows"][0], page["cards"][0]
     line = svg.sparkline([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")

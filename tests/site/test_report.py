@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 
 import git
-import numpy as np
 import pytest
 
 from kernel_velocity.__main__ import main
@@ -313,7 +312,7 @@ def test_update_of_a_neighbour(tmp_path, only):
     """Where no verdict changes, a new commit leaves the data of those before it as they were."""
     only(home.build, commit.build)
     shape = large_tree.Shape(commits=14, series=20)
-    commits = large_tree.build(tmp_path, shape, 1e-3 * np.ones((14, 20)))
+    commits = large_tree.build(tmp_path, shape, [])
     tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits)
     newest = tree.results / large_tree.MACHINE / f"{commits[-1][:8]}-{large_tree.ENVIRONMENT}.json"
     newest.rename(newest.with_suffix(".later"))

@@ -1,0 +1,133 @@
+"""Steps of short histories and of newest values: silent without one, found at the right place with one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_velocity.stats.changepoints import young
+from kernel_velocity.stats.changepoints.young import Pool
+
+SIGMA = 0.005
+POOL = Pool(sigma=SIGMA, tails=1.0)
+STEADY = 41  # values, the newest of which may be new
+
+
+def normal(rng, size):
+    return rng.normal(0, SIGMA, size)
+
+
+def heavy(rng, size):
+    return SIGMA * rng.standard_t(3, size)
+
+
+def spiky(rng, size):
+    return normal(rng, size) + 10 * SIGMA * (rng.random(size) < 0.02)
+
+
+def smallest(logs, pool=POOL):
+    return min((point.p for point in young.steps(logs, pool, float("nan"))), default=1.0)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, STEADY])
+@pytest.mark.parametrize(("family", "false"), [(normal, 0), (heavy, 2), (spiky, 3)])
+def test_noise_alone_is_no_step(family, false, size):
+    """Of 1000 series. Tails heavier than a normal distribution's leave a few, whatever the p."""
+    rng = np.random.default_rng(0)
+    pool = young.pool([family(rng, STEADY) for _ in range(40)], are_controls=True)
+    ps = np.array([smallest(family(rng, size), pool) for _ in range(1000)])
+    assert (ps < 0.01).mean() <= 0.015
+    assert (ps < 1e-4).sum() <= false
+
+
+@pytest.mark.parametrize(("effect", "newest"), [(0.05, 1), (-0.05, 1), (0.03, 2), (-0.03, 2)])
+def test_step_of_the_newest_values_is_found(effect, newest):
+    rng, ps = np.random.default_rng(1), []
+    for _ in range(50):
+        logs = normal(rng, STEADY)
+        logs[-newest:] += effect
+        (point,) = young.steps(logs, POOL, SIGMA / 3)
+        ps.append(point.p)
+        assert point.index == STEADY - newest
+        assert point.after - point.before == pytest.approx(effect, abs=5 * SIGMA)
+        assert point.low < point.ratio < point.high
+    assert np.quantile(ps, 0.9) < 1e-3
+
+
+def test_outlier_is_no_step():
+    logs = normal(np.random.default_rng(2), STEADY)
+    logs[-1] += 0.05
+    assert smallest(logs) < 1e-3
+    logs[20] += 0.06  # the series has such values now and then
+    assert smallest(logs) == 1.0
+    two = normal(np.random.default_rng(2), STEADY)
+    two[-2:] += 0.1, 0.02  # an outlier, and the newest is almost as before
+    assert smallest(two) == 1.0
+
+
+def test_tails_of_the_machine_make_a_single_value_less_sure():
+    logs = normal(np.random.default_rng(3), STEADY)
+    logs[-1] += 0.03
+    assert smallest(logs, Pool(SIGMA, 2.0)) > 10 * smallest(logs, POOL)
+    assert smallest(logs, None) > smallest(logs, POOL)  # where nothing tells them
+
+
+def test_short_history_is_judged_by_the_scatter_of_others():
+    logs = np.array([0.0, 0.001, 0.05])
+    assert smallest(logs) < 1e-3 < smallest(logs, Pool(0.05, 1.0))
+    assert young.steps(logs, None, float("nan")) == []
+
+
+def test_rounds_of_a_value_bound_the_scatter_from_below():
+    logs = np.array([0.0, 0.0, 0.05])
+    known = [young.steps(logs, POOL, error)[0].p for error in (float("nan"), SIGMA / 2, 0.05)]
+    assert known[0] == known[1] < 1e-3 < known[2]
+
+
+@pytest.mark.parametrize("levels", [(0.0, 0.0, 0.0, 0.3), (0.0, 0.3, 0.3, 0.3), (0.0, 0.0, 0.3, 0.3)])
+def test_step_in_a_history_of_four_is_at_its_place(levels):
+    (point,) = young.steps(np.array(levels) + normal(np.random.default_rng(4), 4), POOL, SIGMA)
+    assert (point.index, point.p < 1e-3) == (levels.index(0.3), True)
+
+
+def test_begin_of_a_longer_level_is_not_asked_about():
+    logs = normal(np.random.default_rng(6), STEADY)
+    logs[0] += 0.3
+    assert smallest(logs) > 1e-3
+    assert smallest(logs[: young.YOUNG]) < 1e-3
+
+
+def test_correlated_noise_makes_a_mean_less_sure():
+    steady, drifting = (young.Noise(sigma=SIGMA, freedom=20, phi=phi) for phi in (0.0, 0.8))
+    assert drifting.error((40, 4)) > 1.5 * steady.error((40, 4))
+    assert drifting.error((1, 1)) == steady.error((1, 1))
+    assert drifting.least((40, 4), 1e-3) > steady.least((40, 4), 1e-3) > steady.least((40, 4), 1e-2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 50), st.floats(-20, 20), st.floats(0.02, 0.5))
+def test_unit_and_direction_of_the_values_make_no_difference(seed, size, shift, effect):
+    logs = normal(np.random.default_rng(seed), size)
+    logs[-2:] += effect
+    there, elsewhere, mirrored = (young.steps(values, POOL, SIGMA) for values in (logs, logs + shift, -logs))
+    for other, sign in ((elsewhere, 1), (mirrored, -1)):
+        assert [point.index for point in other] == [point.index for point in there]
+        for one, two in zip(there, other, strict=True):
+            assert two.p == pytest.approx(one.p, rel=1e-4, abs=1e-300)
+            assert two.after - two.before == pytest.approx(sign * (one.after - one.before), abs=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(2, 9))
+def test_order_within_a_level_makes_no_difference(random, size):
+    logs = normal(np.random.default_rng(size), size + 1)
+    logs[-1] += 0.2
+    mixed = [*random.sample(logs[:-1].tolist(), size), logs[-1]]
+    (one,), (two,) = (young.steps(np.array(values), POOL, SIGMA) for values in (logs, mixed))
+    assert (one.index, two.index) == (size, size)
+    assert two.p == pytest.approx(one.p, rel=1e-6)
+
+
+def test_pool_of_nothing():
+    assert young.pool([], are_controls=True) is None
+    assert young.pool([np.array([1.0])], are_controls=False) is None
