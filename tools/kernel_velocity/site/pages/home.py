@@ -103,19 +103,19 @@ def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
     return {
         "parts": [(tone, f"{number:,} {words}") for tone, number, words in parts if number],
         "tone": next((tone for tone, number, _ in parts if number and tone != Word.UNDECIDED.value), "same"),
-        "where": [_where(table) for table in tables],
+        "where": [_where(table, tables) for table in tables],
     }
 
 
-def _where(table: Table) -> dict[str, Any]:
+def _where(table: Table, tables: Sequence[Table]) -> dict[str, Any]:
     """Return over which commits a machine's answer is, and how many of its series the newest has."""
     commits, place = table.site.commits, table.measured[-1]
     newest = commits[table.site.line[place]]
     base = table.spans[0].place
+    alone = [other.place.machine for other in tables].count(table.place.machine) == 1
     at_newest = sum(row.entry is not None and int(row.columns.place[row.entry]) == place for row in table.rows)
     return {
-        "machine": table.place.machine,
-        "environment": table.place.environment,
+        "name": table.place.machine if alone else f"{table.place.machine}, {table.place.environment}",
         "anchor": table.place.anchor,
         "newest": pages.commit_line(newest),
         "base": None if base < 0 else pages.commit_line(commits[table.site.line[base]]),

@@ -13,6 +13,7 @@ first one that is not before it.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -242,7 +243,11 @@ def _error_name(key: SeriesKey) -> str:
 def inputs(chart: Chart) -> str:
     """Return a text that changes whenever a chart or the tables behind it would."""
     groups = [(group.place, group.benchmark, group.environment, group.shared) for group in chart.groups]
-    series = [(key, chart.site.past.digest(key), item) for key, item in chart.series.items()]
+    verdicts = chart.site.past.verdicts
+    series = [
+        (key, chart.site.past.digest(key), item, verdicts[key].points, verdicts[key].doubt, verdicts[key].noises)
+        for key, item in chart.series.items()
+    ]
     warnings = sorted(chart.warnings.items(), key=repr)
     return repr((groups, series, chart.findings, chart.reruns, chart.tags, warnings, chart.figures))
 
@@ -402,7 +407,8 @@ def change_marks(
         again = "not re-measured" if ratio is None else f"re-measured: {units.change(1 / ratio, columns.unit)}"
         if ratio is None and any(item.answer is Answer.SAME for item in near):
             again = "re-measured: the same on both sides"
-        bounds = " to ".join(units.change(1 / bound, columns.unit) for bound in (point.high, point.low))
+        ends = sorted((point.low, point.high), key=lambda ratio: abs(math.log(ratio)))
+        bounds = " to ".join(units.change(1 / end, columns.unit) for end in ends)
         unsteady = ("unsteady: the series keeps coming back to this level",) if point.is_unsteady else ()
         marks.append(
             {

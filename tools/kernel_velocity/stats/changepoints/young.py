@@ -23,6 +23,7 @@ from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, MIN_
 SHORTER = FEWEST_A_SIDE - 1  # values of the shorter side: from one more on, the detector decides
 LONGER = 40  # values of the longer side that are compared: levels of long ago say little
 FEWEST_ALONE = 10  # values with a scatter of their own; below, other series' scatter counts, too
+FEWEST_MOVES = 4  # successive differences of values that count: most of fewer may be steps
 PRIOR = 10.0  # degrees of freedom that the other series' scatter counts for
 EFFICIENCY = 0.37  # of the interquartile range as an estimate of scatter
 MEDIAN = math.sqrt(math.pi / 2)  # error of a median over that of a mean, of three and more normal values
@@ -99,9 +100,10 @@ def noise(level: FloatArray, others: Pool | None, rounds: float) -> Noise | None
         return Noise(sigma=sigma, freedom=max(EFFICIENCY * (count - 1), 3.0), phi=phi)
     if others is None:
         return None
-    freedom = max(count - 1, 0)
-    squares = float(((level - level.mean()) ** 2).sum()) if count else 0.0
-    sigma = math.sqrt((PRIOR * others.sigma**2 + squares) / (PRIOR + freedom))
+    moves = np.sort(np.abs(np.diff(level)))  # of which the lower middle is no step, unless most are
+    freedom = moves.size if moves.size >= FEWEST_MOVES else 0
+    own = float(moves[(freedom - 1) // 2]) * MAD_SIGMA / math.sqrt(2) if freedom else 0.0
+    sigma = math.sqrt((PRIOR * others.sigma**2 + freedom * own**2) / (PRIOR + freedom))
     return Noise(sigma=max(sigma, least), freedom=PRIOR + freedom)
 
 
