@@ -62,7 +62,7 @@ CLAIMS = r"""() => {
       levels.push(html(holder));
       if (kernels(levels.at(-1))) break;
     }
-    if (kernels(levels.at(-1)) !== 1) return [];
+    if (kernels(levels.at(-1)) !== 1 && holder !== item) return []; // a card is about the first that it names
     if (!row && seen(item) && !cards.includes(holder)) cards.push(holder);
     const head = cell && [...(cell.closest("table").tHead?.rows ?? [])].at(-1)?.cells[cell.cellIndex]?.textContent;
     return [{
@@ -109,31 +109,36 @@ class Tree:
             at: the commit that the page is about. None: home, which is about the newest and names others. base: that
                 it is compared with, where an element names no other. None: the one before.
         """
+        newest, everything = len(self.commits) - 1, frozenset(range(self.shape.series))
         for found in tab.evaluate(CLAIMS):
-            named = [
-                self.commits.index(sha)
-                for sha in self._named(found["text"] if found["row"] >= 0 else found["levels"][-1])
-            ]
+            is_row, is_count = found["row"] >= 0, bool(re.fullmatch(r"\W*\d+\s*", found["text"]))
+            named = self._named(found["text"] if is_row and not is_count else found["levels"][-1])
             if at is not None:
                 start, end = (named[0] if named else at - 1 if base is None else base), at
-            elif named and found["row"] < 0:
+            elif named and (is_count or not is_row):
                 start, end = max(named[0] - 1 - SLACK, 0), named[0] + SLACK
             else:
-                days = re.search(r"(\d+) (?:day|night)|(week)|(tag|since v)|(month)", found["head"])
-                number = MONTH if days is None or days[4] or days[3] else 7 if days[2] else int(days[1])
-                end = len(self.commits) - 1
-                start = max(end - 24 * number, -1)
+                start, end = newest - reach(found["head"]), newest
             yield Claim(
-                series=series_of(found["levels"], self.shape),
+                series=everything if is_count else series_of(found["levels"], self.shape),
                 tone=found["tone"],
                 base=start,
                 target=end,
                 is_first=0 <= found["row"] < ROWS or 0 <= found["card"] < CARDS,
             )
 
-    def _named(self, text: str) -> Iterator[str]:
-        short = {sha[:8]: sha for sha in self.commits}
-        return (short[name] for name in re.findall(r"\b[0-9a-f]{8}\b", text) if name in short)
+    def _named(self, text: str) -> list[int]:
+        """Return the commits that a text names, as indices."""
+        places = {sha[:8]: index for index, sha in enumerate(self.commits)}
+        return [places[name] for name in re.findall(r"\b[0-9a-f]{8}\b", text) if name in places]
+
+
+def reach(head: str) -> int:
+    """Return how many commits back a column of home looks, by its head: "last 25 commits", "7 days"."""
+    number = re.search(r"(\d+) (commit|day|night)", head)
+    if number is None:
+        return 24 * MONTH
+    return int(number[1]) * (1 if number[2] == "commit" else 24)
 
 
 def series_of(levels: Sequence[str], shape: Shape) -> frozenset[int]:
