@@ -8,7 +8,7 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.harness.originals import ORIGINALS
 from tests.harness.planted_limits import plant_limits
-from tests.site.browser import chromium, tab
+from tests.site.browser import chromium, playwright, tab
 
 try:
     import hypothesis
@@ -18,7 +18,7 @@ else:  # a busy machine must fail no property: no deadline
     hypothesis.settings.register_profile("kernel-velocity", deadline=None)
     hypothesis.settings.load_profile("kernel-velocity")
 
-__all__ = ["chromium", "tab"]  # one browser a process: Playwright starts once
+__all__ = ["chromium", "playwright", "tab"]  # one browser a process: Playwright starts once
 
 
 def pytest_addoption(parser):

@@ -45,15 +45,21 @@ def executable(*names):
 
 
 @pytest.fixture(scope="session")
-def chromium():
-    """A running headless Chromium."""
-    program = executable("chromium", "chromium-browser", "google-chrome")
+def playwright():
+    """What drives the browsers: a process may have one of it."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
+    with sync_playwright() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def chromium(request):
+    """A running headless Chromium."""
+    program = executable("chromium", "chromium-browser", "google-chrome")
+    browser = request.getfixturevalue("playwright").chromium.launch(executable_path=program, args=ARGUMENTS)
+    yield browser
+    browser.close()
 
 
 def is_complaint(message):

@@ -27,15 +27,12 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def firefox():
+def firefox(request):
     """A running headless Firefox, of the system: Playwright speaks WebDriver BiDi with it."""
     program = executable("firefox-esr", "firefox")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.firefox.launch(channel="moz-firefox", executable_path=program)
-        yield browser
-        browser.close()
+    browser = request.getfixturevalue("playwright").firefox.launch(channel="moz-firefox", executable_path=program)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="module", params=["file", "http"])
