@@ -4,7 +4,6 @@
 
 const SHOWN = 100; // rows at once, as in the page
 const form = document.querySelector("form.filters");
-const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
 
 if (form !== null) {
   const field = form.querySelector("input");
@@ -14,18 +13,15 @@ if (form !== null) {
   const [body, more] = tableOfRows.tBodies;
   const worstFirst = [...body.rows, ...more.rows];
   const heads = [...tableOfRows.tHead.rows[0].cells];
-  const numbers = new Map(worstFirst.map((row) => [row, row.dataset.order.split(" ").map(Number)]));
   let isWhole = false;
-
-  /** Returns the index of a column's numbers: the first column has names, the last one charts. */
-  const numberOf = (column) => column - 1;
 
   /** Compares two rows by a column; what has no number comes last in either direction. */
   function compare(column, sign) {
     if (column === 0) return (a, b) => sign * a.dataset.search.localeCompare(b.dataset.search, "en", { numeric: true });
+    const numbers = new Map(worstFirst.map((row) => [row, Number(row.dataset.order.split(" ")[column - 1])])); // after the names
     return (a, b) => {
-      const [left, right] = [a, b].map((row) => numbers.get(row)[numberOf(column)]);
-      if (Number.isNaN(left) || Number.isNaN(right)) return Number.isNaN(left) - Number.isNaN(right);
+      const [left, right] = [numbers.get(a) ?? NaN, numbers.get(b) ?? NaN];
+      if (Number.isNaN(left) || Number.isNaN(right)) return Number(Number.isNaN(left)) - Number(Number.isNaN(right));
       return sign * (left - right);
     };
   }
@@ -85,12 +81,6 @@ if (form !== null) {
   });
   window.addEventListener("hashchange", follow);
   window.addEventListener("popstate", follow);
-  if (window.location.hash.includes("=") || all) follow();
-}
-
-// The page may have been written long before it is read
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-  const [unit, length] = AGES.find(([, size]) => seconds >= size) ?? [];
-  if (unit) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / length), unit).replaceAll(",", "")})`));
+  if (all) all.hidden = false;
+  if (window.location.hash.includes("=")) follow();
 }

@@ -1,9 +1,7 @@
-// Lists with filters, which live in the address (#kernel=matmul&device=Cpu), and how long ago things were. Without this
+// Lists with filters, which live in the address (#kernel=matmul&device=Cpu). Without this
 // script everything is visible. A filter x asks for a name in data-x of a row or of what holds it, a line for each name.
 "use strict";
 
-/** @type {[Intl.RelativeTimeFormatUnit, number][]} */
-const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
 const filters = document.querySelector("form.filters");
 const choices = filters === null ? [] : [...filters.querySelectorAll("select, input")];
 const usual = (field) => field.options?.[0].value ?? ""; // which the address leaves out
@@ -48,11 +46,4 @@ if (filters !== null) {
   filters.addEventListener("reset", (event) => setTimeout(choose, 0, event)); // after the fields were reset
   window.addEventListener("hashchange", follow);
   follow();
-}
-
-// The page may have been written long before it is read
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-  const age = AGES.find(([, size]) => seconds >= size);
-  if (age) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / age[1]), age[0]).replaceAll(",", "")})`));
 }

@@ -120,3 +120,14 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", () => copyAndSay(button, document.getElementById(button.dataset.copy).textContent));
 }
+
+// ---- how long ago: the page may have been written long before it is read -----------------------------------------------
+
+/** @type {[Intl.RelativeTimeFormatUnit, number][]} */
+const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
+
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
+  const age = AGES.find(([, size]) => seconds >= size);
+  if (age) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / age[1]), age[0]).replaceAll(",", "")})`));
+}
