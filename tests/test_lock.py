@@ -187,6 +187,7 @@ class Taken(BaseException):
     ids=lambda command: command[0],
 )
 def test_commands_wait_where_they_are_asked_to(monkeypatch, command):
+    pytest.importorskip("torch", reason="most of the commands need it before they take a lock")
     monkeypatch.chdir(ROOT)
     asked = []
 

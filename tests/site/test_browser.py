@@ -344,7 +344,9 @@ def test_phone_breaks_no_name(tab, whole_site, width):
     cut = []
     for name in ("index.html", "kernel-matmul-Cpu.html", f"commit-{tree.commits[2][:8]}.html", "roofline.html"):
         show(tab, out, name)
-        assert len(set(tab.locator(".site a:visible").evaluate_all("(links) => links.map((link) => link.offsetTop)"))) == 1
+        assert (
+            len(set(tab.locator(".site a:visible").evaluate_all("(links) => links.map((link) => link.offsetTop)"))) == 1
+        )
         assert tab.evaluate(BROKEN) == [], name
         cut += tab.evaluate(CUT)
     assert len(cut) > 3 and all("local" in attached and "scroll" in attached and same for attached, same in cut)
