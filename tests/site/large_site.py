@@ -99,6 +99,9 @@ class LargeSite:
         names = self.tag_names
         return {sha: (names[i % len(names)].format(i),) for i, sha in enumerate(self.line) if i % 100 == 99}
 
+    def keys_at(self, _place, benchmark=None):
+        return tuple(key for key in self.keys if benchmark in (None, key.benchmark))
+
     def series(self, key):
         if key not in self._series:
             self._series[key] = self._columns(key)
@@ -124,7 +127,7 @@ class LargeSite:
     def shared(self, _key):
         return Shared({})
 
-    def roof_choice(self, _place, _device):
+    def roof_choice(self, _place, _device, _commit=None):
         return Choice(roofs=Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12}))
 
     def sessions(self, _place):

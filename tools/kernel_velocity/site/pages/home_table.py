@@ -135,9 +135,10 @@ class Table:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """All rows, worst first."""
-        return tuple(sorted(map(self._row, self.keys), key=lambda row: row.rank))
+        return tuple(sorted(map(self.row, self.keys), key=lambda row: row.rank))
 
-    def _row(self, key: SeriesKey) -> Row:
+    def row(self, key: SeriesKey) -> Row:
+        """Return the row of one of the series."""
         columns = self.site.series(key)
         measured = np.flatnonzero(columns.is_measured)
         applied = np.flatnonzero(columns.outcome != _NOT_APPLICABLE)
@@ -291,6 +292,19 @@ def sparkline(columns: Columns, step: ChangePoint | None = None, width: int = sv
     unit = columns.unit if columns.flop is None else columns.key.rate_unit
     tone = "" if step is None else text.verdict_tone(verdicts.of_step(step), columns.unit)
     return svg.sparkline(values.tolist(), unit, marked=marked, tone=tone, width=width)
+
+
+def headline(table: Table, row: Row) -> list[str]:
+    """Return a row in words: time, rate, share of the limit, against FASTEST, and what it did over each span."""
+    now = _time(table, row, Footnotes())
+    spans = zip(table.spans, row.verdicts, strict=True)
+    verdicts_ = [(span.name, verdict) for span, verdict in spans if verdict is not None]
+    return [
+        *filter(None, (now.text, now.detail)),
+        *([] if row.share is None else [f"{model.percent(row.share.of_limit[0])} of {row.share.of_limit[1]}"]),
+        *([] if row.speedup is None else [f"{units.significant(row.speedup)}× {FASTEST}"]),
+        *(f"{name}: {text.verdict(verdict, row.columns.unit)}" for name, verdict in verdicts_),
+    ]
 
 
 def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import numpy as np
 from kernel_velocity import units
 from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError
+from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results import git as history
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
@@ -31,7 +32,7 @@ from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import kernel_chart
+from kernel_velocity.site.pages import home_table, kernel_chart
 from kernel_velocity.site.pages.kernel_chart import AXES, GFLOPS, Chart, Group, Mark
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
@@ -89,18 +90,23 @@ def parts(site: Site) -> list[Callable[[Site], Iterator[Page | DataFile]]]:
     changed = source_changes(site.repository, site.project, kernels)
     size = -(-len(kernels) // PARTS)
     rest = iter(sorted(kernels.items()))
-    return [partial(_build, kernels=some, changed=changed) for some in iter(lambda: list(islice(rest, size)), [])]
+    tables = [home_table.Table(site, place) for place in site.places]
+    return [
+        partial(_build, kernels=some, changed=changed, tables=tables)
+        for some in iter(lambda: list(islice(rest, size)), [])
+    ]
 
 
 def _build(
     site: Site,
     kernels: Iterable[tuple[str, Mapping[str, Sequence[SeriesKey]]]],
     changed: Mapping[str, Sequence[str]],
+    tables: Sequence[home_table.Table],
 ) -> Iterator[Page | DataFile]:
     """Yield the pages of some kernels, each with its series by device, and their data.
 
     Args:
-        changed: kernel -> the commits that changed its source.
+        changed: kernel -> the commits that changed its source. tables: of the site's machines.
     """
     for kernel, devices in kernels:
         sources = site.project.sources_of(kernel)
@@ -110,17 +116,37 @@ def _build(
             chart = kernel_chart.chart(site, kernel, device, keys)
             inputs = kernel_chart.inputs(chart)
             yield from kernel_chart.files(chart, inputs)
+            heads = headlines(chart, tables)
             yield Page(
                 name=text.kernel_href(kernel, device),
                 template="kernel.html",
-                context=partial(_context, site, chart, versions),
-                inputs=repr((inputs, [version.commit.sha for version in versions])),
+                context=partial(_context, site, chart, versions, heads),
+                inputs=repr((inputs, [version.commit.sha for version in versions], heads)),
             )
 
 
-def _context(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
+def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[tuple[str, str]]:
+    """Return, for each machine, what the first test case of the page does now: its name, and the overview's row."""
+    first = _first_case(chart.columns)
+    heads = []
+    for table in tables:
+        here = [key for group in chart.groups if group.place == table.place for key in group.columns]
+        keys = [key for key in here if key.case == first and key.implementation not in CONTROLS]
+        if keys:
+            key = min(keys, key=lambda key: name_parts(key.benchmark).state != HOT)
+            words = (
+                key.implementation,
+                first,
+                name_parts(key.benchmark).state,
+                "" if len(table.site.places) == 1 else key.machine,
+            )
+            heads.append((" · ".join(filter(None, words)), " · ".join(home_table.headline(table, table.row(key)))))
+    return heads
+
+
+def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return what the template is filled with."""
-    return {"page": _page(site, chart, versions)}
+    return {"page": _page(site, chart, versions) | {"headlines": heads}}
 
 
 def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
