@@ -218,8 +218,8 @@ class Site:
         return tuple((file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in ordered)
 
     def has_rounds(self, place: Place, commit: str) -> bool:
-        """Return whether there is telemetry of a commit. Of what, `rounds_at` says."""
-        return self._telemetry(place, commit).exists()
+        """Return whether there is telemetry of a commit whose results could be read. Of what, `rounds_at` says."""
+        return results_file(place, commit) in self.past.layout.files and self._telemetry(place, commit).exists()
 
     def signature(self, place: Place, commit: str) -> str:
         """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
