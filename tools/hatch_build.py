@@ -82,6 +82,6 @@ def _hash(content: bytes) -> str:
 
 
 def _read(package: tarfile.TarFile, name: str) -> bytes:
-    """Return a file of an archive; b"" where it has none, which has another hash."""
+    """Return a file of an archive. A missing one is b"", which has another hash."""
     member = package.extractfile(name) if name in package.getnames() else None
     return b"" if member is None else member.read()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.results import lines
+from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import past, verdicts
 from kernel_velocity.series.verdicts import Levels, Verdict, Word
@@ -94,6 +95,26 @@ def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, plac
     assert (recorded.verdicts[key].points[0].index, step.index) == (AT, place)
     assert step.is_same_code is is_same_code
     assert again.verdicts[key].between(0, 39).word is (Word.UNDECIDED if is_same_code else Word.SLOWER)
+
+
+def test_beginning_of_recorded_code_is_no_change_of_it(tmp_path):
+    recorded, commits = opened(tmp_path, (AT, 1.1))
+    key = key_of(recorded)
+    for index, sha in enumerate(commits[AT - 3 :]):
+        path = tmp_path / "results" / key.machine / f"{sha[:8]}-{key.environment}.json"
+        lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": "a" * 64}))
+    (step,) = past.open(tmp_path / "results", tmp_path / "repository").verdicts[key].points
+    assert (step.index, step.is_same_code) == (AT, True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "word"), [(-1.0, Word.UNDECIDED), (0.0, Word.UNDECIDED), (1e-9, Word.FASTER), (9.0, Word.SLOWER)]
+)
+def test_value_beside_the_line(tmp_path, seconds, word):
+    recorded, commits = opened(tmp_path)
+    key = key_of(recorded)
+    value = Measurement(key=key, commit=commits[0], outcome=Outcome.MEASURED, seconds=seconds)
+    assert recorded.verdicts.beside([(key, 39, value)])[key].word is word
 
 
 def test_noise_alone_changes_no_series(tmp_path):

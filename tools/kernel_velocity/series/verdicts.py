@@ -92,10 +92,7 @@ class Levels:
         counted = [point for point in steps if point.is_blamed]
         effect = sum(point.after - point.before for point in counted)
         if abs(effect) >= MIN_EFFECT:
-            half = math.hypot(*(math.log(point.high / point.low) / 2 for point in counted))
-            word = Word.SLOWER if effect > 0 else Word.FASTER
-            ratio, low, high = (math.exp(effect + side) for side in (0.0, -half, half))
-            return Verdict(word=word, ratio=ratio, low=low, high=high)
+            return _change(effect, math.hypot(*(math.log(point.high / point.low) / 2 for point in counted)))
         doubted = self.doubt is not None and old < self.doubt.index <= new
         within = self._least(old)
         if doubted or len(steps) > len(counted) or not within <= MOST_WITHIN:
@@ -166,7 +163,7 @@ class Verdicts:
             level = logs[begin : entry + 1]
             level = level[~np.isnan(level)][-LONGER:]
             seconds = value.seconds if value.adjusted is None else value.adjusted.seconds
-            if noise is not None and level.size and seconds:
+            if noise is not None and level.size and seconds is not None and seconds > 0:  # else it has no logarithm
                 effect, error = math.log(seconds) - float(np.median(level)), noise.error((level.size, 1))
                 tests[key] = effect, error, noise.freedom
         ps = [2 * float(special.stdtr(freedom, -abs(effect) / error)) for effect, error, freedom in tests.values()]
@@ -174,9 +171,7 @@ class Verdicts:
         for (key, (effect, error, freedom)), p in zip(tests.items(), adjusted, strict=True):
             half = float(special.stdtrit(freedom, INTERVAL)) * error
             if p <= FALSE_DISCOVERIES and abs(effect) >= MIN_EFFECT:
-                ratio, low, high = (math.exp(effect + side) for side in (0.0, -half, half))
-                word = Word.SLOWER if effect > 0 else Word.FASTER
-                verdicts[key] = Verdict(word=word, ratio=ratio, low=low, high=high)
+                verdicts[key] = _change(effect, half)
             elif abs(effect) < max(half, MIN_EFFECT):
                 verdicts[key] = Verdict(word=Word.UNCHANGED, within=math.expm1(max(2 * half, MIN_EFFECT)))
         return verdicts
@@ -217,8 +212,9 @@ class Verdicts:
         """Return steps without the machine's part, at the commits that can have caused them."""
         if not points:
             return points
-        own = controls.without_machine(columns, points, self.past.shared(columns.key))
-        return tuple(self._by_code(columns, point) for point in own)
+        remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
+        moved = (self._by_code(columns, point) for point in remaining)
+        return tuple(sorted(moved, key=lambda point: point.index))
 
     def _by_code(self, columns: Columns, point: ChangePoint) -> ChangePoint:
         """Return a step at the nearest commit that changed the kernel's machine code, where that is known.
@@ -234,7 +230,7 @@ class Verdicts:
         position = near.index(point.index)
         if None in codes[max(position - 1, 0) : position + 1] or position == 0:
             return point
-        changed = [n for n in range(1, len(codes)) if codes[n] != codes[n - 1]]
+        changed = [n for n in range(1, len(codes)) if None not in codes[n - 1 : n + 1] and codes[n] != codes[n - 1]]
         if not changed:
             return replace(point, is_same_code=True)
         return replace(point, index=near[min(changed, key=lambda n: abs(n - position))])
@@ -244,6 +240,12 @@ class Verdicts:
         key, sha = columns.key, self.past.line[columns.place[entry]]
         session = sessions.at(self.past.sessions_of(f"{key.machine}/{stem(sha, key.environment)}.json"), None)
         return None if session is None else session.code.get(name_parts(key.benchmark).kernel)
+
+
+def _change(effect: float, half: float) -> Verdict:
+    """Return a change of the log of a value, with half of its interval, as a verdict."""
+    ratio, low, high = (math.exp(effect + side) for side in (0.0, -half, half))
+    return Verdict(word=Word.SLOWER if effect > 0 else Word.FASTER, ratio=ratio, low=low, high=high)
 
 
 def _noises(columns: Columns, points: Sequence[ChangePoint], pool: Pool | None) -> Iterator[Noise | None]:

@@ -102,8 +102,8 @@ def noise(level: FloatArray, others: Pool | None, rounds: float) -> Noise | None
         return None
     moves = np.sort(np.abs(np.diff(level)))  # of which the lower middle is no step, unless most are
     freedom = moves.size if moves.size >= FEWEST_MOVES else 0
-    own = float(moves[(freedom - 1) // 2]) * MAD_SIGMA / math.sqrt(2) if freedom else 0.0
-    sigma = math.sqrt((PRIOR * others.sigma**2 + freedom * own**2) / (PRIOR + freedom))
+    scatter = float(moves[(freedom - 1) // 2]) * MAD_SIGMA / math.sqrt(2) if freedom else 0.0
+    sigma = math.sqrt((PRIOR * others.sigma**2 + freedom * scatter**2) / (PRIOR + freedom))
     return Noise(sigma=max(sigma, least), freedom=PRIOR + freedom)
 
 
