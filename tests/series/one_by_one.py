@@ -21,13 +21,14 @@ from kernel_velocity.results.measurement import (
     round_interval,
 )
 from kernel_velocity.results.records import Benchmark, History, Machine, RecordedRow, ResultsFile
-from kernel_velocity.series import packing
+from kernel_velocity.series import change_points, packing
 from kernel_velocity.series.changes import telling
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
 from kernel_velocity.series.reading import by_cause
 from kernel_velocity.site.text import places
 from kernel_velocity.stats.adjust_series import Place, fitted
+from kernel_velocity.stats.changepoints import detector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,3 +227,9 @@ def _times(item: Measurement) -> dict[str, float]:
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:
     return (np.nan, np.nan) if interval is None else (interval.low, interval.high)
+
+
+def change_points_of(columns):
+    """Return the change points of one series, as `change_points.of_all` does of many."""
+    parts = change_points.by_method(change_points.logs(columns)).values()
+    return change_points.joined(detector.detect(values) for values in parts)

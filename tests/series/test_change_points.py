@@ -10,7 +10,7 @@ from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, 
 from kernel_velocity.series import change_points
 from kernel_velocity.series.cache import NAME
 from kernel_velocity.stats.changepoints import detector
-from tests.series.one_by_one import columns_of
+from tests.series.one_by_one import change_points_of, columns_of
 from tests.stepped_series import stepped
 
 KEY = SeriesKey(
@@ -41,7 +41,7 @@ SERIES = {
     name: series(stepped(-7.0, -7.0 + effect, seed=seed))
     for seed, (name, effect) in enumerate({"a": 0.2, "b": -0.1, "c": 0.0, "d": 0.3, "e": 0.15}.items())
 }
-EXPECTED = {name: change_points.of(each) for name, each in SERIES.items()}
+EXPECTED = {name: change_points_of(each) for name, each in SERIES.items()}
 
 
 @pytest.fixture
@@ -125,34 +125,34 @@ def test_answers_without_a_usable_folder(tmp_path):
 
 
 def test_planted_step_is_a_change_point():
-    (point,) = change_points.of(series(stepped(-7.0, -6.8)))
+    (point,) = change_points_of(series(stepped(-7.0, -6.8)))
     assert point.index == 40
     assert point.ratio > 1.2
 
 
 def test_change_point_index_counts_entries_without_a_time():
-    (point,) = change_points.of(series(stepped(-7.0, -6.8), missing=(3, 17)))
+    (point,) = change_points_of(series(stepped(-7.0, -6.8), missing=(3, 17)))
     assert point.index == 40
 
 
 def test_constant_or_empty_series_has_no_change_point():
-    assert change_points.of(series(stepped(-7.0, -7.0))) == ()
-    assert change_points.of(series(stepped(-7.0, size=5), missing=range(5))) == ()
-    assert change_points.of(series([-7.0])) == ()
+    assert change_points_of(series(stepped(-7.0, -7.0))) == ()
+    assert change_points_of(series(stepped(-7.0, size=5), missing=range(5))) == ()
+    assert change_points_of(series([-7.0])) == ()
 
 
 def test_adjusted_step_is_no_change_point():
-    assert change_points.of(series(stepped(-7.0, -6.8), adjusted=stepped(-7.0, -7.0))) == ()
+    assert change_points_of(series(stepped(-7.0, -6.8), adjusted=stepped(-7.0, -7.0))) == ()
 
 
 def test_change_of_method_is_no_change_point():
     methods = ["old"] * 40 + ["new"] * 40
-    assert change_points.of(series(stepped(-7.0, -6.8), methods=methods)) == ()
+    assert change_points_of(series(stepped(-7.0, -6.8), methods=methods)) == ()
     within = series(stepped(-7.0, -6.8, -6.0), methods=methods + ["new"] * 40)
-    assert [point.index for point in change_points.of(within)] == [80]
+    assert [point.index for point in change_points_of(within)] == [80]
 
 
 def test_change_point_of_an_unknown_method():
     found = series(stepped(-7.0, -6.8))
     unknown = dataclasses.replace(found, method=np.full_like(found.method, -1))
-    assert [point.index for point in change_points.of(unknown)] == [40]
+    assert [point.index for point in change_points_of(unknown)] == [40]

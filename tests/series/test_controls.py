@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.series import change_points, controls, past
+from kernel_velocity.series import controls, past
 from kernel_velocity.series.controls import beyond
 from tests import large_tree
+from tests.series.one_by_one import change_points_of
 from tests.series.test_change_points import series
 
 SHAPE, AT = large_tree.Shape(commits=90, series=40), 60
@@ -64,7 +65,7 @@ def test_adjusting_that_took_half_of_the_step_leaves_half_to_explain(tmp_path):
     key = next(key for key in recorded.keys if key.implementation == "native")
     columns, half = recorded.columns(key), np.where(COMMITS < AT, 0.0, STEP / 2)
     adjusted = dataclasses.replace(columns, adjusted=columns.seconds * np.exp(-half))
-    (point,) = change_points.of(columns)
+    (point,) = change_points_of(columns)
     less = dataclasses.replace(point, after=point.after - STEP / 2)
     common = recorded.shared(key)
     for moved, found in ((columns, point), (adjusted, less)):
@@ -115,7 +116,7 @@ def test_what_the_machine_does_over_the_same_commits_is_taken_out(machine, other
     shared = controls.Shared({"m": controls.Common(place=PLACES, began=PLACES * 3600.0, values=common)})
     for number in range(6):
         columns = series(others - 7 + np.random.default_rng(number).normal(0, 0.005, 200))
-        points = controls.without_machine(columns, change_points.of(columns), shared)
+        points = controls.without_machine(columns, change_points_of(columns), shared)
         assert [point.index for point in points] == pytest.approx(marked_at, abs=2)
 
 

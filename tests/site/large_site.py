@@ -22,7 +22,6 @@ from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series import change_points as series_changes
 from kernel_velocity.series import past, verdicts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.controls import Shared
@@ -31,6 +30,7 @@ from kernel_velocity.site.charts import trend
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Place
 from kernel_velocity.site.writer import Writer
+from tests.series.one_by_one import change_points_of
 
 BENCHMARK, CASE = "matmul.Cuda.time_hot", "float32-1024x1024x1024"
 FLOP, BYTES = 2.0 * 1024**3, 12.0 * 1024**2
@@ -111,7 +111,7 @@ class LargeSite:
     def verdicts(self):
         # of the one with steps: looking for none in the others takes most of a large site's time
         native = {key for key in self.keys if key.implementation == "native"}
-        points = {key: series_changes.of(self.series(key)) if key in native else () for key in self.keys}
+        points = {key: change_points_of(self.series(key)) if key in native else () for key in self.keys}
         return {key: self._levels(key, tuple(several)) for key, several in points.items()}
 
     def _levels(self, key, points):

@@ -34,25 +34,14 @@ class Logs(NamedTuple):
     method: IntArray  # index of the timing method
 
 
-def of(columns: Columns) -> tuple[ChangePoint, ...]:
-    """Return the change points of a series, oldest first. Their indices are entries of `columns`.
+def logs(columns: Columns) -> Logs:
+    """Return the input of change-point detection: log times, adjusted where possible, as verdicts are made from.
 
-    They are steps of log times, adjusted where possible, the same values that verdicts are made from (history.py).
     Values of two timing methods are two series, without a step between them. A value of 0 or less, which no time is,
     has no logarithm and is passed over.
     """
-    return within(logs(columns))
-
-
-def logs(columns: Columns) -> Logs:
-    """Return the input of change-point detection."""
     seconds = np.where(np.isnan(columns.adjusted), columns.seconds, columns.adjusted)
     return Logs(values=np.log(np.where(columns.is_measured & (seconds > 0), seconds, np.nan)), method=columns.method)
-
-
-def within(series: Logs) -> tuple[ChangePoint, ...]:
-    """Return the change points of a series, as `of`."""
-    return joined(detector.detect(values) for values in by_method(series).values())
 
 
 def by_method(series: Logs) -> dict[int, FloatArray]:
