@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build track nightly test test-slow lint format
+.PHONY: help venv build track report pictures nightly test test-slow lint format
 
 PYTHON ?= python3
 ifeq ($(origin TORCH),undefined)
@@ -59,6 +59,12 @@ build: $(STAMP) ## the working tree's kernels, in place (for tests and live work
 
 track: $(STAMP) ## measure the last commits of the kernels and write the dashboard
 	@$(IN_VENV) kv track
+
+report: $(STAMP) ## write the dashboard of what is recorded, without measuring: the history that ships, after a clone
+	@$(IN_VENV) kv report
+
+pictures: report ## take the pictures of README.md and docs/ from that dashboard
+	$(PY) -m tests.site.pictures .asv/html/kernel-velocity docs/pictures
 
 nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes, DEVICE=cpu)
 	@$(IN_VENV) kv nightly $(if $(BUDGET),--budget $(BUDGET)) $(if $(DEVICE),--device $(DEVICE))

@@ -391,9 +391,7 @@ async function start(section) {
     });
     section.panels = panels; // what tests read
     tip.restart(panels);
-    const { model } = panels.find((panel) => panel.model.case === choice.case) ?? panels[0];
     reset.hidden = !Address.read().has("from");
-    showChartTable(section, model, choice.range);
     if (!lost.length) for (const panel of panels) completeTable(choice, panel.model);
     say(section, statusOf(form, panels.map((panel) => panel.model), choice, lost));
     section.dataset.drawn = String(mine);

@@ -1,32 +1,10 @@
-// The tables of a kernel's page: the chart as a table, the commits that the page leaves out, and older sources.
+// The tables of a kernel's page: the commits that the page leaves out, and older sources.
 "use strict";
 
-const MOST = 50; // commits in the table of the chart
 const FIRST = 50; // commits of a test case before the reader asks for more
 const BATCH = 400; // rows added at a time: the page stays responsive while ten thousand are made
 
 const newestFirst = (model) => Array.from(model.commits.keys()).reverse(); // x
-
-// ---- the chart as a table -------------------------------------------------------------------------------------------
-
-/** Fills the table of the newest commits that the chart shows, in its unit. */
-function showChartTable(section, model, range) {
-  const lines = model.lines.filter((line) => line.visible);
-  const count = range === "all" ? model.commits.length : Math.min(Number(range), model.commits.length);
-  const shown = newestFirst(model).slice(0, Math.min(count, MOST));
-  const rows = shown.map((x) => {
-    const { subject } = model.commits[x];
-    const head = span("commit", commitLink(model.commits[x]), " ", span("subject", foreign(subject || "(no message)")));
-    return [head, ...lines.map((line) => {
-      const { value, interval } = line.describe(x);
-      return make("span", {}, span("text", value), span("detail", interval ?? ""));
-    })];
-  });
-  const part = section.querySelector(".behind-chart");
-  const newest = shown.length < count ? `, the newest ${shown.length} of ${Numbers.count(count)} commits` : "";
-  part.querySelector("summary").textContent = `The chart as a table: ${model.unit}${newest}`;
-  part.querySelector(".scroll").replaceChildren(table(["commit", ...lines.map((line) => foreign(line.name || "value"))], rows));
-}
 
 // ---- the table of a test case ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
  */
 const Trend = (() => {
   const ROOM = 4.5; // px per commit below which dots and whiskers are left out
-  const TICK = 44; // px of a tick's label
+  const TICK = 84; // px of a tick's label
   const FAR = 2; // times the highest value, from which on a roof is named at the edge instead of drawn to scale
   const DASHES = { solid: [], dashed: [6, 4], dotted: [2, 3], dotdash: [2, 3, 7, 3] };
   const HUES = { regression: "--slower", improvement: "--faster", environment: "--event", vanished: "--muted" }; // of findings
@@ -40,8 +40,8 @@ const Trend = (() => {
         y: { distr: model.scale === "log" ? 3 : 1, range: (_, min, max) => heights(model, min, max) },
       },
       axes: [
-        { ...axis, ticks, grid: { show: false }, size: (model.isTime ? 42 : 66) * large, space: 70 * large,
-          ...(model.isTime ? {} : { rotate: -45, splits: (u) => places(u, model, large), filter: (_, splits) => splits,
+        { ...axis, ticks, grid: { show: false }, size: 42 * large, space: TICK * large,
+          ...(model.isTime ? {} : { splits: (u) => places(u, model, large), filter: (_, splits) => splits,
             values: (_, splits) => splits.map((x) => model.commits[x].sha.slice(0, 8)) }) },
         { ...axis, ticks, grid: { stroke: () => colour("--rule"), width: large }, size: 58 * large, label: model.unit, space: 40 * large,
           splits: (u) => rounded(u), filter: (_, splits) => splits, values: (_, splits) => splits.map(figure) },

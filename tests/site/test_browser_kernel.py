@@ -386,7 +386,6 @@ def test_hostile_names_are_shown(tab, tmp_path, length):
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 CARD = ".behind:visible .case:visible"
-TOLD = ".behind-chart tbody tr"
 SEEN = "(row) => row.cells[1].checkVisibility({ contentVisibilityAuto: true })"
 LAST = "[...document.querySelectorAll('.behind:not([hidden]) .case:not([hidden]) tbody tr')].at(-1)"
 PLACES = """(row) => [...row.cells].map((cell) => {
@@ -402,22 +401,6 @@ def long(tmp_path_factory):
     found = large_site.make(folder, 1300, ("eager", "native"))
     large_site.write(found, folder / "site")
     return found, folder / "site"
-
-
-def test_chart_as_a_table(tab, long):
-    found, out = long
-    show(tab, out, PAGE)
-    tab.click(".behind-chart summary")
-    assert tab.locator(TOLD).count() == 50
-    newest = tab.locator(TOLD).first
-    assert newest.locator("a.sha").inner_text() == found.line[-1][:8]
-    series = found.series(found.keys[1])
-    assert newest.locator("td .text").nth(1).inner_text() == units.rate(series.gflops[-1], "GFLOPS")
-    choose(tab, "unit", "µs")
-    assert newest.locator("td .text").nth(1).inner_text() == f"{units.significant(1e6 * series.seconds[-1])} µs"
-    assert "time" in tab.locator(".behind-chart summary").inner_text()
-    change(tab, lambda: tab.uncheck("input[value=eager]"))
-    assert tab.locator(".behind-chart thead th").all_inner_texts() == ["commit", "native"]
 
 
 def test_table_rows_added_in_parts(tab, long):

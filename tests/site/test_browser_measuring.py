@@ -132,7 +132,7 @@ def test_measurement_in_words(tab, site):
     assert tab.locator("#rounds tbody tr").count() == 8
     for title in ("Over time", "Distribution", "Lag plot", "Autocorrelation", "Gauge of the core"):
         assert title in text
-    assert "converged the estimate was as sure as was asked for" in " ".join(text.split())
+    assert "converged the estimate reached the wanted precision" in " ".join(text.split())
     assert tab.locator("#commit a").get_attribute("href") == f"commit-{tree.commits[3][:8]}.html"
 
 

@@ -58,7 +58,7 @@ def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
     monkeypatch.setattr(commit_page, "OPEN_UP_TO", most)
     (section,) = commit(tree, tree.commits[0]).sections
     assert [fold.is_open for fold in section.folds] == [is_open] * 2
-    assert {fold.summary for fold in section.folds} == {"4 with nothing to compare, 2 n/a"}
+    assert {fold.summary for fold in section.folds} == {"4 without a baseline, 2 n/a"}
 
 
 @pytest.mark.parametrize(("most", "rows"), [(7, 0), (8, 4)])
@@ -111,7 +111,7 @@ def test_lost_value_is_a_change(tree):
     (row,) = page.changed
     assert (row.cell.text, row.evidence) == ("n/a", "")
     assert page.footnotes[row.cell.marks[0] - 1] == "n/a: gone"
-    assert page.sections[0].lead == "6 unchanged, 4 with nothing to compare, 2 n/a"
+    assert page.sections[0].lead == "6 unchanged, 4 without a baseline, 2 n/a"
 
 
 def test_rows_link_to_their_measurement(tree):
@@ -169,7 +169,7 @@ def test_page_follows_from_its_inputs(tree):
 def test_parent_not_measured(tree):
     results_file(tree, 1).unlink()
     page = commit(tree, tree.commits[2])
-    assert "is not always its parent" in page.lead
+    assert "may not be its parent" in page.lead
     assert page.heads == ["against the one before"]
     assert f"against {tree.commits[0][:8]}: its parent has no time of it" in page.footnotes
     assert page.parents == [(tree.commits[1][:8], "")]
@@ -193,7 +193,7 @@ def test_nothing_measured(tree):
         make_na(tree, 4, name, list(cases))
     page = commit(tree, tree.commits[4])
     assert (page.sections, page.changed) == ([], [])
-    assert page.lead == "Every value recorded for it is n/a: there was nothing to measure."
+    assert page.lead == "Every value recorded for it is n/a."
     kernel_page = kernel(tree)
     assert [len(table.rows) for table in kernel_page.sections[0].tables] == [4, 4]
 
@@ -236,7 +236,7 @@ def test_commit_beside_the_line_is_tested_against_its_parents_level(tree, parent
         side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[parent])], head=False)
     synthetic.write_commit(tree.results, side.hexsha, 2)  # as fast as the newest
     page = commit(tree, side.hexsha)
-    assert page.lead.startswith("It is not on the first-parent line of HEAD, so no trend shows it.")
+    assert page.lead.startswith("It is not on the first-parent line of HEAD, so it is on no trend.")
     assert {row.changes[0].tone for row in page.changed} == ({"faster"} if parent == 0 else set())
     assert len(page.changed) == (4 if parent == 0 else 0)
 

@@ -311,7 +311,7 @@ def test_fits_give_the_adjusted_value(copied):
     fit = file.value["series"][series_name(key)]
     (item,) = [item for item in site.at(copied.commits[4]) if item.key == key]
     assert (file.name, fit["method"], fit["explained"] > 0.9) == ("fits-0", item.method, True)
-    assert [*fit["signals"]] == ["core_gauge", "memory_gauge"] and "Slopes used: gauge of the core 0." in fit["words"]
+    assert [*fit["signals"]] == ["core_gauge", "memory_gauge"] and "Slopes: gauge of the core 0." in fit["words"]
     slope, centre = fit["signals"]["core_gauge"]
     assert slope == pytest.approx(0.5, abs=0.1) and centre == pytest.approx(3e-5, rel=0.01)
     rounds = site.rounds_at(place, item.commit)[NATIVE]
@@ -363,7 +363,7 @@ def test_trace_that_cannot_be_read(copied, tmp_path, text):
     git.Repo.clone_from(copied.repository, tree.repository)
     machine_records.add_trace(tree.repository, samples(20)).write_text(text)
     page = rendered(page_of(measurement, tree))
-    assert "Traces that cannot be shown" in page and "process-01/one.json" in page
+    assert "Unreadable traces" in page and "process-01/one.json" in page
 
 
 @pytest.mark.parametrize(

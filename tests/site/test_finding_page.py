@@ -95,7 +95,7 @@ def test_rerun_without_rounds(tree):
     evidence_store.add(tree.results, item.id, "m", replace(kept, reruns=(none, kept.reruns[1]), left_out=7))
     (page,) = finding_page.build(read(tree))
     text = words_of(page)
-    assert "as read: nothing was recorded beside them" in text and "7 further re-runs not shown" in text
+    assert "as measured: no gauge was recorded" in text and "7 further re-runs not shown" in text
     assert text.count("Every round") == 1
 
 

@@ -88,7 +88,7 @@ def test_verdict_that_cannot_be_read(tree):
 def test_answer_counts_every_row(tree):
     page = home(tree)
     (where,) = page.answer.where
-    assert page.answer.parts == [("faster", "4 faster"), ("same", "4 with nothing to compare")]
+    assert page.answer.parts == [("faster", "4 faster"), ("same", "4 without a baseline")]
     assert (where.base.short, where.newest.short) == (tree.commits[0][:8], tree.commits[4][:8])
     assert (where.span, where.measured) == ("last 4 commits", "8 of 8 series measured")
     assert len(page.rows) == 8 and "eager" not in {row.implementation for row in page.rows}

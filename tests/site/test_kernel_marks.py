@@ -66,7 +66,7 @@ SLOWER = series(stepped(-7.0, -6.8))  # at the 40th of 80 commits
             [Remeasured(10, 70, Answer.SAME, 1.0), Remeasured(41, 42, Answer.DIFFERENT, 1.25)],
             "re-measured: 25.0% slower",
         ),
-        ([Remeasured(39, 40, Answer.SAME, 1.0)], "re-measured: the same on both sides"),
+        ([Remeasured(39, 40, Answer.SAME, 1.0)], "re-measured: unchanged"),
         ([Remeasured(39, 40, Answer.DIFFERENT, 0.8)], "not re-measured"),  # the other way
         ([Remeasured(60, 61, Answer.DIFFERENT, 1.25)], "not re-measured"),
     ],

@@ -67,7 +67,7 @@ def test_pages_have_values_in_their_units_and_no_kernels(foreign_site):
     pages = [words(path) for path in (*out.glob("kernel-*.html"), *out.glob("commit-*.html"), out / "index.html")]
     assert not any(word in page for page in pages for word in ("GFLOPS", "roof", "cache benefit"))
     commit = words(out / f"commit-{tree.commits[CHANGED][:8]}.html")
-    assert "4 slower, 13 unchanged, 2 with nothing to compare" in commit
+    assert "4 slower, 13 unchanged, 2 without a baseline" in commit
     assert "io.Csv time_read 1000, c 12" in commit
     assert "change point 10, a,b 51.0% slower" in words(out / "kernel-io.Csv.html")
 

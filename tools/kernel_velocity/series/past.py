@@ -431,7 +431,7 @@ def _history_notes(history: History, recorded: Collection[str], shown: Collectio
     if gone:
         yield f"results of commits that the repository does not have are kept, not shown: {_names(gone)}"
     if beside:
-        yield f"commits beside the first-parent line of HEAD have a page, but no place on a trend: {_names(beside)}"
+        yield f"commits off the first-parent line of HEAD have a page and are on no trend: {_names(beside)}"
     if history.shallow:
         yield "the clone is shallow, so trends may begin too late: run `git fetch --unshallow`"
 

@@ -20,6 +20,7 @@ from jinja2.bccache import Bucket
 
 from kernel_velocity import forking, units
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.findings.finding import OPEN
 from kernel_velocity.series import cache
 from kernel_velocity.site import badges, model, series_data
 from kernel_velocity.site.charts import documents, trend
@@ -46,6 +47,7 @@ NAVIGATION = (  # title, file, and the beginning of the names of the pages below
 )
 
 
+STYLE = "style.css"  # of all pages
 OF_KERNELS = ("roofline.html", "measurement.html")  # pages without a content where all series are another suite's
 
 
@@ -199,7 +201,8 @@ def _make_all(site: Site, writer: Writer) -> None:
     """Make the site. A large site in two processes, which take the parts in turn."""
     sources = (*sorted((TEMPLATES / "static").iterdir()), *trend.files(), documents.script())
     for source in sources:  # no CDN: the libraries, too
-        writer.add(f"static/{source.name}", source.read_bytes())
+        content = source.read_bytes()
+        writer.add(f"static/{source.name}", content + _open_findings(site) if source.name == STYLE else content)
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other
     if len(site.measured) < FEWEST_APART:
         _make(site, writer, parts)
@@ -215,6 +218,15 @@ def _make_all(site: Site, writer: Writer) -> None:
     with forking.forked(make) as result:
         _make(site, writer, shared)
         writer.add_part(*result())
+
+
+def _open_findings(site: Site) -> bytes:
+    """Return the rule that shows the number of open findings in the navigation.
+
+    It is part of the style, so that a night's findings make no page anew that does not show them.
+    """
+    number = sum(item.state in OPEN for item in site.findings)
+    return f':root {{ --open-findings: "{number}"; }}\n'.encode() if number else b""
 
 
 def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:

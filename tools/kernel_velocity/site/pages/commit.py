@@ -5,7 +5,7 @@ The same as data, for other tools: `data/commit-<first 12 digits of its hash>`.
 - `commit`, `page`, `parents`, `tags`. `last_tag`: the full SHA of the newest tagged commit before it, null for none.
 - `findings`: the ids of those that name it.
 - `places`: for each machine and environment with a value of it, `values`: how many there are, and how many of them are
-  `slower`, `faster`, `unchanged`, `undecided`, `with nothing to compare`, `failed`, `n/a`.
+  `slower`, `faster`, `unchanged`, `undecided`, `without a baseline`, `failed`, `n/a`.
 - `changed`: the page's first table, in its order, as columns of equal length: what the value is of (`series` is its
   data file), `outcome`, times in s per call, `finding`, and `before` and `tag`, each with the `commit` that it is
   compared with, the `ratio` of times, new over old, by the levels of the series, and the `verdict`.
@@ -62,7 +62,7 @@ DIGITS = 12  # of a hash in the data file's name and in links to compare.html
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
 NOT_RECORDED = "not recorded"
 # Columns of a table: head -> CSS class
-KERNEL = {"kernel": "", "code hash": "sha", "against before": "", "registers and spills, the most of a function": ""}
+KERNEL = {"kernel": "", "code hash": "sha", "against before": "", "registers and spills, maximum over functions": ""}
 OPEN_UP_TO = 20  # rows: with no more, folds are open from the start
 # Rows without a distinct change that a page of a commit on the line holds. With more, it has their numbers and links to
 # where the reader's machine compares them: a site of 500 commits by 1000 series would hold half a million.
@@ -243,16 +243,16 @@ class Maker:
     def _lead(self, commit: Commit, values: Values) -> str:
         """Return what the changes of a commit are against, or why there are none."""
         on_line = commit.sha in self.site.order
-        beside = "" if on_line else "It is not on the first-parent line of HEAD, so no trend shows it. "
+        beside = "" if on_line else "It is not on the first-parent line of HEAD, so it is on no trend. "
         if not len(values):
-            return beside + "Every value recorded for it is n/a: there was nothing to measure."
+            return beside + "Every value recorded for it is n/a."
         if (values.outcome == FAILED).all():
             return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
         if not values.before.is_known.any():
-            return beside + "Nothing was measured before it that it could be compared with."
+            return beside + "No earlier measurement to compare with."
         if _is_against(values, commit.parents[:1]):
             return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
-        return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
+        return beside + "Changes are against the commit measured before it, which may not be its parent (footnotes)."
 
     def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
         """Return what was measured of a commit on a machine. `quiet` are all values that did not change.

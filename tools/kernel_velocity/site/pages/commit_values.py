@@ -171,7 +171,7 @@ class Values:
         measured, absent = self.outcome == MEASURED, self.outcome == NOT_APPLICABLE
         compared = self.before.is_known & measured
         counted = {word.value: compared & (self.before.word == number) for number, word in enumerate(WORDS)}
-        counted |= {"with nothing to compare": measured & ~compared, "failed": ~measured & ~absent, "n/a": absent}
+        counted |= {"without a baseline": measured & ~compared, "failed": ~measured & ~absent, "n/a": absent}
         return {name: int(np.count_nonzero(which)) for name, which in counted.items()}
 
 

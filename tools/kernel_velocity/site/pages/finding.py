@@ -42,13 +42,13 @@ ANSWERS = {Answer.DIFFERENT: "different", Answer.SAME: "the same", Answer.UNKNOW
 # What a bisection says of a commit, by Tried.slow: words and colour class
 VERDICTS = {True: ("slow", "slower"), False: ("fast", "faster"), None: ("not told", "")}
 STATES = {
-    State.NEW: "Seen, and nobody has looked at it yet.",
-    State.SUSPECT: "Measured again, and neither confirmed nor refuted: it is looked at again every night.",
-    State.CONFIRMED: "Confirmed: it is there, and waits for somebody to decide.",
-    State.EXPECTED: "Somebody said that this change is wanted.",
-    State.ACKNOWLEDGED: "Somebody looked at it, and leaves it alone until a day.",
-    State.ENVIRONMENT: "The machine's doing: no commit is to blame, and nobody has to do anything.",
-    State.METHOD: "How it is measured changed, so that its series ended.",
+    State.NEW: "New: nobody has reviewed it yet.",
+    State.SUSPECT: "Re-measured, neither confirmed nor refuted: every night tests it again.",
+    State.CONFIRMED: "Confirmed: it waits for a decision.",
+    State.EXPECTED: "Accepted: this change is wanted.",
+    State.ACKNOWLEDGED: "Acknowledged: left alone until a date.",
+    State.ENVIRONMENT: "The machine changed: no commit is to blame, no action is needed.",
+    State.METHOD: "The way it is measured changed, so its series ended.",
     State.RESOLVED: "Gone again.",
 }
 # Columns of tables: head -> CSS class
@@ -202,11 +202,11 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         "reason": rerun.reason,
         "floor": f"{100 * rerun.floor:.3g}%",
         "threshold": f"{rerun.level:g}",
-        "adjusted": "adjusted: corrected for how busy the machine was in the very same milliseconds"
+        "adjusted": "adjusted: corrected for machine noise in the same milliseconds"
         if rerun.is_adjusted
-        else "as read: nothing was recorded beside them that they could be adjusted by",
+        else "as measured: no gauge was recorded to adjust them by",
         "figures": (finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)),
-        "looks": Table(f"what the test said at each look: {label}", LOOK, looks),
+        "looks": Table(f"the test's result at each look: {label}", LOOK, looks),
         "rounds": Table(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
     }
 
@@ -215,7 +215,7 @@ def _purpose(rerun: Rerun) -> str:
     """Return what a re-run was for."""
     before, after = rerun.before[:SHORT], rerun.after[:SHORT]
     if rerun.purpose is Purpose.CULPRIT:
-        return f"the commit that the bisection came to, {after}, against the one before it, {before}"
+        return f"the commit that the bisection found, {after}, against the one before it, {before}"
     return f"{after} against {before}"
 
 
@@ -263,9 +263,9 @@ def _path(sources: Sources, path: Path) -> dict[str, Any]:
     return {
         "series": str(path.identity),
         "machine": path.identity.machine,
-        "lead": f"{after}{len(path.tried)} of them tried: {path.reason}",
+        "lead": f"{after}{len(path.tried)} of them measured: {path.reason}",
         "figure": finding_figures.path_figure(path, between) if is_drawn else "",
-        "steps": Table("the commits that were tried, in order", TRIED, rows),
+        "steps": Table("the commits measured, in order", TRIED, rows),
     }
 
 
@@ -284,7 +284,7 @@ def _series(sources: Sources, finding: Finding) -> Table:
     left = len(ordered) - MOST_SERIES
     rows = [_affected(sources, finding, affected, ends) for affected in ordered[:MOST_SERIES]]
     further = f"and {left} more: `kv findings show {finding.id}` lists them" if left > 0 else ""
-    return Table("series that show it", AFFECTED, rows, further)
+    return Table("affected series", AFFECTED, rows, further)
 
 
 def _affected(
@@ -300,7 +300,7 @@ def _affected(
         identity.machine,
         Cell(
             text="",
-            change=text.effect(affected) if is_timed else "no value any more",
+            change=text.effect(affected) if is_timed else "no value now",
             tone={True: "slower", False: "faster", None: ""}[affected.worse] if is_timed else "",
         ),
         text.tested(affected) or DASH,
@@ -328,16 +328,16 @@ def _machine(sources: Sources, finding: Finding) -> dict[str, Any]:
     """Return what the machine was before and after a finding, and whether the code differs."""
     if finding.kind is Kind.ENVIRONMENT:
         changes = dict(sorted((finding.changes or {}).items()))
-        lead = "What changed of the machine." if changes else "Nothing of what is recorded of the machine changed."
+        lead = "What changed on the machine." if changes else "No recorded fact of the machine changed."
         return _facts(lead, changes)
     worst = finding.worst
     if worst is None or finding.anchor is None or not finding.commits:
         return _facts("")
     before, after = _ends(sources, worst, finding.anchor, finding.commits[-1])
     if before is None or after is None:
-        return _facts("What the machine was then is not recorded.")
+        return _facts("The facts of the machine then are not recorded.")
     changes = session_facts.changes(before.facts, after.facts)
-    count = f"{units.count(len(changes), 'fact')} changed." if changes else "nothing of it changed."
+    count = f"{units.count(len(changes), 'fact')} changed." if changes else "no recorded fact changed."
     same = [pair for pair in sorted(after.facts.items()) if pair[0] not in changes]
     kernel = worst.identity.kernel
     old, new = before.code.get(kernel), after.code.get(kernel)
@@ -352,7 +352,7 @@ def _facts(
     code: str = "",
 ) -> dict[str, Any]:
     rows = [(name, old, new) for name, (old, new) in (changes or {}).items()]
-    table = Table("what changed of the machine", {"fact": "", "before": "", "after": ""}, rows)
+    table = Table("what changed on the machine", {"fact": "", "before": "", "after": ""}, rows)
     return {"lead": lead, "changes": table, "same": same, "code": [code] if code else []}
 
 
@@ -409,16 +409,16 @@ def chip(finding: Finding) -> str:
 def missing(finding: Finding) -> str:
     """Return why there is no evidence of re-runs."""
     if finding.kind is Kind.ENVIRONMENT:
-        return "Nothing was measured in turns: no commit is in question. It rests on series moving together (below)."
+        return "No re-run: no commit is in question. The evidence is that the series below moved together."
     if finding.kind is Kind.VANISHED:
-        return "Nothing was measured again: that a value does not apply any more is recorded, not estimated."
+        return "No re-run: a series without a value needs none."
     if finding.worst is not None and finding.worst.identity.is_error:
-        return "Nothing was measured again: an error of results is computed from fixed inputs, not timed."
+        return "No re-run: an error of results is computed from fixed inputs, not timed."
     if finding.worst is not None and finding.worst.identity.is_figure:
-        return "Nothing was measured again: it is the compiler's figure of the code, not timed."
+        return "No re-run: this is a figure of the compiler, not a timing."
     return (
-        "No rounds of a re-run are kept of it: it was found before nights kept them, or the machine that has them has "
-        "not published them. What is known stands below; the command measures it again."
+        "No rounds of a re-run are recorded here. The machine that measured them may not have published them. "
+        "The command below measures it again."
     )
 
 
@@ -427,12 +427,12 @@ def decisions(finding: Finding) -> list[tuple[str, str]]:
     commands = []
     if finding.state in OPEN or finding.state is State.ACKNOWLEDGED:
         command = f"kv findings acknowledge {finding.id} --until {DAY} --reason {REASON}"
-        commands.append(("Leave it alone until the end of a day", command))
+        commands.append(("Leave it alone until a date", command))
     if finding.state is State.CONFIRMED and finding.kind in (Kind.REGRESSION, Kind.IMPROVEMENT) and finding.commits:
         bench = shlex.quote(rf"^{re.escape(finding.subject)}\.")
         commits = finding.culprit or f"{finding.commits[0]}^..{finding.commits[-1]}"  # a git range
         command = f"kv findings expect {commits} --bench {bench} --reason {REASON}"
-        commands.append(("Say that the change was wanted", command))
+        commands.append(("Accept the change", command))
     if finding.state not in OPEN and finding.state is not State.ENVIRONMENT:
         commands.append(("Open it again", f"kv findings reopen {finding.id} --reason {REASON}"))
     return commands
@@ -440,7 +440,7 @@ def decisions(finding: Finding) -> list[tuple[str, str]]:
 
 def looks(finding: Finding) -> list[tuple[str, str]]:
     """Return the commands by which a reader looks at a finding again: what each does, its text."""
-    commands = [("All that is known of it, in a terminal", f"kv findings show {finding.id}")]
+    commands = [("Show it in a terminal", f"kv findings show {finding.id}")]
     worst = finding.worst
     if finding.kind is Kind.REGRESSION and worst and worst.identity.is_timed and finding.anchor and finding.commits:
         benchmark, implementation, case = map(
@@ -448,5 +448,5 @@ def looks(finding: Finding) -> list[tuple[str, str]]:
         )
         ends = f"{finding.anchor} {finding.commits[-1]}"
         command = f"kv bisect {benchmark} {ends} --implementation {implementation} --case {case}"
-        commands.append(("Measure the worst series again, and bisect", command))
+        commands.append(("Re-measure the worst series and bisect", command))
     return commands

@@ -104,7 +104,7 @@ def ratio_figure(rerun: Rerun) -> Markup:
         line(((x(count), y(middle)) for count, (middle, _, _) in running.items()), "running"),
         *(_look(look, x, y) for look in rerun.looks),
     ]
-    label = "the change of time after each round"
+    label = "the change in time after each round"
     if rerun.looks:
         label += f"; at the end {text.change(rerun.looks[-1].ratio)}, p {rerun.looks[-1].p:.2g}"
     return figure("", WIDTH, HEIGHT, label, shapes, title=False)

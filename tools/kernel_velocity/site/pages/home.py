@@ -99,7 +99,7 @@ def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
     new = len(rows) - failed - len(judged)
     parts = [("failed", failed, "failed"), *((word.value, counts[word], word.value) for word in Word)]
     if new:
-        parts.append(("same", new, "with nothing to compare"))
+        parts.append(("same", new, "without a baseline"))
     return {
         "parts": [(tone, f"{number:,} {words}") for tone, number, words in parts if number],
         "tone": next((tone for tone, number, _ in parts if number and tone != Word.UNDECIDED.value), "same"),

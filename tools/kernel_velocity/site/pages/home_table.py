@@ -43,8 +43,8 @@ WEEK = 7  # days
 NO_TAG = -1
 FASTEST = "compile"  # the implementation of PyTorch that speed-ups are against
 MOST_CASES = 3  # named on a card
-NO_BYTES = "benchmarks.json does not say how many bytes a call moves, or no ceiling for it was measured"
-CACHED = "more than its limit: a cache held a part of what it reads and writes"
+NO_BYTES = "benchmarks.json has no bytes per call, or no ceiling for it was measured"
+CACHED = "above its limit: a cache held part of its data"
 _FAILED, _NOT_APPLICABLE = OUTCOMES.index(Outcome.FAILED), OUTCOMES.index(Outcome.NOT_APPLICABLE)
 _ORDER = (Word.SLOWER, Word.FASTER, Word.UNDECIDED, Word.UNCHANGED)
 

@@ -314,7 +314,7 @@ def _marks(site: Site, chart: Chart, group: Group) -> Table:
     ]
     implementation = {"implementation": ""} if chart.device else {}
     columns = {"commit": "commit", "what": "", **implementation, "test case": "", "in words": ""}
-    label = f"marked on the chart: {group.place.machine}, {group.place.environment}, {group.state}"
+    label = f"events: {group.place.machine}, {group.place.environment}, {group.state}"
     return Table(label, columns, rows, f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "")
 
 

@@ -1,7 +1,7 @@
 """What a kernel's chart on a device is made from, and the data files that its script reads beside the series' own.
 
 `data/kernel-<kernel>-<Device>` holds, of every series, how its times become the quantities that a reader can choose,
-and what is marked on the chart: change points, findings, tags, changes of the machine. `data/error-<16 hex>` holds the
+and the events of the chart: change points, findings, tags, changes of the machine. `data/error-<16 hex>` holds the
 errors of one series.
 
 The page's script converts times: `per / time`, `times * time`, or a ratio to another series' times. Everything that is
@@ -94,7 +94,7 @@ class Group:
     benchmark: str
     columns: Mapping[SeriesKey, Columns]
     shown: IntArray  # positions on the line of the commits that have more than n/a, ascending
-    environment: Sequence[Mark]  # what changed of the machine, and the steps that its controls share
+    environment: Sequence[Mark]  # what changed on the machine, and the steps that its controls share
     shared: str  # digest of what the controls share, which is taken out of change points
 
     @property
@@ -406,10 +406,10 @@ def change_marks(
         ratio = next((r for _, _, answer, r in near if answer is Answer.DIFFERENT and (r > 1) == point.rises), None)
         again = "not re-measured" if ratio is None else f"re-measured: {units.change(1 / ratio, columns.unit)}"
         if ratio is None and any(item.answer is Answer.SAME for item in near):
-            again = "re-measured: the same on both sides"
+            again = "re-measured: unchanged"
         ends = sorted((point.low, point.high), key=lambda ratio: abs(math.log(ratio)))
         bounds = " to ".join(units.change(1 / end, columns.unit) for end in ends)
-        unsteady = ("unsteady: the series keeps coming back to this level",) if point.is_unsteady else ()
+        unsteady = ("unsteady: the series keeps returning to this level",) if point.is_unsteady else ()
         marks.append(
             {
                 "commit": line[place],

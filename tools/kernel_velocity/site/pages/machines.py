@@ -83,9 +83,9 @@ def _remarks(site: Site, machine: Machine, sessions: Sessions, facts: Mapping[st
     """Yield doubts about a machine's identity."""
     described = dict(machine.details)
     if machine.called is None:
-        yield "asv recorded nothing of it: machine.json is missing or cannot be read. Run asv machine on it"
+        yield "machine.json is missing or unreadable: run `asv machine` on it"
     elif machine.called != machine.name:
-        yield f"its folder is named {machine.name}, its machine.json says {machine.called}: one of them was renamed"
+        yield f"its folder is {machine.name}, its machine.json says {machine.called}: rename one of them"
     # where no session knows the hardware, the results of a plain asv run do
     yield from list(session_facts.hardware_doubts(sessions)) or session_facts.hardware_doubts(
         site.hardware(machine.name)
@@ -166,7 +166,7 @@ def _lead(used: Sequence[CeilingSession]) -> str:
     with_threads = f", with {units.count(int(threads), 'thread')}" if threads else ""
     when = units.utc(used[-1].began)
     if len(used) == 1:
-        return f"Measured once, {when}{with_threads}: only further sessions tell whether it was busy then."
+        return f"Measured once, {when}{with_threads}: a second session will show whether the machine was busy."
     return f"{len(used)} sessions{with_threads}, the newest {when}."
 
 

@@ -67,18 +67,18 @@ POINTS = 400  # drawn of a trace at most, evenly spaced: a chart shows no more
 BINS = 40
 BEYOND = 99.5  # percentile where the histogram ends: one outlier would squeeze all others into a bin
 STOPS: Mapping[str, str] = {
-    Reason.CONVERGED: "the estimate was as sure as was asked for",
-    Reason.PLATEAU: "the noise no longer changed: more samples would not have helped",
-    Reason.NOISE_FLOOR: "the samples scatter too much for the time there was: the rest of it was given back",
-    Reason.BUDGET: "the time was up before the estimate was as sure as was asked for",
-    Reason.BUDGET_DRIFT: "the time was up, and the samples were still getting slower or faster",
-    Reason.CONTENDED: "the core was busy for longer than a round waits: what it took in quiet moments stands",
-    Reason.TIMEOUT: "the process would have been stopped for its time",
-    Reason.COMPLETE: "a fixed number of samples, and no question of how sure they make",
+    Reason.CONVERGED: "the estimate reached the wanted precision",
+    Reason.PLATEAU: "the noise no longer changed: more samples would not help",
+    Reason.NOISE_FLOOR: "the samples scatter too much for the time limit: it stopped early",
+    Reason.BUDGET: "the time limit came before the wanted precision",
+    Reason.BUDGET_DRIFT: "the time limit came while samples still drifted",
+    Reason.CONTENDED: "the core was busy for longer than a round waits: only its quiet samples count",
+    Reason.TIMEOUT: "the process was close to its time limit",
+    Reason.COMPLETE: "a fixed number of samples",
 }
 FLAGS: Mapping[str, str] = {
     "contended": "another process took the core, the hypervisor took time, or the core was never quiet",
-    "faulting": "page faults while timing: fresh memory was part of what was measured",
+    "faulting": "page faults while timing: the timing includes fresh memory",
     **MEANINGS,
 }
 GAUGES = {
@@ -275,8 +275,8 @@ def _fit_words(slopes: Mapping[str, float | None], explained: float | None) -> s
         return f"It is adjusted by {by}; the commit's page has the adjusted value."
     used = ", ".join(f"{GAUGES.get(name, name)} {slope}" for name, slope in texts.items())
     explains = "" if explained is None else f" They explain {units.share(explained)}"
-    share = explains and f"{explains} of how the rounds of the same code differ."
-    return f"Changes are judged by it. Slopes used: {used}.{share}"
+    share = explains and f"{explains} of the scatter between rounds of the same code."
+    return f"Verdicts use the adjusted value. Slopes: {used}.{share}"
 
 
 def traces(repository: Path) -> tuple[dict[TraceOf, list[dict[str, Any]]], list[str]]:
@@ -291,7 +291,7 @@ def traces(repository: Path) -> tuple[dict[TraceOf, list[dict[str, Any]]], list[
             trace = _trace(path.parent.name, document)
             by_series.setdefault(series, []).append(trace)
         except (ResultsError, LookupError, TypeError) as error:
-            problems.append(f"{path.relative_to(repository)}: no trace that can be shown ({error})")
+            problems.append(f"{path.relative_to(repository)}: unreadable trace ({error})")
     return by_series, problems
 
 

@@ -36,7 +36,7 @@ FORMAT = 1  # of the data files
 GIGA = 1e9
 MODELS = 1000  # of Bokeh's in a section, at most
 COLD = "cold"  # the cache state in which nothing lies in a cache
-NO_AMOUNT = "its benchmark does not say the FLOPs and bytes of a call, so it has no place in the plot"
+NO_AMOUNT = "its benchmark states no FLOPs and bytes of a call, so the plot leaves it out"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
 _MULTIPLE = re.compile(r"^\d+\.\d\d times (?!the peak in)|(?<=^impossible: )\d+\.\d\d times ")
 
