@@ -12,6 +12,7 @@ import math
 import os
 import re
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +34,7 @@ SEARCHED = ("normal", "heavy tails")  # synthetic families that steps are plante
 SOON = 10  # commits
 JUDGES = 3  # annotators of a series at which people are compared with each other
 BOUND = 0.95  # of the rate that zero alarms leave possible
+WIDTH = 118  # letters of a line of prose
 ACTIVE = [name for name in CONTENDERS if name != SILENCE]
 INTRODUCTION = """
 Ours: change points of the pages and nights. Others: asv's step detection, Apache Otava, and the t test of Mozilla's
@@ -91,7 +93,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def section(table: Table) -> str:
     """Return a table as a section of a page in Markdown, readable in a terminal."""
-    return f"\n## {table.title}\n\n{table.note}\n\n```text\n{columns([table.heads, *table.rows])}\n```\n"
+    note = textwrap.fill(table.note, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return f"\n## {table.title}\n\n{note}\n\n```text\n{columns([table.heads, *table.rows])}\n```\n"
 
 
 def tasks(plan: Plan, sets: Sets) -> dict[Any, Callable[[], Any]]:
