@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build track report pictures nightly test test-slow lint format
+.PHONY: help venv build track report pictures nightly test test-slow lint format docs
 
 PYTHON ?= python3
 ifeq ($(origin TORCH),undefined)
@@ -91,6 +91,11 @@ lint: $(STAMP) ## formatting, style, types, and the workflows
 	@if command -v npm >/dev/null; then echo "$(TSC)"; $(TSC); \
 	elif [ "$(CI)" = true ]; then echo "error: no npm on PATH: CI checks the types of the pages' scripts" >&2; exit 2; \
 	else echo "note: no npm on PATH: the types of the pages' scripts are not checked"; fi
+
+# Not --quiet, which hides warnings from the strict build, too.
+docs: $(STAMP) ## the documentation, into build/docs: strict, without a network
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --clean -f .ci/mkdocs.yml
+	@echo "Documentation: file://$(CURDIR)/build/docs/index.html"
 
 format: $(STAMP) ## rewrite files as `make lint` wants them
 	$(PY) -m ruff format .

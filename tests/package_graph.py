@@ -1,15 +1,17 @@
-"""The import graph of the package's rooms, read from the sources.
+"""The import graph of the package's rooms, read from the sources, and the pictures of docs/explanation/architecture.md.
 
-``python -m tests.package_graph`` draws it into docs/architecture.md, with a table of the rooms from their charters.
+``python -m tests.package_graph`` draws the pictures anew, and the page's table of the rooms from their charters.
 """
 
 import ast
 import re
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tools" / "kernel_velocity"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
+PICTURES = ROOT / "docs" / "pictures"
 # From the bottom up: a room imports only rooms of earlier lines. "leaves" are the modules that lie in no room.
 RANKS = (
     ("harness",),
@@ -30,6 +32,27 @@ PURPOSES = {
     "leaves": "Modules that lie in no room: errors, units, files, locks, tables.",
     "faces": "The command line, asv's plugin and pytest's.",
 }
+# Where a room stands in its row: lines past other rooms run between them
+COLUMNS = {"faces": 2, "scaffold": 4.2, "offline": 0, "lab": 1, "compare": 2.6, "nightly": 1.2, "site": 3, "ab": 1.4}
+COLUMNS |= {"runner": 0.5, "findings": 2.4, "series": 1.6, "roofline": 3.4, "stats": 1.6, "results": 2, "leaves": 2}
+COLUMNS |= {"harness": 2}
+# The data from a commit to those who read them: box -> column, row, second line of its text
+FLOW = {
+    "commit": (0.5, 0, "the code under test"),
+    "suite": (1.5, 0, "benchmarks/*.py"),
+    "process": (1, 1, "samples, one round"),
+    "spool": (0.5, 2, ".asv/spool"),
+    "asv's file": (1.5, 2, "results/<machine>"),
+    "telemetry": (0.5, 3, "a line a round"),
+    "series": (1, 4, "columns, adjusted"),
+    "dashboard": (0, 5, "kv report"),
+    "findings": (1, 5, "kv nightly"),
+    "data frames": (2, 5, "kv export, read"),
+}
+FLOWS = [("commit", "process"), ("suite", "process"), ("process", "spool"), ("process", "asv's file")]
+FLOWS += [("spool", "telemetry"), ("telemetry", "series"), ("asv's file", "series"), ("series", "dashboard")]
+FLOWS += [("series", "findings"), ("series", "data frames")]
+STEP, BOX = (150, 66), (124, 38)  # pixels from box to box, and of a box
 BEGIN, END = "<!-- rooms: python -m tests.package_graph -->", "<!-- end of rooms -->"
 
 
@@ -118,20 +141,58 @@ def purpose(name):
     return re.split(r"(?<=\.)\s", first)[0]
 
 
-def picture():
-    """Return the graph and the table of the rooms, the top first."""
-    lines = [BEGIN, "```mermaid", "flowchart TD"]
-    lines += [f"    {name} --> {target}" for name, target in direct(arrows())]
-    lines += ["```", "", "| room | what it is for |", "|---|---|"]
-    lines += [f"| {name} | {purpose(name)} |" for name in reversed(ROOMS)]
-    return "\n".join([*lines, END])
+def drawing(boxes, arrows):
+    """Return boxes and the arrows between them as an SVG.
+
+    Args:
+        boxes: name -> column, row, second line of text. arrows: pairs of names, from a row to a lower one.
+    """
+    (dx, dy), (width, height) = STEP, BOX
+    centres = {name: (80 + dx * x, 35 + dy * y) for name, (x, y, _) in boxes.items()}
+    lines = [
+        f'<line x1="{centres[a][0]:g}" y1="{centres[a][1] + height / 2:g}" x2="{centres[b][0]:g}" '
+        f'y2="{centres[b][1] - height / 2 - 2:g}" stroke="#778" marker-end="url(#arrow)"/>'
+        for a, b in arrows
+    ]
+    for name, (x, y) in centres.items():
+        second = escape(boxes[name][2])
+        lines.append(
+            f'<rect x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width}" height="{height}" rx="5" '
+            'fill="#e8eef7" stroke="#778"/>'
+        )
+        lines.append(f'<text x="{x:g}" y="{y - (4 if second else -4):g}" font-weight="600">{escape(name)}</text>')
+        lines += [f'<text x="{x:g}" y="{y + 12:g}" font-size="11">{second}</text>'] if second else []
+    size = [round(max(centre[axis] for centre in centres.values())) + (80, 35)[axis] for axis in (0, 1)]
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
+        f'height="{size[1]}" font-family="sans-serif" font-size="14" text-anchor="middle">',
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<path d="M0 0 8 4 0 8z" fill="#778"/></marker></defs>',
+        '<rect width="100%" height="100%" rx="8" fill="#fff"/>',
+    ]
+    return "\n".join([*head, *lines, "</svg>", ""])
+
+
+def drawings():
+    """Return the pictures by the names of their files."""
+    rows = {name: row for row, names in enumerate(reversed(RANKS)) for name in names}
+    rooms = {name: (COLUMNS[name], row, "") for name, row in rows.items()}
+    return {"rooms.svg": drawing(rooms, direct(arrows())), "data-flow.svg": drawing(FLOW, FLOWS)}
+
+
+def table():
+    """Return the table of the rooms, the top first."""
+    lines = [BEGIN, "", "| room | what it is for |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {name} | {purpose(name)} |" for name in reversed(ROOMS)), "", END])
 
 
 def page(text):
-    """Return the text of the page with today's picture in it."""
+    """Return the text of the page with today's table in it."""
     before, rest = text.split(BEGIN)
-    return before + picture() + rest.split(END)[1]
+    return before + table() + rest.split(END)[1]
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for file, text in drawings().items():
+        (PICTURES / file).write_text(text, encoding="utf-8")

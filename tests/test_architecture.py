@@ -53,10 +53,11 @@ def test_every_folder_of_the_package_says_what_it_is_for_and_lists_its_modules()
         assert not missing, f"{face.relative_to(ROOT)} does not list {missing}"
 
 
-def test_picture_of_the_rooms_is_current():
-    assert package_graph.PAGE.read_text(encoding="utf-8").count(package_graph.picture()) == 1, (
-        "the imports or the charters changed: python -m tests.package_graph"
-    )
+def test_pictures_and_table_of_the_rooms_are_current():
+    cure = "the imports or the charters changed: python -m tests.package_graph"
+    assert package_graph.PAGE.read_text(encoding="utf-8").count(package_graph.table()) == 1, cure
+    for name, text in package_graph.drawings().items():
+        assert (package_graph.PICTURES / name).read_text(encoding="utf-8") == text, cure
 
 
 def test_benchmarks_import_the_harness_and_the_package_under_test_alone():

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_wanted_installs_the_package_and_build_requirements():
     editable, folder, *build = make_venv.wanted()
-    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test]")
+    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test,docs]")
     assert {item.partition(">")[0] for item in build} == {"scikit-build-core", "cmake", "ninja"}
 
 
@@ -100,7 +100,7 @@ def test_wheels_install_the_list(tmp_path, monkeypatch):
 
 def test_make_help_names_every_target_and_setting():
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for word in ("venv", "build", "track", "test", "test-slow", "lint", "RANGE", "ROUNDS", "TORCH_INDEX"):
+    for word in ("venv", "build", "track", "test", "test-slow", "lint", "docs", "RANGE", "ROUNDS", "TORCH_INDEX"):
         assert word in done.stdout
 
 

@@ -81,7 +81,7 @@ def test_kernel_that_is_new_gives_nothing_to_compare(tiny):
     assert lines_with(done.stdout, "verdict: nothing was compared; n/a (exit status 22)")
 
 
-# A build that links its objects in another order for each number, as docs/your-repository.md shows it
+# A build that links its objects in another order for each number, as docs/tutorial/your-repository.md shows it
 RELINKING = """cp -R kernels {out}/ && cd kernels && gcc -O2 -shared -fPIC -o {out}/kernels/all.so $(
     for file in *.c; do echo "$(echo "$KV_LINK_ORDER $file" | md5sum) $file"; done | sort | sed 's/.* //')"""
 BY_LAYOUT = f"""{GOOD}import os

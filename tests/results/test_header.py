@@ -11,7 +11,7 @@ import pytest
 import kernel_velocity
 from kernel_velocity.results import foreign
 
-PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "ci.md"
 INCLUDE = Path(kernel_velocity.__file__).parent / "include"
 COMPILER = shutil.which("c++") or shutil.which("g++")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")

@@ -1,4 +1,4 @@
-"""The README's section "Adding a kernel", done to the letter in a clone: it ends with the kernel's trend on a page."""
+"""The page "Add a kernel" of docs, done to the letter in a clone: it ends with the kernel's trend on a dashboard."""
 
 import os
 import re
@@ -18,7 +18,7 @@ pytest.importorskip("asv", reason="asv measures")
 
 ROOT = Path(__file__).parents[2]
 PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-# What the README's `make` targets run, here with this interpreter instead of .venv's, and little of it.
+# What the page's `make` targets run, here with this interpreter instead of .venv's, and little of it.
 BUILD = [
     "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release",
     "cmake --build build",
@@ -43,10 +43,9 @@ FEWER |= {"KV_CUDA_ARCHITECTURES": "sm_90"}  # half of what compiling takes
 
 
 def blocks():
-    """Return the section's code by language, in order, as one would type it."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("\n## Adding a kernel\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
+    """Return the page's code by language, in order, as one would type it."""
+    text = (ROOT / "docs" / "tutorial" / "add-a-kernel.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     return {kind: [body for other, body in blocks if other == kind] for kind in ("sh", "python", "cpp")}
 
 
@@ -64,7 +63,7 @@ def clone(folder):
 
 
 def shell(folder, line):
-    """Run a line of the README, and return its output."""
+    """Run a line of the page, and return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings = ("KV_", "ASV_")
     environment = {
@@ -87,7 +86,7 @@ def shell(folder, line):
 
 
 def replace_line(path, pattern, text):
-    """Put a line of the README in the place of the one line of a file that has the pattern."""
+    """Put a line of the page in the place of the one line of a file that has the pattern."""
     lines = path.read_text().splitlines()
     (index,) = [number for number, line in enumerate(lines) if pattern in line]
     indent = lines[index][: len(lines[index]) - len(lines[index].lstrip())]
@@ -95,7 +94,7 @@ def replace_line(path, pattern, text):
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_the_steps_of_the_readme_end_with_the_trend_on_a_page(tmp_path):
+def test_the_steps_of_the_page_end_with_the_trend_on_a_page(tmp_path):
     code = blocks()
     (write, finish), (reference, devices), (body,) = code["sh"], code["python"], code["cpp"]
     folder = clone(tmp_path / "clone")

@@ -43,7 +43,7 @@ int rms_norm(float* restrict out, const float* restrict x, const float* restrict
     return 0;
 }
 """
-PAGE = (ROOT / "docs" / "your-repository.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorial" / "your-repository.md").read_text(encoding="utf-8")
 BENCHMARK, SECTION = (re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)[1] for kind in ("python", "toml"))
 DOUBLING = """
 import torch

@@ -16,7 +16,7 @@ from kernel_velocity.results.measurement import Outcome, SeriesKey
 from kernel_velocity.series import frames, past
 from tests import foreign_tree, synthetic
 
-READING = Path(__file__).parents[2] / "docs" / "reading.md"
+READING = Path(__file__).parents[2] / "docs" / "how-to" / "notebook.md"
 
 
 def read(tree, **options):

@@ -20,7 +20,7 @@ from kernel_velocity.site.writer import read_data
 from tests import large_tree, synthetic
 from tests.site.pages import AUTHOR, HOSTILE, Tags, edit, keep, results_file
 
-README = Path(__file__).parents[2] / "README.md"
+DATA_FILES = Path(__file__).parents[2] / "docs" / "reference" / "data-files.md"
 ALWAYS = [  # pages that every site has
     *("compare.html", "findings.html", "index.html"),
     *("machines.html", "measurement.html", "roofline.html"),
@@ -234,8 +234,8 @@ def test_damaged_file_is_a_note(tree, name, text):
     assert all(path.name in note and "\n" not in note for note in summary.notes)
 
 
-def test_readme_documents_data_files(whole_tree, tmp_path):
-    patterns = re.findall(r"`([a-z]+(?:-[a-zA-Z0-9<> -]*)?)`", README.read_text(encoding="utf-8"))
+def test_docs_name_every_data_file(whole_tree, tmp_path):
+    patterns = re.findall(r"`([a-z]+(?:-[a-zA-Z0-9<> -]*)?)`", DATA_FILES.read_text(encoding="utf-8"))
     known = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
     report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
     names = {path.stem for path in (tmp_path / "data").glob("*.js")}

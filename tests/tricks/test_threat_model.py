@@ -1,4 +1,4 @@
-"""docs/threat-model.md names tests that exist, and what it says of results of others is so."""
+"""docs/explanation/threat-model.md names tests that exist, and what it says of results of others is so."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from tests import synthetic
 from tests.package_graph import ROOT, imports, modules
 from tests.site.test_report import write
 
-PAGE = ROOT / "docs" / "threat-model.md"
+PAGE = ROOT / "docs" / "explanation" / "threat-model.md"
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE.read_text(encoding="utf-8"))
 # Modules that may unpickle: what a process of their own command wrote into a temporary file a moment ago.
 OWN_FILES = {"forking.py", "reading.py", "isolation.py"}

@@ -1,4 +1,4 @@
-"""What docs/ci.md gives to copy is valid, names what exists, and its shell does what the page says."""
+"""What docs/how-to/ci.md and README give to copy is valid, names what exists, and its shell does what the page says."""
 
 import ast
 import os
@@ -17,8 +17,9 @@ from kernel_velocity.pytest_plugin import KernelVelocity
 from tests.workflows.json_api import JsonApi, serving
 from tests.workflows.reading import ACTION, ROOT
 
-PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
 GITHUB, COMMENT, GITLAB = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+(SHORT,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 MARKER = "<!-- kernel-velocity -->"
 
 
@@ -30,6 +31,7 @@ def loaded(text):
     ("text", "schema"),
     [
         pytest.param(GITHUB, "vendor.github-workflows", id="github"),
+        pytest.param(SHORT, "vendor.github-workflows", id="readme"),
         pytest.param(COMMENT, "vendor.github-workflows", id="comment"),
         pytest.param(GITLAB, "vendor.gitlab-ci", id="gitlab"),
     ],
@@ -45,6 +47,7 @@ def test_yaml_follows_its_schema(tmp_path, text, schema):
 
 def test_actions_of_the_page_exist_with_their_inputs():
     steps = [step for text in (GITHUB, COMMENT) for job in loaded(text)["jobs"].values() for step in job["steps"]]
+    assert loaded(SHORT)["jobs"]["gate"]["steps"][:2] == steps[:2]
     ours = [step for step in steps if step["uses"].startswith("OWNER/kernel-velocity/.github/actions/")]
     assert [step["uses"].rpartition("/")[2] for step in ours] == ["gate@main", "comment@main"]
     assert set(ours[0]["with"]) <= set(ACTION["gate"]["inputs"])

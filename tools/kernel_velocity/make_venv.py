@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[1]  # the folder of this distribution; its parent has the package under test
-EXTRA = "test"  # of this distribution
+EXTRAS = "test,docs"  # of this distribution
 BUILD = "build"  # of the package under test
 PATH_FILE = "host-packages.pth"
 
@@ -39,7 +39,7 @@ def extra(folder: Path, name: str) -> list[str]:
 
 def wanted() -> list[str]:
     """Return pip's arguments that install `kernel_velocity`, editable, and what builds the package under test."""
-    return ["-e", f"{TOOLS}[{EXTRA}]", *extra(TOOLS.parent, BUILD)]
+    return ["-e", f"{TOOLS}[{EXTRAS}]", *extra(TOOLS.parent, BUILD)]
 
 
 def borrowed_folders(paths: Sequence[str], target: Path) -> list[str]:

@@ -52,7 +52,7 @@ MEASURING = "note: no ceilings of this machine are kept: measuring them first, h
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
-    add("what", nargs="+", metavar="PROBLEM", help=f"a kernel, a problem file (docs/problem-files.md), or {ALL}")
+    add("what", nargs="+", metavar="PROBLEM", help=f"a kernel, a problem file (docs/how-to/problem-files.md), or {ALL}")
     text = "a shared library, or a Python file, with a `solution`; may be repeated"
     add("--solution", action="append", type=Path, default=[], metavar="FILE", help=text)
     add("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")

@@ -35,7 +35,7 @@ LOOK_BACK = 8  # values of a short history that the newest is compared with
 FEW = 3  # values before the newest that tell their scatter
 Z_FEW = 2.0  # sigmas; of few values sigma is hardly known, and a re-run is cheap
 LEAST = math.log1p(two_samples.LEAST)
-# Log units; where there are not even FEW. Identical code differed by 1 to 3% between sessions on shared cores (README).
+# Log units; where there are not even FEW. Identical code differed by 1 to 3% between sessions (docs: false alarms).
 BETWEEN_SESSIONS = 0.015
 
 

@@ -1,8 +1,8 @@
 """Plan how an interrupted run resumes: which commits need how many more rounds. Pure.
 
 Rounds are interleaved over the commits of a run, so an interruption leaves every commit with about as many. A resumed
-run measures the missing ones. Rounds of an earlier session are measured again, because sessions differ (README) and a
-measurement should be of one session.
+run measures the missing ones. Rounds of an earlier session are measured again, because sessions differ (docs: false
+alarms) and a measurement should be of one session.
 """
 
 from __future__ import annotations

@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"its arguments: name:type, * for a pointer, ! for the output, such as {EXAMPLE} (default: {DEFAULT})",
     )
     signature.add_argument(
-        "--problem", metavar="FILE", help="track a public problem: its file (docs/problem-files.md), or FILE:CLASS"
+        "--problem",
+        metavar="FILE",
+        help="track a public problem: its file (docs/how-to/problem-files.md), or FILE:CLASS",
     )
     parser.add_argument(
         "--abi",

@@ -1,6 +1,6 @@
 """What is recorded as tables for notebooks: a row for each value, each round, and each fact of a machine.
 
-`kernel_velocity.read` is `read` of this module. docs/reading.md has examples.
+`kernel_velocity.read` is `read` of this module. docs/how-to/notebook.md has examples.
 """
 
 from __future__ import annotations

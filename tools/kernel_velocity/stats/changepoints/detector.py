@@ -8,7 +8,7 @@
 A step is loud if it is 4 times what the scatter within the levels leaves of a difference of two means. That is taken to
 fall as n^-1/4 with the n points of a level, not as n^-1/2: values of benchmarks have a long memory (Beran, Statistics
 for Long-Memory Processes, 1994, with a Hurst exponent of 3/4). The limits were chosen on series that people annotated
-(docs/detectors.md).
+(docs/explanation/detectors.md).
 
 A change point settles: what lies more than two blocks before the newest point is never searched again. So one more
 commit costs the same, however long the history is.
