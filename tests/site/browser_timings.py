@@ -106,26 +106,17 @@ def subjects(folder: Path) -> Iterator[tuple[str, Subject]]:
         at = folder / f"tree-{commits}-{series}"
         write(at, Shape(commits=commits, series=series))
         size = f"{commits:,} commits x {series:,}"
-        ours = "kernel-kernel_000-Cpu.html" if kind == "kernel" else "index.html"
-        theirs = "#kernel_000.Cpu.time_hot" if kind == "kernel" else "#summarylist"
-        yield (
-            kind,
-            Subject(
-                name=f"{kind} of {size}",
-                folder=at / "site",
-                address=ours,
-                wanted="canvas" if kind == "kernel" else "tbody tr",
-            ),
-        )
-        yield (
-            kind,
-            Subject(
-                name=f"asv's {'graph' if kind == 'kernel' else 'list'} of {size}",
-                folder=at / "html",
-                address=theirs,
-                wanted="canvas" if kind == "kernel" else "#summarylist-body tr",
-            ),
-        )
+        if kind == "kernel":
+            ours = kind, "kernel-kernel_000-Cpu.html", "canvas"
+            theirs = "graph", "#kernel_000.Cpu.time_hot", "canvas"
+        else:
+            ours = kind, "index.html", "tbody tr"
+            theirs = "list", "#summarylist", "#summarylist-body tr"
+        for begin, folder_name, (what, address, wanted) in (("", "site", ours), ("asv's ", "html", theirs)):
+            yield (
+                kind,
+                Subject(name=f"{begin}{what} of {size}", folder=at / folder_name, address=address, wanted=wanted),
+            )
 
 
 def write(at: Path, shape: Shape) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from kernel_velocity.config import Project
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
+from kernel_velocity.results import sources
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.measurement import INTERVAL_METHOD, SeriesKey
 from kernel_velocity.results.records import Commit
@@ -107,6 +108,10 @@ class LargeSite:
             self._series[key] = self._columns(key)
         return self._series[key]
 
+    @property
+    def source_changes(self):
+        return sources.changes(self.repository, self.project, ["matmul"])
+
     @cached_property
     def verdicts(self):
         # of the one with steps: looking for none in the others takes most of a large site's time
@@ -116,7 +121,7 @@ class LargeSite:
 
     def _levels(self, key, points):
         columns = self.series(key)
-        noises = tuple(verdicts._noises(columns, points, None))
+        (noises,) = verdicts._noises([columns], [points], [None])
         return verdicts.Levels(
             points=points, measured=np.flatnonzero(columns.is_measured), noises=noises, doubt=None, p=0.001
         )

@@ -10,6 +10,7 @@ import pytest
 from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError
 from kernel_velocity.harness import cases
+from kernel_velocity.results import sources
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.roofline.roofs import Choice
@@ -264,8 +265,8 @@ def repository(tmp_path):
 def versions_of(repository, measured=None):
     folder, shas = repository
     order = {sha: place for place, sha in enumerate(shas)}
-    changed = kernel_page.source_changes(folder, PROJECT, ["matmul"]).get("matmul", ())
-    return kernel_page.source_versions(
+    changed = sources.changes(folder, PROJECT, ["matmul"]).get("matmul", ())
+    return sources.versions(
         folder, PROJECT.sources_of("matmul"), changed, shas if measured is None else measured, order
     )
 
@@ -284,7 +285,7 @@ def test_source_changes_are_gits(repository):
         repo.git.commit("-m", "Aside")
         repo.git.checkout("main")
         repo.git.merge("side", "-m", "Merge", "--no-ff")
-        found = kernel_page.source_changes(folder, PROJECT, ["matmul", "other", "n\u00e4 me", "absent"])
+        found = sources.changes(folder, PROJECT, ["matmul", "other", "n\u00e4 me", "absent"])
         assert found.keys() == {"matmul", "other", "n\u00e4 me"}
         for kernel, commits in found.items():
             assert list(commits) == repo.git.rev_list("HEAD", "--first-parent", "--", f"kernels/{kernel}").split()
@@ -301,17 +302,14 @@ def test_source_changes_are_gits(repository):
     ],
 )
 def test_source_versions(repository, monkeypatch, measured, most, subjects):
-    monkeypatch.setattr(kernel_page, "MOST_VERSIONS", most)
+    monkeypatch.setattr(sources, "MOST_VERSIONS", most)
     shas = [repository[1][place] for place in measured]
     assert [version.commit.subject for version in versions_of(repository, [*shas, "e" * 40])] == subjects
 
 
 def test_source_of_an_unknown_kernel(repository):
     folder, shas = repository
-    assert (
-        kernel_page.source_versions(folder, ["kernels/gone"], (), shas, {sha: place for place, sha in enumerate(shas)})
-        == ()
-    )
+    assert sources.versions(folder, ["kernels/gone"], (), shas, {sha: place for place, sha in enumerate(shas)}) == ()
     assert list(kernel_page.source_files("gone", ())) == []
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.young import Pool
+from kernel_velocity.stats.changepoints.young import Level, Pool
 
 SIGMA = 0.005
 POOL = Pool(sigma=SIGMA, tails=1.0)
@@ -27,8 +27,13 @@ def spiky(rng, size):
     return normal(rng, size) + 10 * SIGMA * (rng.random(size) < 0.02)
 
 
+def steps(logs, pool, rounds):
+    (points,) = young.steps([Level(logs, pool, rounds)])
+    return points
+
+
 def smallest(logs, pool=POOL):
-    return min((point.p for point in young.steps(logs, pool, float("nan"))), default=1.0)
+    return min((point.p for point in steps(logs, pool, float("nan"))), default=1.0)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, STEADY])
@@ -48,7 +53,7 @@ def test_step_of_the_newest_values_is_found(effect, newest):
     for _ in range(50):
         logs = normal(rng, STEADY)
         logs[-newest:] += effect
-        (point,) = young.steps(logs, POOL, SIGMA / 3)
+        (point,) = steps(logs, POOL, SIGMA / 3)
         ps.append(point.p)
         assert point.index == STEADY - newest
         assert point.after - point.before == pytest.approx(effect, abs=5 * SIGMA)
@@ -77,18 +82,18 @@ def test_tails_of_the_machine_make_a_single_value_less_sure():
 def test_short_history_is_judged_by_the_scatter_of_others():
     logs = np.array([0.0, 0.001, 0.05])
     assert smallest(logs) < 1e-3 < smallest(logs, Pool(0.05, 1.0))
-    assert young.steps(logs, None, float("nan")) == []
+    assert steps(logs, None, float("nan")) == []
 
 
 def test_rounds_of_a_value_bound_the_scatter_from_below():
     logs = np.array([0.0, 0.0, 0.05])
-    known = [young.steps(logs, POOL, error)[0].p for error in (float("nan"), SIGMA / 2, 0.05)]
+    known = [steps(logs, POOL, error)[0].p for error in (float("nan"), SIGMA / 2, 0.05)]
     assert known[0] == known[1] < 1e-3 < known[2]
 
 
 @pytest.mark.parametrize("levels", [(0.0, 0.0, 0.0, 0.3), (0.0, 0.3, 0.3, 0.3), (0.0, 0.0, 0.3, 0.3)])
 def test_step_in_a_history_of_four_is_at_its_place(levels):
-    (point,) = young.steps(np.array(levels) + normal(np.random.default_rng(4), 4), POOL, SIGMA)
+    (point,) = steps(np.array(levels) + normal(np.random.default_rng(4), 4), POOL, SIGMA)
     assert (point.index, point.p < 1e-3) == (levels.index(0.3), True)
 
 
@@ -111,7 +116,7 @@ def test_correlated_noise_makes_a_mean_less_sure():
 def test_unit_and_direction_of_the_values_make_no_difference(seed, size, shift, effect):
     logs = normal(np.random.default_rng(seed), size)
     logs[-2:] += effect
-    there, elsewhere, mirrored = (young.steps(values, POOL, SIGMA) for values in (logs, logs + shift, -logs))
+    there, elsewhere, mirrored = (steps(values, POOL, SIGMA) for values in (logs, logs + shift, -logs))
     for other, sign in ((elsewhere, 1), (mirrored, -1)):
         assert [point.index for point in other] == [point.index for point in there]
         for one, two in zip(there, other, strict=True):
@@ -125,7 +130,7 @@ def test_order_within_a_level_makes_no_difference(random, size):
     logs = normal(np.random.default_rng(size), size + 1)
     logs[-1] += 0.2
     mixed = [*random.sample(logs[:-1].tolist(), size), logs[-1]]
-    (one,), (two,) = (young.steps(np.array(values), POOL, SIGMA) for values in (logs, mixed))
+    (one,), (two,) = (steps(np.array(values), POOL, SIGMA) for values in (logs, mixed))
     assert (one.index, two.index) == (size, size)
     assert two.p == pytest.approx(one.p, rel=1e-6)
 
@@ -140,5 +145,5 @@ def test_steps_of_a_young_history_do_not_hide_each_other(pattern):
     rng = np.random.default_rng(5)
     levels = {"A": 0.0, "B": -0.9, "C": -0.5, "D": 0.3}
     logs = np.array([levels[name] for name in pattern]) + 0.002 * rng.standard_normal(len(pattern))
-    found = [point.index for point in young.steps(logs, Pool(sigma=0.002, tails=1.2), math.nan) if point.p < 1e-6]
+    found = [point.index for point in steps(logs, Pool(sigma=0.002, tails=1.2), math.nan) if point.p < 1e-6]
     assert found == [index for index in range(1, len(pattern)) if pattern[index] != pattern[index - 1]]

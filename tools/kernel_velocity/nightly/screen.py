@@ -53,7 +53,7 @@ def shift(values: Sequence[float]) -> Change | None:
     reference = np.asarray(values[-REFERENCE - NEWEST : -NEWEST])
     if reference.size < FEWEST:
         return _shift_of_few(values)
-    level, sigma = float(np.median(reference)), max(iqr_sigma(reference), difference_sigma(reference))
+    level, sigma = float(np.median(reference)), float(max(iqr_sigma(reference), difference_sigma(reference)))
     newest = np.asarray(values[-NEWEST:]) - level
     for effect, limit in ((np.median(newest), Z3), (newest[-1], Z1), (newest[-2:].mean(), Z2)):
         if abs(effect) > limit * sigma and newest[-1] / effect > SHOWN:
@@ -74,7 +74,7 @@ def _shift_of_few(values: Sequence[float]) -> Change | None:
 def scatter(values: Sequence[float]) -> float:
     """Return the sigma of the log values before the newest, or what is assumed where there are too few."""
     before = np.asarray(values[-RECENT - 1 : -1])
-    return difference_sigma(before) if before.size >= FEW else BETWEEN_SESSIONS / Z_FEW
+    return float(difference_sigma(before)) if before.size >= FEW else BETWEEN_SESSIONS / Z_FEW
 
 
 def _began(values: Sequence[float], level: float, effect: float, sigma: float) -> Change:

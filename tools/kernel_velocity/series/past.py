@@ -75,6 +75,7 @@ class Past:
     adjustments: Adjustments
     rounds: Mapping[str, Entries] = field(repr=False)  # by path, where they were wanted
     _tracked: Mapping[str, Entries] = field(repr=False)  # by path
+    _columns: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False)
     _shared: dict[tuple[str, str, str], Shared] = field(default_factory=dict, init=False, repr=False)
     problems: tuple[str, ...]  # a line for each part that could not be read or shown
 
@@ -130,7 +131,12 @@ class Past:
         return {sha: tuple(several) for sha, several in paths.items()}
 
     def columns(self, key: SeriesKey) -> Columns:
-        """Return one of the series as columns."""
+        """Return one of the series as columns: views of what the past holds, the same ones each time."""
+        if key not in self._columns:
+            self._columns[key] = self._columns_of(key)
+        return self._columns[key]
+
+    def _columns_of(self, key: SeriesKey) -> Columns:
         part = self.layout.part(self.layout.numbers[key])
         arrays = {name: self.layout.columns[name][part] for name in ("place", *SHOWN)}
         texts, remarks = self.names.texts, self.names.remarks

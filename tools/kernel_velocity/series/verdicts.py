@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
-from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Noise, Pool
+from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
 from kernel_velocity.stats.growth import grown
 from kernel_velocity.stats.two_samples import controlled
 
@@ -180,33 +180,34 @@ class Verdicts:
     def _levels(self) -> Mapping[SeriesKey, Levels]:
         past = self.past
         settled = change_points.of_all(past.keys, past.columns, past.folder)
-        columns = {key: past.columns(key) for key in past.keys}
-        newest = {key: _newest(columns[key], settled[key]) for key in past.keys}
-        pools = dict(_pools(newest))
-        steps = {
-            key: young.steps(values.logs, pools[controls.place_of(key)], values.rounds)
-            for key, values in newest.items()
-        }
-        tests = [point.p for points in steps.values() for point in points]
+        newest = {key: _newest(past.columns(key), settled[key]) for key in past.keys}
+        by_place = dict(_pools(newest))
+        pools = [by_place[controls.place_of(key)] for key in newest]
+        steps = young.steps(
+            [Level(values.logs, pool, values.rounds) for values, pool in zip(newest.values(), pools, strict=True)]
+        )
+        tests = [point.p for points in steps for point in points]
         adjusted = iter(controlled([*tests, *[1.0] * max(len(steps) - len(tests), 0)]))
-        accepted = {key: [next(adjusted) <= FALSE_DISCOVERIES for _ in points] for key, points in steps.items()}
-        p = FALSE_DISCOVERIES / max(len(steps), 1) / (2 * SHORTER)
-        levels = {}
-        for key, values in newest.items():
+        series, doubts = dict[SeriesKey, tuple[ChangePoint, ...]](), dict[SeriesKey, list[ChangePoint]]()
+        for (key, values), points in zip(newest.items(), steps, strict=True):
             tested = [
-                (replace(point, index=int(values.entries[point.index])), is_sure)
-                for point, is_sure in zip(steps[key], accepted[key], strict=True)
+                (replace(point, index=int(values.entries[point.index])), next(adjusted) <= FALSE_DISCOVERIES)
+                for point in points
             ]
-            points = self._points(columns[key], (*settled[key], *(point for point, is_sure in tested if is_sure)))
-            doubted = [point for point, is_sure in tested if not is_sure and point.p < DOUBTED]
-            levels[key] = Levels(
+            sure = (point for point, is_sure in tested if is_sure)
+            series[key] = self._points(past.columns(key), (*settled[key], *sure))
+            doubts[key] = [point for point, is_sure in tested if not is_sure and point.p < DOUBTED]
+        noises = _noises([past.columns(key) for key in series], [*series.values()], pools)
+        return {
+            key: Levels(
                 points=points,
-                measured=np.flatnonzero(columns[key].is_measured),
-                noises=tuple(_noises(columns[key], points, pools[controls.place_of(key)])),
-                doubt=doubted[-1] if doubted else None,
-                p=p,
+                measured=np.flatnonzero(past.columns(key).is_measured),
+                noises=scatter,
+                doubt=doubts[key][-1] if doubts[key] else None,
+                p=FALSE_DISCOVERIES / len(series) / (2 * SHORTER),
             )
-        return levels
+            for (key, points), scatter in zip(series.items(), noises, strict=True)
+        }
 
     def _points(self, columns: Columns, points: tuple[ChangePoint, ...]) -> tuple[ChangePoint, ...]:
         """Return steps without the machine's part, at the commits that can have caused them."""
@@ -248,14 +249,24 @@ def _change(effect: float, half: float) -> Verdict:
     return Verdict(word=Word.SLOWER if effect > 0 else Word.FASTER, ratio=ratio, low=low, high=high)
 
 
-def _noises(columns: Columns, points: Sequence[ChangePoint], pool: Pool | None) -> Iterator[Noise | None]:
-    """Yield the scatter of each level, from a basis that grows in steps, so that a new commit changes few pages."""
-    logs = change_points.logs(columns).values
-    entries = np.flatnonzero(~np.isnan(logs))
-    bounds = np.searchsorted(entries, [0, *(point.index for point in points), len(logs)]).tolist()
-    for start, end in pairwise(bounds):
-        basis = entries[start : start + grown(end - start)][-LONGER:]
-        yield young.noise(logs[basis], pool, _error_of_rounds(columns, basis))
+def _noises(
+    series: Sequence[Columns], points: Sequence[Sequence[ChangePoint]], pools: Sequence[Pool | None]
+) -> Iterator[tuple[Noise | None, ...]]:
+    """Yield the scatter of each level of each series.
+
+    It comes from a basis that grows in steps, so that a new commit changes few pages.
+    """
+    levels = list[Level]()
+    for columns, steps, pool in zip(series, points, pools, strict=True):
+        logs = change_points.logs(columns).values
+        entries = np.flatnonzero(~np.isnan(logs))
+        bounds = np.searchsorted(entries, [0, *(point.index for point in steps), len(logs)]).tolist()
+        for start, end in pairwise(bounds):
+            basis = entries[start : start + grown(end - start)][-LONGER:]
+            levels.append(Level(logs[basis], pool, _error_of_rounds(columns, basis)))
+    noises = iter(young.noises(levels))
+    for steps in points:
+        yield tuple(islice(noises, len(steps) + 1))
 
 
 def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Newest:
@@ -276,8 +287,8 @@ def _error_of_rounds(columns: Columns, entries: Indices) -> float:
     known = (rounds > 1) & (low > 0) & np.isfinite(high)
     if not known.any():
         return math.nan
-    half = np.log(high[known] / low[known]) / 2
-    return float(np.median(half / special.stdtrit(rounds[known] - 1, 0.975)))
+    counts, which = np.unique(rounds[known], return_inverse=True)
+    return float(np.median(np.log(high[known] / low[known]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which]))
 
 
 def _pools(newest: Mapping[SeriesKey, Newest]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:

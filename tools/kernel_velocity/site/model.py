@@ -18,7 +18,7 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import git, lines
+from kernel_velocity.results import git, lines, sources
 from kernel_velocity.results.identity import TRACKED
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
@@ -50,7 +50,6 @@ class Site:
         default_factory=dict, init=False, compare=False
     )
     _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
@@ -126,10 +125,8 @@ class Site:
         return {which: tuple(keys) for which, keys in found.items()}
 
     def series(self, key: SeriesKey) -> Columns:
-        """Return one of `keys` as columns: views of what the past holds, the same ones each time."""
-        if key not in self._series:
-            self._series[key] = self.past.columns(key)
-        return self._series[key]
+        """Return one of `keys` as columns."""
+        return self.past.columns(key)
 
     @cached_property
     def tracked(self) -> Mapping[SeriesKey, Tracked]:
@@ -168,6 +165,12 @@ class Site:
     def _commit_url(self) -> str:
         url = config.asv_settings(self.repository).get("show_commit_url") or ""
         return url if url.startswith(("https://", "http://")) else ""
+
+    @cached_property
+    def source_changes(self) -> Mapping[str, Sequence[str]]:
+        """The commits of `line` that changed the source of a kernel, by kernel."""
+        kernels = dict.fromkeys(name_parts(key.benchmark).kernel for key in self.keys)
+        return sources.changes(self.repository, self.project, kernels)
 
     def commit(self, sha: str) -> Commit | None:
         """Return a commit that has a result or that a finding names. None where the repository does not have it."""

@@ -52,7 +52,6 @@ from kernel_velocity.site.pages.commit_values import (
     Line,
     Values,
 )
-from kernel_velocity.site.pages.kernel import source_changes
 from kernel_velocity.site.series_data import significant
 from kernel_velocity.site.text import Cell, Footnotes, Place, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
@@ -223,8 +222,7 @@ class Maker:
     def _kernels_of(self) -> Mapping[str, list[str]]:
         """The kernels whose sources each commit changed."""
         kernels: dict[str, list[str]] = {}
-        names = dict.fromkeys(name_parts(key.benchmark).kernel for key in self.site.keys)
-        for kernel, shas in source_changes(self.site.repository, self.site.project, names).items():
+        for kernel, shas in self.site.source_changes.items():
             for sha in shas:
                 kernels.setdefault(sha, []).append(kernel)
         return kernels

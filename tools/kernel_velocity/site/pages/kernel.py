@@ -7,25 +7,19 @@ the source at the measured commits, which config.Project names.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
 from typing import Any
 
-import git
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.config import Project
-from kernel_velocity.errors import HistoryError
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.results import git as history
+from kernel_velocity.results import sources
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
-from kernel_velocity.results.records import Commit, name_parts
+from kernel_velocity.results.records import name_parts
+from kernel_velocity.results.sources import Version
 from kernel_velocity.series import changes as series_changes
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
@@ -38,18 +32,7 @@ from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
 
-SUFFIXES = (
-    ".cu",
-    ".cpp",
-    ".cc",
-    ".c",
-    ".cuh",
-    ".hpp",
-    ".h",
-    ".py",
-)  # of a folder, in the order shown: the kernels, their parts, then what calls them
 SOURCE_FORMAT = 1  # of the data file of sources
-MOST_VERSIONS = 100  # with them the data beside a page stays at a few MB, whatever the history
 RANGES = {"all": "all commits", "200": "newest 200", "50": "newest 50"}
 SCALES = {"zero": "from zero", "close": "close up", "log": "logarithmic", "percent": "% against a commit"}
 HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
@@ -59,7 +42,6 @@ NEWEST = 50  # commits of a table
 # Rows of all tables of a page, which is made again with every commit; its script adds the others from the data.
 ROWS = 50
 FEWEST = 5  # rows of a table
-_COMMIT = "commit "  # begins the line of a commit in git's log; other lines are paths
 FIGURES = {
     "track_code_bytes": "code",
     "track_registers": "registers of a thread",
@@ -73,44 +55,33 @@ Result = tuple[tuple[str, str, str, str], tuple[str, ...]]  # text, detail, chan
 Recent = Mapping[int, Result]  # by position on the first-parent line
 
 
-@dataclass(frozen=True, kw_only=True)
-class Version:
-    """A kernel's files from one commit on, until the next version's."""
-
-    commit: Commit  # of the first-parent line, which brought this version; measured or not
-    files: tuple[tuple[str, str], ...]  # name, text
-
-
 def parts(site: Site) -> list[Callable[[Site], Iterator[Page | DataFile]]]:
     """Return what makes the pages and data of a few kernels each, and all together."""
     kernels: dict[str, dict[str, list[SeriesKey]]] = {}
     for key in site.keys:
         kernel, device, _ = name_parts(key.benchmark)
         kernels.setdefault(kernel, {}).setdefault(device, []).append(key)
-    changed = source_changes(site.repository, site.project, kernels)
     size = -(-len(kernels) // PARTS)
     rest = iter(sorted(kernels.items()))
     tables = [home_table.Table(site, place) for place in site.places]
-    return [
-        partial(_build, kernels=some, changed=changed, tables=tables)
-        for some in iter(lambda: list(islice(rest, size)), [])
-    ]
+    return [partial(_build, kernels=some, tables=tables) for some in iter(lambda: list(islice(rest, size)), [])]
 
 
 def _build(
     site: Site,
     kernels: Iterable[tuple[str, Mapping[str, Sequence[SeriesKey]]]],
-    changed: Mapping[str, Sequence[str]],
     tables: Sequence[home_table.Table],
 ) -> Iterator[Page | DataFile]:
     """Yield the pages of some kernels, each with its series by device, and their data.
 
     Args:
-        changed: kernel -> the commits that changed its source. tables: of the site's machines.
+        tables: of the site's machines.
     """
     for kernel, devices in kernels:
-        sources = site.project.sources_of(kernel)
-        versions = source_versions(site.repository, sources, changed.get(kernel, ()), site.measured, site.order)
+        names = site.project.sources_of(kernel)
+        versions = sources.versions(
+            site.repository, names, site.source_changes.get(kernel, ()), site.measured, site.order
+        )
         yield from source_files(kernel, versions)
         for device, keys in sorted(devices.items()):
             chart = kernel_chart.chart(site, kernel, device, keys)
@@ -338,88 +309,6 @@ def _figures(site: Site, chart: Chart) -> Table:
     ]
     columns = {"figure": "", "compiled for": "", "now": "value", "before": "value", "since": "commit", "machine": ""}
     return Table(f"compiled code of {chart.kernel}", columns, rows)
-
-
-def source_changes(repository: Path, project: Project, kernels: Collection[str]) -> Mapping[str, Sequence[str]]:
-    """Return the commits of the first-parent line that changed the source of a kernel, by kernel.
-
-    One call for all kernels: git goes through the whole history each time.
-
-    Raises:
-        HistoryError: git cannot read it.
-    """
-    sources = dict.fromkeys(source for kernel in kernels for source in project.sources_of(kernel))
-    if not sources:
-        return {}
-    with _repository(repository, sources) as repo:
-        log = repo.git(c=["log.showRoot=true", "core.quotePath=false"]).log(
-            *("HEAD", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--name-only"),
-            *(f"--format={_COMMIT}%H", "--", *(f":(top){source}" for source in sources)),
-        )
-    commits: dict[str, dict[str, None]] = {}
-    owners, sha = project.owners(kernels), ""
-    for line in log.splitlines():
-        if line.startswith(_COMMIT):
-            sha = line.removeprefix(_COMMIT)
-        for kernel in owners(line):
-            commits.setdefault(kernel, {})[sha] = None
-    return {kernel: tuple(shas) for kernel, shas in commits.items()}
-
-
-def source_versions(
-    repository: Path,
-    sources: Sequence[str],
-    changed: Iterable[str],
-    measured: Iterable[str],
-    order: Mapping[str, int],
-) -> tuple[Version, ...]:
-    """Return the newest MOST_VERSIONS versions that measured commits had, oldest first.
-
-    Args:
-        repository: a folder inside the working tree. sources: files and folders of the kernel.
-        changed: the commits that changed them (`source_changes`). measured: commits.
-        order: commit -> its position on the first-parent line. Others are left out.
-
-    Raises:
-        HistoryError: git cannot read it.
-    """
-    along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
-    places = [order[sha] for sha in along]
-    # the last change at or before each measured commit
-    used = {bisect_right(places, order[sha]) - 1 for sha in measured if sha in order} - {-1}
-    if not used:
-        return ()
-    with _repository(repository, sources) as repo:
-        shas = [along[index] for index in sorted(used)[-MOST_VERSIONS:]]
-        versions = ((history.commit_of(repo, sha), _files(repo, sha, sources)) for sha in shas)
-        return tuple(Version(commit=commit, files=files) for commit, files in versions if commit and files)
-
-
-@contextmanager
-def _repository(repository: Path, sources: Iterable[str]) -> Iterator[git.Repo]:
-    """Open a repository. What git cannot do is a HistoryError."""
-    try:
-        with git.Repo(repository, search_parent_directories=True) as repo:
-            yield repo
-    except (git.GitError, OSError, ValueError) as error:
-        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
-        raise HistoryError(
-            f"{repository}: git cannot read {', '.join(sources)} of a measured commit: {reason}: try `git fsck`"
-        ) from None
-
-
-def _files(repo: git.Repo, sha: str, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the names and texts of a kernel's sources at a commit: of folders the files that SUFFIXES lists."""
-    blobs: list[git.Blob] = []
-    for source in sources:
-        with suppress(KeyError):  # the commit has no such file
-            entry = repo.commit(sha).tree / source
-            if isinstance(entry, git.Blob):
-                blobs.append(entry)
-            elif isinstance(entry, git.Tree):
-                listed = [blob for blob in entry.blobs if PurePosixPath(blob.name).suffix in SUFFIXES]
-                blobs += sorted(listed, key=lambda blob: (SUFFIXES.index(PurePosixPath(blob.name).suffix), blob.name))
-    return tuple((blob.name, blob.data_stream.read().decode("utf-8", "replace")) for blob in blobs)
 
 
 def source_files(kernel: str, versions: Sequence[Version]) -> Iterator[DataFile]:

@@ -135,7 +135,7 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
     large = [number for number, window in enumerate(windows) if window.size >= 2 * FEWEST_A_SIDE]
     bases = {number: windows[number][: grown(windows[number].size)] for number in large}
-    sigmas = {number: max(difference_sigma(basis), least_sigma(basis)) for number, basis in bases.items()}
+    sigmas = {number: max(float(difference_sigma(basis)), least_sigma(basis)) for number, basis in bases.items()}
     even = {number: clipped(windows[number], sigma) for number, sigma in sigmas.items()}
     prices = [2 * sigma**2 * math.log(bases[number].size) for number, sigma in sigmas.items()]
     cuts = dict(zip(large, segment.cheapest([even[number] - even[number][0] for number in large], prices), strict=True))

@@ -51,7 +51,7 @@ def drift(values: Sequence[float | None]) -> Drift:
     first, last = int(indices[0]), int(indices[-1])
     if logs.size < FEWEST:
         return Drift(first=first, last=last)
-    logs = clipped(logs, difference_sigma(logs))
+    logs = clipped(logs, float(difference_sigma(logs)))
     step, squared = _line(indices.astype(np.float64), logs)
     stepwise = _best_step(logs) < squared
     return Drift(first=first, last=last, ratio=math.exp(step.after - step.before), p=step.p, stepwise=stepwise)

@@ -30,18 +30,26 @@ class Side(NamedTuple):
     points: int  # that the mean is taken of
 
 
-def iqr_sigma(values: FloatArray) -> float:
-    """Return the standard deviation that a normal distribution of the same interquartile range has."""
-    low, high = np.quantile(values, (0.25, 0.75))
-    return float(high - low) * MAD_SIGMA / 2
+def iqr_sigma(values: FloatArray) -> FloatArray:
+    """Return the standard deviation that a normal distribution of the same interquartile range has.
+
+    Args:
+        values: (..., n). The result has the shape (...).
+    """
+    low, high = np.quantile(values, (0.25, 0.75), axis=-1)
+    return np.asarray((high - low) * MAD_SIGMA / 2)
 
 
-def difference_sigma(values: FloatArray) -> float:
-    """Return the standard deviation from the median absolute difference of successive values: blind to steps."""
-    ordered = np.abs(values[1:] - values[:-1])
-    ordered.sort()
-    middle = float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
-    return max(middle * MAD_SIGMA / math.sqrt(2), MIN_SIGMA)
+def difference_sigma(values: FloatArray) -> FloatArray:
+    """Return the standard deviation from the median absolute difference of successive values: blind to steps.
+
+    The shapes are those of `iqr_sigma`.
+    """
+    ordered = np.abs(values[..., 1:] - values[..., :-1])
+    ordered.sort(axis=-1)
+    size = ordered.shape[-1]
+    middle = (ordered[..., (size - 1) // 2] + ordered[..., size // 2]) / 2
+    return np.asarray(np.maximum(middle * MAD_SIGMA / math.sqrt(2), MIN_SIGMA))
 
 
 def least_sigma(*parts: FloatArray) -> float:

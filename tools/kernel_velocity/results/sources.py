@@ -1,0 +1,119 @@
+"""The source of kernels in the repository: the commits that changed it, and its versions. `config.Project` names it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import git
+
+from kernel_velocity.config import Project
+from kernel_velocity.errors import HistoryError
+from kernel_velocity.results.git import commit_of
+from kernel_velocity.results.records import Commit
+
+SUFFIXES = (
+    ".cu",
+    ".cpp",
+    ".cc",
+    ".c",
+    ".cuh",
+    ".hpp",
+    ".h",
+    ".py",
+)  # of a folder, in the order shown: the kernels, their parts, then what calls them
+MOST_VERSIONS = 100  # with them the data beside a page stays at a few MB, whatever the history
+_COMMIT = "commit "  # begins the line of a commit in git's log; other lines are paths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A kernel's files from one commit on, until the next version's."""
+
+    commit: Commit  # of the first-parent line, which brought this version; measured or not
+    files: tuple[tuple[str, str], ...]  # name, text
+
+
+def changes(repository: Path, project: Project, kernels: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """Return the commits of the first-parent line that changed the source of a kernel, by kernel.
+
+    One call for all kernels: git goes through the whole history each time.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    sources = dict.fromkeys(source for kernel in kernels for source in project.sources_of(kernel))
+    if not sources:
+        return {}
+    with _repository(repository, sources) as repo:
+        log = repo.git(c=["log.showRoot=true", "core.quotePath=false"]).log(
+            *("HEAD", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--name-only"),
+            *(f"--format={_COMMIT}%H", "--", *(f":(top){source}" for source in sources)),
+        )
+    commits: dict[str, dict[str, None]] = {}
+    owners, sha = project.owners(kernels), ""
+    for line in log.splitlines():
+        if line.startswith(_COMMIT):
+            sha = line.removeprefix(_COMMIT)
+        for kernel in owners(line):
+            commits.setdefault(kernel, {})[sha] = None
+    return {kernel: tuple(shas) for kernel, shas in commits.items()}
+
+
+def versions(
+    repository: Path,
+    sources: Sequence[str],
+    changed: Iterable[str],
+    measured: Iterable[str],
+    order: Mapping[str, int],
+) -> tuple[Version, ...]:
+    """Return the newest MOST_VERSIONS versions that measured commits had, oldest first.
+
+    Args:
+        repository: a folder inside the working tree. sources: files and folders of the kernel.
+        changed: the commits that changed them (`changes`). measured: commits.
+        order: commit -> its position on the first-parent line. Others are left out.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
+    places = [order[sha] for sha in along]
+    # the last change at or before each measured commit
+    used = {bisect_right(places, order[sha]) - 1 for sha in measured if sha in order} - {-1}
+    if not used:
+        return ()
+    with _repository(repository, sources) as repo:
+        shas = [along[index] for index in sorted(used)[-MOST_VERSIONS:]]
+        versions = ((commit_of(repo, sha), _files(repo, sha, sources)) for sha in shas)
+        return tuple(Version(commit=commit, files=files) for commit, files in versions if commit and files)
+
+
+@contextmanager
+def _repository(repository: Path, sources: Iterable[str]) -> Iterator[git.Repo]:
+    """Open a repository. What git cannot do is a HistoryError."""
+    try:
+        with git.Repo(repository, search_parent_directories=True) as repo:
+            yield repo
+    except (git.GitError, OSError, ValueError) as error:
+        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
+        raise HistoryError(
+            f"{repository}: git cannot read {', '.join(sources)} of a measured commit: {reason}: try `git fsck`"
+        ) from None
+
+
+def _files(repo: git.Repo, sha: str, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of a kernel's sources at a commit: of folders the files that SUFFIXES lists."""
+    blobs: list[git.Blob] = []
+    for source in sources:
+        with suppress(KeyError):  # the commit has no such file
+            entry = repo.commit(sha).tree / source
+            if isinstance(entry, git.Blob):
+                blobs.append(entry)
+            elif isinstance(entry, git.Tree):
+                listed = [blob for blob in entry.blobs if PurePosixPath(blob.name).suffix in SUFFIXES]
+                blobs += sorted(listed, key=lambda blob: (SUFFIXES.index(PurePosixPath(blob.name).suffix), blob.name))
+    return tuple((blob.name, blob.data_stream.read().decode("utf-8", "replace")) for blob in blobs)
