@@ -97,7 +97,7 @@ def test_tag_beside_the_line(tree):
         repo.create_tag("release-1.0.1", ref=side)
     synthetic.write_commit(tree.results, side.hexsha, 2)
     found = read(tree)
-    assert home.page(found)["spans"][2:] == ["since a tag"]
+    assert home.page(found)["spans"] == ["last 4 commits"]
     maker = commit_page.Maker(found)
     assert maker.page(side.hexsha)["tags"] == ("release-1.0.1",)
     assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())

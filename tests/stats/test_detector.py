@@ -41,6 +41,15 @@ def test_two_steps_are_two_change_points():
     assert places([0.5] * 12 + [0.7] * 12) == [(12, True)]
 
 
+@pytest.mark.parametrize("size", range(1, detector.FEWEST_A_SIDE))
+def test_large_steps_near_the_ends_do_not_hide_the_others(size):
+    """A kernel that became twelve times as fast in its third commit is followed from then on."""
+    values = stepped(0.0, -0.15)
+    values[:size] += 2.5
+    values[-size:] += 2.5
+    assert places(values) == [(40, False)]
+
+
 SPIKE = stepped(0.0, size=80)
 SPIKE[50] += 0.5
 STILL = {

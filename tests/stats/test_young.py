@@ -97,11 +97,15 @@ def test_step_in_a_history_of_four_is_at_its_place(levels):
     assert (point.index, point.p < 1e-3) == (levels.index(0.3), True)
 
 
-def test_begin_of_a_longer_level_is_not_asked_about():
+@pytest.mark.parametrize(
+    ("begins", "ends", "expected"), [(True, True, [3, 38]), (True, False, [3]), (False, True, [38])]
+)
+def test_steps_only_near_the_ends_that_are_searched(begins, ends, expected):
     logs = normal(np.random.default_rng(6), STEADY)
-    logs[0] += 0.3
-    assert smallest(logs) > 1e-3
-    assert smallest(logs[: young.YOUNG]) < 1e-3
+    logs[:3] += 0.3
+    logs[-3:] += 0.2
+    (points,) = young.steps([young.Level(logs, POOL, SIGMA, begins=begins, ends=ends)])
+    assert [point.index for point in points if point.p < 1e-3] == expected
 
 
 def test_correlated_noise_makes_a_mean_less_sure():

@@ -19,7 +19,6 @@ import numpy as np
 from scipy import special
 
 from kernel_velocity.harness.cases import CONTROLS, NATIVE
-from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
 MOST_WITHIN = 0.5  # of what is called unchanged: where only larger changes would have been seen, nothing is decided
+YOUNG = 20  # values since a step of the detector: of more, only the newest may show a step that it did not see
 MOST = 256  # series of a place that tell what is typical: more only cost time
 
 
@@ -68,12 +68,11 @@ class Verdict:
         return self.word in (Word.SLOWER, Word.FASTER)
 
 
-class Newest(NamedTuple):
-    """The newest values of a series, which one method timed."""
+class Untested(NamedTuple):
+    """Values of a series that one method timed, whose ends the detector cannot judge."""
 
     entries: Indices  # of the columns, ascending
-    logs: FloatArray
-    rounds: float  # standard error that the rounds of one value leave, of log values; NaN: unknown
+    level: Level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,27 +182,27 @@ class Verdicts:
         newest = {key: _newest(past.columns(key), settled[key]) for key in past.keys}
         by_place = dict(_pools(newest))
         pools = [by_place[controls.place_of(key)] for key in newest]
-        steps = young.steps(
-            [Level(values.logs, pool, values.rounds) for values, pool in zip(newest.values(), pools, strict=True)]
-        )
+        oldest = {key: _oldest(past.columns(key), settled[key], newest[key]) for key in past.keys}
+        untested = [(key, values) for key in past.keys for values in (oldest[key], newest[key]) if values is not None]
+        steps = young.steps([level._replace(others=by_place[controls.place_of(key)]) for key, (_, level) in untested])
         tests = [point.p for points in steps for point in points]
         adjusted = iter(controlled([*tests, *[1.0] * max(len(steps) - len(tests), 0)]))
-        series, doubts = dict[SeriesKey, tuple[ChangePoint, ...]](), dict[SeriesKey, list[ChangePoint]]()
-        for (key, values), points in zip(newest.items(), steps, strict=True):
-            tested = [
-                (replace(point, index=int(values.entries[point.index])), next(adjusted) <= FALSE_DISCOVERIES)
-                for point in points
-            ]
-            sure = (point for point, is_sure in tested if is_sure)
-            series[key] = self._points(past.columns(key), (*settled[key], *sure))
-            doubts[key] = [point for point, is_sure in tested if not is_sure and point.p < DOUBTED]
+        sure, doubts = {key: [*settled[key]] for key in past.keys}, dict[SeriesKey, ChangePoint]()
+        for (key, values), points in zip(untested, steps, strict=True):
+            for point in points:
+                in_columns = replace(point, index=int(values.entries[point.index]))
+                if next(adjusted) <= FALSE_DISCOVERIES:
+                    sure[key].append(in_columns)
+                elif point.p < DOUBTED:
+                    doubts[key] = in_columns
+        series = {key: self._points(past.columns(key), tuple(points)) for key, points in sure.items()}
         noises = _noises([past.columns(key) for key in series], [*series.values()], pools)
         return {
             key: Levels(
                 points=points,
                 measured=np.flatnonzero(past.columns(key).is_measured),
                 noises=scatter,
-                doubt=doubts[key][-1] if doubts[key] else None,
+                doubt=doubts.get(key),
                 p=FALSE_DISCOVERIES / len(series) / (2 * SHORTER),
             )
             for (key, points), scatter in zip(series.items(), noises, strict=True)
@@ -269,14 +268,28 @@ def _noises(
         yield tuple(islice(noises, len(steps) + 1))
 
 
-def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Newest:
+def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Untested:
     """Return the values since the last settled change point that the newest method timed."""
     values, method = change_points.logs(columns)
     begin = settled[-1].index if settled else 0
     entries = np.flatnonzero(~np.isnan(values[begin:])) + begin
     entries = entries[method[entries] == method[entries[-1]]] if entries.size else entries
+    begins = entries.size <= (YOUNG if settled else LONGER + SHORTER)
     entries = entries[-(LONGER + SHORTER) :]
-    return Newest(entries, values[entries], _error_of_rounds(columns, entries))
+    return Untested(entries, Level(values[entries], None, _error_of_rounds(columns, entries), begins=begins))
+
+
+def _oldest(columns: Columns, settled: Sequence[ChangePoint], newest: Untested) -> Untested | None:
+    """Return the first values, up to the first settled change point, that the first method timed.
+
+    None where they are among the newest.
+    """
+    values, method = change_points.logs(columns)
+    entries = np.flatnonzero(~np.isnan(values[: settled[0].index if settled else None]))
+    if not entries.size or entries[0] in newest.entries:
+        return None
+    entries = entries[method[entries] == method[entries[0]]][: LONGER + SHORTER]
+    return Untested(entries, Level(values[entries], None, _error_of_rounds(columns, entries), ends=False))
 
 
 def _error_of_rounds(columns: Columns, entries: Indices) -> float:
@@ -291,7 +304,7 @@ def _error_of_rounds(columns: Columns, entries: Indices) -> float:
     return float(np.median(np.log(high[known] / low[known]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which]))
 
 
-def _pools(newest: Mapping[SeriesKey, Newest]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:
+def _pools(newest: Mapping[SeriesKey, Untested]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:
     """Yield what is typical of each place (`controls.place_of`): of its controls, or of all series without any."""
     by_place: dict[tuple[str, str, str], list[SeriesKey]] = {}
     for key in newest:
@@ -300,7 +313,7 @@ def _pools(newest: Mapping[SeriesKey, Newest]) -> Iterator[tuple[tuple[str, str,
         telling = [key for key in keys if key.implementation in CONTROLS]
         used = telling or keys
         some = used[:: len(used) // MOST + 1]
-        yield place, young.pool([newest[key].logs for key in some], are_controls=bool(telling))
+        yield place, young.pool([newest[key].level.logs for key in some], are_controls=bool(telling))
 
 
 def of_step(point: ChangePoint) -> Verdict:

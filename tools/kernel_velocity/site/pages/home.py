@@ -61,6 +61,9 @@ def page(site: Site) -> dict[str, Any]:
     notes, marks = [*_shared_names(site), *site.notes], Footnotes()
     rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
     lines = [home_table.line(table, row, marks) for _, table, row in rows]
+    empty = _empty_spans(tables)
+    for line in lines:
+        line["changes"] = [change for number, change in enumerate(line["changes"]) if number not in empty]
     return {
         "answer": _answer(tables),
         "nights": [_night(verdict) for verdict in site.verdicts],  # newest first
@@ -69,7 +72,7 @@ def page(site: Site) -> dict[str, Any]:
         "more_cards": cards[CARDS:],
         "findings": _unseen(site, groups),
         "silence": silence_of(site),
-        "spans": _spans(tables),
+        "spans": [name for number, name in enumerate(_spans(tables)) if number not in empty],
         "rows": lines[:ROWS],
         "more_rows": lines[ROWS:],
         "all_rows": f"show all {len(lines):,}",
@@ -129,6 +132,12 @@ def _spans(tables: Sequence[Table]) -> list[str]:
     heads = zip(*(table.spans for table in tables if table.spans), strict=True)
     several = [list(dict.fromkeys(span.name for span in spans)) for spans in heads]
     return [names[0] if len(names) == 1 else f"last {home_table.RECENT} commits" for names in several]
+
+
+def _empty_spans(tables: Sequence[Table]) -> set[int]:
+    """Return the columns of changes that no machine's history reaches back for."""
+    heads = zip(*(table.spans for table in tables if table.spans), strict=True)
+    return {number for number, spans in enumerate(heads) if all(span.place < 0 for span in spans)}
 
 
 def _unseen(site: Site, groups: Sequence[Sequence[Event]]) -> list[dict[str, Any]]:

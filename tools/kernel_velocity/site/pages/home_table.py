@@ -124,12 +124,13 @@ class Table:
         week = [place for place, when in zip(earlier, committed, strict=False) if when <= committed[-1] - WEEK * DAY]
         # a tag of the newest commit itself has nothing behind it
         tag = max((place for sha in self.site.tags if (place := self.site.order[sha]) < newest), default=NO_TAG)
-        since = "since a tag" if tag == NO_TAG else f"since {', '.join(self.site.tags[self.site.line[tag]])}"
+        since = "since the first" if tag == NO_TAG else f"since {', '.join(self.site.tags[self.site.line[tag]])}"
+        first = earlier[0] if len(earlier) > RECENT else NO_TAG  # else the first column says it
         count = min(len(earlier), RECENT)
         return (
             Span(f"last {units.count(count, 'commit')}", window[0] if window else NO_TAG),
             Span(units.count(WEEK, "day"), week[-1] if week else NO_TAG),
-            Span(since, tag if earlier and tag >= earlier[0] else NO_TAG),
+            Span(since, first if tag == NO_TAG else tag if earlier and tag >= earlier[0] else NO_TAG),
         )
 
     @cached_property

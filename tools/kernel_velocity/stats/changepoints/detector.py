@@ -48,6 +48,7 @@ NEAR = 60  # points a side that tell the scatter, and whether a slope explains t
 RETURNS = 2  # earlier levels near the new one: the series keeps coming back to it
 LOOK_BACK = 150  # points in which they are counted
 BLOCK = 128  # points
+GROSS = 10.0  # sigmas; values at an end that are so far from all of the next ones are of another level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +134,10 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
     """Yield each search with the change points between what is settled and a place, which ends the window."""
     starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
+    for number, (logs, start) in enumerate(zip(windows, starts, strict=True)):
+        first, end = _ends(logs)
+        first = 0 if start else first
+        windows[number], starts[number] = logs[first:end], start + first
     large = [number for number, window in enumerate(windows) if window.size >= 2 * FEWEST_A_SIDE]
     bases = {number: windows[number][: grown(windows[number].size)] for number in large}
     sigmas = {number: max(float(difference_sigma(basis)), least_sigma(basis)) for number, basis in bases.items()}
@@ -150,6 +155,23 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
         earlier = [replace(point, index=point.index - start) for point in search.settled]
         points = window.points(window.standing(places), earlier)
         yield search, tuple(replace(point, index=point.index + start) for point in points)
+
+
+def _ends(window: FloatArray) -> tuple[int, int]:
+    """Return where the first level of a window begins, and where its last one ends.
+
+    A level of fewer values than FEWEST_A_SIDE at an end is left out: a large step to it would hide all steps near it.
+    """
+    if window.size < 2 * FEWEST_A_SIDE:
+        return 0, window.size
+    far = GROSS * max(float(difference_sigma(window)), least_sigma(window))
+
+    def left_out(values: FloatArray) -> int:
+        beside = [values[at : at + segment.FEWEST_A_SIDE] for at in range(1, FEWEST_A_SIDE)]
+        apart = [np.abs(values[: at + 1, None] - level).min() > far for at, level in enumerate(beside)]
+        return max((at + 1 for at, is_apart in enumerate(apart) if is_apart), default=0)
+
+    return left_out(window), window.size - left_out(window[::-1])
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ EFFICIENCY = 0.37  # of the interquartile range as an estimate of scatter
 MEDIAN = math.sqrt(math.pi / 2)  # error of a median over that of a mean, of three and more normal values
 MOVED = 0.5  # of the step, by each of one or two values: else an outlier shows it
 RECURSE = 1e-3  # p from which the two sides are searched, too
-YOUNG = 20  # values of a longer level, whose beginning nobody asks about any more
 OUTER = 0.98  # quantile of successive differences that tells how heavy the tails are
 UNKNOWN_TAILS = 1.5  # where nothing but the tested series tells them
 
@@ -98,6 +97,8 @@ class Level(NamedTuple):
     logs: FloatArray  # (n,) log values, none missing
     others: Pool | None  # of the machine's series; None: unknown
     rounds: float  # standard error that the rounds of a value leave: the scatter is no less; NaN: unknown
+    begins: bool = True  # whether a step may be near its beginning
+    ends: bool = True  # whether a step may be near its end
 
     @property
     def least(self) -> float:
@@ -132,11 +133,14 @@ def _noise_of_few(level: Level) -> Noise | None:
 
 
 def _by_size(levels: Sequence[Level], fewest: int) -> Iterator[tuple[list[int], FloatArray]]:
-    """Yield the levels of each size from `fewest` on: which they are, and their log values, (levels, size)."""
-    by_size: dict[int, list[int]] = {}
+    """Yield the levels of each size from `fewest` on: which they are, and their log values, (levels, size).
+
+    Those of one array have steps at the same ends.
+    """
+    by_size: dict[tuple[int, bool, bool], list[int]] = {}
     for number, level in enumerate(levels):
-        by_size.setdefault(level.logs.size, []).append(number)
-    for size, numbers in by_size.items():
+        by_size.setdefault((level.logs.size, level.begins, level.ends), []).append(number)
+    for (size, _, _), numbers in by_size.items():
         if size >= fewest:
             yield numbers, np.array([levels[number].logs for number in numbers])
 
@@ -145,7 +149,8 @@ def steps(levels: Sequence[Level]) -> list[list[ChangePoint]]:
     """Return the most probable steps that the detector cannot judge, with the p of each, oldest first.
 
     Args:
-        levels: the values of each series since the detector's last change point.
+        levels: values of series without a change point of the detector. A step has up to SHORTER values on the side
+            of the end that it is near to.
     """
     result: list[list[ChangePoint]] = [[] for _ in levels]
     for number, split in _splits(levels):
@@ -159,8 +164,11 @@ def _steps(level: Level, split: _Split) -> list[ChangePoint]:
         return []
     if best.p >= RECURSE:
         return [best]
-    sides = level.logs[: best.index], level.logs[best.index :]
-    older, newer = steps([level._replace(logs=side) for side in sides])
+    sides = (
+        level._replace(logs=level.logs[: best.index], ends=True),
+        level._replace(logs=level.logs[best.index :], begins=True),
+    )
+    older, newer = steps(sides)
     return [
         *(point for point in older if point.p < RECURSE),
         best,
@@ -181,8 +189,8 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
     """Yield which may be two levels MIN_EFFECT apart, with the two that the values are nearest to."""
     for numbers, values in _by_size(levels, 2):
         size = values.shape[1]
-        first = size - SHORTER if size > YOUNG else 1
-        places = [place for place in range(first, size) if min(place, size - place) <= SHORTER]
+        begins, ends = levels[numbers[0]].begins, levels[numbers[0]].ends
+        places = [at for at in range(1, size) if (begins and at <= SHORTER) or (ends and size - at <= SHORTER)]
         sides = [(values[:, max(place - LONGER, 0) : place], values[:, place : place + LONGER]) for place in places]
         medians = np.array([[np.median(side, axis=1) for side in both] for both in sides])
         rest = [
