@@ -12,4 +12,3 @@ interface Element {
 interface Event {
   readonly target: any;
 }
-declare const Bokeh: any;

@@ -127,7 +127,7 @@ def test_stopping_rules_see_no_device():
 
 
 NODE = ("harness", "results", "runner", "offline")  # rooms that a machine that only measures imports
-NOT_ON_A_NODE = ("scipy", "jinja2", "bokeh", "tomli_w", "matplotlib", "playwright", "orjson")
+NOT_ON_A_NODE = ("scipy", "jinja2", "tomli_w", "matplotlib", "playwright", "orjson")
 REFUSED = """
 import importlib, sys
 

@@ -50,7 +50,7 @@ def test_wheel_writes_a_site_of_results_elsewhere(environment, tree, tmp_path):
     assert "matmul" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     asked = "import kernels; print(kernels.get_kernel('other'))"
     assert run(environment / "python", "-c", asked, **elsewhere).stdout == "other\n"
-    run(environment / "python", "-m", "pip", "uninstall", "-qy", "bokeh")
+    run(environment / "python", "-m", "pip", "uninstall", "-qy", "scipy")
     lacking = run(environment / "kv", "report", *where, status=2, **elsewhere)
-    assert lacking.stderr.startswith("error: kv report needs bokeh, which is not installed: pip install 'bokeh>=")
+    assert lacking.stderr.startswith("error: kv report needs scipy, which is not installed: pip install 'scipy>=")
     assert lacking.stderr.count("\n") == 1

@@ -53,10 +53,10 @@ def test_help_of_a_subcommand():
     assert "usage: kv lab false-alarms" in out and "--read FOLDER" in out
 
 
-@pytest.mark.parametrize("package", ["bokeh", "git", "tomli_w", "unheard_of"])
+@pytest.mark.parametrize("package", ["scipy", "git", "tomli_w", "unheard_of"])
 def test_missing_package_names_the_pip_install(command, package):
     command(raising(ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.models")))
-    cure = {"bokeh": "'bokeh>=", "git": "'gitpython>=", "tomli_w": "'tomli-w>=", "unheard_of": "unheard-of"}[package]
+    cure = {"scipy": "'scipy>=", "git": "'gitpython>=", "tomli_w": "'tomli-w>=", "unheard_of": "unheard-of"}[package]
     status, out, err = run("planted")
     assert (status, out) == (2, "")
     assert err.startswith(f"error: kv planted needs {package}, which is not installed: pip install {cure}")

@@ -51,8 +51,6 @@ const Numbers = (() => {
   // `operation` is "FLOP", or "OP" for integers; rates are in 10^9 operations per second
   const rateUnit = (operation) => `G${operation}S`;
   const rate = (value, operation) => `${significant(value)} ${rateUnit(operation)}`;
-  const intensity = (value, operation) => `${significant(value)} ${operation}/B`;
-  const gigabytes = (value) => `${significant(value)} GB/s`;
   const count = (value) => grouped(String(value));
 
   /** A fraction in percent. */
@@ -105,7 +103,7 @@ const Numbers = (() => {
     return `${quantity in UNITS || otherUnit !== undefined ? significant(low) : value(low, quantity)} to ${value(high, quantity, otherUnit)}`;
   }
 
-  return { significant, seconds, unit, span, rateUnit, rate, intensity, gigabytes, count, share, efficiency, change, inUnit, difference, value, interval };
+  return { significant, seconds, unit, span, rateUnit, rate, count, share, efficiency, change, inUnit, difference, value, interval };
 })();
 
 /**

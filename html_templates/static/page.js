@@ -64,12 +64,6 @@ const Address = (() => {
     return gone.length ? `Not here, so something else is shown: ${[...names].join(", ")}.` : "";
   }
 
-  /** Shows that sentence in an element, which is hidden when there is none. */
-  function tell(line, gone) {
-    line.textContent = missed(gone);
-    line.hidden = gone.length === 0;
-  }
-
   /** Keeps the choice in the address when the reader follows an anchor. The choice is dropped if it hides the target. */
   function moved(event) {
     const hash = event.newURL === undefined ? window.location.hash : new URL(event.newURL).hash;
@@ -88,7 +82,7 @@ const Address = (() => {
   // Before any listener of a page, which loads this file first
   for (const name of ["popstate", "hashchange"]) window.addEventListener(name, moved);
 
-  return { read, write, set, missed, tell };
+  return { read, write, set, missed };
 })();
 
 // ---- copying: `<button data-copy="ID">` copies the text of the element ID -------------------------------------------

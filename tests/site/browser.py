@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-TREND, ROOFLINE = "section.trend[data-ready=yes]", "section.roofline[data-ready=yes]"
+TREND = "section.trend[data-ready=yes]"
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -102,8 +102,7 @@ def show(tab, out, name, address="", **choices):
     tab.goto("about:blank")
     address = address or urlencode(choices)
     tab.goto((out / name).as_uri() + (f"#{address}" if address else ""))
-    waits = {"kernel": TREND, "roofline.html": ROOFLINE}
-    waits |= dict.fromkeys(("compare.html", "measurement.html"), "body[data-ready]")
+    waits = {"kernel": TREND, **dict.fromkeys(("compare.html", "measurement.html"), "body[data-ready]")}
     selector = waits.get(name.partition("-")[0])
     if selector:
         tab.wait_for_selector(selector)

@@ -50,7 +50,7 @@ class Tags(html.parser.HTMLParser):
         self._skipped += tag in ("script", "style", "svg")
         if tag not in INLINE:
             self.lines.append("")
-        elif tag == "svg":
+        elif tag == "svg" and self._skipped == 1:
             self.lines[-1] += f" [{dict(attrs).get('aria-label') or ''}]"
         else:
             self.lines[-1] += " | " if tag in ("td", "th") else " "

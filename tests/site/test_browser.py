@@ -10,7 +10,7 @@ from tests import large_tree, synthetic
 from tests.findings.synthetic_extras import OTHER
 from tests.site.browser import INKED, POINTS, TREND, change, choose, hover, show
 from tests.site.sites import site_of
-from tests.synthetic import ENVIRONMENT, MACHINE
+from tests.synthetic import MACHINE
 
 
 def test_trend_shows_the_planted_step(tab, site):
@@ -234,70 +234,36 @@ def test_address_of_a_kernel_in_vain(tab, whole_site, address, gone):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("address", "gone"),
+    ("address", "shown", "said"),
     [
-        ("machine=gone&environment=old&device=Cpu", [("machine", "gone"), ("environment", "old")]),
-        (f"machine={MACHINE}&environment={ENVIRONMENT}&device=Cuda", None),  # which all are, but not together
-        ("environment=old", [("environment", "old")]),
-        (f"machine=gone&machine={MACHINE}&machine=gone", [("machine", "gone")]),
+        (f"machine={OTHER}&device=Cpu", 12, None),
+        ("benchmark=matmul.Cpu.time_hot&implementation=native", 4, None),
+        ("machine=gone", 0, "gone (not here)"),
+        (f"machine={MACHINE}&device=Cuda", 0, None),  # which both are, but not together
+        ("implementation=fortran", 0, "fortran (not here)"),
     ],
 )
-def test_address_of_a_roofline_without_machine(tab, whole_site, address, gone):
-    show(tab, whole_site[1], "roofline.html", f"{address}")
-    line = tab.locator("#missed")
-    pairs = [tuple(part.split("=")) for part in address.split("&")] if gone is None else gone
-    assert line.inner_text() == missed(*pairs)
-    assert 0 < line.bounding_box()["y"] < 300
-    assert tab.evaluate("window.scrollY") == 0 or MACHINE in address
-    tab.locator("section.roofline input").first.uncheck()
-    assert line.is_hidden()
-
-
-@pytest.mark.slow
-def test_address_scrolls_to_its_roofline(tab, whole_site):
-    tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#machine={OTHER}&device=Cpu")
-    own = tab.locator(f"section.roofline[data-machine='{OTHER}'][data-device=Cpu][data-ready]")
-    own.wait_for()
-    assert tab.evaluate("window.scrollY") > 300
-    assert abs(own.bounding_box()["y"]) < 300
-
-
-@pytest.mark.slow
-def test_address_of_a_roofline_without_series(tab, whole_site):
-    def opened(address):
-        tab.goto("about:blank")
-        tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#{address}")
-        sections = tab.locator("section.roofline")
-        for index in range(sections.count()):  # one is filled when it comes into view
-            sections.nth(index).scroll_into_view_if_needed()
-            tab.wait_for_function(
-                "(index) => document.querySelectorAll('section.roofline')[index].dataset.ready", arg=index
-            )
-        return [line for line in tab.locator(".missed").all_inner_texts() if line]
-
-    address = f"machine={OTHER}&device=Cpu&benchmark=gone&case=float32-7&implementation=native&implementation=fortran"
-    (said,) = opened(address)
-    assert said == missed(("kernel", "gone"), ("test case", "float32-7"), ("implementation", "fortran"))
-    own = tab.locator(f"section.roofline[data-machine='{OTHER}'][data-device=Cpu]")
-    assert own.locator(".missed").inner_text() == said
-    assert own.locator("input:checked").evaluate_all("(all) => all.map((one) => one.value)") == ["native"]
-    own.locator("input:checked").uncheck()
-    settle(tab)
-    assert own.locator(".missed").is_hidden() and tab.locator("#missed").is_hidden()
-    assert opened("benchmark=matmul.Cpu.time_hot") == []  # which the sections of a GPU do not have
-    said = opened("implementation=fortran")
-    assert said and set(said) == {missed(("implementation", "fortran"))}
-    assert tab.locator("section.roofline").first.locator("input:not(:checked)").count() == 0
+def test_address_of_a_roofline(tab, whole_site, address, shown, said):
+    show(tab, whole_site[1], "roofline.html", address)
+    assert tab.locator("tr[data-series]:visible").count() == shown
+    assert tab.locator("svg.frame .mark:not(.older):visible").count() == shown
+    sections = tab.locator("section.roofline:visible")
+    assert (sections.count() > 0) == (shown > 0)
+    assert tab.locator("form.filters output").inner_text().startswith(f"{shown} of ")
+    assert tab.locator("option.gone").all_text_contents() == ([said] if said else [])
 
 
 @pytest.mark.slow
 def test_address_drops_the_case_of_another_kernel(tab, whole_site):
     show(tab, whole_site[1], "roofline.html", "machine=bench-1&benchmark=matmul.Cpu.time_hot")
-    tab.locator("select[name=case]").first.select_option("float32-512x512x512")
-    tab.locator("select[name=benchmark]").first.select_option("add_mul_exp.Cpu.time_hot")
+    tab.select_option("select[name=case]", "float32-512x512x512")
+    tab.select_option("select[name=benchmark]", "add_mul_exp.Cpu.time_hot")
     settle(tab)
     assert "512" not in tab.url
-    assert tab.locator(".missed").first.is_hidden()
+    offered = tab.locator("select[name=case] option:not([disabled])").all_text_contents()
+    assert offered == ["all", "float32-500k", "float32-5M"]
+    tab.go_back()
+    tab.wait_for_function("document.querySelector('select[name=case]').value.includes('512')")
 
 
 # ---- phones -----------------------------------------------------------------------------------------------------

@@ -623,7 +623,6 @@ def test_lost_data_is_loaded_again(page, damaged, kept, loss):
     [
         ("compare.html", SERIES, "series could not be loaded: their files in data/ are missing or damaged."),
         ("compare.html", "series-index", "data/series-index.js is damaged"),
-        ("roofline.html", SERIES, "Older values cannot be loaded: the newest are drawn."),
         ("measurement.html", "rounds-????????-*", "The rounds of this commit cannot be loaded."),
     ],
 )

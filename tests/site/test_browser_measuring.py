@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 import shutil
 
 import pytest
@@ -12,33 +13,15 @@ from kernel_velocity.site import model
 from kernel_velocity.site.writer import series_name
 from tests import synthetic
 from tests.site import machine_records
-from tests.site.browser import ROOFLINE, show
+from tests.site.browser import show
 from tests.site.sites import written
 from tests.site.test_integer_rates import FLOATS, INTEGERS, units_of
 
 pytestmark = pytest.mark.slow
 
-SOURCE = """(name) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const source = plot.renderers.map((item) => item.data_source).find((item) => item.name === name);
-  return Object.fromEntries(Object.entries(source.data).map(([key, values]) => [key, Array.from(values)]));
-}"""
-POINT = """(index) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const view = Bokeh.index.get_by_id(plot.id);
-  const data = plot.renderers.map((item) => item.data_source).find((item) => item.name === "points").data;
-  const box = view.el.getBoundingClientRect();
-  return {x: box.x + view.frame.x_scale.compute(data.x[index]), y: box.y + view.frame.y_scale.compute(data.y[index])};
-}"""
-MOVED = """(data) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  plot.renderers.map((item) => item.data_source).find((item) => item.name === "points").data = data;
-}"""
-DEEP_TEXT = """(host) => {
-  const text = (node) => [...(node.shadowRoot ?? node).childNodes].map((child) =>
-    child.nodeType === Node.TEXT_NODE ? child.data : child.tagName === "STYLE" ? "" : text(child)).join("\\n");
-  return text(host);
-}"""
+SHOWN = "tr[data-series]:visible"
+DOTS = "svg.frame .mark:visible"
+MATMUL = {"benchmark": "matmul.Cpu.time_hot", "case": "float32-512x512x512"}
 
 
 @pytest.fixture(scope="module")
@@ -58,55 +41,56 @@ def site(tmp_path_factory):
     return tree, written(tree)[1]
 
 
-def test_roofline_path_over_the_commits(tab, site):
-    tree, out = site
-    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
-    points = tab.evaluate(SOURCE, "points")
-    native = [place for place, name in enumerate(points["implementation"]) if name == "native"]
-    assert [points["commit"][place] for place in native] == [sha[:8] for sha in tree.commits]
-    assert [points["alpha"][place] for place in native] == sorted(points["alpha"][place] for place in native)
-    assert points["alpha"][native[-1]] == 1 and points["alpha"][native[0]] < 0.2
-    rates = [points["y"][place] for place in native]
-    assert min(rates[2:]) > 2.2 * max(rates[:2])  # the planted step
-    assert {points["x"][place] for place in native} == {2 * 512**3 / synthetic.bytes_moved("matmul", 512.0**3)}
-    assert sorted(tab.evaluate(SOURCE, "names")["text"]) == ["eager", "native", "triton"]
+def titles(tab, **names):
+    """Return what the visible dots with some names say, in the order drawn."""
+    selector = "svg.frame .mark" + "".join(f'[data-{name}="{value}"]' for name, value in names.items())
+    return [dot.locator("title").text_content() for dot in tab.locator(selector).all() if dot.is_visible()]
 
 
 def test_roofline_of_all_kernels(tab, site):
+    """A dot for the newest value of every series, and one for the level before the planted step."""
     tree, out = site
     show(tab, out, "roofline.html")
-    tab.select_option("select[name=benchmark]", "")
-    tab.wait_for_function("document.querySelector('.status').textContent.startsWith('12 series')")
-    assert set(tab.evaluate(SOURCE, "points")["commit"]) == {tree.commits[-1][:8]}
+    newest, older = tab.locator(".mark:not(.older)"), tab.locator(".mark.older")
+    assert newest.count() == tab.locator(SHOWN).count() == 12
+    step = tree.commits[2]
+    left = titles(tab, implementation="native", **MATMUL)[0]
+    assert left.startswith("matmul, hot · float32-512x512x512 · native: 4.99 GFLOPS")
+    assert f" until {step[:8]} Vectorise the inner loops: 2.5" in left and left.endswith("x faster")
+    assert {dot.get_attribute("href") for dot in older.all()} == {f"commit-{step[:8]}.html"}
 
 
-def test_roofline_hover_and_click(tab, site):
-    tree, out = site
-    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
-    points = tab.evaluate(SOURCE, "points")
-    index = max(place for place, name in enumerate(points["implementation"]) if name == "native")
-    place = tab.evaluate(POINT, index)
-    tab.mouse.move(place["x"] - 3, place["y"])
-    tab.mouse.move(place["x"], place["y"])
-    tip = tab.locator(".bk-Tooltip").first
-    tip.wait_for(state="visible")
-    text = tip.evaluate(DEEP_TEXT)
-    for wanted in (tree.commits[-1][:8], "Name the tile sizes", "GFLOPS", "FLOP/B", "compute", "%"):
-        assert wanted in text
-    tab.mouse.click(place["x"], place["y"])
-    tab.wait_for_url(f"**/commit-{tree.commits[-1][:8]}.html")
+TICKS = """(anchor) => Object.fromEntries([...document.querySelectorAll("svg.frame text")]
+  .filter((item) => item.getAttribute("text-anchor") === anchor)
+  .map((item) => [item.textContent, parseFloat(item.getAttribute(anchor === "end" ? "y" : "x"))]))"""
 
 
-def test_roofline_click_opens_the_nearest(tab, site):
+def test_roofline_dot_lies_where_its_numbers_say(tab, site):
+    """Held against the plot's own ticks."""
     _, out = site
-    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
-    points = tab.evaluate(SOURCE, "points")
-    older, newest = [place for place, name in enumerate(points["implementation"]) if name == "native"][-2:]
-    points["y"][newest] = points["y"][older] * 1.005
-    tab.evaluate(MOVED, points)
-    place = tab.evaluate(POINT, older)
-    tab.mouse.click(place["x"], place["y"])
-    tab.wait_for_url(f"**/{points['page'][older]}")
+    show(tab, out, "roofline.html", **MATMUL, implementation="native")
+    across, up = tab.evaluate(TICKS, "middle"), tab.evaluate(TICKS, "end")
+    moved = tab.locator(".mark:visible:not(.older) > path").get_attribute("style")
+    x, y = map(float, re.findall(r"([\d.]+)%", moved))
+    intensity = 10 ** ((x - across["1"]) / (across["10"] - across["1"]))
+    assert intensity == pytest.approx(2 * 512**3 / synthetic.bytes_moved("matmul", 512.0**3), rel=0.01)
+    rate = 10 ** ((y - up["1"]) / (up["10"] - up["1"]))
+    assert rate == pytest.approx(float(titles(tab)[-1].partition("native: ")[2].partition(" ")[0]), rel=0.01)
+
+
+def test_roofline_hover_focus_and_click(tab, site):
+    tree, out = site
+    show(tab, out, "roofline.html", **MATMUL, implementation="native")
+    dot, line = tab.locator(".mark:visible:not(.older)"), tab.locator(".shown")
+    dot.hover()
+    for wanted in (tree.commits[-1][:8], "Name the tile sizes", "GFLOPS", "FLOP/B", "compute", "%"):
+        assert wanted in line.text_content()
+    tab.locator(".mark.older:visible").focus()
+    assert "until" in line.text_content()
+    tab.keyboard.press("Tab")  # the next dot
+    assert "Name the tile sizes" in line.text_content()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/commit-{tree.commits[-1][:8]}.html")
 
 
 def measurement(tree, index, wanted):
@@ -280,75 +264,33 @@ def test_measurement_choices_are_steps_back(tab, site):
     tab.wait_for_function("document.querySelector('#trace select')?.value === 'process-01'")
 
 
-def test_roofline_of_lost_data(losing):
-    page = losing("roofline.html", "roofline-*")
-    page.wait_for_function("document.querySelector('.status').textContent !== ''")
-    assert "data/roofline-0-Cpu.js" in page.locator(".status").inner_text()
-
-
-def test_roofline_as_a_table(tab, site):
-    tree, out = site
-    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
-    tab.click(".behind-chart summary")
-    points = tab.evaluate(SOURCE, "points")
-    told = tab.locator(".behind-chart tbody tr").evaluate_all("(rows) => rows.map((row) => row.innerText.split('\\t'))")
-    drawn = zip(*(points[name] for name in ("commit", "implementation", "rate", "time")), strict=True)
-    assert sorted((row[0], row[2], row[4], row[8]) for row in told) == sorted(drawn)
-    assert told[0][0] == tree.commits[-1][:8]
-
-
 def test_roofline_choices_are_steps_back(tab, site):
     _, out = site
     show(tab, out, "roofline.html")
-    for number, name in enumerate(["eager", "native", "triton"]):
-        tab.uncheck(f"input[value={name}]")
-        tab.wait_for_function(
-            f"document.querySelectorAll('tr[data-series]:not([hidden])').length === {2 * (2 - number)}"
-        )
+    for number, (name, value) in enumerate([("implementation", "native"), *MATMUL.items()]):
+        tab.select_option(f"select[name={name}]", value)
+        assert tab.locator(SHOWN).count() == [4, 2, 1][number]
+        assert tab.locator(".mark:not(.older):visible").count() == [4, 2, 1][number]
     tab.reload()
-    tab.wait_for_selector(ROOFLINE)
-    assert tab.locator("input:checked").count() == 0 and tab.evaluate(SOURCE, "points")["x"] == []
-    for number in (2, 4, 6):
+    assert tab.locator(SHOWN).count() == 1
+    for number in (2, 4, 12):
         tab.go_back()
         tab.wait_for_function(f"document.querySelectorAll('tr[data-series]:not([hidden])').length === {number}")
-    assert "#" not in tab.url and tab.locator("input:checked").count() == 3
+    assert "#" not in tab.url
+    assert tab.locator("svg.frame .name:visible").all_inner_texts() != []
 
 
-def test_address_of_several_sections(tab, site):
-    show(tab, site[1], "roofline.html")
-    tab.evaluate("location.hash = 'machine=a&case=x&implementation=&machine=bench-1&case=float32-5M'")
-    tab.wait_for_function("document.querySelector('select[name=case]').value === 'float32-5M'")
-    assert tab.locator("input:checked").count() == 3
-
-
-def test_roofline_labels_keep_apart(tab, site):
-    """The slope's own label, too: it moves up the slope, away from a point."""
-    show(tab, site[1], "roofline.html")
-    aligned, slope = tab.evaluate("""() => {
-      const range = { start: 1, end: 100 };
-      const align = (text, x, y, text_align) => ({ text, x, y, text_align, x_offset: 10, y_offset: -7 });
-      const [slope, level] = [align("DRAM 30.5 GB/s", 10, 10, "left"), align("float32", 100, 50, "right")];
-      slope.setv = (place) => Object.assign(slope, place);
-      const plot = { inner_width: 600, inner_height: 400, x_range: range, y_range: range, center: [slope, level] };
-      const points = [10, 10, 50].map((at) => ({ x: at, y: at }));
-      const found = placedLabels(plot, points, ["a", "b", "c"]);
-      const moved = placedLabels(plot, [{ x: 1.2, y: 1.1 }], ["a"]);
-      return [found.align.map((align, index) => [align, found.down[index]]), [slope.x, slope.y, moved.down[0]]];
-    }""")
-    assert aligned[2][0] == "right" and aligned[0] != aligned[1]
-    assert slope[0] > 1.2 and slope[0] == pytest.approx(slope[1]) and slope[2] == 0
-
-
-# ---- other threads ----------------------------------------------------------------------------------------------
-
-
-def test_roofline_of_other_threads(tab, measured_site):
-    tree, out = measured_site
-    address = "benchmark=matmul.Cpu.time_hot&case=float32-512x512x512&implementation=native"
-    show(tab, out, "roofline.html", address)
-    points = tab.evaluate(SOURCE, "points")
-    assert points["commit"][-1] == tree.commits[4][:8]
-    assert points["efficiency"][:4] == ["other threads"] * 4 and points["efficiency"][4].endswith("%")
+def test_roofline_fits_a_phone_and_paper(tab, site):
+    _, out = site
+    tab.set_viewport_size({"width": 390, "height": 800})
+    show(tab, out, "roofline.html")
+    for media in ("screen", "print"):
+        tab.emulate_media(media=media)
+        assert tab.locator(DOTS).count() > 12
+        ends = tab.locator("svg.frame text:visible").evaluate_all(
+            "(all) => all.map((text) => text.getBoundingClientRect()).map(({left, right}) => [left, right])"
+        )
+        assert all(0 <= left < right <= 390 for left, right in ends), media
 
 
 # ---- integers ---------------------------------------------------------------------------------------------------
@@ -371,6 +313,6 @@ def test_integers_in_the_browser(tab, integer_site, case, unit):
     show(tab, out, "measurement.html", f"commit={tree.commits[4]}&series={name}")
     assert units_of([tab.locator("#value").inner_text()]) == {unit}
     show(tab, out, "roofline.html", f"benchmark=matmul.Cpu.time_hot&case={case}")
-    text = tab.locator(".behind-chart table").text_content()
-    assert units_of([text]) == {unit}
-    assert ("FLOP/B" in text) == (unit == "GFLOPS")
+    said = titles(tab)
+    assert units_of(said) == {unit} and said
+    assert ("FLOP/B" in said[-1]) == (unit == "GFLOPS")

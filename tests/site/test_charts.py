@@ -1,23 +1,23 @@
-"""Charts, badges, colours and styles: documents for Bokeh, contrast by computation, rules that pages use."""
+"""Charts, badges, colours and styles: what is drawn, contrast by computation, rules that pages use."""
 
 import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markupsafe import Markup
 
 from kernel_velocity.harness.telemetry import parse
 from kernel_velocity.lab import replay_page
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import badges, model
-from kernel_velocity.site.charts import documents, palette, roofline, trend
-from kernel_velocity.site.charts.documents import FIRST, Documents
+from kernel_velocity.site.charts import palette, roofline, trend
+from kernel_velocity.site.charts.plot import Mark, Plot, Span, around
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from tests import synthetic
 from tests.findings import synthetic_extras
@@ -33,79 +33,102 @@ def test_implementation_keeps_its_colour():
     assert set(palette.COLOURS.values()).isdisjoint(many.values())
 
 
-def documented(**roofs):
-    known = Roofs(**({"levels": (), "peaks": {}} | roofs))
-    plot = roofline.axes([0.25], [1e9], known, {name: each for name, each in known.peaks.items() if each}, [])
-    roofline.draw_roofs(plot, known, known.peaks, [])
-    return plot, [label.text for label in plot.center if type(label).__name__ == "Label"]
+DOT = Mark(x=0.25, y=1.0, shape="circle", colour="#123456", title="a dot")
+TEXT_ELEMENT = re.compile(r"<text [^>]*>([^<]*)</text>")
+
+
+def written(names=(), dots=(DOT,), **roofs):
+    """Return the texts of a roofline plot without those of its axes."""
+    svg = roofline.draw(dots, Roofs(**({"levels": (), "peaks": {}} | roofs)), [], names).svg("")
+    return [text for text in TEXT_ELEMENT.findall(svg) if not re.match(r"[\d.,]+$|arithmetic|rate,", text)]
 
 
 def test_roofs_that_lie_close_share_a_label():
-    _, texts = documented(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12, "int8": 1800e12})
+    texts = written(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12, "int8": 1800e12})
     assert texts == ["int8 1,800,000 GOPS", "float16 900,000 GFLOPS", "float32 67,000 GFLOPS, float64 66,000 GFLOPS"]
-    _, texts = documented(peaks={"float64": 200e9, "float16": 247e9, "float32": 247e9})
+    texts = written(peaks={"float64": 200e9, "float16": 247e9, "float32": 247e9})
     assert texts == ["float16, float32 247 GFLOPS, float64 200 GFLOPS"]
 
 
 def test_roofs_of_caches_share_a_label():
     levels = (("L1", 2e11), ("L2", None), ("L3", 5e10), ("DRAM", 1e10))
-    _, texts = documented(levels=tuple(Level(name=name, size=None, bandwidth=rate) for name, rate in levels))
-    assert texts == ["dashed, from above:\nL1 200 GB/s\nL3 50.0 GB/s", "DRAM 10.0 GB/s"]
+    texts = written(levels=tuple(Level(name=name, size=None, bandwidth=rate) for name, rate in levels))
+    assert texts == ["dashed, from above:", "L1 200 GB/s", "L3 50.0 GB/s", "DRAM 10.0 GB/s"]
 
 
 def test_roofline_without_points():
-    plot = roofline.axes([], [], Roofs(levels=(), peaks={}), {}, [])
-    assert 0 < plot.x_range.start < plot.x_range.end and 0 < plot.y_range.start < plot.y_range.end
+    svg = roofline.draw([], Roofs(levels=(), peaks={}), []).svg("no points")
+    assert 'role="img" aria-label="no points"' in svg and "<path" in svg and 'class="mark' not in svg
 
 
-# ---- documents that the cache stores ----------------------------------------------------------------------------
-
-DRAWN = {"root_id": "p7", "doc": {"roots": [{"id": "p7", "attributes": {"a": {"id": "p3"}, "b": [{"id": "p7"}]}}]}}
-
-
-@pytest.fixture
-def draw():
-    """What draws, and counts how often it did."""
-
-    def make():
-        make.times += 1
-        return DRAWN
-
-    make.times = 0
-    return make
+def test_names_of_dots_keep_apart():
+    """Above a dot, further up where another name is, and nowhere where there is no room."""
+    names = [roofline.Name(intensity=0.25, text=text, attributes={}) for text in ("first", "second")]
+    svg = roofline.draw([DOT], Roofs(levels=(), peaks={}), [], names).svg("")
+    offsets = re.findall(r'dy="(-?\d+)" text-anchor="middle" class="name"', svg)
+    assert offsets == ["-12", "-27"]
+    many = [roofline.Name(intensity=0.25, text="the same", attributes={})] * 20
+    assert 2 < len(written(many)) < 20
 
 
-def test_document_is_drawn_once(tmp_path, draw, monkeypatch):
-    first = Documents(tmp_path).get("trend", ("a", "b"), draw)
-    assert Documents(tmp_path).get("trend", ("a", "b"), draw) == first
-    attributes = {"a": {"id": f"p{FIRST + 1}"}, "b": [{"id": f"p{FIRST}"}]}
-    root = f"p{FIRST}"
-    assert json.loads(first) == {"root_id": root, "doc": {"roots": [{"id": root, "attributes": attributes}]}}
-    assert draw.times == 1
-    kept = Documents(tmp_path)
-    kept.get("trend", ("a",), draw)
-    kept.get("roofline", ("a", "b"), draw)
-    kept.get("trend", ("a", "b"), draw, first=2001)
-    assert draw.times == 4
-    monkeypatch.setattr(documents.cache, "code", lambda *rooms: "other")
-    Documents(tmp_path).get("trend", ("a", "b"), draw)
-    assert draw.times == 5
+def test_label_of_a_slope_moves_away_from_a_dot():
+    def left(y):
+        dots = [replace(DOT, y=y), replace(DOT, x=1e4, y=10.0)]
+        memory = (Level(name="DRAM", size=None, bandwidth=1e10),)
+        svg = roofline.draw(dots, Roofs(levels=memory, peaks={}), []).svg("")
+        return float(re.search(r'<text x="([\d.]+)%"[^>]*>DRAM 10.0 GB/s<', svg)[1])
+
+    assert left(5.0) == 0 < left(0.55)
 
 
-@pytest.mark.parametrize("name", [None, "file"])
-def test_document_without_a_cache(tmp_path, draw, name):
-    (tmp_path / "file").write_text("in the way")
-    kept = Documents(name and tmp_path / name)
-    assert kept.get("trend", (), draw) == kept.get("trend", (), draw)
-    assert draw.times == 1
+# ---- charts -----------------------------------------------------------------------------------------------------
 
 
-def test_document_is_safe_in_a_page(tmp_path):
-    for _ in range(2):  # made, and kept
-        text = Documents(tmp_path).get("trend", (), lambda: DRAWN | {"title": "</script><b>&'"})
-        assert isinstance(text, Markup) and not {*"<>&'"} & {*text}
-        assert json.loads(text)["title"] == "</script><b>&'"
-        assert [*json.loads(text)] == [*DRAWN, "title"]  # in its own order
+ENDS = st.floats(-1e9, 1e9)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(ENDS, ENDS), min_size=1, max_size=9), st.booleans())
+def test_everything_lies_within_the_frame(points, is_log):
+    values = [(1e-3 + abs(x), 1e-3 + abs(y)) if is_log else (x, y) for x, y in points]
+    xs, ys = zip(*values, strict=True)
+    plot = Plot(around("x", xs, is_log=is_log), around("y", ys, is_log=is_log))
+    plot.line(values)
+    for x, y in values:
+        plot.mark(Mark(x=x, y=y, shape="circle", colour="#123456", title=""))
+    svg = plot.svg("")
+    places = [float(at) for at in re.findall(r"([\d.-]+)%", svg)]
+    assert len(places) > 4 and all(0 <= at <= 100 for at in places)
+
+
+def test_scales_of_axes():
+    def at(value, **span):
+        return Plot(Span(title="", **span), Span(title="", low=0, high=1)).place(value, 1)[0]
+
+    assert at(2.5, low=0, high=10) == "25.00%"
+    assert at(10, low=1, high=1000, is_log=True) == "33.33%"
+    assert Span(title="", low=0.5, high=2e4, is_log=True).ticks() == [1, 10, 100, 1000, 10_000]
+    assert Span(title="", low=9, high=100, is_log=True).ticks() == [10, 20, 50, 100]
+    assert Span(title="", low=2.5, high=3.6, is_log=True).ticks() == Span(title="", low=2.5, high=3.6).ticks()
+
+
+def test_shapes_of_a_plot():
+    plot = Plot(Span(title="x", low=0, high=10), Span(title="y", low=0, high=10))
+    plot.bars([(0, 5, 10)], "#123456")
+    plot.area([(0, 5), (10, 5)], "#123456")
+    plot.dots([(5, 5), (10, 10)], "#123456")
+    plot.rule("dashed", x=5)
+    svg = plot.svg("")
+    for path in ("M0 1000V0H500V1000z", "M0 1000L0 500L1000 500L1000 1000z", "M500 500h0M1000 0h0", "M500 1000L500 0"):
+        assert f'd="{path}"' in svg
+
+
+def test_titles_of_marks_are_escaped():
+    plot = Plot(Span(title="x", low=0, high=1), Span(title="<b>", low=0, high=1))
+    plot.mark(Mark(x=0, y=0, shape="cross", colour="#123456", title="<script>", href='"><b>', to=1.0))
+    svg = plot.svg('"<i>')
+    assert 'role="group"' in svg and 'class="mark older"' in svg
+    assert not [word for word in ("<script", "<b>", "<i>") if word in svg]
 
 
 # ---- badges -----------------------------------------------------------------------------------------------------

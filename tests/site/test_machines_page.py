@@ -142,9 +142,10 @@ def test_roofline_rows_use_their_threads(tree):
         machine_records.add_session(tree, index, threads="8" if index == 4 else "1")
     edit(machine_records.results_file(tree, 4), lambda data: data["results"].pop("add_mul_exp.Cpu.time_hot"))
     (section,), files = rooflines(tree)
+    (data,) = files.values()
     rows = {row.kernel: row.attainable for row in section.rows}
     assert rows == {"matmul": "8.00 GFLOPS", "add_mul_exp": "1.00 GFLOPS"}
-    apart = {entry["kernel"]: entry["apart"] for entry in files[section.data]["series"]}
+    apart = {entry["kernel"]: entry["apart"] for entry in data["series"]}
     assert apart == {"matmul, hot": sorted(tree.commits[:4]), "add_mul_exp, hot": [tree.commits[4]]}
 
 
@@ -165,12 +166,13 @@ def test_roofline_of_unknown_amounts(tree):
 
     edit(tree.results / "benchmarks.json", forget)
     (section,), files = rooflines(tree)
+    (data,) = files.values()
     found = row(section)
     assert (found.intensity, found.efficiency, found.achieved) == ("–", "–", "12.5 GFLOPS")
     assert roofline_page.NO_AMOUNT in section.footnotes
     copied = row(section, "matmul", "native", "float32-512x512x512")
     assert copied.achieved.endswith("GB/s") and copied.bound == "memory"
-    assert all(each["flop"] is None or each["bytes"] is None for each in files[section.data]["series"])
+    assert all(each["flop"] is None or each["bytes"] is None for each in data["series"])
 
 
 def test_roofline_without_a_peak(tree):

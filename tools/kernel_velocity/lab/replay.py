@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     tables = [*map(_result_table, results), _families(args.seed), _repeatability(args.seed)]
     titled = (aligned(replace(table, title=f"{table.title} (seed {args.seed})")) for table in tables)
     out.write("\n\n".join((*titled, *FOOTNOTES)) + "\n")
-    # Bokeh takes half a second to import
+    # The page imports this module
     page: Path = importlib.import_module("kernel_velocity.lab.replay_page").write(results, tables, args.out)
     print(f"page: {page.resolve().as_uri()}", file=out)
     return 0

@@ -3,64 +3,54 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import bokeh
-from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, HoverTool
-from bokeh.plotting import figure
+from markupsafe import Markup
 
+from kernel_velocity import units
 from kernel_velocity.files import replace_text
 from kernel_velocity.lab import rules
 from kernel_velocity.lab.replay import FOOTNOTES, Result
 from kernel_velocity.site.charts import palette
+from kernel_velocity.site.charts.plot import SQUARE, Mark, Plot, around, key
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.tables import Table, percent
 
 MARKS = {"tuning": "circle", "held out": "square", "recorded": "triangle"}
 COLOURS = dict(zip(MARKS, palette.COLOURS.values(), strict=False))
+HEIGHT = 460  # px
 
 
 def write(results: Sequence[Result], tables: Sequence[Table], folder: Path) -> Path:
-    """Write the page, its style and Bokeh's script into `folder`, which is created if missing. Return the page."""
-    page = {"tables": tables, "footnotes": FOOTNOTES, "chart": _chart(results)}
+    """Write the page and its style into `folder`, which is created if missing. Return the page."""
+    legend = [(key(MARKS[result.title], COLOURS[result.title]), result.title) for result in results]
+    page = {"tables": tables, "footnotes": FOOTNOTES, "chart": _chart(results), "legend": legend}
     (folder / "static").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(TEMPLATES / "static" / "style.css", folder / "static" / "style.css")
-    script = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
-    shutil.copyfile(script, folder / "static" / script.name)
     replace_text(folder / "index.html", page_templates().get_template("replay.html").render(page=page))
     return folder / "index.html"
 
 
-def _chart(results: Sequence[Result]) -> Mapping[str, Any]:
+def _chart(results: Sequence[Result]) -> Markup:
     """Return error against time per trace, a mark for every rule and set, both axes logarithmic."""
-    plot = figure(
-        height=460,
-        sizing_mode="stretch_width",
-        x_axis_type="log",
-        y_axis_type="log",
-        x_axis_label="time per trace, s",
-        y_axis_label="median error, %",
-        tools="box_zoom,reset,save",
-        active_drag=None,
+    points = [
+        (result.title, rule, sum(outcome.spent for outcome in outcomes) / len(outcomes), 100 * error, outcomes)
+        for result in results
+        for rule, outcomes in result.outcomes.items()
+        if (error := rules.median(outcomes, "error"))  # 0 has no logarithm
+    ]
+    if not points:
+        return Markup("")
+    _, _, times, errors, _ = zip(*points, strict=True)
+    plot = Plot(
+        around("time per trace, s", times, is_log=True), around("median error, %", errors, is_log=True), height=HEIGHT
     )
-    plot.toolbar.logo = None
-    for result in results:
-        medians = {name: rules.median(each, "error") for name, each in result.outcomes.items()}
-        shown = {name: median for name, median in medians.items() if median}  # 0 has no logarithm
-        outcomes = [result.outcomes[name] for name in shown]
-        source = ColumnDataSource(
-            {
-                "x": [sum(outcome.spent for outcome in each) / len(each) for each in outcomes],
-                "y": [100 * median for median in shown.values()],
-                "rule": [*shown],
-                "p90": [percent(rules.p90(each)) for each in outcomes],
-            }
-        )
-        marks = {"size": 9, "color": COLOURS[result.title], "marker": MARKS[result.title]}
-        plot.scatter("x", "y", source=source, legend_label=result.title, **marks)
-    plot.legend.click_policy = "hide"
-    plot.add_tools(HoverTool(tooltips=[("rule", "@rule"), ("time", "@x s"), ("median", "@y %"), ("p90", "@p90")]))
-    return dict(json_item(plot))
+    for title, rule, time, error, outcomes in points:
+        figures = f"{units.seconds(time)}, median {percent(error / 100)}, p90 {percent(rules.p90(outcomes))}"
+        words = f"{rule}, {title}: {figures}"
+        plot.mark(Mark(x=time, y=error, shape=MARKS[title], colour=COLOURS[title], title=words))
+        if title == "held out":  # the one that counts
+            dx, anchor = (-9, "end") if plot.x.at(time) > SQUARE / 2 else (9, "start")
+            plot.write(time, error, rule, dx=dx, dy=4, anchor=anchor, class_="name")
+    return plot.svg("error against time for every rule; the tables below have the same data")

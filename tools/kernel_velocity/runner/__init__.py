@@ -1,7 +1,7 @@
 """Build commits and have asv measure them.
 
 This room holds `kv track` and `kv peaks`, and everything that starts a measuring process. It may import the harness,
-the leaves, results, series and roofline. A node that only measures imports it without scipy, orjson or Bokeh.
+the leaves, results, series and roofline. A node that only measures imports it without scipy, orjson or Jinja2.
 
     asv.py           run asv, read its output, name the machine
     asv_commands.py  asv's own commands on our suite: series of a tier, tables without n/a, the working tree

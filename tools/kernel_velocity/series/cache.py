@@ -1,7 +1,7 @@
 """The cache of a results directory: a SQLite file with its values and with results computed from them.
 
 It is safe to delete: all of it follows from the results directory. A results file is a row, with the file's signature
-and its values as arrays (packing.py). Results computed from the values, such as change points and charts, are answers
+and its values as arrays (packing.py). Results computed from the values, such as change points, are answers
 (`Answers`). Each kind of answer is emptied when the code that computes it changes. Changes are made in transactions, so
 a killed report leaves the earlier contents.
 

@@ -10,5 +10,5 @@ text.py         results as words, cells of tables, links and footnotes
 series_data.py  the trends as data files
 badges.py       an SVG for each kernel and device
 pages/          a module for each kind of page
-charts/         Bokeh's plots and small SVG figures
+charts/         charts and small figures as SVG, and the library of the interactive charts
 """

@@ -30,7 +30,6 @@ from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.past import Past, Sessions, Tracked
 from kernel_velocity.site import text as pages
-from kernel_velocity.site.charts.documents import Documents
 from kernel_velocity.site.text import Place
 
 Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
@@ -235,11 +234,6 @@ class Site:
 
     def _telemetry(self, place: Place, commit: str) -> Path:
         return self.results / place.machine / "telemetry" / f"{Path(results_file(place, commit)).stem}.jsonl"
-
-    @cached_property
-    def documents(self) -> Documents:
-        """What Bokeh draws."""
-        return Documents(self.past.folder)
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:

@@ -23,7 +23,7 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings.finding import OPEN
 from kernel_velocity.series import cache
 from kernel_velocity.site import badges, model, series_data
-from kernel_velocity.site.charts import documents, trend
+from kernel_velocity.site.charts import trend
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit, compare, finding, findings, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
@@ -143,7 +143,7 @@ def _remove_leftovers(new: Path) -> None:
 def _makers() -> str:
     """Return a digest of the code, the templates and the libraries that make the pages."""
     digest = hashlib.sha256(f"jinja2 {jinja2.__version__} {cache.code()}".encode())
-    for path in sorted([*TEMPLATES.glob("*.*"), documents.script()]):
+    for path in sorted(TEMPLATES.glob("*.*")):
         digest.update(f"{path.name}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -177,8 +177,6 @@ def page_templates(cache: Path | None = None) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Bokeh's documents define a model where they first name it: sorted keys (jinja's default) would name it before
-    templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
     templates.globals["kernels"] = True
     templates.globals["navigation"] = ()  # of a page that stands alone
     return templates
@@ -199,8 +197,8 @@ def links(page: str, *, kernels: bool = True) -> list[tuple[str, str, str]]:
 
 def _make_all(site: Site, writer: Writer) -> None:
     """Make the site. A large site in two processes, which take the parts in turn."""
-    sources = (*sorted((TEMPLATES / "static").iterdir()), *trend.files(), documents.script())
-    for source in sources:  # no CDN: the libraries, too
+    sources = (*sorted((TEMPLATES / "static").iterdir()), *trend.files())
+    for source in sources:  # no CDN: the library, too
         content = source.read_bytes()
         writer.add(f"static/{source.name}", content + _open_findings(site) if source.name == STYLE else content)
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other

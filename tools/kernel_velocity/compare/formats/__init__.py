@@ -22,6 +22,6 @@ __all__ = ["as_gbench", "as_html", "as_json", "as_markdown", "as_nvbench"]
 
 
 def as_html(comparison: Comparison) -> str:
-    """Return the comparison as one page. Its module is imported late: Bokeh takes half a second."""
+    """Return the comparison as one page. Its module is imported late: a node has no Jinja2."""
     page: str = importlib.import_module("kernel_velocity.compare.formats.html").as_html(comparison)
     return page

@@ -1,4 +1,4 @@
-"""A comparison as one page that needs nothing else: style, script and Bokeh's own script stand in it.
+"""A comparison as one page that needs nothing else: style, script and charts stand in it.
 
 The template (compare.html) gets ready strings and charts, and computes nothing.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import bokeh
 from markupsafe import Markup
 
 from kernel_velocity import units
@@ -18,6 +16,7 @@ from kernel_velocity.compare import text
 from kernel_velocity.compare.formats.charts import charts, roofline_chart
 from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.site.charts import palette
+from kernel_velocity.site.charts.plot import key
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.site.text import Cell
 
@@ -27,23 +26,10 @@ HEADS = ("result", "time ± 95%", "mean of samples", "p50", "rate", "efficiency"
 
 def as_html(comparison: Comparison) -> str:
     """Return the page, with the roofs of its device where they are known."""
-    script = (Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js").read_text(encoding="utf-8")
-    files = {name: Markup((TEMPLATES / "static" / name).read_text("utf-8")) for name in ("style.css", "chart_paint.js")}
-    page = (
-        page_templates()
-        .get_template("compare.html")
-        .render(page=build(comparison), files=files, bokeh=Markup(within_script(script)))
-    )
+    style = Markup((TEMPLATES / "static" / "style.css").read_text("utf-8"))
+    page = page_templates().get_template("compare.html").render(page=build(comparison), style=style)
     # JSON can hold half of a surrogate pair, UTF-8 cannot: it becomes a question mark
     return page.encode("utf-8", errors="replace").decode("utf-8")
-
-
-def within_script(code: str) -> str:
-    """Return JavaScript that cannot end, or swallow the end of, the element it stands in.
-
-    JavaScript has these sequences only in strings and regular expressions, where a backslash in them changes nothing.
-    """
-    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def build(comparison: Comparison) -> dict[str, Any]:
@@ -66,7 +52,7 @@ def build(comparison: Comparison) -> dict[str, Any]:
         ],
         "speeds": _speeds(comparison),
         "roofline": roofline_chart(rows, comparison.roofs, colours),
-        "colours": list(colours.items()),
+        "legend": [(key("circle", colour), name) for name, colour in colours.items()],
         "details": [_detail(row, colours, anchors) for row in rows if row.timing is not None],
     }
 

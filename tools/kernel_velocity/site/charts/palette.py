@@ -10,9 +10,8 @@ from collections import Counter
 COLOURS = {"eager": "#c87418", "compile": "#5a57f2", "native": "#2f846c", "triton": "#2f90cc"}
 _OTHERS = ("#d8245f", "#9c6c30", "#80849a")
 SOLID = "solid"
-# Of the first line of a colour, the second and so on, as Bokeh names them; style.css has the same for swatches
+# Of the first line of a colour, the second and so on; style.css has the same for swatches
 _DASHES = (SOLID, "dashed", "dotted", "dotdash")
-NEUTRAL = "#80849a"
 
 
 def colours(implementations: tuple[str, ...]) -> dict[str, str]:

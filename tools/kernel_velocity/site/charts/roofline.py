@@ -1,132 +1,165 @@
-"""Bokeh's roofline plots: rates over arithmetic intensity, both logarithmic, below the roofs of a device.
+"""Roofline plots: rates over arithmetic intensity, both logarithmic, below the roofs of a device. Pure.
 
 A slope is a memory's bandwidth, a level line a dtype's peak (Williams, Waterman and Patterson, Roofline: An Insightful
-Visual Performance Model, CACM 52(4), 2009). The pages' scripts fill in the points, and colour the labels for the
-reader's colour scheme.
+Visual Performance Model, CACM 52(4), 2009).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import Any
-
-from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Label, Scatter, TapTool
-from bokeh.plotting import figure
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kernel_velocity import units
 from kernel_velocity.roofline.model import MEMORY, Roofs
-from kernel_velocity.site.charts.palette import NEUTRAL
+from kernel_velocity.site.charts.plot import SQUARE, Mark, Plot, Span
 
-HEIGHT = 440  # px
+HEIGHT = 420  # px
+DESK = 640  # px of the frame's width, at least; a phone shows no names of dots
 GIGA = 1e9
 ROOM = 4.0  # times: how far the intensities go beyond the points and ridges
 MARGIN = 2.0  # times: likewise the rates; labels stand there
-FONT = "12px"
+LINE, LETTER = 15, 6.6  # px of a line of text, and of a letter in it
+ANCHORS = {"start": 0.0, "middle": 0.5, "end": 1.0}
+DOT = 7  # px from the middle of a point to its end
 APART = 1.5  # times: labels of lines that lie closer would cover each other, and are merged
+STEPS = 10  # parts of the left half of DRAM's slope, at which its label may begin
 
-COLUMNS = (
-    *("x", "y", "alpha", "size", "colour", "mark", "kernel", "case", "implementation", "commit", "subject"),
-    *("intensity", "rate", "bandwidth", "efficiency", "bound", "time", "page"),
-)
-# plain @column, never {safe}: names are data, and Bokeh sets these as text
-TOOLTIPS = [
-    *(("commit", "@commit"), ("message", "@subject"), ("kernel", "@kernel"), ("test case", "@case")),
-    *(("implementation", "@implementation"), ("rate", "@rate"), ("efficiency", "@efficiency")),
-    *(("bound by", "@bound"), ("intensity", "@intensity"), ("bandwidth", "@bandwidth"), ("time", "@time")),
-]
-OPEN_NEAREST = """
-  const { geometries, source } = cb_data;
-  const { x, y } = source.data;
-  const away = (index) => Math.hypot(Math.log(x[index] / geometries.x), Math.log(y[index] / geometries.y));
-  const [nearest] = [...source.selected.indices].sort((a, b) => away(a) - away(b));
-  window.location.href = source.data.page[nearest];
-"""  # among the points under the pointer; Bokeh's OpenURL would open the pages of all
+Place = tuple[float, float, int, int]  # FLOP/B, GFLOPS, px to the right and downwards
 
 
-def axes(
-    intensities: Iterable[float],
-    rates: Iterable[float],
-    roofs: Roofs,
-    peaks: Mapping[str, float],
-    dtypes: Collection[str],
-) -> figure:
-    """Return an empty plot whose axes hold some points (FLOP/B and FLOP/s) and the roofs.
+@dataclass(frozen=True, kw_only=True)
+class Name:
+    """A text above or below the dots of an intensity, FLOP/B."""
+
+    intensity: float
+    text: str
+    attributes: Mapping[str, str]  # as `svg.element` takes them
+
+
+def draw(dots: Sequence[Mark], roofs: Roofs, dtypes: Collection[str], names: Iterable[Name] = ()) -> Plot:
+    """Return a plot of dots below the roofs of a device.
 
     Args:
-        peaks: FLOP/s by dtype. dtypes: of the points. The ridges of other dtypes may lie outside.
+        dots: x in FLOP/B, y in GFLOPS, the lowest layer first. dtypes: of the dots.
+        names: written where there is room for them.
     """
-    slopes = [bandwidth for _, bandwidth in _slopes(roofs)]
-    xs = [intensity for intensity in intensities if intensity > 0]
-    xs += [peak / slope for slope in slopes for dtype, peak in peaks.items() if dtype in dtypes]
-    low, high = min(xs, default=1.0) / ROOM, max(xs, default=1.0) * ROOM
-    ys = [rate / GIGA for rate in rates if rate > 0] + [peak / GIGA for peak in peaks.values()]
-    ys += [slope * low / GIGA for slope in slopes]
-    plot = figure(
-        height=HEIGHT,
-        sizing_mode="stretch_width",
-        x_axis_type="log",
-        y_axis_type="log",
-        x_range=(low, high),
-        y_range=(min(ys, default=1.0) / MARGIN, max(ys, default=1.0) * MARGIN),
-        x_axis_label=f"arithmetic intensity, {units.intensity_units({*peaks, *dtypes})}",
-        y_axis_label=f"rate, {units.rate_units({*peaks, *dtypes})}",
-        tools="box_zoom,reset,save",
-        toolbar_location="above",
-        active_drag=None,
-        background_fill_alpha=0,
-        border_fill_alpha=0,
-        outline_line_color=None,
-    )
-    plot.toolbar.logo = None
+    peaks = {dtype: peak for dtype, peak in roofs.peaks.items() if peak is not None}
+    slopes = [(level.name, level.bandwidth) for level in roofs.levels if level.bandwidth is not None]
+    plot = _axes(dots, slopes, peaks, dtypes)
+    writer = _Writer(plot, dots)
+    _draw_roofs(plot, slopes, peaks, dtypes)
+    _name_peaks(writer, peaks)
+    _name_slopes(writer, slopes)
+    for name in names:
+        _name_dots(writer, name, [dot.y for dot in dots if dot.x == name.intensity])
+    for dot in dots:
+        plot.mark(dot)
     return plot
 
 
-def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: Container[str]) -> None:
+def _axes(
+    dots: Sequence[Mark], slopes: Sequence[tuple[str, float]], peaks: Mapping[str, float], dtypes: Collection[str]
+) -> Plot:
+    """Return an empty plot whose axes hold the dots and the roofs. The ridges of other dtypes may lie outside."""
+    xs = [dot.x for dot in dots]
+    xs += [peak / slope for _, slope in slopes for dtype, peak in peaks.items() if dtype in dtypes]
+    low, high = min(xs, default=1.0) / ROOM, max(xs, default=1.0) * ROOM
+    ys = [dot.y for dot in dots] + [rate / GIGA for rate in (*peaks.values(), *(slope * low for _, slope in slopes))]
+    names = {*peaks, *dtypes}
+    return Plot(
+        Span(title=f"arithmetic intensity, {units.intensity_units(names)}", low=low, high=high, is_log=True),
+        Span(
+            title=f"rate, {units.rate_units(names)}",
+            low=min(ys, default=1.0) / MARGIN,
+            high=max(ys, default=1.0) * MARGIN,
+            is_log=True,
+        ),
+        height=HEIGHT,
+    )
+
+
+def _draw_roofs(
+    plot: Plot, slopes: Sequence[tuple[str, float]], peaks: Mapping[str, float], dtypes: Collection[str]
+) -> None:
     """Draw the slope of every measured bandwidth up to the highest peak, and a level line for every peak.
 
-    Args:
-        peaks: FLOP/s by dtype. dtypes: of the points. The level lines of other dtypes are fainter.
+    The lines of dtypes that have no dot are fainter.
     """
-    left, right = plot.x_range.start, plot.x_range.end
-    highest, slopes = max(peaks.values(), default=None), _slopes(roofs)
+    left, right = plot.x.low, plot.x.high
+    highest = max(peaks.values(), default=plot.y.high * GIGA)
     for name, slope in slopes:
-        end = right if highest is None else min(right, highest / slope)
-        ends = [slope * x / GIGA for x in (left, end)]
-        dash = "solid" if name == MEMORY else "dashed"
-        plot.line([left, end], ends, line_color=NEUTRAL, line_width=2, line_dash=dash)
-    _name_slopes(plot, slopes)
+        end = min(right, highest / slope)
+        points = [(x, slope * x / GIGA) for x in (left, end)]
+        plot.line(points, "roof" if name == MEMORY else "roof dashed")
     for dtype, peak in peaks.items():
-        start = min((peak / slope for _, slope in slopes), default=left)
-        width, dash = (2, "solid") if dtype in dtypes else (1, "dotted")
-        plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=width, line_dash=dash)
-    _name_peaks(plot, sorted(peaks.items(), key=lambda pair: -pair[1]))
+        start = max(left, min((peak / slope for _, slope in slopes), default=left))
+        plot.line([(start, peak / GIGA), (right, peak / GIGA)], "roof" if dtype in dtypes else "roof faint")
 
 
-def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
+class _Writer:
+    """Writes texts where they cover neither dots nor each other in a frame as wide as a DESK's."""
+
+    def __init__(self, plot: Plot, dots: Iterable[Mark]) -> None:
+        self.plot = plot
+        places = {self._pixel(dot.x, dot.y) for dot in dots}
+        self._taken = [(x - DOT, x + DOT, y - DOT, y + DOT) for x, y in places]
+
+    def _pixel(self, x: float, y: float) -> tuple[int, int]:
+        plot = self.plot
+        return round(plot.x.at(x) / SQUARE * DESK), round(plot.y.at(y) / SQUARE * plot.height)
+
+    def write(
+        self, text: str, places: Sequence[Place], anchor: str, *, is_needed: bool = True, **attributes: str
+    ) -> None:
+        """Write a text at the first of some places where it covers nothing. If there is none, at the first if needed.
+
+        Args:
+            anchor: "start", "middle" or "end" of the text, which lies at the place.
+        """
+        width = round(LETTER * len(text))
+        for x, y, dx, dy in places:
+            left, top = self._pixel(x, y)
+            left += dx - round(width * ANCHORS[anchor])
+            right, top, bottom = left + width, top + dy - LINE + 3, top + dy + 3
+            is_inside = left >= 0 and right <= DESK and top >= 0 and bottom <= self.plot.height
+            if is_inside and not any(
+                left < end and start < right and top < low and high < bottom for start, end, high, low in self._taken
+            ):
+                self._taken.append((left, right, top, bottom))
+                break
+        else:
+            if not is_needed:
+                return
+            x, y, dx, dy = places[0]
+        self.plot.write(x, y, text, dx=dx, dy=dy, anchor=anchor, **attributes)
+
+
+def _name_slopes(writer: _Writer, slopes: Sequence[tuple[str, float]]) -> None:
     """Write DRAM's label below its line, which rises away from it, and the labels of all caches in the upper corner.
 
-    The lines of caches lie too close for labels of their own, and a machine has no points in that corner.
+    The lines of caches lie too close for labels of their own, and a machine has no points in that corner. DRAM's label
+    moves up the slope to where no point is.
     """
-    left, top = plot.x_range.start, plot.y_range.end
+    left, right, top = writer.plot.x.low, writer.plot.x.high, writer.plot.y.high
     caches = [f"{name} {units.gigabytes(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
-    if caches:
-        text = "\n".join(["dashed, from above:" if len(caches) > 1 else "dashed:", *caches])
-        plot.add_layout(Label(x=left, y=top, text=text, text_baseline="top", text_font_size=FONT, x_offset=8))
+    lines = ["dashed, from above:" if len(caches) > 1 else "dashed:", *caches] if caches else []
+    for number, line in enumerate(lines, start=1):
+        writer.write(line, [(left, top, 8, LINE * number)], "start")
     for name, slope in slopes:
         if name == MEMORY:
-            text = f"{name} {units.gigabytes(slope / GIGA)}"
-            _write(plot, left, slope * left / GIGA, text, text_align="left", x_offset=14, y_offset=-16)
+            starts = [left * (right / left) ** (step / (2 * STEPS)) for step in range(STEPS)]
+            places = [(x, slope * x / GIGA, 14, 16) for x in starts]
+            writer.write(f"{name} {units.gigabytes(slope / GIGA)}", places, "start")
 
 
-def _name_peaks(plot: figure, peaks: Sequence[tuple[str, float]]) -> None:
+def _name_peaks(writer: _Writer, peaks: Mapping[str, float]) -> None:
     """Write the labels of the level lines, highest first. Lines that lie close share one.
 
     "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat a rate.
     """
     groups: list[list[tuple[str, float]]] = []
-    for peak in peaks:
+    for peak in sorted(peaks.items(), key=lambda pair: -pair[1]):
         if groups and groups[-1][0][1] < APART * peak[1]:
             groups[-1].append(peak)
         else:
@@ -135,44 +168,11 @@ def _name_peaks(plot: figure, peaks: Sequence[tuple[str, float]]) -> None:
         rates = [(dtype, units.rate(peak / GIGA, units.rate_unit(dtype))) for dtype, peak in group]
         equal = itertools.groupby(rates, key=lambda pair: pair[1])
         text = ", ".join(f"{', '.join(dtype for dtype, _ in pairs)} {rate}" for rate, pairs in equal)
-        _write(plot, plot.x_range.end, group[0][1] / GIGA, text, text_align="right", x_offset=-4, y_offset=6)
+        writer.write(text, [(writer.plot.x.high, group[0][1] / GIGA, -4, -6)], "end")
 
 
-def _write(plot: figure, x: float, y: float, text: str, **where: Any) -> None:
-    plot.add_layout(Label(x=x, y=y, text=text, text_font_size=FONT, **where))
-
-
-def _slopes(roofs: Roofs) -> list[tuple[str, float]]:
-    """Return name and B/s of the levels whose bandwidth is known, innermost first."""
-    return [(level.name, level.bandwidth) for level in roofs.levels if level.bandwidth is not None]
-
-
-def document(
-    intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, dtypes: Collection[str]
-) -> dict[str, Any]:
-    """Return a plot with its roofs and without points, as Bokeh.embed.embed_item takes it.
-
-    Sources are named: "paths" joins each series' values, "points" are the values, "names" stands at the newest.
-
-    Args:
-        intensities: FLOP/B, least and most of the points, or empty. rates: FLOP/s, likewise.
-        roofs: of the device. dtypes: of the points.
-    """
-    peaks = {dtype: peak for dtype, peak in roofs.peaks.items() if peak is not None}
-    plot = axes(intensities, rates, roofs, peaks, dtypes)
-    draw_roofs(plot, roofs, peaks, dtypes)
-    paths = ColumnDataSource({"xs": [], "ys": [], "colour": []}, name="paths")
-    plot.multi_line("xs", "ys", source=paths, line_color="colour", line_alpha=0.5, line_width=1.5)
-    points = ColumnDataSource({name: [] for name in COLUMNS}, name="points")
-    style = {"size": "size", "fill_color": "colour", "line_color": "colour", "marker": "mark"}
-    dots = plot.scatter("x", "y", source=points, fill_alpha="alpha", line_alpha="alpha", **style)
-    same = Scatter(x="x", y="y", fill_alpha="alpha", line_alpha="alpha", **style)
-    dots.nonselection_glyph, dots.selection_glyph = same, same  # a click opens a page; it must not fade the rest
-    names = ColumnDataSource({name: [] for name in ("x", "y", "text", "right", "down", "align")}, name="names")
-    where = {"x_offset": "right", "y_offset": "down", "text_align": {"field": "align"}}
-    plot.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
-    plot.add_tools(
-        HoverTool(renderers=[dots], tooltips=TOOLTIPS),
-        TapTool(renderers=[dots], visible=False, callback=CustomJS(code=OPEN_NEAREST)),
-    )
-    return dict(json_item(plot))
+def _name_dots(writer: _Writer, name: Name, rates: Sequence[float]) -> None:
+    """Write a name above or below the dots of some rates, GFLOPS, where there is room for it."""
+    above = [(name.intensity, max(rates), 0, -12 - LINE * line) for line in range(3)]
+    below = [(name.intensity, min(rates), 0, 22 + LINE * line) for line in range(3)]
+    writer.write(name.text, [*above, *below], "middle", is_needed=False, class_="name", **name.attributes)

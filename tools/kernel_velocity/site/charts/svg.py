@@ -1,7 +1,7 @@
 """Small SVG figures as part of a page: they need no script, and print as they are. Pure.
 
-Figures of what is known when the page is written. Bokeh draws the charts that a reader can zoom, and static/plots.js
-those of data that a page loads.
+Figures of what is known when the page is written. plot.py draws charts with axes, uPlot those that a reader can zoom,
+and static/plots.js those of data that a page loads.
 """
 
 from __future__ import annotations
@@ -98,15 +98,21 @@ def history(values: Sequence[float | None], *, marked: Sequence[bool], level: fl
 
 
 class Axis:
-    """Maps values to coordinates."""
+    """Maps values to coordinates, by their logarithms on a logarithmic axis."""
 
-    def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        self.low, self.high, self._start, self._end = low, high, start, end
+    def __init__(self, low: float, high: float, start: float, end: float, *, is_log: bool = False) -> None:
+        self.low, self.high, self._start, self._end, self._is_log = low, high, start, end, is_log
 
     def __call__(self, value: float) -> str:
         """Return the coordinate of a value. One beyond the ends lies at the end."""
+        return f"{self.at(value):.1f}"
+
+    def at(self, value: float) -> float:
+        """Return the same coordinate as a number."""
         inside = min(max(value, self.low), self.high)
-        return f"{self._start + (inside - self.low) / (self.high - self.low) * (self._end - self._start):.1f}"
+        scale = math.log if self._is_log else float
+        low, high = scale(self.low), scale(self.high)
+        return self._start + (scale(inside) - low) / (high - low) * (self._end - self._start)
 
 
 def vertical(values: Sequence[float], *, top: float, bottom: float) -> Axis:

@@ -1,19 +1,19 @@
 """roofline.html: for every machine, environment and device the measured roofs, and below them its series.
 
-Of a series, intensity, least time and bound are the same at every commit that was measured with as many threads. Only
-the measured time differs, so the page's script places older values by dividing.
+A series has a dot for its newest time, and a fainter one for each level that it left at a change point.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.harness.cases import DEVICES, operation
@@ -25,16 +25,19 @@ from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import Roofline, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.verdicts import of_step
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import palette
-from kernel_velocity.site.charts.documents import FIRST, Document
+from kernel_velocity.site.charts import palette, plot
+from kernel_velocity.site.charts import roofline as chart
+from kernel_velocity.site.charts.plot import MARKS, Mark
+from kernel_velocity.site.charts.roofline import Name
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import DASH, Footnotes, Place
 from kernel_velocity.site.writer import DataFile, Page, series_name
 
 FORMAT = 1  # of the data files
 GIGA = 1e9
-MODELS = 1000  # of Bokeh's in a section, at most
+NARROWED = ("benchmark", "case", "implementation")  # what a reader can choose of a series
 COLD = "cold"  # the cache state in which nothing lies in a cache
 NO_AMOUNT = "its benchmark states no FLOPs and bytes of a call, so the plot leaves it out"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
@@ -80,18 +83,38 @@ class Placed:
 
 
 def build(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the page, and for each of its sections the data that its script places points by."""
+    """Yield the page, and a data file for each of its sections."""
     sections: list[dict[str, Any]] = []
+    series: list[Placed] = []
     for number, place in enumerate(site.places):
         for device in DEVICES.values():
             items = list(placed(site, place, device))
             if items:
-                roofs = site.roofs(place, device)
-                document = _document(site, roofs, items, len(sections))
-                section = _section(place, device, roofs, items)
-                sections.append(section | {"data": f"roofline-{number}-{device}", "document": document})
+                sections.append(_section(site, place, device, items))
+                series += items
                 yield DataFile(name=f"roofline-{number}-{device}", value=_data(place, device, items))
-    yield Page(name="roofline.html", template="roofline.html", context={"sections": sections})
+    context = {"sections": sections, "choices": _choices(series)}
+    yield Page(name="roofline.html", template="roofline.html", context=context)
+
+
+def _choices(items: Sequence[Placed]) -> list[tuple[str, str, dict[str, str]]]:
+    """Return what a reader can narrow the page by: name, word, and the texts of its values. Of one value nothing."""
+    keys = [item.key for item in items]
+    devices = {name_parts(key.benchmark).device for key in keys}
+    several = len(devices) > 1
+    kernels = {
+        key.benchmark: f"{item.kernel}, {name_parts(key.benchmark).device}" if several else item.kernel
+        for key, item in zip(keys, items, strict=True)
+    }
+    choices = [
+        ("machine", "machine", {key.machine: key.machine for key in keys}),
+        ("environment", "environment", {key.environment: key.environment for key in keys}),
+        ("device", "device", {device: device for device in sorted(devices)}),
+        ("benchmark", "kernel", kernels),
+        ("case", "test case", {key.case: key.case for key in keys}),
+        ("implementation", "implementation", {key.implementation: key.implementation for key in keys}),
+    ]
+    return [choice for choice in choices if len(choice[2]) > 1]
 
 
 def placed(site: Site, place: Place, device: str) -> Iterator[Placed]:
@@ -114,44 +137,72 @@ def placed(site: Site, place: Place, device: str) -> Iterator[Placed]:
     yield from (item for _, item in newest.values())
 
 
-def _document(site: Site, roofs: Roofs | None, items: Sequence[Placed], section: int) -> Markup:
-    """Return the plot of a section, by its number."""
-
-    def extremes(values: Sequence[float]) -> tuple[float, ...]:
-        return (min(values), max(values)) if values else ()
-
-    drawn = [item for item in items if item.intensity is not None]
-    intensities = extremes([item.intensity for item in drawn if item.intensity])
-    ends = [(item.series.flop, (item.times.max(), item.times.min())) for item in drawn]
-    rates = extremes([flop / float(time) for flop, times in ends if flop for time in times])
-    known = Roofs(levels=(), peaks={}) if roofs is None else roofs
-    dtypes = sorted({item.key.dtype for item in drawn})
-
-    def make() -> Document:
-        from kernel_velocity.site.charts import roofline as roofline_chart  # noqa: PLC0415 - Bokeh takes a second
-
-        return roofline_chart.document(intensities, rates, known, dtypes)
-
-    parameters = (intensities, rates, known.levels, list(known.peaks.items()), dtypes)
-    return site.documents.get(f"roofline-{section}", parameters, make, first=FIRST + MODELS * section)
-
-
-def _section(place: Place, device: str, roofs: Roofs | None, items: Sequence[Placed]) -> dict[str, Any]:
+def _section(site: Site, place: Place, device: str, items: Sequence[Placed]) -> dict[str, Any]:
     """Return what the template shows of a machine, environment and device."""
-    notes = Footnotes()
-    implementations = tuple(dict.fromkeys(item.key.implementation for item in items))
+    notes, roofs = Footnotes(), site.roofs(place, device)
+    colours = palette.colours(tuple(dict.fromkeys(item.key.implementation for item in items)))
+    drawn = [item for item in items if item.intensity is not None]
+    kernels = {item.key.benchmark: item.kernel for item in drawn}
+    has_marks = 1 < len(kernels) <= len(MARKS)  # marks that mean two kernels mean none
+    marks = dict(zip(kernels, MARKS if has_marks else itertools.repeat("circle"), strict=False))
+    dots = [
+        dot for item in drawn for dot in _dots(site, item, marks[item.key.benchmark], colours[item.key.implementation])
+    ]
+    dots.sort(key=lambda dot: dot.to is None)  # no older one lies over a newest one
+    known = Roofs(levels=(), peaks={}) if roofs is None else roofs
+    dtypes = {item.key.dtype for item in drawn}
+    label = f"roofline of {place.machine}, {device}: rate over arithmetic intensity; the table below has the same"
     return {
         "anchor": f"{place.anchor}-{device}",
         "place": place,
         "device": device,
         "has_roofs": roofs is not None,
-        "warnings": () if roofs is None else roofs.warnings,
-        "benchmarks": {item.key.benchmark: item.kernel for item in items},
-        "implementations": palette.colours(implementations),
-        "cases": list(dict.fromkeys(item.key.case for item in items)),
+        "warnings": known.warnings,
+        "chart": chart.draw(dots, known, dtypes, _names(drawn)).svg(label),
+        "legend": [
+            *((plot.key("circle", colour), name) for name, colour in colours.items()),
+            *((plot.key(marks[name], "currentcolor"), kernel) for name, kernel in kernels.items() if has_marks),
+        ],
         "rows": [_row(item, has_roofs=roofs is not None, notes=notes) for item in items],
         "footnotes": notes.texts,
     }
+
+
+def _dots(site: Site, item: Placed, shape: str, colour: str) -> Iterator[Mark]:
+    """Yield the dots of a series with an intensity: the levels that it left, oldest first, then the newest value."""
+    series, flop = item.series, (item.series.flop or 0.0) / GIGA
+    name = f"{item.kernel} · {item.key.case} · {item.key.implementation}"
+    names = {f"data_{name}": getattr(item.key, name) for name in NARROWED}
+    mark = partial(Mark, x=item.intensity or 0.0, shape=shape, colour=colour, attributes=names)
+
+    def commit(sha: str) -> str:
+        known = site.commit(sha)
+        return sha[:SHORT] if known is None else f"{sha[:SHORT]} {known.subject}"
+
+    for point in site.past.verdicts[item.key].points:
+        if point.is_blamed:
+            sha, rate = site.line[series.place[point.index]], flop / math.exp(point.before)
+            change = text.verdict(of_step(point), series.unit)
+            title = f"{name}: {units.rate(rate, item.key.rate_unit)} until {commit(sha)}: {change}"
+            yield mark(y=rate, title=title, href=text.commit_href(sha), to=flop / item.seconds)
+    figures = [_achieved(item), units.intensity(item.intensity or 0.0, item.key.dtype), units.seconds(item.seconds)]
+    if item.roofline is not None:
+        figures += [f"{model.percent(item.roofline.efficiency)} of the roof", f"bound by {item.roofline.bound}"]
+    title = f"{name}: {', '.join(figures)}; {commit(item.commit)}"
+    yield mark(y=flop / item.seconds, title=title, href=text.commit_href(item.commit))
+
+
+def _names(items: Sequence[Placed]) -> Iterator[Name]:
+    """Yield a name for the dots of each intensity: the test case where it is one, else the kernels."""
+    columns: dict[float, list[SeriesKey]] = {}
+    for item in items:
+        columns.setdefault(item.intensity or 0.0, []).append(item.key)
+    for intensity, keys in columns.items():
+        kernels = list(dict.fromkeys(name_parts(key.benchmark).kernel for key in keys))
+        cases = {key.case for key in keys}
+        words = f"{kernels[0]} {cases.pop().partition('-')[2]}" if len(cases) == len(kernels) == 1 else None
+        attributes = {f"data_{name}": "\n".join(dict.fromkeys(getattr(key, name) for key in keys)) for name in NARROWED}
+        yield Name(intensity=intensity, text=words or text.names(kernels, 2), attributes=attributes)
 
 
 def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
@@ -160,6 +211,7 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
     kernel, _, state = name_parts(item.key.benchmark)
     row = {
         "name": series_name(item.key),
+        "benchmark": item.key.benchmark,
         "kernel": kernel,
         "state": state,
         "href": text.trend_href(item.key),
