@@ -23,16 +23,14 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import json5
 
 from kernel_velocity.bounds import is_number
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import documents
-
-if TYPE_CHECKING:
-    from kernel_velocity.harness.suite import Suite
+from kernel_velocity.harness.suite import Suite
 
 NAME = "asv.conf.json"
 OWN_FILE, PROJECT_FILE, SECTION = "kernel-velocity.toml", "pyproject.toml", "kernel-velocity"
@@ -192,8 +190,6 @@ def suite(root: Path) -> Suite:
     Raises:
         UsageError: asv.conf.json is missing or malformed, or the folder is missing.
     """
-    from kernel_velocity.harness.suite import Suite  # noqa: PLC0415 - a report needs none, and it takes 35 ms
-
     check(root)
     name = asv_settings(root).get("benchmark_dir", "benchmarks")  # asv's default
     if not isinstance(name, str) or not (root / name).is_dir():
