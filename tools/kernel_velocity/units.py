@@ -26,7 +26,7 @@ _LEAST_PLAIN, _MOST_PLAIN = 1e-6, 1e15  # beyond them a number is written with a
 _PLAIN = ((1.0, 9.99, 2), (10.0, 99.9, 1), (100.0, 999.0, 0))
 _RATES = ("GFLOPS", "GOPS", "GB/s")
 _WORDS = {SECONDS: ("faster", "slower"), BYTES: ("smaller", "larger")}  # of a change to less, to more
-_MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
+MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
 
 
 def significant(value: float) -> str:
@@ -159,7 +159,7 @@ def change(ratio: float, unit: str = SECONDS) -> str:
         return "unchanged"
     smaller, larger = _WORDS.get(unit, ("lower", "higher"))
     word = smaller if ratio > 1 else larger
-    if ratio >= _MULTIPLE_FROM or 1 / ratio >= _MULTIPLE_FROM:
+    if ratio >= MULTIPLE_FROM or 1 / ratio >= MULTIPLE_FROM:
         return f"{significant(max(ratio, 1 / ratio))}x {word}"
     return f"{share(abs(1 / ratio - 1))} {word}"
 

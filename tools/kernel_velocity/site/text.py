@@ -247,9 +247,14 @@ def verdict(value: Verdict, unit: str = units.SECONDS) -> str:
 
 
 def verdict_detail(value: Verdict) -> str:
-    """Return how sure a verdict is: "±0.9%" of a change, "within 1.4%" of what is unchanged. "" where nothing tells."""
+    """Return how sure a verdict is: "±0.9%" of a change, "within 1.4%" of what is unchanged. "" where nothing tells.
+
+    It is in the unit of `verdict`: of a percentage, percentage points, of a multiple, a share of it.
+    """
     if value.is_change:
-        return "" if isnan(value.low) else f"±{units.share((value.high - value.low) / 2)}"
+        is_multiple = max(value.ratio, 1 / value.ratio) >= units.MULTIPLE_FROM
+        half = (value.high - value.low) / 2 / (value.ratio if is_multiple else 1)
+        return "" if isnan(half) else f"±{units.share(half)}"
     return "" if isnan(value.within) else f"within {units.share(value.within)}"
 
 
