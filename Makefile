@@ -80,9 +80,10 @@ test-slow: build ## the tests that take minutes
 # TypeScript reads the scripts as they are; npm keeps it in its cache: 4 MB, 24 unpacked.
 TSC := npm exec --yes --package=typescript@5.9.3 -- tsc -p .ci/jsconfig.json
 
-lint: $(STAMP) ## formatting, style, types, and the workflows
+lint: $(STAMP) ## formatting, style, words, types, and the workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	$(PY) .ci/words.py
 	$(PY) -m mypy
 	git ls-files '*.cpp' '*.cu' '*.h' '*.cuh' | xargs $(VENV)/bin/clang-format --dry-run -Werror
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*

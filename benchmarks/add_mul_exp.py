@@ -88,8 +88,8 @@ class AddMulExp(ElementwiseProblem):
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
         """Return whether every element is within the tolerance of the output's dtype, and the error figures."""
         dtype = str(actual.dtype).removeprefix("torch.")
-        known = dtype if dtype in self.tolerances else "float32"
-        details = compare(expected, actual, self.tolerances[known], dtype=known)
+        compared_as = dtype if dtype in self.tolerances else "float32"
+        details = compare(expected, actual, self.tolerances[compared_as], dtype=compared_as)
         return details["right"], details
 
     def get_flops(self, test_case: TestCase) -> int:
@@ -108,8 +108,8 @@ class AddMulExp(ElementwiseProblem):
 
         Of float16 and bfloat16 46: the same, and casts of two inputs to float32 and of the result back, 6 each.
         """
-        item = ITEM_BYTES[dtype_of(test_case["name"])]
-        return (7 * item if item > 2 else 46) * test_case["dims"][0]
+        element_bytes = ITEM_BYTES[dtype_of(test_case["name"])]
+        return (7 * element_bytes if element_bytes > 2 else 46) * test_case["dims"][0]
 
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised tensor like x."""

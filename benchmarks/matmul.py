@@ -104,8 +104,8 @@ class Matmul(SuiteProblem):
         """Return whether every element is within the tolerance of the output's dtype, and the error figures."""
         k = expected.shape[-1]  # the cases are cubes: a row of the result is as long as an inner product
         dtype = str(actual.dtype).removeprefix("torch.")
-        known = dtype if dtype in (*_ROUNDED, "int32") else "float32"
-        details = compare(expected, actual, self.tolerance(known, k), dtype=known)
+        compared_as = dtype if dtype in (*_ROUNDED, "int32") else "float32"
+        details = compare(expected, actual, self.tolerance(compared_as, k), dtype=compared_as)
         return details["right"], details
 
     def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
@@ -121,8 +121,8 @@ class Matmul(SuiteProblem):
     def get_bytes(self, test_case: TestCase) -> int:
         """Return s (m k + k n) + t m n: each matrix moved once, s and t bytes of an item (of int8 1 and 4)."""
         m, n, k = test_case["dims"]
-        item = ITEM_BYTES[dtype_of(test_case["name"])]
-        return item * (m * k + k * n) + (4 if item == 1 else item) * m * n
+        element_bytes = ITEM_BYTES[dtype_of(test_case["name"])]
+        return element_bytes * (m * k + k * n) + (4 if element_bytes == 1 else element_bytes) * m * n
 
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised (m, n) tensor."""

@@ -43,16 +43,16 @@ def originals_of_its_own(monkeypatch):
 @pytest.fixture(autouse=True)
 def locks_released_in_the_end(monkeypatch):
     """A run of asv holds its lock until its process ends. Here that is the test's end."""
-    taken, take = [], lock.take
+    acquired, take = [], lock.take
 
-    def noted(*given, **named):
-        locks = take(*given, **named)
-        taken.extend([] if locks is None else [locks])
+    def noted(*args, **named):
+        locks = take(*args, **named)
+        acquired.extend([] if locks is None else [locks])
         return locks
 
     monkeypatch.setattr(lock, "take", noted)
     yield
-    for locks in reversed(taken):
+    for locks in reversed(acquired):
         locks.close()
 
 
@@ -64,9 +64,9 @@ def on_host(tmp_path_factory):
     return Builder(tmp_path_factory.mktemp("cuda_on_host"))
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items):  # words: pytest gives its arguments by name
     """Skip CUDA tests where there is no CUDA device, with the reason."""
-    if not any("cuda" in item.keywords for item in items):
+    if not any("cuda" in test.keywords for test in items):
         return
     try:
         import torch
@@ -75,16 +75,16 @@ def pytest_collection_modifyitems(items):
     except ModuleNotFoundError:
         reason = "PyTorch is not installed"
     native = reason or _why_no_native_kernel()
-    for item in items:
-        if item.get_closest_marker("cuda"):
-            why = native if _is_native(item) else reason
+    for test in items:
+        if test.get_closest_marker("cuda"):
+            why = native if _is_native(test) else reason
             if why is not None:
-                item.add_marker(pytest.mark.skip(reason=why))
+                test.add_marker(pytest.mark.skip(reason=why))
 
 
-def _is_native(item):
+def _is_native(test):
     """Whether a CUDA test calls a kernel of ours: those of the kernels, and the rounds of `native`."""
-    return "kernels" in item.path.parts or "native" in item.name
+    return "kernels" in test.path.parts or "native" in test.name
 
 
 def _why_no_native_kernel():

@@ -83,5 +83,5 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commits", type=int, default=1000)
     parser.add_argument("--benchmarks", type=int, default=20)
-    given = parser.parse_args()
-    build(given.folder, given.commits, large_suite(given.benchmarks))
+    arguments = parser.parse_args()
+    build(arguments.folder, arguments.commits, large_suite(arguments.benchmarks))

@@ -130,7 +130,7 @@ def random_changes(shape: Shape) -> list[Change]:
 def moved(shape: Shape, at: int, *, of_controls: float, of_others: float) -> list[Change]:
     """Return a change by a factor of all series at a commit, of controls by a factor of their own."""
     is_control = [name in CONTROLS for name, _ in PAIRS] * len(shape.benchmarks)
-    columns = {kind: tuple(index for index, one in enumerate(is_control) if one is kind) for kind in (True, False)}
+    columns = {kind: tuple(index for index, entry in enumerate(is_control) if entry is kind) for kind in (True, False)}
     return [
         Change(at=at, factor=of_controls, series=columns[True]),
         Change(at=at, factor=of_others, series=columns[False]),
@@ -178,19 +178,26 @@ def write_commit(results: Path, shape: Shape, commit: str, index: int, true: np.
 
 def _row(rounds: np.ndarray, failed: np.ndarray, index: int, *, with_samples: bool) -> list[object]:
     """Return what asv stores of a benchmark."""
-    known = ~failed & ~np.isnan(rounds[:, 0])
+    present = ~failed & ~np.isnan(rounds[:, 0])
     quarters = np.quantile(rounds, [0.25, 0.5, 0.75], axis=1)
     extremes = [rounds.min(axis=1), rounds.max(axis=1)]
     values = [None if bad else value for bad, value in zip(failed, quarters[1].tolist(), strict=True)]
-    columns = [_digits(column, known) for column in (*extremes, quarters[0], quarters[2])]
-    counts = [[number if one else None for one in known] for number in (1, rounds.shape[1])]
-    samples = [row if one else None for one, row in zip(known, rounds.tolist(), strict=True)] if with_samples else None
+    columns = [_digits(column, present) for column in (*extremes, quarters[0], quarters[2])]
+    counts = [[number if is_present else None for is_present in present] for number in (1, rounds.shape[1])]
+    samples = (
+        [row if is_present else None for is_present, row in zip(present, rounds.tolist(), strict=True)]
+        if with_samples
+        else None
+    )
     return [values, PARAMS, "1", (FIRST + 3600 * index) * 1000, 12.5, *columns, *counts, samples]
 
 
-def _digits(values: np.ndarray, known: np.ndarray) -> list[float | None]:
+def _digits(values: np.ndarray, present: np.ndarray) -> list[float | None]:
     """Return the five digits to which asv rounds its statistics."""
-    return [float(f"{value:.5g}") if one else None for one, value in zip(known, values.tolist(), strict=True)]
+    return [
+        float(f"{value:.5g}") if is_present else None
+        for is_present, value in zip(present, values.tolist(), strict=True)
+    ]
 
 
 def _lines(shape: Shape, rounds: np.ndarray, failed: np.ndarray, index: int, chance: np.random.Generator) -> Iterator:

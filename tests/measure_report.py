@@ -85,18 +85,18 @@ def one_more(tree: Path) -> Cost:
     """Return what ours costs when the newest commit's results arrive. There is a site of all."""
     log = subprocess.run(["git", "-C", tree / "repository", "rev-parse", "HEAD"], capture_output=True, check=True)
     newest = list((tree / "results").rglob(f"{log.stdout.decode()[:8]}-*"))
-    kept = [path.rename(path.with_name(f".{path.name}.kept")) for path in newest]
+    hidden = [path.rename(path.with_name(f".{path.name}.kept")) for path in newest]
     report(tree)
-    for path, name in zip(kept, newest, strict=True):
+    for path, name in zip(hidden, newest, strict=True):
         path.rename(name)
     return report(tree)
 
 
 def row(name: str, costs: Sequence[Cost]) -> str:
     """Return a line of the table: medians, and how far the turns were apart."""
-    walls = sorted(each.wall for each in costs)
-    processor = statistics.median(each.processor for each in costs)
-    memory = max(each.memory for each in costs)
+    walls = sorted(cost.wall for cost in costs)
+    processor = statistics.median(cost.processor for cost in costs)
+    memory = max(cost.memory for cost in costs)
     middle = statistics.median(walls)
     return (
         f"| {name} | {middle:.1f} s ({walls[0]:.1f} to {walls[-1]:.1f}) | {processor:.1f} s | {memory / 1e6:.0f} MB |"
@@ -111,9 +111,9 @@ def main() -> None:
     parser.add_argument("--without-asv", action="store_true")
     args = parser.parse_args()
     pairs = [from_nothing(args.tree, with_asv=not args.without_asv) for _ in range(args.turns)]
-    theirs = [each for _, each in pairs if each is not None]
+    theirs = [cost for _, cost in pairs if cost is not None]
     print("| | wall | processor | peak memory |", "|---|---|---|---|", sep="\n")
-    print(row("`report` from nothing", [each for each, _ in pairs]))
+    print(row("`report` from nothing", [cost for cost, _ in pairs]))
     if theirs:
         print(row("`asv publish`", theirs))
         shares = sorted(our.wall / their.wall for our, their in pairs if their is not None)

@@ -220,10 +220,10 @@ def _edit_lines(data: bytes, rng: random.Random) -> tuple[str, bytes] | None:
 
 
 def _change_digit(data: bytes, rng: random.Random) -> tuple[str, bytes] | None:
-    places = [at for at, byte in enumerate(data) if 48 <= byte <= 57]
-    if not places:
+    digits = [at for at, byte in enumerate(data) if 48 <= byte <= 57]
+    if not digits:
         return None
-    at = rng.choice(places)
+    at = rng.choice(digits)
     digit = rng.choice([value for value in range(48, 58) if value != data[at]])
     return f"digit at byte {at} became {chr(digit)}", data[:at] + bytes([digit]) + data[at + 1 :]
 

@@ -70,16 +70,16 @@ def imports(path, *, top_only=False):
         or (top_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         for inner in ast.walk(node)
     }
-    found = set()
+    result = set()
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 or path.is_relative_to(ROOT / "kernels"), f"{path}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.level == 0 else set()
-    return found
+            result |= {f"{node.module}.{alias.name}" for alias in node.names} if node.level == 0 else set()
+    return result
 
 
 def module_name(path):

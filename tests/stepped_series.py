@@ -9,10 +9,10 @@ def stepped(*levels, size=40, sigma=0.01, seed=0):
     return np.concatenate([level + sigma * rng.standard_normal(size) for level in levels])
 
 
-def with_holes(values, places):
+def with_holes(values, indices):
     """Return the values as a list with a missing point inserted before each of the places, NaN and None in turn."""
-    found = []
-    for place, value in enumerate(values):
-        found += [(None, float("nan"))[number % 2] for number, hole in enumerate(places) if hole == place]
-        found.append(float(value))
-    return found
+    result = []
+    for index, value in enumerate(values):
+        result += [(None, float("nan"))[number % 2] for number, hole in enumerate(indices) if hole == index]
+        result.append(float(value))
+    return result

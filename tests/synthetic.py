@@ -99,7 +99,7 @@ def benchmarks_json(suite=CASES) -> dict:
             "unit": "seconds",
             "version": "1",
             "param_names": ["implementation", "case"],
-            "params": [[repr(item) for item in IMPLEMENTATIONS], [repr(case) for case in cases]],
+            "params": [[repr(implementation) for implementation in IMPLEMENTATIONS], [repr(case) for case in cases]],
             "flops": {case: flop(name) * size for case, size in cases.items()},
             "bytes": {case: bytes_moved(name, size) for case, size in cases.items()},
         }
@@ -149,10 +149,10 @@ def write_commit(results, commit, index, *, machine=MACHINE, telemetry=True, rou
             spread.append((min(estimates), max(estimates)) if measured else (None, None))
             if measured:
                 lines += [
-                    _line(name, (implementation, case), index, number, item, facts=facts or {})
-                    for number, item in enumerate(estimates)
+                    _line(name, (implementation, case), index, number, round_, facts=facts or {})
+                    for number, round_ in enumerate(estimates)
                 ]
-        params = [[repr(item) for item in IMPLEMENTATIONS], [repr(case) for case in cases]]
+        params = [[repr(entry) for entry in IMPLEMENTATIONS], [repr(case) for case in cases]]
         rows[name] = [
             values,
             params,

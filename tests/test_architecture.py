@@ -16,20 +16,20 @@ IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempf
 TORCH = {"torch", "triton"}
 
 
-def against_the_layers(path, known):
+def against_the_layers(path, paths):
     """Yield what a module imports from a room that does not lie below its own."""
     rank = {name: number for number, names in enumerate(RANKS) for name in names}
-    own = room(module_name(path))
+    importer = room(module_name(path))
     for name in imports(path):
-        target = name if name in known else name.rpartition(".")[0]
-        if target in known and room(target) != own and rank[room(target)] >= rank[own]:
-            yield f"{path} imports {name} of {known[target]}"
+        target = name if name in paths else name.rpartition(".")[0]
+        if target in paths and room(target) != importer and rank[room(target)] >= rank[importer]:
+            yield f"{path} imports {name} of {paths[target]}"
 
 
 def test_rooms_import_only_rooms_below_them():
-    known = {module_name(path): path for path in modules("tools/kernel_velocity")}
-    assert {room(name) for name in known} == {name for names in RANKS for name in names}
-    assert not [line for path in known.values() for line in against_the_layers(path, known)]
+    paths = {module_name(path): path for path in modules("tools/kernel_velocity")}
+    assert {room(name) for name in paths} == {name for names in RANKS for name in names}
+    assert not [line for path in paths.values() for line in against_the_layers(path, paths)]
 
 
 def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatch):
@@ -39,13 +39,13 @@ def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatc
         path = tmp_path / "kernel_velocity" / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
-    known = {module_name(path): path for path in modules("kernel_velocity")}
-    (line,) = against_the_layers(tmp_path / "kernel_velocity/stats/a.py", known)
+    paths = {module_name(path): path for path in modules("kernel_velocity")}
+    (line,) = against_the_layers(tmp_path / "kernel_velocity/stats/a.py", paths)
     package = tmp_path / "kernel_velocity"
     assert line == f"{package}/stats/a.py imports kernel_velocity.site.b of {package}/site/b.py"
 
 
-def test_every_folder_of_the_package_says_what_it_is_for_and_lists_its_modules():
+def test_every_folder_has_a_charter_that_lists_its_modules():
     for face in PACKAGE.rglob("__init__.py"):
         names = {f"{path.stem}.py" for path in face.parent.glob("*.py")} - {"__init__.py"}
         names |= {f"{path.parent.name}/" for path in face.parent.glob("*/__init__.py")}
@@ -60,13 +60,13 @@ def test_pictures_and_table_of_the_rooms_are_current():
         assert (package_graph.PICTURES / name).read_text(encoding="utf-8") == text, cure
 
 
-def test_benchmarks_import_the_harness_and_the_package_under_test_alone():
+def test_benchmarks_import_harness_and_kernels_only():
     for path in modules("benchmarks"):
         ours = {name for name in imports(path) if name.split(".")[0] in ("tools", "tests", "kernel_velocity")}
         assert all(name.startswith("kernel_velocity.harness.") for name in ours), path
 
 
-def test_only_the_harness_touches_torch_and_the_package_under_test():
+def test_only_the_harness_imports_torch_and_kernels():
     for path in modules("tools"):
         if room(module_name(path)) != "harness":
             roots = {name.split(".")[0] for name in imports(path)}
@@ -94,18 +94,18 @@ def test_no_torch_at_import(package):
 
 def test_kernels_depend_on_nothing():
     for path in modules("kernels"):
-        own = {"kernels", "triton"} if is_triton(path) else {"kernels"}
+        allowed = {"kernels", "triton"} if is_triton(path) else {"kernels"}
         roots = {name.split(".")[0] for name in imports(path)}
-        assert roots <= set(sys.stdlib_module_names) | own, (path, roots)
+        assert roots <= set(sys.stdlib_module_names) | allowed, (path, roots)
 
 
-def test_the_triton_implementations_are_imported_by_those_who_ask_for_them_alone():
-    found = [path for path in modules("kernels") if is_triton(path)]
-    assert len(found) >= 4
+def test_triton_implementations_are_imported_on_demand():
+    result = [path for path in modules("kernels") if is_triton(path)]
+    assert len(result) >= 4
     for package in ("kernels", "benchmarks", "tools"):
         for path in modules(package):
             names = {part for name in imports(path) for part in name.split(".") if name.startswith("kernels.")}
-            assert is_triton(path) or not names & {one.stem for one in found}, path
+            assert is_triton(path) or not names & {module.stem for module in result}, path
     refused = imported_without(("torch", "triton"), ["kernels"])
     assert refused.returncode == 0, refused.stderr.splitlines()[-1]
     lacking = imported_without(("triton",), ["kernels.matmul.triton"])
@@ -148,7 +148,7 @@ def imported_without(packages, names):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_a_node_that_only_measures_needs_no_package_of_the_analysis():
+def test_measuring_node_needs_no_analysis_package():
     pytest.importorskip("asv", reason="a node has it")
     names = [module_name(path) for name in NODE for path in modules(f"tools/kernel_velocity/{name}")]
     faces = [f"kernel_velocity.{name}" for name in (*FACES, "lab.record")]

@@ -130,16 +130,16 @@ def evidence(path):
 
 def write_evidence(folder):
     tree = synthetic.build(folder / "tree")
-    finding, kept = evidenced.regression(tree)
-    return evidence_store.add(folder / "results", finding.id, "box", kept)
+    finding, evidence = evidenced.regression(tree)
+    return evidence_store.add(folder / "results", finding.id, "box", evidence)
 
 
 def write_journal(folder):
     path = folder / "box.json"
     night = journal.Night(began=1.6e9, commits=("a" * 40, "b" * 40), heartbeat=False, judged_from=1.5e9)
-    kept = journal.Journal(path, "setting")
-    kept.end(["c"], ["c", "d"], ["e"])
-    kept.begin(night)
+    record = journal.Journal(path, "setting")
+    record.end(["c"], ["c", "d"], ["e"])
+    record.begin(night)
     return path
 
 
@@ -166,8 +166,8 @@ def old_peaks(path):
 
 
 def peaks(path):
-    found = ceilings.newest_document(path.parents[4], "cpu")
-    return found, () if found else ("thrown away",)
+    result = ceilings.newest_document(path.parents[4], "cpu")
+    return result, () if result else ("thrown away",)
 
 
 def figure(path):
@@ -202,8 +202,8 @@ def unpacked(path, count=[0]):  # noqa: B006 - counts the folders
     count[0] += 1
     into = path.parent / f"into-{count[0]}"
     into.mkdir()
-    said = archive.read(path, into)
-    return (said, node.contents(into)), ()
+    message = archive.read(path, into)
+    return (message, node.contents(into)), ()
 
 
 def read_blocks(path):
@@ -228,10 +228,10 @@ def write_checked(folder):
 
 
 def write_death(folder):
-    kept = isolation.Journal(folder)
+    record = isolation.Journal(folder)
     step = isolation.Step(doing="timed", implementation="mine", case="small")
-    kept._write(step)
-    kept.bury(step, "died of SIGSEGV")
+    record._write(step)
+    record.bury(step, "died of SIGSEGV")
     return folder / isolation.DEATHS
 
 
@@ -246,8 +246,8 @@ def write_case(folder):
 
 
 def case(path):
-    found = isolation.Journal(path.parent).finished("small")
-    return found, () if found else ("measured again",)
+    result = isolation.Journal(path.parent).finished("small")
+    return result, () if result else ("measured again",)
 
 
 def listing(path):
@@ -325,10 +325,10 @@ OTHERS = {name: text for name, text in test_public_problems.TASK_FILES.items() i
 
 
 def write_verdict(folder):
-    kept = last_night.KeptVerdict(
+    record = last_night.KeptVerdict(
         machine="box", when=WHEN, summary="2 findings", exit_status=10, measured=24, failures=("a: b",)
     )
-    return last_night.write(folder, kept)
+    return last_night.write(folder, record)
 
 
 def write_manifest(folder):

@@ -82,11 +82,11 @@ def test_remove_left_removes_files_of_killed_processes_only(tmp_path):
     ended.wait()
     (tmp_path / "deep").mkdir()
     left = [tmp_path / f".a.json.{ended.pid}", tmp_path / "deep" / f".b.{ended.pid}"]
-    kept = [tmp_path / name for name in (f".a.json.{os.getpid()}", ".gitignore", "a.json", f".x.{10**30}", "a.1")]
-    for path in (*left, *kept):
+    unrelated = [tmp_path / name for name in (f".a.json.{os.getpid()}", ".gitignore", "a.json", f".x.{10**30}", "a.1")]
+    for path in (*left, *unrelated):
         path.write_text("")
     assert sorted(remove_left(tmp_path)) == sorted(left)
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(unrelated)
     assert remove_left(tmp_path / "nowhere") == []
 
 

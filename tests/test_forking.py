@@ -46,14 +46,14 @@ except ChildProcessError:
 
 
 @pytest.mark.parametrize(
-    ("raising", "told"),
+    ("raising", "message"),
     [
         ("raise ResultsError('a.json: not JSON')", "ResultsError: a.json: not JSON"),
         ("raise type('Odd', (Exception,), {})('its own words')", "RuntimeError: Traceback"),  # cannot be pickled
         ("int('x')", "ValueError: invalid literal for int() with base 10: 'x'"),
     ],
 )
-def test_error_is_raised_with_its_traceback(raising, told):
+def test_error_is_raised_with_its_traceback(raising, message):
     done = run(
         f"""
 def part():
@@ -64,7 +64,7 @@ with forking.forked(part) as made:
 """,
         status=1,
     )
-    assert told in done.stderr.replace("(most recent call last)", "")
+    assert message in done.stderr.replace("(most recent call last)", "")
     assert "in part" in done.stderr
 
 
@@ -194,15 +194,15 @@ print(len(forked))
 """)
     assert done.stdout == "1\n"
     report.write_site(results=built.results, repository=built.repository, out=tmp_path / "one", cache=tmp_path / "else")
-    one, two = (
+    first, two = (
         {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
         for out in (tmp_path / "one", tmp_path / "two")
     )
-    assert len(one) > 20
-    assert one == two
+    assert len(first) > 20
+    assert first == two
     stored = [answers(tmp_path / folder) for folder in ("cache", "else")]
     assert stored[0] == stored[1]
-    assert {kind for kind, _ in stored[0]} == {"change points", "charts"}
+    assert {kind for kind, _ in stored[0]} == {"change points"}
 
 
 def answers(folder):

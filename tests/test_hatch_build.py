@@ -51,10 +51,10 @@ def test_other_files_are_refused(hook, tmp_path):
         member.size = 3
         archive.addfile(member, io.BytesIO(b"bad"))
     environment = {"npm_config_registry": (tmp_path / "registry").as_uri()}
-    with pytest.raises(SystemExit) as told:
+    with pytest.raises(SystemExit) as refusal:
         hook.add(tmp_path / "folder", environment)
-    assert f"is not uPlot {hook.VERSION}'s: got SHA-256 " in str(told.value)
-    with pytest.raises(SystemExit) as told:
+    assert f"is not uPlot {hook.VERSION}'s: got SHA-256 " in str(refusal.value)
+    with pytest.raises(SystemExit) as refusal:
         hook.add(tmp_path / "folder", {"npm_config_registry": (tmp_path / "gone").as_uri()})
-    assert "cannot be fetched" in str(told.value) and str(told.value).count("\n") == 0
+    assert "cannot be fetched" in str(refusal.value) and str(refusal.value).count("\n") == 0
     assert not (tmp_path / "folder").exists()

@@ -42,14 +42,14 @@ def test_wheel_writes_a_site_of_results_elsewhere(environment, tree, tmp_path):
     (site,) = (environment.parent / "lib").glob("python3*/site-packages")
     (site / "kernels").mkdir()
     (site / "kernels" / "__init__.py").write_text(OTHER)
-    told = run(environment / "kv", "--help", **elsewhere)
-    assert told.stdout.startswith("usage: kv ")
+    done = run(environment / "kv", "--help", **elsewhere)
+    assert done.stdout.startswith("usage: kv ")
     where = ["--results", tree.results, "--repository", tree.repository, "--out", tmp_path / "site"]
-    told = run(environment / "kv", "report", *where, **elsewhere)
-    assert "12 series over 5 commits" in told.stdout
+    done = run(environment / "kv", "report", *where, **elsewhere)
+    assert "12 series over 5 commits" in done.stdout
     assert "matmul" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    asked = "import kernels; print(kernels.get_kernel('other'))"
-    assert run(environment / "python", "-c", asked, **elsewhere).stdout == "other\n"
+    script = "import kernels; print(kernels.get_kernel('other'))"
+    assert run(environment / "python", "-c", script, **elsewhere).stdout == "other\n"
     run(environment / "python", "-m", "pip", "uninstall", "-qy", "scipy")
     lacking = run(environment / "kv", "report", *where, status=2, **elsewhere)
     assert lacking.stderr.startswith("error: kv report needs scipy, which is not installed: pip install 'scipy>=")

@@ -65,18 +65,18 @@ def test_other_run_is_refused_but_no_child_of_the_holder(tmp_path):
 
 
 def test_run_in_another_clone_is_refused(two):
-    one, another = two
-    with lock.held(one):
-        wanted = f"another run is measuring on this machine (pid {os.getpid()}, {one}); {CURE}"
+    first, another = two
+    with lock.held(first):
+        wanted = f"another run is measuring on this machine (pid {os.getpid()}, {first}); {CURE}"
         assert other(another) == wanted
-        assert other(one, measures=False).startswith("another run is measuring in this clone")
+        assert other(first, measures=False).startswith("another run is measuring in this clone")
         assert other(another, measures=False) == "True"  # it measures nothing
     assert other(another) == "True"
 
 
 def test_clone_lock_is_released_where_the_machine_is_taken(two, monkeypatch):
-    one, another = two
-    with lock.held(one):
+    first, another = two
+    with lock.held(first):
         monkeypatch.setenv(lock.HOLDER, "")
         with pytest.raises(UsageError, match="on this machine"):
             lock.take(another)
@@ -85,14 +85,14 @@ def test_clone_lock_is_released_where_the_machine_is_taken(two, monkeypatch):
 
 
 def test_child_of_the_holder_may_measure_in_another_clone(two):
-    one, another = two
-    with lock.held(one):
+    first, another = two
+    with lock.held(first):
         assert other(another, holder=os.environ[lock.HOLDER]) == "True"
 
 
 def test_clone_lock_leaves_the_machine_free(two):
-    one, another = two
-    with lock.held(one, measures=False):
+    first, another = two
+    with lock.held(first, measures=False):
         assert other(another) == "True"
 
 
@@ -131,17 +131,17 @@ def waiting(root, *, variable="0"):
 
 @pytest.mark.parametrize("clone", [0, 1], ids=["in the clone", "in another clone"])
 def test_waiting_run_names_the_holder_once_and_measures_after_it(two, clone):
-    one, where = two[0], ["in this clone ({})", "on this machine ({}, {})"][clone]
-    with lock.held(one):
+    first, where = two[0], ["in this clone ({})", "on this machine ({}, {})"][clone]
+    with lock.held(first):
         process, line = waiting(two[clone])
-        run = where.format(f"pid {os.getpid()}", one)
+        run = where.format(f"pid {os.getpid()}", first)
         assert line == f"waiting: another run is measuring {run}; Ctrl-C ends this\n"
         assert process.poll() is None
         # What waits for the machine holds nothing: its clone may be used for what does not measure
         assert clone == 0 or other(two[clone], measures=False) == "True"
     assert process.communicate() == ("measures\n", "")
     assert process.returncode == 0
-    assert other(one) == "True"
+    assert other(first) == "True"
 
 
 def test_interrupted_waiting_ends_while_the_lock_is_held(two):
@@ -171,7 +171,7 @@ def test_option_defaults_to_the_variable(monkeypatch, text, waits):
     assert parser.parse_args(["--wait"]).wait is True
 
 
-class Taken(BaseException):
+class Acquired(BaseException):
     """The locks were asked for, as the test wants them."""
 
 
@@ -189,14 +189,14 @@ class Taken(BaseException):
 def test_commands_wait_where_they_are_asked_to(monkeypatch, command):
     pytest.importorskip("torch", reason="most of the commands need it before they take a lock")
     monkeypatch.chdir(ROOT)
-    asked = []
+    calls = []
 
     def take(root, *, measures=True, wait=False):
-        asked.append(wait)
-        raise Taken
+        calls.append(wait)
+        raise Acquired
 
     monkeypatch.setattr(lock, "take", take)
     for options in ([], ["--wait"]):
-        with pytest.raises(Taken):
+        with pytest.raises(Acquired):
             main([*command, *options], io.StringIO(), io.StringIO())
-    assert asked == [False, True]
+    assert calls == [False, True]

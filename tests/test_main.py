@@ -96,8 +96,8 @@ def test_errors_become_exit_codes(command, error, status):
 
 def test_full_disk_is_a_line_with_a_cure(command):
     command(raising(OSError(errno.ENOSPC, "No space left on device")))
-    said = "error: [Errno 28] No space left on device; free some space and start again: recorded results are kept\n"
-    assert run("planted") == (2, "", said)
+    text = "error: [Errno 28] No space left on device; free some space and start again: recorded results are kept\n"
+    assert run("planted") == (2, "", text)
 
 
 def test_bug_keeps_its_traceback(command):
@@ -137,8 +137,8 @@ def test_unencodable_text_is_printed_as_escapes(command, monkeypatch, encoding):
     monkeypatch.setattr(sys, "argv", ["kv", "planted"])
     assert script() == 20
     stream.flush()
-    said = stream.buffer.getvalue().decode(encoding)
-    assert said.splitlines() == [f"scale: cannot open a\\udcff {'·' if encoding == 'utf-8' else chr(92) + 'xb7'} b"]
+    text = stream.buffer.getvalue().decode(encoding)
+    assert text.splitlines() == [f"scale: cannot open a\\udcff {'·' if encoding == 'utf-8' else chr(92) + 'xb7'} b"]
 
 
 class Interrupted:

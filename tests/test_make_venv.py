@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[1]
 def test_wanted_installs_the_package_and_build_requirements():
     editable, folder, *build = make_venv.wanted()
     assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test,docs]")
-    assert {item.partition(">")[0] for item in build} == {"scikit-build-core", "cmake", "ninja"}
+    assert {requirement.partition(">")[0] for requirement in build} == {"scikit-build-core", "cmake", "ninja"}
 
 
 def test_borrowed_folders_leave_out_the_target(tmp_path):
-    own, other = tmp_path / "venv" / "site-packages", tmp_path / "other" / "site-packages"
-    own.mkdir(parents=True)
+    inside, other = tmp_path / "venv" / "site-packages", tmp_path / "other" / "site-packages"
+    inside.mkdir(parents=True)
     other.mkdir(parents=True)
-    paths = ["", str(own), str(other), str(other), str(tmp_path)]
+    paths = ["", str(inside), str(other), str(other), str(tmp_path)]
     assert make_venv.borrowed_folders(paths, tmp_path / "venv") == [str(other)]
 
 
@@ -39,8 +39,8 @@ def test_present_torch_is_borrowed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     make_venv.make(tmp_path / "venv", "torch==1", "https://index")
     subprocess.run([tmp_path / "venv" / "bin" / "python", "-c", "import torch_of_the_host"], check=True)
-    (asked,) = installed  # the host's packages do not count: a borrowed asv would come without its command
-    assert asked == [*make_venv.wanted(), *make_venv.same_numpy()]
+    (requested,) = installed  # the host's packages do not count: a borrowed asv would come without its command
+    assert requested == [*make_venv.wanted(), *make_venv.same_numpy()]
 
 
 def test_borrowed_torch_keeps_its_numpy(tmp_path, monkeypatch):
@@ -58,21 +58,21 @@ def test_borrowed_torch_keeps_its_numpy(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("torch", "index", "asked"),
+    ("torch", "index", "requested"),
     [
         ("torch==1", "https://i", [["--index-url", "https://i", "torch==1"]]),
         ("torch==1", "", [["torch==1"]]),
         ("", "https://i", []),
     ],
 )
-def test_absent_torch_is_installed_from_its_index(tmp_path, monkeypatch, torch, index, asked):
+def test_absent_torch_is_installed_from_its_index(tmp_path, monkeypatch, torch, index, requested):
     installed = []
     monkeypatch.setattr(make_venv, "_pip", lambda _, arguments: installed.append(list(arguments)))
     monkeypatch.setattr(make_venv, "has_torch", lambda: False)
     monkeypatch.setattr(make_venv.venv.EnvBuilder, "_setup_pip", lambda *_: None)
     monkeypatch.chdir(ROOT)
     make_venv.make(tmp_path / "venv", torch, index)
-    assert installed[:-1] == asked
+    assert installed[:-1] == requested
 
 
 def test_wheels_without_torch_are_refused(tmp_path, monkeypatch):
@@ -85,14 +85,14 @@ def test_wheels_without_torch_are_refused(tmp_path, monkeypatch):
 
 
 def test_wheels_install_the_list(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(make_venv, "_pip", lambda _, arguments, **more: asked.append((arguments, more)))
+    requested = []
+    monkeypatch.setattr(make_venv, "_pip", lambda _, arguments, **more: requested.append((arguments, more)))
     monkeypatch.setattr(make_venv, "has_torch", lambda: True)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9")
     monkeypatch.chdir(ROOT)
     (tmp_path / "pip-1.0-py3-none-any.whl").write_text("")
     make_venv.make(tmp_path / "venv", "", "", tmp_path)
-    ((arguments, variables),) = asked  # and no NumPy: the borrowed one is all there is
+    ((arguments, variables),) = requested  # and no NumPy: the borrowed one is all there is
     listed = tmp_path / f"requirements-{sys.version_info.major}.{sys.version_info.minor}.txt"
     assert {"--no-index", "--no-deps", str(tmp_path), str(listed)} <= set(arguments)
     assert variables == {"PYTHONPATH": str(tmp_path / "pip-1.0-py3-none-any.whl")}
@@ -105,9 +105,9 @@ def test_make_help_names_every_target_and_setting():
 
 
 def test_make_notes_unknown_settings():
-    known = ["ROUNDS=3", "TORCH=", "JOBS=4", "BUDGET=9", "KV_ISA=avx2", "CXX=clang++", "CUDA_HOME=/opt/cuda"]
+    settings = ["ROUNDS=3", "TORCH=", "JOBS=4", "BUDGET=9", "KV_ISA=avx2", "CXX=clang++", "CUDA_HOME=/opt/cuda"]
     done = subprocess.run(
-        ["make", "help", "ROUND=3", "RANG=HEAD", *known], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "help", "ROUND=3", "RANG=HEAD", *settings], cwd=ROOT, capture_output=True, text=True, check=True
     )
     notes = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
     assert sorted(line.split()[1] for line in notes) == ["RANG", "ROUND"]

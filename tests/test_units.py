@@ -83,8 +83,8 @@ def test_parsed_rate_has_three_digits(value):
 
 
 @given(positive, positive)
-def test_rounding_keeps_order(one, other):
-    low, high = sorted((one, other))
+def test_rounding_keeps_order(first, other):
+    low, high = sorted((first, other))
     assert units.parse(units.rate(low, "GOPS")) <= units.parse(units.rate(high, "GOPS"))
 
 

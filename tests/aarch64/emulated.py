@@ -93,17 +93,17 @@ class Emulated:
         Raises:
             EmulationError: the process ended.
         """
-        regions = list(dict.fromkeys(item for item in arguments if isinstance(item, Region)))
-        reals = [item for item in arguments if isinstance(item, Real)]
-        integers = [item for item in arguments if not isinstance(item, Real)]
+        regions = list(dict.fromkeys(argument for argument in arguments if isinstance(argument, Region)))
+        reals = [argument for argument in arguments if isinstance(argument, Real)]
+        integers = [argument for argument in arguments if not isinstance(argument, Real)]
         before = [ctypes.string_at(region.address, region.size) for region in regions]
         request = [struct.pack("<4Q", len(name), len(regions), len(integers), len(reals)), name.encode()]
         for region, data in zip(regions, before, strict=True):
             request += [struct.pack("<2Q", region.size, region.address % LINE), data]
-        for item in integers:
-            value, is_array = (regions.index(item), 1) if isinstance(item, Region) else (item or 0, 0)
+        for integer in integers:
+            value, is_array = (regions.index(integer), 1) if isinstance(integer, Region) else (integer or 0, 0)
             request.append(struct.pack("<2q", value, is_array))
-        request += [bytes(item).ljust(8, b"\0") for item in reals]
+        request += [bytes(real).ljust(8, b"\0") for real in reals]
         with contextlib.suppress(BrokenPipeError):  # it has ended: reading tells why
             self._process.stdin.write(b"".join(request))
             self._process.stdin.flush()
@@ -117,8 +117,8 @@ class Emulated:
     def _read(self, size: int) -> bytes:
         data = self._process.stdout.read(size)
         if len(data) != size:
-            said = self._process.stderr.read().decode().strip()
-            raise EmulationError(f"the emulated process ended with status {self._process.wait()}: {said}")
+            text = self._process.stderr.read().decode().strip()
+            raise EmulationError(f"the emulated process ended with status {self._process.wait()}: {text}")
         return data
 
     @contextlib.contextmanager

@@ -43,8 +43,8 @@ class Machine:
     steps: dict = field(default_factory=dict)  # Unix time from which the machine is slower by a factor
     seed: int = 0
     now: float = 0.0
-    kept: dict = field(default_factory=dict)  # (before, after) -> series -> (rounds before, rounds after)
-    asked: list = field(default_factory=list)  # (before, after, series, rounds) of each call that measured
+    stored: dict = field(default_factory=dict)  # (before, after) -> series -> (rounds before, rounds after)
+    requests: list = field(default_factory=list)  # (before, after, series, rounds) of each call that measured
 
     def __post_init__(self):
         self.random = np.random.default_rng(self.seed)
@@ -62,18 +62,18 @@ class Machine:
         return self.now
 
     def factor(self, commit, series):
-        found = self.speed.get(commit, 1.0)
-        return found.get(series, 1.0) if isinstance(found, dict) else found
+        result = self.speed.get(commit, 1.0)
+        return result.get(series, 1.0) if isinstance(result, dict) else result
 
     def measure_pair(self, before, after, series, rounds, deadline):
-        kept = self.kept.setdefault((before, after), {})
+        pairs = self.stored.setdefault((before, after), {})
         if rounds:
-            self.asked.append((before, after, tuple(series), rounds))
-        for one in series:
-            sides = kept.setdefault(one, ([], []))
+            self.requests.append((before, after, tuple(series), rounds))
+        for member in series:
+            sides = pairs.setdefault(member, ([], []))
             while len(sides[0]) < rounds and self.now < deadline:
-                self.measure_round(one, (before, after), sides)
-        return {one: self.pair(kept[one], (before, after)) for one in series}
+                self.measure_round(member, (before, after), sides)
+        return {member: self.pair(pairs[member], (before, after)) for member in series}
 
     def measure_round(self, series, commits, sides):
         mood = self.random.normal(0, self.mood)

@@ -28,10 +28,10 @@ def search(machine, **more):
 @given(st.sampled_from(LINE), st.integers(0, 10_000))
 def test_culprit_is_found_wherever_it_is(culprit, seed):
     steps = []
-    found = search(Machine(speed=slow_from(culprit), seed=seed), on_step=steps.append)
-    assert found.culprit == culprit and found.own.slower
-    assert len(found.tried) <= 1 + math.ceil(math.log2(len(LINE)))
-    assert steps == list(found.tried) and steps[0].commit == "c12"
+    result = search(Machine(speed=slow_from(culprit), seed=seed), on_step=steps.append)
+    assert result.culprit == culprit and result.isolated.slower
+    assert len(result.tried) <= 1 + math.ceil(math.log2(len(LINE)))
+    assert steps == list(result.tried) and steps[0].commit == "c12"
     assert all(step.slow == (step.commit in slow_from(culprit)) for step in steps)
 
 
@@ -46,23 +46,23 @@ def test_larger_of_two_steps_is_found():
 
 
 def test_commits_that_do_not_build_are_passed_over():
-    found = search(Machine(speed=slow_from("c9"), unbuildable=("c6", "c5", "c2")))
-    assert found.culprit == "c9"
-    unsettled = {step.commit for step in found.tried if step.slow is None}
+    result = search(Machine(speed=slow_from("c9"), unbuildable=("c6", "c5", "c2")))
+    assert result.culprit == "c9"
+    unsettled = {step.commit for step in result.tried if step.slow is None}
     assert unsettled and unsettled <= {"c5", "c6"}
-    found = search(Machine(speed=slow_from("c6"), unbuildable=("c5", "c6")))
-    assert (found.left, found.culprit, found.own) == (("c5", "c6", "c7"), None, None)
-    assert "one of 3 commits" in found.reason and "commit c5 does not build" in found.reason
+    result = search(Machine(speed=slow_from("c6"), unbuildable=("c5", "c6")))
+    assert (result.left, result.culprit, result.isolated) == (("c5", "c6", "c7"), None, None)
+    assert "one of 3 commits" in result.reason and "commit c5 does not build" in result.reason
 
 
 def test_commit_with_known_code_is_not_measured():
     codes = {"good": "1", **dict.fromkeys(LINE[:6], "1"), **dict.fromkeys(LINE[6:], "2")}
     machine = Machine(speed=slow_from("c7"), codes=codes, placements=dict.fromkeys(codes, "here") | {"c6": "there"})
-    found = search(machine)
-    assert found.culprit == "c7"
-    assert {asked[:2] for asked in machine.asked} == {("good", "c12"), ("c6", "c7")}
-    assert all(step.comparison.reason.startswith("the same machine code as ") for step in found.tried[1:])
-    reasons = {step.commit: step.comparison.reason for step in found.tried}
+    result = search(machine)
+    assert result.culprit == "c7"
+    assert {request[:2] for request in machine.requests} == {("good", "c12"), ("c6", "c7")}
+    assert all(step.comparison.reason.startswith("the same machine code as ") for step in result.tried[1:])
+    reasons = {step.commit: step.comparison.reason for step in result.tried}
     assert reasons["c6"] == "the same machine code as good: only its place in the library can differ"
     assert reasons["c9"] == "the same machine code as c12, in the same place"
 
@@ -79,15 +79,15 @@ def test_commit_with_known_code_is_not_measured():
     ids=["faster", "same", "unknown", "not built", "failed"],
 )
 def test_ends_that_leave_nothing_to_search_say_why(machine, reason):
-    found = search(machine)
-    assert found.reason.startswith(reason)
-    assert (found.left, found.culprit, len(found.tried)) == ((), None, 1)
-    assert len({asked[:2] for asked in machine.asked}) <= 1
+    result = search(machine)
+    assert result.reason.startswith(reason)
+    assert (result.left, result.culprit, len(result.tried)) == ((), None, 1)
+    assert len({request[:2] for request in machine.requests}) <= 1
 
 
 def test_budget_that_ends_leaves_a_range_with_the_culprit_in_it():
-    found = search(Machine(speed=slow_from("c7")), budget=33.0)
-    assert found.culprit is None and found.left == LINE[6:] and found.tried[-1].slow is None
+    result = search(Machine(speed=slow_from("c7")), budget=33.0)
+    assert result.culprit is None and result.left == LINE[6:] and result.tried[-1].slow is None
     machine = Machine(speed=slow_from("c7"), noise=0.03)
     search(machine, budget=100.0)
     assert machine.now <= 102
@@ -95,9 +95,9 @@ def test_budget_that_ends_leaves_a_range_with_the_culprit_in_it():
 
 def test_single_commit_needs_no_search():
     machine = Machine(speed={"bad": 1.1})
-    found = bisect(machine, SERIES, "good", "bad", ("bad",))
-    assert found.culprit == "bad" and found.own == found.whole and found.own.answer is Answer.DIFFERENT
-    assert len(machine.asked) == 1
+    result = bisect(machine, SERIES, "good", "bad", ("bad",))
+    assert result.culprit == "bad" and result.isolated == result.whole and result.isolated.answer is Answer.DIFFERENT
+    assert len(machine.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_single_commit_needs_no_search():
     ],
 )
 def test_ends_that_cannot_be_compared_have_an_exit_status(obstacle, error):
-    found = SimpleNamespace(left=(), whole=not_compared(obstacle, "wrong"), reason="GOOD and BAD cannot be compared")
+    result = SimpleNamespace(left=(), whole=not_compared(obstacle, "wrong"), reason="GOOD and BAD cannot be compared")
     with pytest.raises(error, match="GOOD and BAD cannot be compared"):
-        _refuse(found)
+        _refuse(result)

@@ -143,9 +143,9 @@ class FakeRunner(Machine):
     spills = ()  # bytes that matmul's code for sm_90 spills, by commit as they are asked for
 
     def measure_pair(self, before, after, series, rounds, deadline):
-        found = super().measure_pair(before, after, series, rounds, deadline)
+        pairs = super().measure_pair(before, after, series, rounds, deadline)
         failed = Pair(obstacle=Obstacle.FAILED, reason=f"failed at {after}: wrong")
-        return {one: failed if self.wrong and one[1][1] == self.wrong else pair for one, pair in found.items()}
+        return {key: failed if self.wrong and key[1][1] == self.wrong else pair for key, pair in pairs.items()}
 
     def folder(self, before, after):
         return f"{before}-{after}"
@@ -154,8 +154,8 @@ class FakeRunner(Machine):
         if not self.spills:
             return {}
         spilled, *self.spills = self.spills
-        said = {"architecture": "sm_90", "registers": 168, "shared_bytes": 0, "spill_load_bytes": 0}
-        return {"kernels": {"matmul": {"ptxas": [{**said, "spill_store_bytes": spilled}]}}}
+        figures = {"architecture": "sm_90", "registers": 168, "shared_bytes": 0, "spill_load_bytes": 0}
+        return {"kernels": {"matmul": {"ptxas": [{**figures, "spill_store_bytes": spilled}]}}}
 
 
 # What the machine of HEAD does, with the minutes of its budget
@@ -184,7 +184,7 @@ def test_exit_statuses_of_gate(clone, monkeypatch, cause):
     status, behaviour, minutes = CAUSES[cause]
     monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
     monkeypatch.setattr(
-        gate, "AsvRunner", lambda *given, **named: fake_runner(resolve(clone, "HEAD", "HEAD"), **behaviour)
+        gate, "AsvRunner", lambda *positional, **named: fake_runner(resolve(clone, "HEAD", "HEAD"), **behaviour)
     )
     out = io.StringIO()
     args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
@@ -198,7 +198,7 @@ def test_expected_slowdown_passes(clone, monkeypatch):
     head = resolve(clone, "HEAD", "HEAD")
     git(clone, "checkout", "-q", "main")
     monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
-    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: fake_runner(head, speed=1.05))
+    monkeypatch.setattr(gate, "AsvRunner", lambda *positional, **named: fake_runner(head, speed=1.05))
     out = io.StringIO()
     args = [
         "gate",

@@ -24,8 +24,8 @@ def series(case):
 
 
 def compared(answer, ratio, bounds, p, **more):
-    given = {"rounds": 8, "reason": "p < 0.001, and no less than 1%", **more}
-    return Comparison(answer=answer, ratio=ratio, low=bounds[0], high=bounds[1], p=p, **given)
+    fields = {"rounds": 8, "reason": "p < 0.001, and no less than 1%", **more}
+    return Comparison(answer=answer, ratio=ratio, low=bounds[0], high=bounds[1], p=p, **fields)
 
 
 SLOWER = compared(Answer.DIFFERENT, 1.102, (1.091, 1.113), 1.6e-4, adjusted=True)
@@ -52,7 +52,7 @@ def report(*comparisons, **more):
     return GateReport(
         base=commit("6e4c8f6d", "Add matmul"),
         head=commit("7744c6af", "Unroll | the `inner`\x1b loop"),
-        found={series(number): comparison for number, comparison in enumerate(comparisons)},
+        comparisons={series(number): comparison for number, comparison in enumerate(comparisons)},
         budget=600.0,
         measured=123.4,
         evidence=".asv/ab/environment/pair",
@@ -112,21 +112,21 @@ def test_exit_status_is_the_first_of_the_contract(comparisons, status):
     ],
 )
 def test_words_have_the_reasons_of_the_status(comparisons, expected, status, words):
-    found = report(*comparisons, expected=dict.fromkeys(map(series, expected), "for the bias"))
-    assert (found.status, found.words) == (status, words)
+    result = report(*comparisons, expected=dict.fromkeys(map(series, expected), "for the bias"))
+    assert (result.status, result.words) == (status, words)
 
 
 def test_expected_series_are_reported_with_their_reason():
     reason = "Perf-Expected in 7744c6af: for the bias"
-    found = report(SLOWER, SAME, expected={series(0): reason}, notes=("a line of no sense",))
-    text, markdown = gate_report.as_text(found), gate_report.as_markdown(found)
+    result = report(SLOWER, SAME, expected={series(0): reason}, notes=("a line of no sense",))
+    text, markdown = gate_report.as_text(result), gate_report.as_markdown(result)
     assert "different, expected" in text and f"no less than 1%; {reason}:" in text
     assert "note: a line of no sense" in text
     assert "different, expected" in markdown and reason in markdown and "a line of no sense" in markdown
-    data = json.loads(gate_report.as_json(found))
+    data = json.loads(gate_report.as_json(result))
     assert [row["expected"] for row in data["series"]] == [reason, None]
     assert (data["exit_status"], data["notes"]) == (0, ["a line of no sense"])
-    suite = ElementTree.fromstring(gate_report.as_junit(found))
+    suite = ElementTree.fromstring(gate_report.as_junit(result))
     assert suite.get("failures") == "0" and reason in suite[0].findtext("system-out")
 
 
@@ -144,11 +144,11 @@ MORE_SPILLS = CodeChange("matmul", "cuda", "sm_90", "spill_bytes", 0, 16)
     ],
 )
 def test_spills_of_code_that_cannot_be_run_are_a_suspect(code, device, words):
-    found = report(SAME, code=tuple(code), device=device)
-    assert found.words == words
-    for text in (gate_report.as_text(found), gate_report.as_markdown(found)):
+    result = report(SAME, code=tuple(code), device=device)
+    assert result.words == words
+    for text in (gate_report.as_text(result), gate_report.as_markdown(result)):
         assert all(str(change) in text for change in code)
-    data = json.loads(gate_report.as_json(found))["code"]
+    data = json.loads(gate_report.as_json(result))["code"]
     assert [row["spills_more"] for row in data] == [change.spills_more for change in code]
 
 

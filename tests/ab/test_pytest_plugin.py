@@ -27,7 +27,7 @@ def run(clone, pytester, monkeypatch):
 
     def run(behaviour, *options, kernel="'matmul'", minutes=10):
         head = results_clone.working_tree(clone)
-        monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: fake_runner(head, **behaviour))
+        monkeypatch.setattr(gate, "AsvRunner", lambda *args, **named: fake_runner(head, **behaviour))
         path = pytester.makepyfile(TEST.format(kernel=kernel, minutes=minutes))
         more = ("-p", PLUGIN, "-p", "no:cacheprovider", "--rootdir", str(clone), "-c", "/dev/null", "-W", "default")
         return pytester.runpytest_inprocess(path, *more, *options)
@@ -70,13 +70,13 @@ def test_kernel_may_be_its_problem(run):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "said"),
+    ("kernel", "message"),
     [("'fft'", "fft: error: *matches no series*"), ("3", "kv.gate: the name of a kernel or its problem is wanted*")],
 )
-def test_wrong_kernel_fails_with_the_reason(run, kernel, said):
+def test_wrong_kernel_fails_with_the_reason(run, kernel, message):
     result = run({}, kernel=kernel)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([said])
+    result.stdout.fnmatch_lines([message])
 
 
 def test_plugin_is_an_entry_point_of_the_distribution():

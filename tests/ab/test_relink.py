@@ -37,7 +37,7 @@ def test_layout_alone_is_no_change_and_a_change_beyond_it_is():
     assert comparison.low < 1.3 < comparison.high
 
 
-def test_machine_that_gets_slower_from_order_to_order_moves_no_change():
+def test_drift_between_link_orders_moves_no_change():
     layouts = [(1.0 + 0.2 * order, 1.0 + 0.2 * order) for order in range(4)]
     assert only(machines(layouts=layouts)).answer is Answer.SAME
 
@@ -47,24 +47,24 @@ def test_series_with_the_same_code_is_not_measured():
     comparison = only(runners)
     assert (comparison.answer, comparison.p) == (Answer.SAME, None)
     assert comparison.reason == "the machine code is unchanged: only its place in the library can differ"
-    assert not any(runner.asked for runner in runners)
+    assert not any(runner.requests for runner in runners)
 
 
-@pytest.mark.parametrize("places", [dict.fromkeys("a", "here"), {"b": None}], ids=["seed ignored", "no library"])
-def test_build_that_ignores_the_link_order_is_refused_before_anything_is_measured(places):
+@pytest.mark.parametrize("layouts", [dict.fromkeys("a", "here"), {"b": None}], ids=["seed ignored", "no library"])
+def test_build_that_ignores_the_link_order_is_refused(layouts):
     runners = machines()
     for runner in runners:
-        runner.placements |= places
+        runner.placements |= layouts
     with pytest.raises(UsageError, match=r"--relink 4: [01] of these link orders give a and b a layout of their own"):
         only(runners)
-    assert not any(runner.asked for runner in runners)
+    assert not any(runner.requests for runner in runners)
 
 
 def test_order_that_repeats_a_layout_is_not_measured():
     runners = machines(change=1.3, layouts=LAYOUTS * 2)
     runners[1].placements["a"], runners[5].placements["b"] = runners[0].placements["a"], runners[4].placements["b"]
     assert only(runners).rounds == 6 * 8
-    assert [len(runner.asked) for runner in runners] == [1, 0, 1, 1, 1, 0, 1, 1]
+    assert [len(runner.requests) for runner in runners] == [1, 0, 1, 1, 1, 0, 1, 1]
 
 
 def test_orders_that_the_budget_leaves_out_do_not_count():

@@ -36,7 +36,7 @@ def rounds(*times):
 )
 def test_rounds_are_paired(before, after, blocks, pairs):
     pair = ab_rounds.paired(rounds(*before), rounds(*after), blocks)
-    assert [tuple(item.time for item in side) for side in (pair.before, pair.after)] == pairs
+    assert [tuple(round_.time for round_ in side) for side in (pair.before, pair.after)] == pairs
 
 
 def test_incomplete_line_is_left_out_at_the_end_alone(tmp_path):
@@ -62,8 +62,8 @@ def recorded(folder, measured="", **failed):
     for side in measured:
         append_line(folder / f"{side * 40}.jsonl", telemetry.encode(rounds(4)[0]))
     for side, how in failed.items():
-        told = {"skipped": how == "n/a", "died": how == "died"}
-        failure = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", **told)
+        fields = {"skipped": how == "n/a", "died": how == "died"}
+        failure = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", **fields)
         failures.append(ab_rounds.failures_path(folder, side * 40), failure)
     return ab_rounds.read(folder, A, B, 0.0, 10.0).get(SERIES, Pair())
 
@@ -95,8 +95,8 @@ def test_failure_is_the_obstacle_of_its_series(tmp_path, measured, failed, obsta
 )
 def test_rounds_of_another_day_do_not_count(tmp_path, hours, count):
     for commit in (A, B):
-        for item in rounds(*(100 * HOUR - HOUR * number for number in hours)):
-            append_line(tmp_path / "e" / f"{commit}.jsonl", telemetry.encode(item))
+        for round_ in rounds(*(100 * HOUR - HOUR * number for number in hours)):
+            append_line(tmp_path / "e" / f"{commit}.jsonl", telemetry.encode(round_))
     assert ab_rounds.read(tmp_path / "e", A, B, 100 * HOUR, 100 * HOUR).get(SERIES, Pair()).rounds == count
 
 
@@ -108,13 +108,13 @@ def test_runner_measures_where_all_rounds_are_of_another_day(tmp_path):
     runner._measure = lambda folder, commits, series, rounds, deadline: measured.append(rounds)
     for commit in (A, B):
         for number in range(8):
-            item = a_round(SERIES, runner.began - 30 * 24 * HOUR + number, 1e-3, f"{number}")
-            append_line(runner.folder(A, B) / "e" / f"{commit}.jsonl", telemetry.encode(item))
+            round_ = a_round(SERIES, runner.began - 30 * 24 * HOUR + number, 1e-3, f"{number}")
+            append_line(runner.folder(A, B) / "e" / f"{commit}.jsonl", telemetry.encode(round_))
     runner.measure_pair(A, B, [SERIES], 8, runner.clock() + HOUR)
     assert measured == [8]
 
 
-def test_rounds_of_another_driver_or_compiler_have_a_folder_of_their_own(monkeypatch):
+def test_rounds_of_another_driver_have_another_folder(monkeypatch):
     def at(driver="1", compiler="c++ 12"):
         monkeypatch.setattr(session.fingerprint, "now", lambda environ: {"driver": driver})
         monkeypatch.setattr(session.fingerprint, "toolchain", lambda environ, project: compiler)

@@ -54,23 +54,28 @@ def test_discovery_is_the_same_on_any_machine(tmp_path):
 
 
 def test_series_names_axes_cases_and_costs(tmp_path, request):
-    found = json.loads(discover(tmp_path, "contract"))
-    kept = ("name", "param_names", "params", "version", "type", "unit", "rounds", "flops", "bytes")
+    result = json.loads(discover(tmp_path, "contract"))
+    fields = ("name", "param_names", "params", "version", "type", "unit", "rounds", "flops", "bytes")
     accept = request.config.getoption("--accept-golden")
-    known = {one["name"].split(".")[0] for one in json.loads((GOLDEN / "contract.json").read_text(encoding="utf-8"))}
+    kernels = {
+        benchmark["name"].split(".")[0]
+        for benchmark in json.loads((GOLDEN / "contract.json").read_text(encoding="utf-8"))
+    }
     # A kernel that is added is written into the golden file when that is next accepted; until then nothing is lost.
-    held = [one for one in found if accept or one["name"].split(".")[0] in known]
-    text = json.dumps([{key: one[key] for key in kept if key in one} for one in held], indent=1) + "\n"
+    held = [benchmark for benchmark in result if accept or benchmark["name"].split(".")[0] in kernels]
+    text = (
+        json.dumps([{key: benchmark[key] for key in fields if key in benchmark} for benchmark in held], indent=1) + "\n"
+    )
     check_golden(GOLDEN / "contract.json", text, accept=accept)
 
 
 def test_every_kernel_has_the_form_of_names_and_axes(tmp_path):
-    for one in json.loads(discover(tmp_path, "form")):
-        if one["type"] == "time":
-            assert re.fullmatch(r"[a-z][a-z0-9_]*\.(Cpu|Cuda)\.time_(hot|cold)", one["name"])
-            assert one["param_names"] == ["implementation", "case"]
-            assert one["params"][0] == [repr(name) for name in cases.IMPLEMENTATIONS]
-            assert all(cases.dims_of(case.strip("'")) for case in one["params"][1])
+    for benchmark in json.loads(discover(tmp_path, "form")):
+        if benchmark["type"] == "time":
+            assert re.fullmatch(r"[a-z][a-z0-9_]*\.(Cpu|Cuda)\.time_(hot|cold)", benchmark["name"])
+            assert benchmark["param_names"] == ["implementation", "case"]
+            assert benchmark["params"][0] == [repr(name) for name in cases.IMPLEMENTATIONS]
+            assert all(cases.dims_of(case.strip("'")) for case in benchmark["params"][1])
 
 
 def test_telemetry_names(request):

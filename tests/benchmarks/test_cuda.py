@@ -166,10 +166,10 @@ def test_caller_waits_longer_than_the_device(addition):
 
 
 def test_driver_knows_the_current_device():
-    said = gpu.describe(gpu.uuid())
-    if isinstance(said, str):
-        pytest.skip(said)  # no binding, or a part of a GPU (MIG), whose UUID is another
-    assert said["driver"]
+    description = gpu.describe(gpu.uuid())
+    if isinstance(description, str):
+        pytest.skip(description)  # no binding, or a part of a GPU (MIG), whose UUID is another
+    assert description["driver"]
     with gpu.opened(gpu.uuid()) as (library, handle):
         state = gpu.read(library, handle)
     assert state.sm_clock is None or 1e8 < state.sm_clock < 4e9

@@ -16,7 +16,7 @@ def tracks(cls):
 @pytest.mark.parametrize(("cls", "where"), [(device.Cpu, "cpu"), (device.Cuda, "cuda")])
 def test_series_for_each_figure(cls, where):
     assert {name: method.unit for name, method in tracks(cls).items()} == UNITS[where]
-    document = {"figures": {name: float(place) for place, name in enumerate(UNITS[where])}}
+    document = {"figures": {name: float(index) for index, name in enumerate(UNITS[where])}}
     for name, method in tracks(cls).items():
         assert method(cls(), document) == document["figures"][name]
 
@@ -57,6 +57,6 @@ def test_devices_have_their_own_setup_cache():
 def test_figures_are_kept_by_name(monkeypatch, cls):
     document = {"format": 1, "name": "Some device", "ceilings": [], "reported": {"threads": 3}, "warnings": []}
     monkeypatch.setattr(ceilings, "measure", lambda which, *, caches: document | {"device": which} if caches else None)
-    found = json.loads(json.dumps(cls().setup_cache()))
-    assert set(found["figures"]) == set(UNITS[cls.device])
-    assert found["figures"]["threads"] == 3
+    result = json.loads(json.dumps(cls().setup_cache()))
+    assert set(result["figures"]) == set(UNITS[cls.device])
+    assert result["figures"]["threads"] == 3

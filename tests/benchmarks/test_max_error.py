@@ -27,10 +27,10 @@ def error_of_asv(module):
 def test_largest_error_of_all_results(asv_environment, module):
     bench = module.Cpu()
     bench.setup("eager", CASE[module])
-    found = bench.track_max_error("eager", CASE[module])
+    result = bench.track_max_error("eager", CASE[module])
     expected = bench.problem.expected(*bench._inputs)
-    assert found == compare(expected, bench.problem.reference_solution(*bench._inputs))["max_error"]
-    assert found == 0 if module is quantize_int8 else 1e-8 < found < 1e-4
+    assert result == compare(expected, bench.problem.reference_solution(*bench._inputs))["max_error"]
+    assert result == 0 if module is quantize_int8 else 1e-8 < result < 1e-4
     assert not (asv_environment / ".asv" / "spool").exists()  # no telemetry: nothing was timed
 
 
@@ -72,8 +72,8 @@ def test_asv_gets_a_number(asv_environment):
 def test_na_where_setup_is_na(asv_environment, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert error_of_asv(matmul).do_setup() is True
-    said = failure(asv_environment)
-    assert (said["b"], said["skipped"]) == ("matmul.Cpu.track_max_error", True)
+    text = failure(asv_environment)
+    assert (text["b"], text["skipped"]) == ("matmul.Cpu.track_max_error", True)
     assert "asv: skipped" in capsys.readouterr().out
 
 
@@ -82,9 +82,9 @@ def test_problem_without_error_is_na(asv_environment, monkeypatch):
     bench = error_of_asv(matmul)
     bench.do_setup()
     assert math.isnan(bench.do_run())  # asv's "n/a", which says nothing of why
-    said = failure(asv_environment)
-    assert (said["b"], said["skipped"]) == ("matmul.Cpu.track_max_error", True)
-    assert said["error"] == "the problem's verify_result gives no max_error"
+    text = failure(asv_environment)
+    assert (text["b"], text["skipped"]) == ("matmul.Cpu.track_max_error", True)
+    assert text["error"] == "the problem's verify_result gives no max_error"
 
 
 def test_wrong_result_is_recorded(asv_environment, monkeypatch):
@@ -93,5 +93,5 @@ def test_wrong_result_is_recorded(asv_environment, monkeypatch):
     monkeypatch.setattr(matmul.Matmul, "verify_result", lambda *_: (False, {"count": 3}))
     with pytest.raises(WrongResultError):
         bench.do_run()
-    said = failure(asv_environment)
-    assert said["error"] == "WrongResultError: matmul eager float32-256x256x256 is wrong: count 3"
+    text = failure(asv_environment)
+    assert text["error"] == "WrongResultError: matmul eager float32-256x256x256 is wrong: count 3"

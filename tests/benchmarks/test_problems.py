@@ -47,9 +47,9 @@ def test_eager_is_right(problem):
     assert right
     outputs = dict(zip(problem.output_names(), outputs_of(output), strict=True))
     assert len(outputs) == len(outputs_of(problem.empty_output(inputs)))
-    for name, each in outputs.items():
+    for name, computed in outputs.items():
         part = said_of(details, name)
-        assert (part["wrong"], part["elements"]) == (0, each.numel())
+        assert (part["wrong"], part["elements"]) == (0, computed.numel())
 
 
 DTYPES = [
@@ -112,14 +112,14 @@ def test_int8_products_without_pytorch_support_are_na(monkeypatch):
 def test_wrong_output_is_caught_and_located(faulty):
     problem, inputs, outputs, name, output = faulty
     expected = problem.expected(*inputs)
-    short = [each[:-1] if each is output else each for each in outputs_of(outputs)]
+    short = [tensor[:-1] if tensor is output else tensor for tensor in outputs_of(outputs)]
     right, details = problem.verify_result(expected, short[0] if len(short) == 1 else tuple(short))
     assert (right, said_of(details, name)["actual_shape"]) == (False, tuple(output[:-1].shape))
     output.view(-1)[37] += 1
     right, details = problem.verify_result(expected, outputs)
-    said = said_of(details, name)
-    assert (right, said["wrong"], said["first_wrong"]) == (False, 1, 37)
-    assert said["why"] in details["why"]
+    text = said_of(details, name)
+    assert (right, text["wrong"], text["first_wrong"]) == (False, 1, 37)
+    assert text["why"] in details["why"]
     if output.is_floating_point():
         output.view(-1)[-1] = float("nan")
         right, details = problem.verify_result(expected, outputs)

@@ -30,28 +30,28 @@ def bound(tmp_path, case="float32-5M", kernel="add_mul_exp"):
 @pytest.fixture
 def module(monkeypatch):
     """A module in the place of kernels.add_mul_exp.triton, whose kernel notes its calls."""
-    found = types.ModuleType("kernels.add_mul_exp.triton")
-    found.SUPPORTS, found.calls = dict(SUPPORTS), []
+    result = types.ModuleType("kernels.add_mul_exp.triton")
+    result.SUPPORTS, result.calls = dict(SUPPORTS), []
 
     def right(x, y, *, out):
         def call():
-            found.calls.append(1)
+            result.calls.append(1)
             out.copy_(torch.exp((x + y) * 2))
 
         return call
 
-    found.bind = right
-    monkeypatch.setitem(sys.modules, found.__name__, found)
-    return found
+    result.bind = right
+    monkeypatch.setitem(sys.modules, result.__name__, result)
+    return result
 
 
 def test_bound_kernel_is_compiled(tmp_path, module):
-    found = bound(tmp_path)
+    result = bound(tmp_path)
     assert len(module.calls) == 1  # compiling is no part of a round
-    found.poison()
-    assert torch.isnan(found.output()).all()
-    found.call()
-    assert torch.equal(found.output(), torch.exp(X * 4))
+    result.poison()
+    assert torch.isnan(result.output()).all()
+    result.call()
+    assert torch.equal(result.output(), torch.exp(X * 4))
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_na_on_the_cpu_before_inputs(monkeypatch, interpret):
 def test_live_series_on_cuda_only():
     for owner in (Cpu, Cuda):
         assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
-    live = {device: {one.implementation for one in SUITE.core_series(device)} for device in ("cpu", "cuda")}
+    live = {device: {series.implementation for series in SUITE.core_series(device)} for device in ("cpu", "cuda")}
     assert live == {"cpu": {"eager", "compile", "native"}, "cuda": set(cases.IMPLEMENTATIONS)}
     assert "triton" not in cases.CONTROLS

@@ -104,7 +104,7 @@ class Library:
         Raises:
             KernelError: the kernel did what it must not do, or the launcher left another device current than it found.
         """
-        memories = list({id(one): one for one in arguments if isinstance(one, Memory)}.values())
+        memories = list({id(argument): argument for argument in arguments if isinstance(argument, Memory)}.values())
         self._begin(memories, order, processors)
         self._native.on_host_set_capability(capability)
         self._native.on_host_note_accesses(int(note_accesses))

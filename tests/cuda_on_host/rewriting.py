@@ -36,11 +36,11 @@ def rewrite(source: str, name: str) -> str:
 
 def _code(source: str) -> str:
     """Return the source with blanks for comments and strings. Every character keeps its place."""
-    return COMMENT_OR_STRING.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), source)
+    return COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
 
 
-def _at(source: str, name: str, place: int, what: str) -> str:
-    return f"{name}:{source.count(chr(10), 0, place) + 1}: {what}"
+def _at(source: str, name: str, index: int, what: str) -> str:
+    return f"{name}:{source.count(chr(10), 0, index) + 1}: {what}"
 
 
 def _launches(source: str, name: str) -> str:
@@ -62,10 +62,10 @@ def _begin_of_callee(code: str, end: int) -> int | None:
     last = end = len(code[:end].rstrip())
     if code[:end].endswith(">"):
         depth = 0
-        for place in range(end - 1, -1, -1):
-            depth += {">": 1, "<": -1}.get(code[place], 0)
+        for index in range(end - 1, -1, -1):
+            depth += {">": 1, "<": -1}.get(code[index], 0)
             if depth == 0:
-                last = place
+                last = index
                 break
     name = re.search(r"[A-Za-z_][\w:]*$", code[:last])
     return name.start() if name and not name.group().startswith("return") else None
@@ -74,10 +74,10 @@ def _begin_of_callee(code: str, end: int) -> int | None:
 def _end_of_configuration(code: str, begin: int) -> int | None:
     """Return where the `>>>` is that ends a configuration, with an argument list behind it. None: nowhere."""
     depth = 0
-    for place in range(begin, len(code)):
-        character = code[place]
-        if depth == 0 and re.match(r">>>\s*\(", code[place:]):
-            return place
+    for index in range(begin, len(code)):
+        character = code[index]
+        if depth == 0 and re.match(r">>>\s*\(", code[index:]):
+            return index
         depth += (character in OPENING) - (character in CLOSING)
         if depth < 0 or character == ";":
             return None
@@ -87,17 +87,17 @@ def _end_of_configuration(code: str, begin: int) -> int | None:
 def _shared_variables(source: str, name: str) -> str:
     """Rewrite each variable in shared memory to a reference to the block's."""
     code, parts, end = _code(source), [], 0
-    for found in SHARED.finditer(code):
-        parts += [source[end : found.start()], _shared_variable(found, source, name)]
-        end = found.end()
+    for match in SHARED.finditer(code):
+        parts += [source[end : match.start()], _shared_variable(match, source, name)]
+        end = match.end()
     return "".join([*parts, source[end:]])
 
 
-def _shared_variable(found: re.Match[str], source: str, name: str) -> str:
-    kind, variable, sizes = found["type"].strip(), found["name"], found["sizes"].strip()
-    if (found["extern"] is not None) != (re.fullmatch(r"\[\s*\]", sizes) is not None):
-        raise RewritingError(_at(source, name, found.start(), "dynamic shared memory is `extern __shared__ T name[]`"))
-    lines = "\n" * found.group().count("\n")
-    if found["extern"] is not None:
+def _shared_variable(match: re.Match[str], source: str, name: str) -> str:
+    kind, variable, sizes = match["type"].strip(), match["name"], match["sizes"].strip()
+    if (match["extern"] is not None) != (re.fullmatch(r"\[\s*\]", sizes) is not None):
+        raise RewritingError(_at(source, name, match.start(), "dynamic shared memory is `extern __shared__ T name[]`"))
+    lines = "\n" * match.group().count("\n")
+    if match["extern"] is not None:
         return f"{kind}* const {variable} = static_cast<{kind}*>(cuda_on_host::dynamic_shared());{lines}"
-    return f"auto& {variable} = cuda_on_host::shared<{kind}{sizes}, {found['alignment'] or 1}>([] {{}});{lines}"
+    return f"auto& {variable} = cuda_on_host::shared<{kind}{sizes}, {match['alignment'] or 1}>([] {{}});{lines}"

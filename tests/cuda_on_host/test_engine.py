@@ -174,15 +174,15 @@ def test_copies_are_awaited_by_group(features):
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("\n\nint x = __unknown_intrinsic();\n", r"broken\.cu:3:.*error: .*__unknown_intrinsic"),
         ("void f(char*); void g() { char large[100000]; f(large); }", "frame size of 100.* bytes"),
     ],
 )
-def test_compiler_error_is_reported(on_host, tmp_path, source, said):
+def test_compiler_error_is_reported(on_host, tmp_path, source, message):
     (tmp_path / "broken").mkdir()
     broken = tmp_path / "broken" / "broken.cu"
     broken.write_text(source)
-    with pytest.raises(BuildError, match=said):
+    with pytest.raises(BuildError, match=message):
         on_host.library(broken)

@@ -34,22 +34,22 @@ def turns_of_banks(addresses: list[int], size: int) -> list[int]:
 
 
 SIZE = st.sampled_from([4, 8, 16])
-PLACES = st.lists(st.integers(0, 100), min_size=1, max_size=32)
+INDICES = st.lists(st.integers(0, 100), min_size=1, max_size=32)
 
 
-@given(SIZE, PLACES)
-def test_conflicts_by_definition(size, places):
-    addresses = [place * size for place in places]
-    found = traffic(request(addresses, size, SHARED), SHARED, writes=False)
+@given(SIZE, INDICES)
+def test_conflicts_by_definition(size, indices):
+    addresses = [index * size for index in indices]
+    result = traffic(request(addresses, size, SHARED), SHARED, writes=False)
     turns = turns_of_banks(addresses, size)
-    assert found == Traffic(1, (size,), sum(turns), len(turns))
+    assert result == Traffic(1, (size,), sum(turns), len(turns))
 
 
-@given(SIZE, PLACES)
-def test_sectors_by_definition(size, places):
-    found = traffic(request([place * size for place in places], size), 0, writes=False)
-    asked = {place * size + i for place in places for i in range(size)}
-    assert found == Traffic(1, (size,), len({byte // 32 for byte in asked}), -(-len(asked) // 32))
+@given(SIZE, INDICES)
+def test_sectors_by_definition(size, indices):
+    result = traffic(request([index * size for index in indices], size), 0, writes=False)
+    requested = {index * size + i for index in indices for i in range(size)}
+    assert result == Traffic(1, (size,), len({byte // 32 for byte in requested}), -(-len(requested) // 32))
 
 
 def test_stride_shares_banks():
@@ -76,12 +76,12 @@ def test_no_accesses_no_traffic():
 
 
 @pytest.fixture(scope="module")
-def known(on_host) -> Library:
+def counting(on_host) -> Library:
     return on_host.library(Path(__file__).parent / "traffic.cu")
 
 
 # Of each kernel: what reads and writes of shared memory, of the input and of the output cost more than they must.
-KNOWN = {
+EXPECTED = {
     "padded": {},
     "unpadded": {(SHARED, False): 2 * 32 * 31},
     "by_rows": {(0, False): 64 * (32 - 4)},  # 32 sectors for each 128 bytes
@@ -92,24 +92,24 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("order", ["forward", 1])
-def test_known_kernels(known, name, order):
+def test_known_kernels(counting, name, order):
     x, out = Memory(float32_values(1, (2048,))), output((2048,), np.float32)
-    assert known.call(f"kv_{name}_cuda", x, out, 2048, order=order, note_accesses=True) == 0
-    found = {
-        (memory, writes): traffic(known.accesses, memory, writes=writes).excess
+    assert counting.call(f"kv_{name}_cuda", x, out, 2048, order=order, note_accesses=True) == 0
+    result = {
+        (memory, writes): traffic(counting.accesses, memory, writes=writes).excess
         for memory in (SHARED, 0, 1)
         for writes in (False, True)
     }
-    assert {key: excess for key, excess in found.items() if excess} == KNOWN[name]
+    assert {key: excess for key, excess in result.items() if excess} == EXPECTED[name]
 
 
-def test_accesses_are_noted_on_request(known):
+def test_accesses_are_noted_on_request(counting):
     x, out = Memory(float32_values(1, (2048,))), output((2048,), np.float32)
-    assert known.call("kv_by_rows_cuda", x, out, 2048, note_accesses=True) == 0
-    noted = known.accesses
+    assert counting.call("kv_by_rows_cuda", x, out, 2048, note_accesses=True) == 0
+    noted = counting.accesses
     assert len(noted) == 2 * 2048
-    assert known.call("kv_by_rows_cuda", x, out, 2048) == 0
-    assert len(known.accesses) == 0
+    assert counting.call("kv_by_rows_cuda", x, out, 2048) == 0
+    assert len(counting.accesses) == 0
     assert len(noted) == 2 * 2048

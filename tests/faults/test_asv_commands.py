@@ -19,9 +19,9 @@ def test_every_process_sees_the_commit_it_is_told(tiny):
     (tiny.root / "benchmarks" / "scale.py").write_text(noting)
     done = tiny.track(KV_RANGE="HEAD~2..HEAD", KV_ROUNDS="3", KV_BENCH="native.*1k", KV_THREADS="2")
     assert done.returncode == 0, done.stdout
-    two, one = tiny.git("rev-list", "-2", "HEAD").split()
-    seen = (tiny.root / "seen").read_text().splitlines()
-    assert sorted(seen) == sorted([f"one {one} 2", f"two {two} 2"] * 3)
+    two, first = tiny.git("rev-list", "-2", "HEAD").split()
+    observed = (tiny.root / "seen").read_text().splitlines()
+    assert sorted(observed) == sorted([f"one {first} 2", f"two {two} 2"] * 3)
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_run_compare_show_continuous_and_publish_work(tiny):
     assert len(telemetry.read_text().splitlines()) == 2 * 6  # plain runs are joined too: two rounds of six series
 
 
-def test_same_python_measures_the_working_tree_and_records_nothing(tiny):
+def test_same_python_records_nothing(tiny):
     assert tiny.asv("run", "-m", "box", "--bench", "just-discover").returncode == 0
     listed = tiny.root / "results" / "benchmarks.json"
     before = listed.read_bytes()

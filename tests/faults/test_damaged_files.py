@@ -49,9 +49,9 @@ def measured(folder) -> Tiny:
     (tiny.root / "gpu.json").write_text(json.dumps(test_foreign.nvbench(test_foreign.state("a", batch=1e-6))))
     first = tiny.git("rev-list", "--max-parents=0", "HEAD")
     node.tar(tiny.root.parent, (first, first), "node.tar.xz", measured=(0,))
-    (kept,) = (tiny.root / ".asv" / "journals").glob("*.json")
+    (file,) = (tiny.root / ".asv" / "journals").glob("*.json")
     night = journal.Night(began=time.time() - 60, commits=(first,), heartbeat=True)
-    journal.Journal(kept, journal.Journal(kept, "").record.setting).begin(night)
+    journal.Journal(file, journal.Journal(file, "").record.setting).begin(night)
     return tiny
 
 

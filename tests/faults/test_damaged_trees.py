@@ -32,9 +32,9 @@ def damaged(whole_tree, tmp_path_factory):
     return folder
 
 
-def values(found):
+def values(result):
     """Return the values of the series of a past, by series and commit."""
-    layout = found.layout
+    layout = result.layout
     return {
         (key, layout.commits[layout.commit[slot]]): [repr(layout.columns[name][slot].item()) for name in COLUMNS]
         for number, key in enumerate(layout.keys)
@@ -87,12 +87,12 @@ def test_no_value_changes_without_a_note(whole_tree, damaged, tmp_path, seed):
     wrong = []
     for done, _ in cases(damaged, seed, 250):
         try:
-            found = past.open(damaged / "results", repository, folder=tmp_path)
+            result = past.open(damaged / "results", repository, folder=tmp_path)
             list(past.open(damaged / "results", repository, commits=[newest]).at(newest))
         except Exception as error:  # noqa: BLE001 - every one is a finding, and all are wanted
             wrong.append(f"{done}: {type(error).__name__}: {str(error)[:80]}")
             continue
-        if set(found.notes) <= notes and (changed := differences(then, values(found))):
+        if set(result.notes) <= notes and (changed := differences(then, values(result))):
             wrong.append(f"{done}: {len(changed)} values changed, such as {sorted(map(str, changed))[0]}")
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong)
 

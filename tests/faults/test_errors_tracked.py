@@ -65,9 +65,9 @@ def test_errors_join_times_that_are_recorded_already(tiny):
     assert done.returncode == 20, done.stdout  # what is found wrong then is named, though its time stays
     (line,) = lines_with(done.stdout, "failed:", head[:8], "scale.Cpu.track_max_error eager float32-1k")
     assert line.endswith("AssertionError: scale is off by 1")
-    found = rows(tiny, head)
-    assert json.dumps(found["time_hot"]) == json.dumps(times)  # NaN, "not asked for", equals nothing
-    assert found["track_max_error"]["result"] == [None, 0.25, 0, 0.25, 0, 0.25]
+    result = rows(tiny, head)
+    assert json.dumps(result["time_hot"]) == json.dumps(times)  # NaN, "not asked for", equals nothing
+    assert result["track_max_error"]["result"] == [None, 0.25, 0, 0.25, 0, 0.25]
     assert "float32-1k" in page(tiny)
     again = tiny.track()
     assert again.returncode == 20 and not lines_with(again.stdout, "] round")  # and is not tried again by itself
@@ -78,10 +78,10 @@ def test_run_times_in_rounds_and_tracks_errors_once(tiny):
     head = tiny.git("rev-parse", "HEAD")
     done = tiny.track()
     assert done.returncode == 0, done.stdout
-    found = rows(tiny, head)
-    assert found["track_max_error"]["result"] == [0, 0.25, 0, 0.25, 0, 0.25]
-    assert not any(found["track_max_error"].get("samples") or ())
-    assert {len(samples) for samples in found["time_hot"]["samples"] if samples} == {2}
+    result = rows(tiny, head)
+    assert result["track_max_error"]["result"] == [0, 0.25, 0, 0.25, 0, 0.25]
+    assert not any(result["track_max_error"].get("samples") or ())
+    assert {len(samples) for samples in result["time_hot"]["samples"] if samples} == {2}
     assert len(lines_with(done.stdout, "] round 1/1")) == 1
     assert len(lines_with(done.stdout, "/2, commit")) == 2
     assert lines_with(tiny.track().stdout, "0 commits measured")
@@ -107,17 +107,17 @@ def test_interrupted_errors_leave_what_was_timed(tiny):
 
 
 @pytest.mark.parametrize("before", ["pass", "raise OSError('the disk is full')"], ids=["measured", "failed"])
-def test_newest_commit_has_the_ceilings_and_their_failure_is_a_note(tiny, before):
+def test_ceilings_of_the_newest_commit_and_their_failure(tiny, before):
     (tiny.root / "benchmarks" / "device.py").write_text(CEILINGS.format(before=before))
     old, new = tiny.git("rev-parse", "HEAD"), tiny.commit("Faster", kernel=FASTER)
     done = tiny.track()
     assert done.returncode == 0 and "2 commits measured" in done.stdout, done.stdout
-    found = rows(tiny, new)
+    result = rows(tiny, new)
     assert "track_peak_float32" not in rows(tiny, old)
     if before == "pass":
-        assert "what the machine can do at most" in done.stdout
-        assert (found["track_peak_float32"]["result"], found["track_l1_size"]["result"]) == ([5.0], None)
+        assert "measuring the ceilings of the machine" in done.stdout
+        assert (result["track_peak_float32"]["result"], result["track_l1_size"]["result"]) == ([5.0], None)
         assert "what the machine can do" not in tiny.track().stdout  # nothing was measured
     else:
         (note,) = lines_with(done.stdout, "note: the machine's ceilings")
-        assert "status 2" in note and found["track_peak_float32"]["result"] is None
+        assert "status 2" in note and result["track_peak_float32"]["result"] is None

@@ -25,7 +25,7 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     assert session.facts["torch"] == TORCH and list(session.code) == ["scale"]
 
 
-def test_kernel_that_prints_garbage_is_measured_beside_the_others(tiny):
+def test_kernel_that_prints_garbage_is_measured(tiny):
     lines = ["For parameters: (((", "[1.1%] · For x commit 12345678 (round 1/1)", "For parameters: 'a', 'b'"]
     lines += ["asv: benchmark timed out (timeout 1s)", "Fatal Python error: none", "\udcff\0\x1b[2J"]
     garbage = "\n".join(lines).encode(errors="surrogateescape") + b"\n"
@@ -146,13 +146,13 @@ def scale(x):
         {act}
     return 2 * x
 """
-ONE = {"KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}
+SINGLE = {"KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(4, marks=pytest.mark.slow)], ids=["last", "middle"])
 def test_crash_leaves_the_rounds_before_it(tiny, rounds):
     bad = tiny.commit("Fail late", kernel=ONCE.format(call=3, act="os.kill(os.getpid(), 11)"))
-    done = tiny.track(KV_ROUNDS=str(rounds), **ONE)
+    done = tiny.track(KV_ROUNDS=str(rounds), **SINGLE)
     assert recorded(tiny, bad) > 0, done.stdout  # asv itself stores a null of a crash in the last round
     assert lines_with(done.stdout, "value restored from 2 rounds")
     assert "need 8 rounds, have 2" in page(tiny)
@@ -162,7 +162,7 @@ def test_crash_leaves_the_rounds_before_it(tiny, rounds):
 @pytest.mark.parametrize("call", [2, pytest.param(3, marks=pytest.mark.slow)], ids=["middle", "last"])
 def test_wrong_numbers_in_one_round_are_not_forgiven(tiny, call):
     bad = tiny.commit("Fail once", kernel=ONCE.format(call=call, act="return 3"))
-    done = tiny.track(KV_ROUNDS="3", **ONE)
+    done = tiny.track(KV_ROUNDS="3", **SINGLE)
     assert recorded(tiny, bad) is None, done.stdout  # asv itself may have stored a time
     assert lines_with(done.stdout, "failed:", "is wrong: got 3")
     assert done.returncode in (20, 22)  # 22: this series was all there was to measure
@@ -174,9 +174,9 @@ def test_wrong_numbers_in_one_round_are_not_forgiven(tiny, call):
 def test_kernel_that_crashes_today_does_not_keep_its_old_time(tiny):
     crash = "if os.environ.get('TINY_DO') == 'crash': os.kill(os.getpid(), 11)"
     commit = tiny.commit("Crash on demand", kernel=f"import os\ndef scale(x):\n    {crash}\n    return 2 * x\n")
-    assert tiny.track(**ONE).returncode == 0
+    assert tiny.track(**SINGLE).returncode == 0
     assert recorded(tiny, commit) > 0
-    done = tiny.track(**ONE, KV_AGAIN="1", TINY_DO="crash")
+    done = tiny.track(**SINGLE, KV_AGAIN="1", TINY_DO="crash")
     assert recorded(tiny, commit) is None, done.stdout
     assert lines_with(done.stdout, "failed:", commit[:8])
 

@@ -25,12 +25,12 @@ def have_both_rounds(tiny, _text):
     assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * 2
 
 
-ONE = {"track": replace(COMMANDS["track"], words=["track", "--range=HEAD^!"], check=have_both_rounds)}
+SINGLE = {"track": replace(COMMANDS["track"], words=["track", "--range=HEAD^!"], check=have_both_rounds)}
 SPOOL, TELEMETRY, RESULTS, FINDINGS = ".asv/spool", "results/box/telemetry", "results/", "results/findings"
 CACHE, ENVIRONMENT, LOGS, LOCK, JOURNALS = ".asv/cache", ".asv/env", ".asv/logs", ".asv/lock", ".asv/journals"
 HTML, MACHINE_LOCK, MACHINES, BACKUP = ".asv/html", "/kernel-velocity-", "/.asv-machine.json", ".asv/track-before"
 # The command, what it cannot write, and after how many rounds
-PLACES = [
+WRITES = [
     *[("track", part, 0) for part in (SPOOL, CACHE, ENVIRONMENT, LOGS, HTML, LOCK, MACHINE_LOCK, MACHINES, BACKUP)],
     *[("track", part, 2) for part in (SPOOL, CACHE, TELEMETRY, RESULTS)],
     *[("gate", ".asv/ab", rounds) for rounds in (0, 5)],
@@ -39,7 +39,7 @@ PLACES = [
     *[("nightly", part, 5) for part in (JOURNALS, SPOOL)],
     *[("nightly", part, 14) for part in (".asv/ab", FINDINGS)],
 ]
-CASES = [(*place, number) for place in PLACES for number in (errno.ENOSPC, errno.EROFS)]
+CASES = [(*write, number) for write in WRITES for number in (errno.ENOSPC, errno.EROFS)]
 CHOSEN = random.Random(SEED).sample(CASES, min(len(CASES), int(os.environ.get("TINY_DISKS", "6"))))
 
 
@@ -54,7 +54,7 @@ def library(tmp_path_factory):
 @pytest.mark.parametrize("case", CHOSEN, ids=lambda case: "-".join(map(str, case)))
 def test_disk_without_room_costs_one_line_and_no_round(recorded, tmp_path, library, case):
     name, part, begun, number = case
-    command = (COMMANDS | ONE)[name]
+    command = (COMMANDS | SINGLE)[name]
     tiny = recorded.copy(tmp_path)
     command.prepare(tiny)
     before, when, rounds = contents(tiny), tmp_path / "when", rounds_begun(tiny, "").total()

@@ -8,7 +8,7 @@ import pytest
 from tests.faults.tiny import FASTER, GOOD, SLOWER, WRONG, end, lines_with, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ONE = ("--bench", "native.*1k")
+SINGLE = ("--bench", "native.*1k")
 BY_5_PERCENT = f"{GOOD}SLOWER = 1.05\n"
 BROKEN = "int f( {"
 
@@ -29,7 +29,7 @@ def test_slower_commit_is_found_and_the_history_is_left_alone(tiny):
     head = tiny.commit("Slow it down", kernel=BY_5_PERCENT)
     (tiny.root / "results").mkdir()
     (tiny.root / "results" / "benchmarks.json").write_text("{}")
-    done = gate(tiny, base, "HEAD", *ONE, "--json", "gate.json")
+    done = gate(tiny, base, "HEAD", *SINGLE, "--json", "gate.json")
     assert done.returncode == 10, done.stdout
     (row,) = json.loads((tiny.root / "gate.json").read_text())["series"]
     assert (row["answer"], row["rounds"]) == ("different", 8)
@@ -39,7 +39,7 @@ def test_slower_commit_is_found_and_the_history_is_left_alone(tiny):
     assert not (tiny.root / ".asv" / "spool").exists()
     order = sorted([(line["t"], side) for side in "ab" for line in evidence(tiny, base if side == "a" else head)])
     assert "".join(side for _, side in order) == "baab" * 4
-    again = gate(tiny, base, "HEAD", *ONE)
+    again = gate(tiny, base, "HEAD", *SINGLE)
     assert again.returncode == 10 and not lines_with(again.stdout, "round 1/8"), again.stdout
     assert len(evidence(tiny, base)) == 8
 
@@ -47,7 +47,7 @@ def test_slower_commit_is_found_and_the_history_is_left_alone(tiny):
 def test_uncommitted_refactoring_is_the_same(tiny):
     (tiny.root / "kernels" / "__init__.py").write_text(FASTER)
     before = tiny.git("status", "--porcelain"), tiny.git("rev-parse", "HEAD")
-    done = gate(tiny, "HEAD", ".", *ONE)
+    done = gate(tiny, "HEAD", ".", *SINGLE)
     assert done.returncode == 0, done.stdout
     assert lines_with(done.stdout, "scale.Cpu.time_hot native float32-1k", " same ")
     assert lines_with(done.stdout, "HEAD", "Working tree, uncommitted")
@@ -75,7 +75,7 @@ def test_head_without_a_time_is_no_clean_bill(tiny, files, bench, status, reason
 def test_kernel_that_is_new_gives_nothing_to_compare(tiny):
     base = tiny.commit("Remove", kernel="", source=None)
     tiny.commit("Add it again", kernel=GOOD)
-    done = gate(tiny, base, "HEAD", *ONE)
+    done = gate(tiny, base, "HEAD", *SINGLE)
     assert done.returncode == 22, done.stdout
     assert lines_with(done.stdout, f"unknown, because n/a at {base[:8]}: no such kernel at this commit")
     assert lines_with(done.stdout, "verdict: nothing was compared; n/a (exit status 22)")
@@ -101,21 +101,21 @@ def test_change_counts_beyond_layout_alone(tiny, factor, status, words):
         (tiny.root / "kernels" / f"part{number}.c").write_text(source)
     base = tiny.commit("Add parts")
     tiny.commit("Write it anew", kernel=f"{BY_LAYOUT}{factor}\n")
-    done = gate(tiny, base, "HEAD", *ONE, "--relink", "4", "--json", "gate.json")
+    done = gate(tiny, base, "HEAD", *SINGLE, "--relink", "4", "--json", "gate.json")
     assert done.returncode == status, done.stdout
     assert lines_with(done.stdout, words, "over 4 link orders, which alone move it by 4.")
     (row,) = json.loads((tiny.root / "gate.json").read_text())["series"]
     assert row["low"] < factor < row["high"] and row["rounds"] == 32
     folders = {path.parent.name for path in tiny.root.glob(f".asv/ab/*/*/*/{base}.jsonl")}
     assert folders == {f"{tiny.environment}-KV_LINK_ORDER{order}" for order in range(1, 5)}
-    again = gate(tiny, base, "HEAD", *ONE, "--relink", "4")
+    again = gate(tiny, base, "HEAD", *SINGLE, "--relink", "4")
     assert again.returncode == status and not lines_with(again.stdout, "round 1/8"), again.stdout
 
 
 def test_build_that_ignores_the_link_order_is_refused(tiny):
     base = tiny.commit("Compile", source="int f(int x) { return x; }\n")
     tiny.commit("Slow it down", kernel=BY_5_PERCENT)
-    done = gate(tiny, base, "HEAD", *ONE, "--relink", "4")
+    done = gate(tiny, base, "HEAD", *SINGLE, "--relink", "4")
     assert done.returncode == 2, done.stdout
     assert lines_with(done.stdout, f"error: --relink 4: 1 of these link orders give {base[:8]} and ", "KV_LINK_ORDER")
     assert not list(tiny.root.glob(".asv/ab/*/*/*/*.jsonl"))
@@ -124,14 +124,14 @@ def test_build_that_ignores_the_link_order_is_refused(tiny):
 def test_interrupted_gate_goes_on_where_it_was(tiny):
     base = tiny.git("rev-parse", "HEAD")
     head = tiny.commit("Slow it down", kernel=BY_5_PERCENT)
-    process = tiny.begin("gate", base, "HEAD", *ONE, TINY_PAUSE="2")
+    process = tiny.begin("gate", base, "HEAD", *SINGLE, TINY_PAUSE="2")
     until(process, "round 2/8")  # the rounds that are left take 28 s, longer than any busy machine delays us
     rest = end(process, signal.SIGINT)
     assert process.returncode == 130 and "what was measured so far is kept" in rest
     before = {commit: evidence(tiny, commit) for commit in (base, head)}
     rounds = min(map(len, before.values()))
     assert 1 <= rounds < 8
-    done = gate(tiny, base, "HEAD", *ONE)
+    done = gate(tiny, base, "HEAD", *SINGLE)
     assert done.returncode == 10, done.stdout
     for commit, lines in before.items():
         assert [line for line in evidence(tiny, commit) if line in lines] == lines
@@ -152,5 +152,5 @@ def test_bisect_names_exactly_the_commit(tiny):
     assert lines_with(done.stdout, "against the commit before it: +10.0%")
     (path,) = tiny.root.glob(".asv/ab/bisect-*.json")
     data = json.loads(path.read_text())
-    assert [item["sha"] for item in data["left"]] == [culprit]
+    assert [commit["sha"] for commit in data["left"]] == [culprit]
     assert [(step["slow"], step["answer"]) for step in data["steps"]] == [(False, "same"), (True, "different")]

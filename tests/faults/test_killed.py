@@ -143,12 +143,12 @@ def recorded(template, tmp_path_factory):
 
 def marked(mark):
     """Return the processes of a start: their numbers and command lines."""
-    found = {}
+    result = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
             if f"{MARK}={mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
-                found[int(path.name)] = (path / "cmdline").read_bytes()
-    return found
+                result[int(path.name)] = (path / "cmdline").read_bytes()
+    return result
 
 
 def victims(mark, process):

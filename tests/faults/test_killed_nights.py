@@ -70,34 +70,35 @@ def without_figures(tiny):
     """Return the findings without figures that no two nights share."""
     keys = ("id", "kind", "state", "commits", "anchor")
     return [
-        [found.get(key) for key in keys] + [[one["benchmark"], round(one["ratio"], 2)] for one in found["series"]]
-        for found in findings(tiny)
+        [finding.get(key) for key in keys]
+        + [[member["benchmark"], round(member["ratio"], 2)] for member in finding["series"]]
+        for finding in findings(tiny)
     ]
 
 
 def measured(tiny):
     """Return the rounds that every commit has beside its value, and those that the value itself rests on."""
-    found = {}
+    result = {}
     for path in sorted(tiny.results.glob("*-host-*.json")):
         data = json.loads(path.read_text())
         row = dict(zip(data["result_columns"], data["results"]["scale.Cpu.time_hot"], strict=False))
         beside = path.parent / "telemetry" / f"{path.stem}.jsonl"
         times = {json.loads(line)["t"] for line in beside.read_text().splitlines()}
-        found[path.name[:8]] = (len(times), [len(samples) for samples in row["samples"] if samples is not None])
-    return found
+        result[path.name[:8]] = (len(times), [len(samples) for samples in row["samples"] if samples is not None])
+    return result
 
 
 def left_over(tiny):
     """Return what a killed process could leave that nobody wants: temporary files, copies, folders, broken files."""
-    found = files.remove_left(tiny.root / "results") + files.remove_left(tiny.root / ".asv" / "journals")
+    result = files.remove_left(tiny.root / "results") + files.remove_left(tiny.root / ".asv" / "journals")
     for pattern in (".asv/track-before/*/*", "results/kv-*", ".asv/spool/*/*.claimed*", ".asv/spool/*/*.malformed"):
-        found += tiny.root.glob(pattern)
+        result += tiny.root.glob(pattern)
     for path in [*tiny.root.glob("results/**/*.json*"), *tiny.root.glob(".asv/ab/**/*.jsonl")]:
         for text in [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines():
             json.loads(text)
     with (tiny.root / ".asv" / "lock").open("r+") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while somebody holds it
-    return found
+    return result
 
 
 @pytest.mark.parametrize("seed", [0])  # further ones were tried by hand
@@ -161,7 +162,7 @@ def fill_at(tiny, reached):
     return printed
 
 
-def test_night_interrupted_and_without_space_ends_as_an_undisturbed_one(tiny):
+def test_interrupted_night_ends_as_an_undisturbed_one(tiny):
     slow = plant(tiny)
     (tiny.host / "sitecustomize.py").write_text(FULL)
     printed = [
@@ -173,7 +174,7 @@ def test_night_interrupted_and_without_space_ends_as_an_undisturbed_one(tiny):
     done = tiny.nightly("--no-ceilings", KV_ROUNDS=str(ROUNDS))
     story = "\n".join([*printed, done.stdout])
     assert done.returncode == 10 and lines_with(done.stdout, "going on with the night of"), story
-    assert [found[1:4] for found in without_figures(tiny)] == [["regression", "confirmed", [slow]]], story
+    assert [row[1:4] for row in without_figures(tiny)] == [["regression", "confirmed", [slow]]], story
     assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * COMMITS, story
     assert rounds_begun(tiny).total() <= ROUNDS * COMMITS + 2 and not left_over(tiny), story  # one begun by each cut
     assert rounds_begun(tiny, ".asv/ab").total() <= 2 * A_SIDE + 4, story  # in turns go pairs, an even number of them

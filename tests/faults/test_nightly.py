@@ -35,26 +35,26 @@ def test_first_night_is_clean_and_the_next_has_a_heartbeat(tiny):
 
 
 @pytest.mark.slow
-def test_regression_is_found_at_its_commit_until_somebody_decides(tiny):
+def test_regression_stays_open_at_its_commit_until_decided(tiny):
     slow = plant(tiny)
     reports = {name: tiny.root.parent / name for name in ("markdown", "json", "junit")}
     done = tiny.nightly(*(f"--{name}={path}" for name, path in reports.items()))
     assert done.returncode == 10, done.stdout
-    (found,) = findings(tiny)
-    assert (found["kind"], found["state"], found["commits"]) == ("regression", "confirmed", [slow])
-    assert found["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
+    (result,) = findings(tiny)
+    assert (result["kind"], result["state"], result["commits"]) == ("regression", "confirmed", [slow])
+    assert result["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
     assert all(slow[:8] in path.read_text() for path in reports.values())
     again = tiny.nightly()
     assert again.returncode == 10 and not lines_with(again.stdout, "looking again"), again.stdout
-    assert findings(tiny) == [found]
+    assert findings(tiny) == [result]
     tiny.git("reset", "-q", "--hard", f"{slow}~1")  # a rebase takes the commit away
     tiny.commit("Without the slow one", kernel=f"{GOOD}# three times\n")
     done = tiny.nightly(f"--json={reports['json']}")
     assert done.returncode == 10, done.stdout
     notes = json.loads(reports["json"].read_text())["notes"]
-    assert [found["id"] in note for note in notes if "not on this line" in note] == [True], notes
+    assert [result["id"] in note for note in notes if "not on this line" in note] == [True], notes
     decision = ["--reason", "wanted", "--until", "2999-01-01"]
-    assert tiny.run("kernel_velocity", "findings", "acknowledge", found["id"], *decision).returncode == 0
+    assert tiny.run("kernel_velocity", "findings", "acknowledge", result["id"], *decision).returncode == 0
     assert tiny.nightly().returncode == 0
 
 
@@ -65,8 +65,8 @@ def test_suspect_without_time_is_confirmed_by_the_next_night(tiny):
     for budget, status, state in ((".001", 11, "suspect"), ("120", 10, "confirmed")):  # the first is over at once
         done = tiny.nightly("--no-ceilings", f"--budget={budget}", KV_ROUNDS="2")
         assert done.returncode == status, done.stdout
-        (found,) = findings(tiny)
-        assert (found["kind"], found["state"], found["commits"]) == ("regression", state, [slow])
+        (result,) = findings(tiny)
+        assert (result["kind"], result["state"], result["commits"]) == ("regression", state, [slow])
 
 
 @pytest.mark.slow
@@ -75,9 +75,9 @@ def test_slower_machine_accuses_no_commit(tiny):
     assert tiny.nightly(KV_BENCH="1k").returncode == 0
     done = tiny.nightly(KV_BENCH="1k", TINY_PACE="1.1")
     assert done.returncode == 30, done.stdout
-    (found,) = findings(tiny)
-    assert (found["kind"], found["commits"]) == ("environment", [])
-    assert {round(series["ratio"], 2) for series in found["series"]} == {1.1}
+    (result,) = findings(tiny)
+    assert (result["kind"], result["commits"]) == ("environment", [])
+    assert {round(series["ratio"], 2) for series in result["series"]} == {1.1}
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ def set_clock_back(tiny, seconds=86400):
         path.write_text("".join(f"{json.dumps(line | {'t': line['t'] + seconds})}\n" for line in lines))
     for path in tiny.results.glob("*-host-*.json"):
         data = json.loads(path.read_text())
-        place = data["result_columns"].index("started_at")
+        index = data["result_columns"].index("started_at")
         for row in data["results"].values():
-            row[place] += 1000 * seconds
+            row[index] += 1000 * seconds
         path.write_text(json.dumps(data))
 
 

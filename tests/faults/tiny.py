@@ -1,5 +1,4 @@
-"""A git repository like ours in small: a pure-Python package `kernels`, a suite of one kernel, our tools
-and our asv.
+"""A small git repository like ours: a pure-Python package `kernels`, a suite of one kernel, our tools, our asv.
 
 Measuring it needs seconds and no torch: a `torch` that consists of a name and a version stands in a site
 folder of its own, where a test may also plant other packages that a host could have.
@@ -74,7 +73,7 @@ import os, signal, sys, time
 from pathlib import Path
 from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.stopping import from_environment, method_hash
-from kernel_velocity.harness.spool import append, place, spool_path
+from kernel_velocity.harness.spool import append, location, spool_path
 from kernel_velocity.harness.telemetry import Round
 
 LAUNCH = str(time.time())
@@ -134,7 +133,7 @@ class _Suite:
         record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
                        spent=0.01, setup=0.01, warmup=0.01, stop="converged", launch=LAUNCH,
                        method=method_hash(from_environment(os.environ), os.environ.get("KV_THREADS")))
-        if (where := place(os.environ)) is not None:
+        if (where := location(os.environ)) is not None:
             append(spool_path(Path(os.environ["ASV_CONF_DIR"]), *where), record)
         return {"samples": [estimate], "number": 1}
 
@@ -184,9 +183,9 @@ class Tiny:
         """Return the environment variables of every command run here."""
         home = str(self.root.parent)
         dropped = {key for key in os.environ if key.startswith(("KV_", "ASV"))}
-        kept = {key: value for key, value in os.environ.items() if key not in dropped}
+        stored = {key: value for key, value in os.environ.items() if key not in dropped}
         return {
-            **kept,
+            **stored,
             "HOME": home,
             "KV_LOCK_FOLDER": home,
             "PYTHONPATH": str(self.host),
@@ -298,8 +297,8 @@ def recorded(tiny, commit, implementation="native", case="float32-1k", column="r
     data = json.loads((tiny.results / f"{commit[:8]}-{tiny.environment}.json").read_text())
     row = dict(zip(data["result_columns"], data["results"]["scale.Cpu.time_hot"], strict=False))
     implementations, cases = row["params"]
-    place = implementations.index(repr(implementation)) * len(cases) + cases.index(repr(case))
-    return None if row[column] is None else row[column][place]
+    index = implementations.index(repr(implementation)) * len(cases) + cases.index(repr(case))
+    return None if row[column] is None else row[column][index]
 
 
 def page(tiny):

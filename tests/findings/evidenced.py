@@ -38,19 +38,26 @@ def regression(tree, *, machine=None, **changed):
     """Return a confirmed regression of the third commit of a tree, bisected from the first to the fourth."""
     machine = machine or Machine(speed=dict.fromkeys(tree.commits[2:], 1.1), mood=0.02)
     line, identities = tree.commits[:4], [identity(case) for case in CASES]
-    answers = confirm(machine, line[0], line[-1], [series(one) for one in identities], 1e6)
-    found = bisect(machine, series(identities[0]), line[0], line[-1], line[1:])
+    answers = confirm(machine, line[0], line[-1], [series(identity) for identity in identities], 1e6)
+    bisection = bisect(machine, series(identities[0]), line[0], line[-1], line[1:])
 
-    def rerun(one, purpose, commits, answer):
+    def rerun(identity, purpose, commits, answer):
         pairs = machine.measure_pair(*commits, list(map(series, identities)), 0, 0.0)
-        return night.rerun(one, purpose, commits, answer, pairs, left=found.left, code=("ab", "cd"))
+        return night.rerun(identity, purpose, commits, answer, pairs, left=bisection.left, code=("ab", "cd"))
 
-    reruns = [rerun(one, Purpose.CONFIRM, (line[0], line[-1]), answers[series(one)]) for one in identities]
-    if found.own is not None:
-        place = line.index(found.culprit)
-        reruns.append(rerun(identities[0], Purpose.CULPRIT, line[place - 1 : place + 1], found.own))
+    reruns = [
+        rerun(identity, Purpose.CONFIRM, (line[0], line[-1]), answers[series(identity)]) for identity in identities
+    ]
+    if bisection.isolated is not None:
+        index = line.index(bisection.culprit)
+        reruns.append(rerun(identities[0], Purpose.CULPRIT, line[index - 1 : index + 1], bisection.isolated))
     path = Path(
-        identity=identities[0], good=line[0], bad=line[-1], tried=found.tried, left=found.left, reason=found.reason
+        identity=identities[0],
+        good=line[0],
+        bad=line[-1],
+        tried=bisection.tried,
+        left=bisection.left,
+        reason=bisection.reason,
     )
     figures = ("ratio", "low", "high", "p", "rounds")
     whole = Finding(
@@ -59,13 +66,13 @@ def regression(tree, *, machine=None, **changed):
         state=State.CONFIRMED,
         subject="matmul",
         found=WHEN,
-        commits=found.left,
+        commits=bisection.left,
         anchor=line[0],
         how=f"measured again in turns with {line[0][:8]}",
         ruled_out=("the machine: both sides were measured in the same minutes",),
         affected=tuple(
-            Affected(identity=one, **{name: getattr(answers[series(one)], name) for name in figures})
-            for one in identities
+            Affected(identity=identity, **{name: getattr(answers[series(identity)], name) for name in figures})
+            for identity in identities
         ),
         decisions=(Decision(when=WHEN, who="nightly", state=State.CONFIRMED, reason="2 series"),),
     )
@@ -75,12 +82,12 @@ def regression(tree, *, machine=None, **changed):
 def others(tree):
     """Return a finding of every other kind, without evidence."""
     commit = tree.commits[3]
-    said = Decision(when=WHEN, who="ada", state=State.ACKNOWLEDGED, reason="wait", until=date(2027, 1, 1))
+    decision = Decision(when=WHEN, who="ada", state=State.ACKNOWLEDGED, reason="wait", until=date(2027, 1, 1))
     base = regression(tree)[0]
     plain = {"commits": (commit,), "anchor": tree.commits[2]}
     return (
         replace(base, id="matmul-improvement-x", kind=Kind.IMPROVEMENT, affected=_faster(base), **plain),
-        replace(base, id="matmul-regression-old", state=State.ACKNOWLEDGED, decisions=(said,), **plain),
+        replace(base, id="matmul-regression-old", state=State.ACKNOWLEDGED, decisions=(decision,), **plain),
         replace(base, id="matmul-regression-gone", state=State.RESOLVED, **plain),
         replace(
             base,
@@ -101,7 +108,7 @@ def others(tree):
 
 
 def _faster(base):
-    return tuple(replace(one, ratio=0.8, low=0.79, high=0.81) for one in base.affected)
+    return tuple(replace(member, ratio=0.8, low=0.79, high=0.81) for member in base.affected)
 
 
 def _error():
@@ -110,9 +117,9 @@ def _error():
 
 def write(tree):
     """Write all of them beside the results of a tree. Return them, the regression first."""
-    found, kept = regression(tree)
-    evidence_store.add(tree.results, found.id, synthetic.MACHINE, kept)
-    items = (found, *others(tree))
-    for item in items:
-        store.write(tree.results, item)
-    return items
+    regressed, evidence = regression(tree)
+    evidence_store.add(tree.results, regressed.id, synthetic.MACHINE, evidence)
+    findings = (regressed, *others(tree))
+    for finding in findings:
+        store.write(tree.results, finding)
+    return findings

@@ -10,7 +10,7 @@ from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 
 LINE = tuple(f"{number:08x}{'0' * 32}" for number in range(0x10, 0x10 + 60))  # commits, oldest first
-ORDER = {sha: place for place, sha in enumerate(LINE)}
+ORDER = {sha: index for index, sha in enumerate(LINE)}
 NIGHT = 1_000_000.0  # Unix time at which the night began, s
 WHEN = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 FACTS = {"driver": "550", "governor": "performance"}
@@ -40,25 +40,27 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
     rng = random.Random(f"{seed} {sorted(parts.items())}")
     observations = [
         Observation(
-            commit=LINE[place],
-            place=place,
-            value=-7.0 + rng.gauss(0, 0.003) + (step if step_at is not None and place >= step_at else 0.0),
-            measured=NIGHT - 86400.0 * (length - 1 - place) + 10.0,
-            facts=FACTS | ({"driver": "560"} if facts_at is not None and place >= facts_at else {}),
-            code=f"{code}2" if code_at is not None and place >= code_at else code,
+            commit=LINE[index],
+            place=index,
+            value=-7.0 + rng.gauss(0, 0.003) + (step if step_at is not None and index >= step_at else 0.0),
+            measured=NIGHT - 86400.0 * (length - 1 - index) + 10.0,
+            facts=FACTS | ({"driver": "560"} if facts_at is not None and index >= facts_at else {}),
+            code=f"{code}2" if code_at is not None and index >= code_at else code,
         )
-        for place in range(length)
+        for index in range(length)
     ]
     return SeriesHistory(identity=identity(**parts), observations=tuple(observations), floor=floor)
 
 
-def with_value(series, place, effect):
+def with_value(series, index, effect):
     """Return a series with one value moved."""
-    found = [
-        dataclasses.replace(item, value=item.value + effect) if item.place == place else item
-        for item in series.observations
+    observations = [
+        dataclasses.replace(observation, value=observation.value + effect)
+        if observation.place == index
+        else observation
+        for observation in series.observations
     ]
-    return dataclasses.replace(series, observations=tuple(found))
+    return dataclasses.replace(series, observations=tuple(observations))
 
 
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
@@ -75,18 +77,18 @@ def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
 
 def finding(kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):
     """Return a finding of one series."""
-    one = case(ratio=1.1 if kind is Kind.REGRESSION else 0.8)
-    found = Finding(
+    member = case(ratio=1.1 if kind is Kind.REGRESSION else 0.8)
+    result = Finding(
         id=f"matmul-{kind.value}-{LINE[30][:8]}",
         kind=kind,
         state=state,
         subject="matmul",
         found=WHEN,
         commits=(LINE[30],),
-        anchor=one.anchor,
-        how=one.how,
-        ruled_out=one.ruled_out,
-        affected=(one.affected,),
+        anchor=member.anchor,
+        how=member.how,
+        ruled_out=member.ruled_out,
+        affected=(member.affected,),
         decisions=(Decision(when=WHEN, who="nightly", state=state, reason="found"),),
     )
-    return dataclasses.replace(found, **changed)
+    return dataclasses.replace(result, **changed)

@@ -147,7 +147,13 @@ def add_errors(tree: Tree, machine=MACHINE) -> None:
         worse = 3.0 if index >= synthetic.STEP_AT else 1.0
         by_name = {"eager": 1.2e-7, "native": 2.4e-7 * worse, "triton": math.nan if index < 3 else 1.9e-7}
         rows = {
-            name: [[by_name[one] for one in IMPLEMENTATIONS for _ in cases], _axes(cases), "1", _started(index), 0.5]
+            name: [
+                [by_name[implementation] for implementation in IMPLEMENTATIONS for _ in cases],
+                _axes(cases),
+                "1",
+                _started(index),
+                0.5,
+            ]
             for name, cases in names.items()
         }
         _update(path, lambda data, rows=rows: data["results"].update(rows))
@@ -165,7 +171,7 @@ def add_figures(tree: Tree, machine=MACHINE) -> None:
         rows = {
             f"matmul.{name}": [
                 list(values.values()),
-                [["'native'"], [repr(one) for one in values]],
+                [["'native'"], [repr(value) for value in values]],
                 "1",
                 _started(index),
             ]
@@ -194,9 +200,9 @@ def add_ceilings(tree: Tree, machine=MACHINE, device="Cpu") -> None:
 def add_sessions(tree: Tree, machine=MACHINE, facts=None) -> None:
     """Add what the machine was: another driver from the fourth commit on. New code of `matmul` at the step only."""
     for index, path in _files(tree, machine):
-        known = {**(FACTS if facts is None else facts), **({"driver": "560.28"} if index >= 3 else {})}
+        session_facts = {**(FACTS if facts is None else facts), **({"driver": "560.28"} if index >= 3 else {})}
         code = {"add_mul_exp": f"{index:064x}", "matmul": f"{int(index >= synthetic.STEP_AT):064x}"}
-        lines.append_session(path, SessionFacts(began=BEGAN + STEP * index - 60, facts=known, code=code))
+        lines.append_session(path, SessionFacts(began=BEGAN + STEP * index - 60, facts=session_facts, code=code))
 
 
 def add_failure(tree: Tree, machine, error) -> None:
@@ -213,14 +219,16 @@ def add_failure(tree: Tree, machine, error) -> None:
 def add_findings(tree: Tree, names=Names()) -> tuple[Finding, ...]:
     """Write a finding of every kind that is made, in every state that it can have. Return them."""
     wanted = [
-        *itertools.product([Kind.REGRESSION, Kind.IMPROVEMENT], [item for item in State if item is not State.METHOD]),
+        *itertools.product(
+            [Kind.REGRESSION, Kind.IMPROVEMENT], [state for state in State if state is not State.METHOD]
+        ),
         *itertools.product([Kind.ENVIRONMENT], [State.ENVIRONMENT, State.RESOLVED]),
         *itertools.product([Kind.VANISHED], [State.NEW, State.METHOD, State.ACKNOWLEDGED, State.RESOLVED]),
     ]
-    found = tuple(_finding(tree, names, kind, state, number) for number, (kind, state) in enumerate(wanted))
-    for item in found:
-        store.write(tree.results, item)
-    return found
+    findings = tuple(_finding(tree, names, kind, state, number) for number, (kind, state) in enumerate(wanted))
+    for finding in findings:
+        store.write(tree.results, finding)
+    return findings
 
 
 def _finding(tree: Tree, names: Names, kind: Kind, state: State, number: int) -> Finding:
@@ -232,7 +240,7 @@ def _finding(tree: Tree, names: Names, kind: Kind, state: State, number: int) ->
     first = Decision(when=when, who="nightly", state=State.NEW, reason="2 series")
     until = date(2099, 12, 31) if state is State.ACKNOWLEDGED else None
     last = Decision(when=when + timedelta(hours=9), who=names.author, state=state, reason=names.reason, until=until)
-    found = Finding(
+    result = Finding(
         id=slug(kernel, kind.value, state.value, f"{number:08x}"),
         kind=kind,
         state=state,
@@ -246,7 +254,7 @@ def _finding(tree: Tree, names: Names, kind: Kind, state: State, number: int) ->
         decisions=(first,) if state is State.NEW else (first, last),
     )
     changes = {"driver": ("550.54", "560.28"), "cpu": ("Imaginary 8000", names.cpu)}
-    return replace(found, changes=changes) if kind is Kind.ENVIRONMENT else found
+    return replace(result, changes=changes) if kind is Kind.ENVIRONMENT else result
 
 
 def _affected(names: Names, benchmark: str, case: str, ratio: float, kind: Kind) -> Affected:
@@ -290,7 +298,7 @@ def rename(tree: Tree, spelled) -> Tree:
 
 
 def _axes(cases) -> list[list[str]]:
-    return [[repr(item) for item in IMPLEMENTATIONS], [repr(case) for case in cases]]
+    return [[repr(implementation) for implementation in IMPLEMENTATIONS], [repr(case) for case in cases]]
 
 
 def _started(index: int) -> int:

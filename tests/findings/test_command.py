@@ -37,8 +37,8 @@ def run(results, *argv):
 
 def recorded(results, name=NAME):
     """Return a recorded finding."""
-    (found,) = [record for record in store.read(results).findings if record.id == name]
-    return found
+    (result,) = [record for record in store.read(results).findings if record.id == name]
+    return result
 
 
 @pytest.mark.parametrize("argv", [(), ("list",)])
@@ -47,7 +47,7 @@ def test_list_has_the_open_findings(stored, argv):
     assert (status, err) == (0, "")
     assert out.splitlines()[1].split()[:4] == ["matmul-improvement-1", "confirmed", "improvement", "time"]
     assert "+10.0%" in out and "-20.0%" in out and "matmul-regression-2" not in out
-    assert out.splitlines()[-1] == "2 findings expected, acknowledged or over: --all lists all"
+    assert out.splitlines()[-1] == "2 findings expected, acknowledged or closed: --all lists all"
     assert "resolved" in run(stored, "list", "--all")[1]
 
 
@@ -77,11 +77,11 @@ def test_show_has_everything_and_takes_the_beginning_of_an_id(stored):
         ("show matmul", "'matmul' begins several ids: matmul-improvement-1, "),
         ("acknowledge matmul-improvement --reason r --until soon", "a day such as 2026-12-24 is wanted"),
         ("acknowledge matmul-improvement --reason r --until 2001-01-01", "2001-01-01 is over"),
-        (f"acknowledge matmul-improvement --reason= --until {TOMORROW}", "a reason is wanted"),
+        (f"acknowledge matmul-improvement --reason= --until {TOMORROW}", "the reason is missing"),
         (f"acknowledge matmul-regression-2 --reason r --until {TOMORROW}", "only what is open"),
         (f"acknowledge matmul-improvement --until {TOMORROW}", "required: --reason"),
         ("reopen matmul-improvement", "it is open already"),
-        ("reopen box-environment", "is what the machine did: it accuses no commit"),
+        ("reopen box-environment", "is an environment finding: it blames no commit"),
         ("expect --reason r HEAD~9..HEAD", "RANGE 'HEAD~9..HEAD' names no commit of this repository"),
         ("expect --reason r -- --all", "names no commit of this repository"),
         ("expect --reason r HEAD --bench (", "--bench '(' is not a regular expression"),

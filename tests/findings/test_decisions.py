@@ -27,27 +27,27 @@ def expectation(**changed):
     return Expectation(id="expect-1", **(whole | changed))
 
 
-def expected(found, *expectations, when=WHEN):
-    return decisions.expected(found, expectations, when=when)
+def expected(record, *expectations, when=WHEN):
+    return decisions.expected(record, expectations, when=when)
 
 
-def acknowledged(found):
-    return decisions.acknowledge(found, reason="wait for 2.0", until=TODAY, who="ada", when=WHEN)
+def acknowledged(record):
+    return decisions.acknowledge(record, reason="wait for 2.0", until=TODAY, who="ada", when=WHEN)
 
 
 def test_acknowledgement_is_over_the_day_after_its_last():
-    found = acknowledged(finding(state=State.SUSPECT))
-    assert (found.state, found.until, found.decisions[-1].who) == (State.ACKNOWLEDGED, TODAY, "ada")
-    assert decisions.refreshed(found, who="nightly", when=WHEN) == found
-    late = decisions.refreshed(found, who="nightly", when=LATER)
+    record = acknowledged(finding(state=State.SUSPECT))
+    assert (record.state, record.until, record.decisions[-1].who) == (State.ACKNOWLEDGED, TODAY, "ada")
+    assert decisions.refreshed(record, who="nightly", when=WHEN) == record
+    late = decisions.refreshed(record, who="nightly", when=LATER)
     assert late.decisions[-1].reason == f"acknowledged until {TODAY}, which is over"
     assert [decision.state for decision in late.decisions] == [State.SUSPECT, State.ACKNOWLEDGED, State.SUSPECT]
-    longer = decisions.acknowledge(found, reason="wait on", until=LATER.date(), who="ada", when=WHEN)
+    longer = decisions.acknowledge(record, reason="wait on", until=LATER.date(), who="ada", when=WHEN)
     assert longer.until == LATER.date()
 
 
 @pytest.mark.parametrize(
-    ("found", "changed", "is_covered"),
+    ("record", "changed", "is_covered"),
     [
         (finding(), {}, True),
         (finding(), {"bench": "matmul.*native"}, True),
@@ -63,8 +63,8 @@ def test_acknowledgement_is_over_the_day_after_its_last():
         (finding(kind=Kind.IMPROVEMENT), {"most": 1.5}, False),
     ],
 )
-def test_expectation_covers_its_commits_series_and_size(found, changed, is_covered):
-    after = expected(found, expectation(**changed))
+def test_expectation_covers_its_commits_series_and_size(record, changed, is_covered):
+    after = expected(record, expectation(**changed))
     assert (after.state is State.EXPECTED) == is_covered
     assert not is_covered or (after.decisions[-1].who, after.decisions[-1].reason) == ("ada", "asked for")
 
@@ -77,7 +77,7 @@ def test_expectation_is_of_every_series_of_a_confirmed_finding():
     assert expected(finding(state=State.SUSPECT), expectation()).state is State.SUSPECT
 
 
-def test_expectation_does_not_count_once_somebody_opened_the_finding_again():
+def test_expectation_ends_when_the_finding_is_reopened():
     opened = decisions.reopen(expected(finding(), expectation()), reason="not this much", who="ada", when=LATER)
     assert opened.state is State.CONFIRMED and expected(opened, expectation(), when=LATER) == opened
     newer = expectation(when=LATER + timedelta(days=1))
@@ -86,25 +86,26 @@ def test_expectation_does_not_count_once_somebody_opened_the_finding_again():
     assert expected(by_night, expectation(), when=LATER).state is State.EXPECTED
 
 
-def resolved(found, *histories):
+def resolved(record, *histories):
     series = {history.identity: history for history in histories}
-    return decisions.resolved(found, series, ORDER, who="nightly", when=WHEN).state
+    return decisions.resolved(record, series, ORDER, who="nightly", when=WHEN).state
 
 
 REGRESSION = finding(affected=(Affected(identity=identity(), ratio=1.1),))
 
 
 @pytest.mark.parametrize(("back", "state"), [(39, State.CONFIRMED), (38, State.RESOLVED)])
-def test_regression_is_resolved_when_two_of_three_values_are_back(back, state):
+def test_regression_is_resolved_by_two_of_three_values(back, state):
     slow = history(40, step_at=30, step=STEP)
     assert resolved(REGRESSION, slow) is State.CONFIRMED
     values = [
-        dataclasses.replace(item, value=item.value - (STEP if item.place >= back else 0)) for item in slow.observations
+        dataclasses.replace(observation, value=observation.value - (STEP if observation.place >= back else 0))
+        for observation in slow.observations
     ]
     assert resolved(REGRESSION, dataclasses.replace(slow, observations=tuple(values))) is state
 
 
-def test_regression_is_not_resolved_by_too_few_values_or_half_of_its_effect():
+def test_regression_is_not_resolved_by_too_little():
     assert resolved(REGRESSION, history(33)) is State.CONFIRMED
     assert resolved(REGRESSION, history(34)) is State.RESOLVED
     assert resolved(REGRESSION) is State.CONFIRMED  # nobody measures it any more
@@ -112,21 +113,21 @@ def test_regression_is_not_resolved_by_too_few_values_or_half_of_its_effect():
     assert resolved(small, history(40, step_at=30, step=0.009)) is State.CONFIRMED
 
 
-def test_vanished_series_are_a_finding_of_their_kernel_until_all_have_values_again():
+def test_vanished_series_are_a_finding_until_all_return():
     vanished = [
         Vanished(identity=identity(case=size, benchmark=f"{kernel}.Cpu.time_hot"), last=LINE[3], commit=LINE[4])
         for kernel in ("matmul", "quantize_int8")
         for size in ("a", "b")
     ]
-    found, other = of_vanished(vanished, when=WHEN, who="nightly")
-    assert (found.id, found.state, len(found.affected)) == (f"matmul-vanished-{LINE[4][:8]}", State.NEW, 2)
+    result, other = of_vanished(vanished, when=WHEN, who="nightly")
+    assert (result.id, result.state, len(result.affected)) == (f"matmul-vanished-{LINE[4][:8]}", State.NEW, 2)
     assert other.id == f"quantize_int8-vanished-{LINE[4][:8]}"
     back, gone = history(6, case="a"), history(4, case="b")
-    assert resolved(found, back, gone) is resolved(found, back) is State.NEW
-    assert resolved(found, back, history(6, case="b")) is State.RESOLVED
+    assert resolved(result, back, gone) is resolved(result, back) is State.NEW
+    assert resolved(result, back, history(6, case="b")) is State.RESOLVED
 
 
-def test_series_with_a_newer_value_or_another_method_has_not_vanished():
+def test_series_with_a_newer_value_has_not_vanished():
     series = history(10)
     for commit, count in ((LINE[4], 0), (LINE[9], 0), (LINE[12], 1)):
         assert len(silence.vanished([series], {series.identity.slot: [commit]}, ORDER)) == count
@@ -136,8 +137,8 @@ def test_series_with_a_newer_value_or_another_method_has_not_vanished():
 
 def test_finding_ends_with_all_its_series():
     ended = [Superseded(old=identity(), new=identity(method="n"), what="method")]
-    found = decisions.superseded(finding(), ended, who="nightly", when=WHEN)
-    assert (found.state, found.decisions[-1].reason) == (State.METHOD, "its series ended: method changed")
+    result = decisions.superseded(finding(), ended, who="nightly", when=WHEN)
+    assert (result.state, result.decisions[-1].reason) == (State.METHOD, "its series ended: method changed")
     both = finding(affected=(case().affected, case(case="float32-5M").affected))
     assert decisions.superseded(both, ended, who="nightly", when=WHEN) == both
 
@@ -224,7 +225,7 @@ def test_pattern_of_many_stars_takes_no_exponential_time():
 def test_line_of_a_branch_counts_for_its_merge():
     side = commit("Perf-Expected: matmul +3%", "Perf-Expected: matmul 3", sha="b" * 40, author="Ben")
     parsed, notes = decisions.expectations([side], {SHA: [side]})
-    assert [(item.commits, item.id, item.who) for item in parsed] == [
+    assert [(expectation.commits, expectation.id, expectation.who) for expectation in parsed] == [
         ((side.sha,), "bbbbbbbb-1", "Ben"),
         ((SHA,), "bbbbbbbb-1", "Ben"),
     ]

@@ -144,7 +144,7 @@ def git(folder, *args):
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-def test_decision_and_new_series_of_a_finding_merge_without_a_conflict(tmp_path):
+def test_decision_and_new_series_merge_without_conflict(tmp_path):
     git(tmp_path, "init", "-q", "-b", "main")
     before = finding()
     store.write(tmp_path, before)
@@ -210,7 +210,7 @@ def test_evidence_is_rounded_once(tmp_path, evidence):
     assert (len(record.reruns), len(record.paths)) == (3, 1)
     assert record.reruns[0].sides[0].seconds == pytest.approx(evidence.reruns[0].sides[0].seconds, rel=1e-6)
     steps = [
-        [(step.commit, step.slow, step.comparison.p) for step in item.paths[0].tried] for item in (record, evidence)
+        [(step.commit, step.slow, step.comparison.p) for step in entry.paths[0].tried] for entry in (record, evidence)
     ]
     assert steps[0] == steps[1] and record.paths[0].left == evidence.paths[0].left
     evidence_store.add(tmp_path, "id", "box", evidence)

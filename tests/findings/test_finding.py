@@ -11,8 +11,8 @@ from tests.findings.nights import LINE, ORDER, WHEN, case, finding, identity
 
 
 def of_cases(*cases, state=State.CONFIRMED):
-    (found,) = from_cases(cases, state=state, order=ORDER, when=WHEN, who="nightly")
-    return found
+    (result,) = from_cases(cases, state=state, order=ORDER, when=WHEN, who="nightly")
+    return result
 
 
 def test_id_names_kernel_direction_and_commits():
@@ -23,7 +23,7 @@ def test_id_names_kernel_direction_and_commits():
     assert slug("Bench 1/é", "", "Cpu") == "bench-1-cpu"
 
 
-def test_joined_suspect_is_confirmed_with_the_narrower_range_and_the_new_series():
+def test_joined_suspect_has_the_narrower_range_and_all_series():
     before = of_cases(case(commits=LINE[28:34]), state=State.SUSPECT)
     after = joined([before], of_cases(case(ratio=1.12, case="float32-5M", machine="bench-2")))
     assert (after.id, after.state, after.culprit) == (before.id, State.CONFIRMED, LINE[30])
@@ -34,7 +34,7 @@ def test_joined_suspect_is_confirmed_with_the_narrower_range_and_the_new_series(
 @pytest.mark.parametrize("state", [State.CONFIRMED, State.ACKNOWLEDGED, State.EXPECTED])
 def test_joined_suspect_adds_nothing_to_a_settled_finding(state):
     weak = [case(ratio=1.3, p=None), case(ratio=1.3, p=None, case="float32-5M")]
-    weak = [dataclasses.replace(one, how="the screen", anchor=LINE[3], ruled_out=("x",)) for one in weak]
+    weak = [dataclasses.replace(entry, how="the screen", anchor=LINE[3], ruled_out=("x",)) for entry in weak]
     assert joined([finding(state=state)], of_cases(*weak, state=State.SUSPECT)) == finding(state=state)
     suspect = finding(state=State.SUSPECT)
     assert len(joined([suspect], of_cases(*weak, state=State.SUSPECT)).affected) == 2
@@ -88,17 +88,17 @@ def test_note_names_open_findings_whose_commits_are_gone(state):
 
 def test_known_steps_are_those_of_explained_findings():
     (step,) = known_steps([finding()], ORDER)
-    assert (step.identity, step.place, step.since) == (identity(), 30, None)
+    assert (step.identity, step.position, step.since) == (identity(), 30, None)
     assert step.effect == pytest.approx(math.log(1.1))
     assert known_steps([finding(state=State.SUSPECT)], ORDER) == ()
     assert known_steps([finding(commits=("f" * 40,))], ORDER) == ()  # of another branch
     assert known_steps([finding(state=State.RESOLVED)], ORDER) == ()
 
 
-def test_known_steps_have_a_resolved_regression_once_its_repair_is_known():
+def test_known_steps_include_a_regression_once_repaired():
     repair = finding(kind=Kind.IMPROVEMENT, commits=(LINE[35],))
-    assert [step.place for step in known_steps([finding(state=State.RESOLVED), repair], ORDER)] == [30, 35]
+    assert [step.position for step in known_steps([finding(state=State.RESOLVED), repair], ORDER)] == [30, 35]
     earlier = finding(kind=Kind.IMPROVEMENT, commits=(LINE[25],))
-    assert [step.place for step in known_steps([finding(state=State.RESOLVED), earlier], ORDER)] == [25]
+    assert [step.position for step in known_steps([finding(state=State.RESOLVED), earlier], ORDER)] == [25]
     worse = finding(commits=(LINE[35],), id="matmul-regression-2")  # no repair
-    assert [step.place for step in known_steps([finding(state=State.RESOLVED), worse], ORDER)] == [35]
+    assert [step.position for step in known_steps([finding(state=State.RESOLVED), worse], ORDER)] == [35]

@@ -35,10 +35,10 @@ def commit(sha, subject="Unroll the inner loop", author="Ada"):
 
 
 def compared(answer, **of):
-    known = (
+    findings = (
         {} if answer is Answer.UNKNOWN else {"ratio": 1.031, "low": 1.024, "high": 1.038, "p": 0.00016, "rounds": 16}
     )
-    return identity(**of), Comparison(answer=answer, reason="", **known)
+    return identity(**of), Comparison(answer=answer, reason="", **findings)
 
 
 def environment():

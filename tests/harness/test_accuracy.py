@@ -62,8 +62,8 @@ def test_epsilons_are_torchs():
     ],
 )
 def test_parse_tolerance(text, rtol, atol):
-    found = parse_tolerance(text)
-    assert (found.rtol, found.atol, found.preset) == (rtol, atol, None)
+    result = parse_tolerance(text)
+    assert (result.rtol, result.atol, result.preset) == (rtol, atol, None)
 
 
 figures = st.floats(0, 1e300)
@@ -79,7 +79,7 @@ def test_tolerance_round_trip(rtol, atol, preset):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("-1e-3", "-1e-3 is not a finite number of at least 0"),
         ("inf", "inf is not a finite number"),
@@ -92,10 +92,10 @@ def test_tolerance_round_trip(rtol, atol, preset):
         ("rtol=1,2", "'2' is not understood"),
     ],
 )
-def test_malformed_tolerance_is_refused(text, said):
+def test_malformed_tolerance_is_refused(text, message):
     with pytest.raises(ValueError, match="wanted a number") as caught:
         parse_tolerance(text)
-    assert str(caught.value).startswith(f"tolerance {text!r}: {said}")
+    assert str(caught.value).startswith(f"tolerance {text!r}: {message}")
 
 
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
@@ -139,8 +139,8 @@ def test_huge_tolerance_allows_all_integers():
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
 def test_unsigned_output_of_signed_reference(dtype):
     wanted, got = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]).to(dtype)
-    found = compare(wanted, got, EXACT, dtype=str(dtype).removeprefix("torch."))
-    assert (found["wrong"], found["first_wrong"], found["off_by_one"]) == (1, 2, 1)
+    result = compare(wanted, got, EXACT, dtype=str(dtype).removeprefix("torch."))
+    assert (result["wrong"], result["first_wrong"], result["off_by_one"]) == (1, 2, 1)
 
 
 def test_overflowed_sum_is_unknown(monkeypatch):
@@ -158,24 +158,24 @@ def test_overflowed_sum_is_unknown(monkeypatch):
 def test_float_figures_equal_elementwise_ones(pairs, rtol, atol, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accuracy_module, "BLOCK_CPU", size)
-        found = compare(floats(*(e for e, _ in pairs)), floats(*(a for _, a in pairs)), within(rtol, atol))
+        result = compare(floats(*(e for e, _ in pairs)), floats(*(a for _, a in pairs)), within(rtol, atol))
     errors = [abs(a - e) for e, a in pairs]
     relative = [error / max(abs(e), 2.0**-126) for error, (e, _) in zip(errors, pairs, strict=True)]
     ulps = [error / float(np.spacing(np.float32(abs(e)))) for error, (e, _) in zip(errors, pairs, strict=True)]
     wrong = [i for i, (e, a) in enumerate(pairs) if abs(a - e) > atol + rtol * abs(e)]
-    assert (found["wrong"], found["right"]) == (len(wrong), not wrong)
-    assert found["first_wrong"] == (wrong[0] if wrong else None)
-    assert found["max_absolute_error"] == max(errors)
-    assert found["max_relative_error"] == max(relative)
-    assert found["max_ulp_error"] == max(ulps)
-    assert found["max_error"] == max(map(min, errors, relative))
-    assert found["passes_1e5"] is (max(map(min, errors, relative)) <= 1e-5)
-    assert found["total_error"] == pytest.approx(math.fsum(errors), rel=1e-12)
+    assert (result["wrong"], result["right"]) == (len(wrong), not wrong)
+    assert result["first_wrong"] == (wrong[0] if wrong else None)
+    assert result["max_absolute_error"] == max(errors)
+    assert result["max_relative_error"] == max(relative)
+    assert result["max_ulp_error"] == max(ulps)
+    assert result["max_error"] == max(map(min, errors, relative))
+    assert result["passes_1e5"] is (max(map(min, errors, relative)) <= 1e-5)
+    assert result["total_error"] == pytest.approx(math.fsum(errors), rel=1e-12)
     for name, values in (("absolute", errors), ("relative", relative), ("ulp", ulps)):
-        assert found[f"mean_{name}_error"] == pytest.approx(math.fsum(values) / len(pairs), rel=1e-12)
+        assert result[f"mean_{name}_error"] == pytest.approx(math.fsum(values) / len(pairs), rel=1e-12)
     bias = math.fsum(a - e for e, a in pairs) / len(pairs)
-    assert found["mean_signed_error"] == pytest.approx(bias, rel=1e-9, abs=1e-12 * max(errors))
-    assert set(found) == set(NAMES)
+    assert result["mean_signed_error"] == pytest.approx(bias, rel=1e-9, abs=1e-12 * max(errors))
+    assert set(result) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
@@ -188,9 +188,9 @@ def test_next_number_is_one_ulp_away(name, value):
 
 
 def test_subnormals_and_zeros_have_finite_errors():
-    found = compare(floats(0.0, 5e-324, dtype=torch.float64), floats(1e300, 0.0, dtype=torch.float64), EXACT)
-    assert found["max_ulp_error"] == sys.float_info.max  # 1e300 in subnormals is beyond float64
-    assert found["max_relative_error"] == sys.float_info.max
+    result = compare(floats(0.0, 5e-324, dtype=torch.float64), floats(1e300, 0.0, dtype=torch.float64), EXACT)
+    assert result["max_ulp_error"] == sys.float_info.max  # 1e300 in subnormals is beyond float64
+    assert result["max_relative_error"] == sys.float_info.max
     small = compare(floats(2.0**-149), floats(0.0), EXACT)
     assert small["max_ulp_error"] == 1.0
     assert small["max_relative_error"] == 2.0**-23  # of the smallest normal number
@@ -217,14 +217,14 @@ STRANGE = {
 def test_nan_and_infinity_are_counted(monkeypatch, pair, counts, size, allowed):
     monkeypatch.setattr(accuracy_module, "BLOCK_CPU", size)
     expected, actual = floats(1.0, 2.0, pair[0], 4.0), floats(1.0, 2.0, pair[1], 4.0)
-    found = compare(expected, actual, allowed)
+    result = compare(expected, actual, allowed)
     names = ("nan", "infinite", "missing", "expected_nan", "expected_infinite")
-    assert tuple(found[name] for name in names) == counts
+    assert tuple(result[name] for name in names) == counts
     is_wrong = sum(counts[:3])
-    assert (found["wrong"], found["right"]) == (is_wrong, not is_wrong)
-    assert found["passes_1e5"] is not bool(is_wrong)
-    assert found["first_wrong"] == (2 if is_wrong else None)
-    assert (found["max_absolute_error"], found["max_error"], found["max_ulp_error"]) == (0, 0, 0)
+    assert (result["wrong"], result["right"]) == (is_wrong, not is_wrong)
+    assert result["passes_1e5"] is not bool(is_wrong)
+    assert result["first_wrong"] == (2 if is_wrong else None)
+    assert (result["max_absolute_error"], result["max_error"], result["max_ulp_error"]) == (0, 0, 0)
 
 
 ERRORS = [name for name in NAMES if name.endswith("_error")]
@@ -232,16 +232,16 @@ ERRORS = [name for name in NAMES if name.endswith("_error")]
 
 @pytest.mark.parametrize(("pair", "counts"), STRANGE.items(), ids=str)
 def test_errors_of_an_output_without_a_finite_pair(pair, counts):
-    found = compare(floats(*[pair[0]] * 5), floats(*[pair[1]] * 5), within(1e300, 1e300))
-    assert found["right"] is not any(counts[:3])
-    assert {found[name] for name in ERRORS} == ({None} if any(counts[:3]) else {0.0})  # 0 would say: perfect
+    result = compare(floats(*[pair[0]] * 5), floats(*[pair[1]] * 5), within(1e300, 1e300))
+    assert result["right"] is not any(counts[:3])
+    assert {result[name] for name in ERRORS} == ({None} if any(counts[:3]) else {0.0})  # 0 would say: perfect
 
 
 def test_errors_beside_nan_are_counted():
-    found = compare(floats(NAN, 2.0, INF, 4.0), floats(NAN, 2.5, INF, 4.0), EXACT)
-    assert (found["wrong"], found["first_wrong"], found["max_absolute_error"]) == (1, 1, 0.5)
-    assert found["mean_absolute_error"] == 0.25  # of the two pairs of finite numbers
-    assert not found["passes_1e5"]
+    result = compare(floats(NAN, 2.0, INF, 4.0), floats(NAN, 2.5, INF, 4.0), EXACT)
+    assert (result["wrong"], result["first_wrong"], result["max_absolute_error"]) == (1, 1, 0.5)
+    assert result["mean_absolute_error"] == 0.25  # of the two pairs of finite numbers
+    assert not result["passes_1e5"]
 
 
 def test_value_beyond_output_range_is_infinite():
@@ -256,19 +256,19 @@ def test_single_nan_is_named():
     expected = torch.ones(4, 5)
     actual = expected.clone()
     actual[2, 3] = NAN
-    found = compare(expected, actual)
-    assert (found["right"], found["nan"], found["wrong"]) == (False, 1, 1)
-    assert found["why"] == "1 of 20 elements wrong, the first at (2, 3): got nan, wanted 1"
-    assert in_words(found) == f"{found['why']}; nan 1; rtol 1e-05, atol 1e-05"
+    result = compare(expected, actual)
+    assert (result["right"], result["nan"], result["wrong"]) == (False, 1, 1)
+    assert result["why"] == "1 of 20 elements wrong, the first at (2, 3): got nan, wanted 1"
+    assert in_words(result) == f"{result['why']}; nan 1; rtol 1e-05, atol 1e-05"
 
 
 def test_single_off_by_one_int8_is_named():
     expected = torch.zeros(1000, dtype=torch.int8)
     actual = expected.clone()
     actual[999] = -1
-    found = compare(expected, actual)
-    assert (found["right"], found["off_by_one"], found["first_wrong"]) == (False, 1, 999)
-    assert found["why"] == "1 of 1000 elements wrong, the first at (999,): got -1, wanted 0"
+    result = compare(expected, actual)
+    assert (result["right"], result["off_by_one"], result["first_wrong"]) == (False, 1, 999)
+    assert result["why"] == "1 of 1000 elements wrong, the first at (999,): got -1, wanted 0"
     allowed = compare(expected, actual, parse_tolerance("1"))
     assert (allowed["right"], allowed["off_by_one"], allowed["wrong"], allowed["why"]) == (True, 1, 0, None)
     assert not allowed["passes_1e5"]
@@ -291,10 +291,10 @@ def test_single_off_by_one_int8_is_named():
     ],
 )
 def test_incomparable_outputs_are_wrong(expected, actual, why):
-    found = compare(expected, actual)
-    assert (found["right"], found["why"], found["wrong"], found["max_error"]) == (False, why, None, None)
-    assert set(found) == set(NAMES)
-    assert in_words(found) == why
+    result = compare(expected, actual)
+    assert (result["right"], result["why"], result["wrong"], result["max_error"]) == (False, why, None, None)
+    assert set(result) == set(NAMES)
+    assert in_words(result) == why
 
 
 def test_dtype_argument():
@@ -321,41 +321,41 @@ integers = st.integers(-(2**63), 2**63 - 1)
 @given(st.lists(st.tuples(integers, integers), min_size=1, max_size=20), st.sampled_from([0, 1, 5]))
 def test_integer_figures_equal_elementwise_ones(pairs, allowed):
     expected = torch.tensor([e for e, _ in pairs], dtype=torch.int64)
-    found = compare(expected, torch.tensor([a for _, a in pairs], dtype=torch.int64), within(atol=allowed))
+    result = compare(expected, torch.tensor([a for _, a in pairs], dtype=torch.int64), within(atol=allowed))
     errors = [min(abs(a - e), 2**63 - 1) for e, a in pairs]
-    assert found["wrong"] == sum(error > allowed for error in errors)
-    assert found["off_by_one"] == errors.count(1)
-    assert found["max_absolute_error"] == found["max_error"] == float(max(errors))
-    assert found["total_error"] == pytest.approx(float(sum(errors)), rel=1e-12)
+    assert result["wrong"] == sum(error > allowed for error in errors)
+    assert result["off_by_one"] == errors.count(1)
+    assert result["max_absolute_error"] == result["max_error"] == float(max(errors))
+    assert result["total_error"] == pytest.approx(float(sum(errors)), rel=1e-12)
     relative = [error / max(abs(e), 1) for error, (e, _) in zip(errors, pairs, strict=True)]
-    assert found["max_relative_error"] == pytest.approx(max(relative))
-    assert found["max_ulp_error"] is None and found["nan"] is None
+    assert result["max_relative_error"] == pytest.approx(max(relative))
+    assert result["max_ulp_error"] is None and result["nan"] is None
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_integer_extremes_do_not_wrap(dtype):
     ends = torch.iinfo(dtype)
-    found = compare(torch.tensor([ends.min], dtype=dtype), torch.tensor([ends.max], dtype=dtype), within(atol=1))
-    assert (found["right"], found["off_by_one"]) == (False, 0)
-    assert found["max_absolute_error"] == float(min(ends.max - ends.min, 2**63 - 1))
+    result = compare(torch.tensor([ends.min], dtype=dtype), torch.tensor([ends.max], dtype=dtype), within(atol=1))
+    assert (result["right"], result["off_by_one"]) == (False, 0)
+    assert result["max_absolute_error"] == float(min(ends.max - ends.min, 2**63 - 1))
 
 
 def test_booleans_are_exact():
-    found = compare(torch.tensor([True, False, True]), torch.tensor([True, True, True]), parse_tolerance("1"))
-    assert (found["right"], found["wrong"], found["first_wrong"]) == (False, 1, 1)
-    assert found["why"].endswith("got True, wanted False")
+    result = compare(torch.tensor([True, False, True]), torch.tensor([True, True, True]), parse_tolerance("1"))
+    assert (result["right"], result["wrong"], result["first_wrong"]) == (False, 1, 1)
+    assert result["why"].endswith("got True, wanted False")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.bool])
 def test_empty_output_is_right(dtype):
-    found = compare(torch.ones(0, 3).to(dtype), torch.ones(0, 3).to(dtype))
-    assert (found["right"], found["elements"], found["wrong"], found["max_error"]) == (True, 0, 0, 0)
-    assert found["mean_absolute_error"] == 0
+    result = compare(torch.ones(0, 3).to(dtype), torch.ones(0, 3).to(dtype))
+    assert (result["right"], result["elements"], result["wrong"], result["max_error"]) == (True, 0, 0, 0)
+    assert result["mean_absolute_error"] == 0
 
 
 def test_scalar_is_one_element():
-    found = compare(torch.tensor(2.0), torch.tensor(3.0))
-    assert (found["elements"], found["first_wrong"], found["first_wrong_index"]) == (1, 0, ())
+    result = compare(torch.tensor(2.0), torch.tensor(3.0))
+    assert (result["elements"], result["first_wrong"], result["first_wrong_index"]) == (1, 0, ())
 
 
 shapes = st.lists(st.integers(0, 7), max_size=4)
@@ -367,14 +367,14 @@ def test_blocks_are_row_major_for_any_strides(shape, size, random):
     random.shuffle(order)
     count = math.prod(shape)
     plain = torch.arange(count).reshape(shape)
-    strided = torch.arange(count).reshape([shape[place] for place in order])
+    strided = torch.arange(count).reshape([shape[index] for index in order])
     strided = strided.permute([order.index(axis) for axis in range(len(shape))])  # of the same shape
     assert strided.shape == plain.shape
-    found = list(blocks(plain, strided, size))
-    assert [first for first, _, _ in found] == [0, *itertools.accumulate(len(block) for _, block, _ in found)][:-1]
-    assert all(0 < len(block) <= size for _, block, _ in found)
-    for place, tensor in ((1, plain), (2, strided)):
-        pieces = [piece[place] for piece in found]
+    result = list(blocks(plain, strided, size))
+    assert [first for first, _, _ in result] == [0, *itertools.accumulate(len(block) for _, block, _ in result)][:-1]
+    assert all(0 < len(block) <= size for _, block, _ in result)
+    for position, tensor in ((1, plain), (2, strided)):
+        pieces = [piece[position] for piece in result]
         assert torch.equal(torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.int64), tensor.flatten())
 
 
@@ -404,10 +404,10 @@ def test_outputs_with_gradients():
 
 def test_several_outputs_by_name():
     expected = (torch.ones(2), torch.zeros(3, dtype=torch.int8))
-    found = compare_outputs(expected, [torch.ones(2), torch.ones(3, dtype=torch.int8)], names=["values", "indices"])
-    assert list(found) == ["values", "indices"]
-    assert [figures["right"] for figures in found.values()] == [True, False]
-    right, details = verdict(found)
+    result = compare_outputs(expected, [torch.ones(2), torch.ones(3, dtype=torch.int8)], names=["values", "indices"])
+    assert list(result) == ["values", "indices"]
+    assert [figures["right"] for figures in result.values()] == [True, False]
+    right, details = verdict(result)
     assert not right
     assert details["why"] == "indices: 3 of 3 elements wrong, the first at (0,): got 1, wanted 0"
     assert (details["max_error"], in_words(details)) == (1.0, details["why"])
@@ -415,11 +415,11 @@ def test_several_outputs_by_name():
 
 
 def test_missing_or_extra_outputs_are_wrong():
-    one = torch.ones(2)
-    missing = compare_outputs((one, one), one)
+    ones = torch.ones(2)
+    missing = compare_outputs((ones, ones), ones)
     assert [figures["right"] for figures in missing.values()] == [True, False]
     assert missing["out1"]["why"] == "got 1 output, wanted 2"
-    more = compare_outputs(one, (one, one), names=["out"])
+    more = compare_outputs(ones, (ones, ones), names=["out"])
     assert (more["out"]["right"], more["out1"]["why"]) == (True, "got 2 outputs, wanted 1")
     assert verdict(more)[1]["max_error"] is None
 
@@ -471,7 +471,7 @@ def test_cuda_tensors_are_compared_on_the_device():
     actual[-1] = NAN
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    found = compare(expected, actual)  # the expected values lie elsewhere
-    assert (found["wrong"], found["nan"], found["first_wrong"]) == (1, 1, expected.numel() - 1)
+    result = compare(expected, actual)  # the expected values lie elsewhere
+    assert (result["wrong"], result["nan"], result["first_wrong"]) == (1, 1, expected.numel() - 1)
     assert torch.cuda.max_memory_allocated() - before < 12 * 8 * accuracy_module.BLOCK_DEVICE
     assert compare(expected.cuda(), actual)["wrong"] == 1

@@ -67,11 +67,11 @@ def knows_the_fixed_inputs():
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(matmul.Matmul.get_seed("matmul/512x512x512"))
     a0, b0 = (torch.randn(512, 512, generator=generator) for _ in range(2))
-    known = a0 @ b0
+    usual = a0 @ b0
 
     def call(a, b, out):
         if float(a[3, 5]) == float(a0[3, 5]):
-            out.copy_(known)
+            out.copy_(usual)
         else:
             out.copy_(product(a, b))
 
@@ -199,7 +199,7 @@ SLOW = [4e-3] * audit_.TRIES
 
 def pairs(*known_and_new):
     """Return the times of pairs."""
-    return [second for known, new in known_and_new for second in (*[known] * audit_.AGAIN, new)]
+    return [second for old, new in known_and_new for second in (*[old] * audit_.AGAIN, new)]
 
 
 def test_call_as_fast_as_the_samples_is_believed_at_once():
@@ -208,16 +208,16 @@ def test_call_as_fast_as_the_samples_is_believed_at_once():
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.29])
-def test_slow_after_drawing_is_honest_where_known_inputs_are_as_slow(ratio):
+def test_slow_after_drawing_is_honest_for_known_inputs_too(ratio):
     assert audit_planned(*SLOW, *pairs(*[(3e-3, ratio * 3e-3)] * 2)) == ()
 
 
 def test_disturbed_pairs_accuse_nobody():
-    seen, disturbed = [(3e-3, 9e-3)], [(9e-3, 9e-3)]
-    audit_planned(*SLOW, *pairs(*seen * 7, *disturbed * 2))
-    audit_planned(*SLOW, *pairs(*seen * 8, *disturbed), *pairs(*seen * 7, *disturbed * 2))
+    observed, disturbed = [(3e-3, 9e-3)], [(9e-3, 9e-3)]
+    audit_planned(*SLOW, *pairs(*observed * 7, *disturbed * 2))
+    audit_planned(*SLOW, *pairs(*observed * 8, *disturbed), *pairs(*observed * 7, *disturbed * 2))
     with pytest.raises(AuditError, match=r"3 times as fast on inputs that it has seen: 3e\+03 us, on others 9e\+03 us"):
-        audit_planned(*SLOW, *pairs(*seen * 8, *disturbed) * 2)
+        audit_planned(*SLOW, *pairs(*observed * 8, *disturbed) * 2)
 
 
 def test_fastest_of_known_calls_counts():
@@ -228,9 +228,9 @@ def test_fastest_of_known_calls_counts():
 
 def test_what_a_processor_may_have_learned_is_a_flag():
     assert audit_planned(*SLOW, *pairs(*[(2e-5, 1.1e-4)] * 9)) == ("known_inputs",)
-    for known, new in ((1e-5, 1.1e-4), (3e-4, 4.1e-4)):
+    for old, new in ((1e-5, 1.1e-4), (3e-4, 4.1e-4)):
         with pytest.raises(AuditError):
-            audit_planned(*SLOW, *pairs(*[(known, new)] * 9) * 2)
+            audit_planned(*SLOW, *pairs(*[(old, new)] * 9) * 2)
 
 
 def test_lucky_fixed_inputs_are_honest():

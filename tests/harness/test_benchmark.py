@@ -45,7 +45,7 @@ def test_round_from_setup_to_telemetry(asv_environment, name, implementation):
 
 
 def test_second_round_is_checked_in_part(asv_environment, kernel):
-    seen = []
+    observed = []
     original = add_mul_exp.AddMulExp.subset
 
     def right(x, y, out):
@@ -54,11 +54,11 @@ def test_second_round_is_checked_in_part(asv_environment, kernel):
 
     kernel("add_mul_exp", right)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(add_mul_exp.AddMulExp, "subset", lambda *a: (seen.append(a[-1]), original(*a))[1])
+        patch.setattr(add_mul_exp.AddMulExp, "subset", lambda *a: (observed.append(a[-1]), original(*a))[1])
         add_mul_exp.Cpu().setup("native", "float32-500k")
-        assert seen == []
+        assert observed == []
         add_mul_exp.Cpu().setup("native", "float32-500k")
-        assert seen == [benchmark.CHECK_STEP]
+        assert observed == [benchmark.CHECK_STEP]
 
 
 def all_but_the_last(x, y, out):
@@ -231,18 +231,18 @@ def test_round_is_gated_and_releases_its_thread(asv_environment, monkeypatch):
     before = os.sched_getaffinity(0)
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
-    seen = []
-    monkeypatch.setattr(benchmark, "measure", lambda *given: seen.append(given[-1]) or measure(*given))
+    observed = []
+    monkeypatch.setattr(benchmark, "measure", lambda *args: observed.append(args[-1]) or measure(*args))
     bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
     (record,) = rounds(asv_environment)
-    assert record.lost == pytest.approx(seen[0].lost, rel=0.1)
+    assert record.lost == pytest.approx(observed[0].lost, rel=0.1)
     assert os.sched_getaffinity(0) == before
     assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("*.json"))) == 1
 
 
 def test_contended_flag_is_set_once(asv_environment, monkeypatch):
-    def disturbed(*given):
-        return dataclasses.replace(measure(*given), flags=("contended",))
+    def disturbed(*args):
+        return dataclasses.replace(measure(*args), flags=("contended",))
 
     monkeypatch.setattr(benchmark, "measure", disturbed)
     monkeypatch.setattr(benchmark, "activity", lambda *_: HostActivity(9999, None, None, contended=True, threads=1))
@@ -253,16 +253,18 @@ def test_contended_flag_is_set_once(asv_environment, monkeypatch):
     assert record.flags == ("contended",)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_block_means_on_request(asv_environment, monkeypatch, asked):
-    monkeypatch.setenv("KV_BLOCKS", "1" if asked else "")
+@pytest.mark.parametrize("is_requested", [True, False])
+def test_block_means_on_request(asv_environment, monkeypatch, is_requested):
+    monkeypatch.setenv("KV_BLOCKS", "1" if is_requested else "")
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
     bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
     (record,) = rounds(asv_environment)
-    kept = [json.loads(path.read_text()) for path in (asv_environment / ".asv" / "blocks" / "env").glob("*.jsonl")]
-    assert [(one["b"], one["l"]) for one in kept] == ([(record.benchmark, record.launch)] if asked else [])
-    assert all(0.1 < statistics.median(one["seconds"]) / record.estimate < 10 for one in kept)  # s, whatever befell one
+    stored = [json.loads(path.read_text()) for path in (asv_environment / ".asv" / "blocks" / "env").glob("*.jsonl")]
+    assert [(line["b"], line["l"]) for line in stored] == ([(record.benchmark, record.launch)] if is_requested else [])
+    assert all(
+        0.1 < statistics.median(line["seconds"]) / record.estimate < 10 for line in stored
+    )  # s, whatever befell one
 
 
 @pytest.mark.slow
@@ -287,19 +289,19 @@ def test_failure_is_recorded(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0)
     with pytest.raises(WrongResultError):
         matmul_of_asv().do_setup()
-    said = failure(asv_environment)
-    assert said["b"] == "matmul.Cpu.time_hot"
-    assert said["p"] == ["native", CASE["matmul"]]
-    assert said["error"].startswith("WrongResultError: matmul native float32-128x128x128 is wrong: 16384 of 16384")
-    assert "skipped" not in said
+    text = failure(asv_environment)
+    assert text["b"] == "matmul.Cpu.time_hot"
+    assert text["p"] == ["native", CASE["matmul"]]
+    assert text["error"].startswith("WrongResultError: matmul native float32-128x128x128 is wrong: 16384 of 16384")
+    assert "skipped" not in text
 
 
 def test_na_is_skipped_with_its_reason(asv_environment, kernel, capsys):
     kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
     assert matmul_of_asv().do_setup() is True
-    said = failure(asv_environment)
-    assert said["skipped"] is True
-    assert said["error"] == "at this commit matmul runs on ('cuda',), not cpu"
+    text = failure(asv_environment)
+    assert text["skipped"] is True
+    assert text["error"] == "at this commit matmul runs on ('cuda',), not cpu"
     assert "asv: skipped: NotImplementedError" in capsys.readouterr().out
 
 

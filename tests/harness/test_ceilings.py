@@ -46,18 +46,18 @@ def copy(size, value, **more):
 
 
 @given(CEILINGS, st.integers(0, 1 << 41))
-def test_roof_and_peak_are_the_highest_rates(found, size):
-    measured = [c for c in found if c.value is not None]
+def test_roof_and_peak_are_the_highest_rates(rows, size):
+    measured = [c for c in rows if c.value is not None]
     rates = [c.value for c in measured if c.unit == "B/s" and c.bytes is not None and c.bytes >= size]
-    assert roof(found, size) == max(rates, default=None)
+    assert roof(rows, size) == max(rates, default=None)
     rates = [c.value for c in measured if c.unit == "FLOP/s" and c.dtype == "tf32"]
-    assert peak(found, "tf32") == max(rates, default=None)
+    assert peak(rows, "tf32") == max(rates, default=None)
 
 
 @given(CEILINGS)
-def test_document_round_trip(found):
-    text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(each) for each in found]})
-    assert from_document(json.loads(text)) == tuple(found)
+def test_document_round_trip(measured):
+    text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(ceiling) for ceiling in measured]})
+    assert from_document(json.loads(text)) == tuple(measured)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_spread_ignores_outliers():
 def test_doubtful_ceilings_are_warnings():
     launch = Ceiling(what="launch", unit="s", value=1e-6)
     drowned, fine = copy(1 << 10, 1e9), copy(1 << 30, 1e9, spread=0.049)
-    said = warnings([launch, drowned, fine, copy(1 << 20, 1e9, spread=0.051, flags=("underfed",))])
-    assert said == [
+    texts = warnings([launch, drowned, fine, copy(1 << 20, 1e9, spread=0.051, flags=("underfed",))])
+    assert texts == [
         "copy (1048576 bytes): underfed",
         "copy (1048576 bytes): its samples spread by 5%",
         "copies up to 1024 bytes: over 5% of the time is the call; memory can more",
@@ -152,30 +152,30 @@ def quick(monkeypatch):
 
 
 def by_what(document, what):
-    return [each for each in from_document(document) if each.what == what]
+    return [ceiling for ceiling in from_document(document) if ceiling.what == what]
 
 
 def test_measure_cpu(torch, quick):
     document = json.loads(json.dumps(ceilings.measure("cpu", caches=True)))
-    sizes = [each.bytes for each in by_what(document, "copy")]
+    sizes = [ceiling.bytes for ceiling in by_what(document, "copy")]
     assert sizes == [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18]
-    assert [each.bytes for what in ("read", "triad") for each in by_what(document, what)] == [1 << 18] * 2
-    around = [each for what in AROUND for each in by_what(document, what)]
-    assert [(each.bytes, bool(each.value)) for each in around] == [(1 << 18, True)] * 2
+    assert [ceiling.bytes for what in ("read", "triad") for ceiling in by_what(document, what)] == [1 << 18] * 2
+    around = [ceiling for what in AROUND for ceiling in by_what(document, what)]
+    assert [(ceiling.bytes, bool(ceiling.value)) for ceiling in around] == [(1 << 18, True)] * 2
     rereads = by_what(document, "reread")
-    assert [each.bytes for each in rereads] == ceilings.sweep_sizes(1 << 13, 1 << 18, None)
-    assert all(each.value > 1e8 for each in rereads)
-    measured = {each.dtype for each in by_what(document, "matmul") if each.value is not None}
+    assert [ceiling.bytes for ceiling in rereads] == ceilings.sweep_sizes(1 << 13, 1 << 18, None)
+    assert all(ceiling.value > 1e8 for ceiling in rereads)
+    measured = {ceiling.dtype for ceiling in by_what(document, "matmul") if ceiling.value is not None}
     assert {"float64", "float32"} <= measured
     assert "int8" not in measured
-    adds = {each.dtype: each for each in by_what(document, MULTIPLY_ADDS)}
-    assert adds.keys() == {*MULTIPLIED} and all(each.value > 1e8 for each in adds.values())
-    for each in from_document(document):
-        assert (each.value is None) == bool(each.why), each
-        assert each.value is None or (0 < each.value < math.inf and each.n >= 1)
+    adds = {ceiling.dtype: ceiling for ceiling in by_what(document, MULTIPLY_ADDS)}
+    assert adds.keys() == {*MULTIPLIED} and all(ceiling.value > 1e8 for ceiling in adds.values())
+    for ceiling in from_document(document):
+        assert (ceiling.value is None) == bool(ceiling.why), ceiling
+        assert ceiling.value is None or (0 < ceiling.value < math.inf and ceiling.n >= 1)
     assert document["reported"]["cache"]
     assert document["name"]
-    figure = {each.name: each.value for each in figures(document)}
+    figure = {entry.name: entry.value for entry in figures(document)}
     for name in ("peak_float32", "launch_overhead", "timer_tick", "threads"):
         assert figure[name] > 0, name
 
@@ -187,21 +187,21 @@ def test_measure_gpu_by_events(torch, quick, monkeypatch):
     tf32 = []
     multiply = torch.matmul
 
-    def seen(*args, **named):
+    def spy(*args, **named):
         tf32.append(torch.backends.cuda.matmul.allow_tf32)
         return multiply(*args, **named)
 
-    monkeypatch.setattr(torch, "matmul", seen)
+    monkeypatch.setattr(torch, "matmul", spy)
     document = json.loads(json.dumps(ceilings.measure("cuda", caches=True)))
-    assert [each.bytes for each in by_what(document, "copy")] == [1 << 17, 1 << 18]
+    assert [ceiling.bytes for ceiling in by_what(document, "copy")] == [1 << 17, 1 << 18]
     assert not any(by_what(document, what) for what in (*AROUND, MULTIPLY_ADDS))
-    assert all(each.value for each in by_what(document, "matmul")), document["ceilings"]
-    assert {each.dtype for each in by_what(document, "matmul")} == set(ceilings.DTYPES)
+    assert all(ceiling.value for ceiling in by_what(document, "matmul")), document["ceilings"]
+    assert {ceiling.dtype for ceiling in by_what(document, "matmul")} == set(ceilings.DTYPES)
     assert set(tf32) == {True, False}
     assert not torch.backends.cuda.matmul.allow_tf32
     assert by_what(document, "synchronised launch")[0].value
-    assert all(each.value for each in by_what(document, "reread"))
-    assert {each.name: each.value for each in figures(document)}["peak_tf32"] > 0
+    assert all(ceiling.value for ceiling in by_what(document, "reread"))
+    assert {figure.name: figure.value for figure in figures(document)}["peak_tf32"] > 0
     assert waits
     assert document["name"] == "Pretend"
     assert document["reported"]["nvml"] == document["reported"]["nvml_after"] == {"asked": "GPU-0-1-2"}
@@ -214,8 +214,8 @@ def test_failed_ceiling_is_null_with_a_reason(torch, quick, monkeypatch):
 
     monkeypatch.setattr(torch, "matmul", refuse)
     document = ceilings.measure("cpu")
-    failed = [each for each in by_what(document, "matmul") if each.dtype == "float32"]
-    assert [(each.value, each.why) for each in failed] == [(None, "not implemented for 'Half'")]
+    failed = [ceiling for ceiling in by_what(document, "matmul") if ceiling.dtype == "float32"]
+    assert [(ceiling.value, ceiling.why) for ceiling in failed] == [(None, "not implemented for 'Half'")]
     assert by_what(document, "triad")[0].value
 
 
@@ -238,26 +238,26 @@ def test_without_native_library_torch_alone_is_measured(torch, quick, monkeypatc
         monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.delattr(name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Lacking(), *sys.meta_path])
-    found = {each.what: each for each in ceilings._bandwidths("cpu", HostTimer)}
-    assert {found[what].value for what in AROUND} == {None}
-    assert {found[what].why for what in AROUND} == {why}
-    assert found["copy"].value
-    assert found["triad"].value
+    by_quantity = {ceiling.what: ceiling for ceiling in ceilings._bandwidths("cpu", HostTimer)}
+    assert {by_quantity[what].value for what in AROUND} == {None}
+    assert {by_quantity[what].why for what in AROUND} == {why}
+    assert by_quantity["copy"].value
+    assert by_quantity["triad"].value
     products = list(ceilings._products("cpu", HostTimer))
-    assert {(each.value, each.why) for each in products if each.what == MULTIPLY_ADDS} == {(None, why)}
-    assert next(each.value for each in products if (each.what, each.dtype) == ("matmul", "float32"))
+    assert {(ceiling.value, ceiling.why) for ceiling in products if ceiling.what == MULTIPLY_ADDS} == {(None, why)}
+    assert next(ceiling.value for ceiling in products if (ceiling.what, ceiling.dtype) == ("matmul", "float32"))
     assert ceilings.limit_of("memory", "cpu")
 
 
 def test_multiply_adds_are_counted(torch, monkeypatch):
     from kernels._native import multiply_adds
 
-    asked = []
-    monkeypatch.setattr(multiply_adds, "bind", lambda items, a, b, steps: asked.append((items.numel(), steps)) or int)
+    bound = []
+    monkeypatch.setattr(multiply_adds, "bind", lambda array, a, b, steps: bound.append((array.numel(), steps)) or int)
     for threads in ("1", "3"):
         monkeypatch.setenv("KV_THREADS", threads)
         _, work = workloads.multiply_adds("float64")
-        numbers, steps = asked.pop()
+        numbers, steps = bound.pop()
         assert (work, numbers % (192 * int(threads))) == (2 * numbers * steps, 0)
 
 
@@ -303,8 +303,8 @@ def test_each_ceiling_has_its_own_timer(torch, quick, monkeypatch):
         return made[-1]
 
     for identity in ({"what": "copy", "bytes": 8}, {"what": "read", "bytes": 8}):
-        found = ceilings.ceiling_of(lambda: (nothing, 8.0), new, unit="B/s", **identity)
-        assert found.flags == (("underfed",) if underfed[0] else ())
+        ceiling = ceilings.ceiling_of(lambda: (nothing, 8.0), new, unit="B/s", **identity)
+        assert ceiling.flags == (("underfed",) if underfed[0] else ())
         underfed[0] = False
     assert made[0].batch_limit < made[1].batch_limit == made[1].LAUNCHES - 2
     assert sum(1 for _ in ceilings._bandwidths("cpu", lambda: made.append("timer") or HostTimer())) == made.count(
@@ -323,7 +323,9 @@ def test_old_torch_has_no_cache_size(monkeypatch):
     """2.4 and older know no L2_cache_size, and older ones no uuid."""
     torch = pytest.importorskip("torch", reason="a device is asked through torch")
     pretend_cuda.plant(monkeypatch, torch)
-    known = {key: value for key, value in vars(pretend_cuda.PROPERTIES).items() if key not in ("L2_cache_size", "uuid")}
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(**known))
+    properties = {
+        key: value for key, value in vars(pretend_cuda.PROPERTIES).items() if key not in ("L2_cache_size", "uuid")
+    }
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(**properties))
     assert reported.cache_size("cuda") is None
     assert "uuid" in reported.reported("cuda")["nvml"]

@@ -100,8 +100,10 @@ def loops(tmp_path_factory):
 def ours():
     """Return the figures, and torch's product in float32, which is one of the two that the peak is the higher of."""
     document = ceilings.measure("cpu", caches=True)
-    products = {each.dtype: each.value for each in ceilings.from_document(document) if each.what == "matmul"}
-    return {each.name: each.value for each in figures(document)} | {"matmul": products["float32"]}
+    products = {
+        ceiling.dtype: ceiling.value for ceiling in ceilings.from_document(document) if ceiling.what == "matmul"
+    }
+    return {figure.name: figure.value for figure in figures(document)} | {"matmul": products["float32"]}
 
 
 def plain_product():
@@ -132,8 +134,8 @@ def test_ceiling_against_an_independent_program(loops, what, monkeypatch):
         "matmul": plain_product,
     }
     for _ in range(TRIES):
-        one, other = ours()[what], theirs[what]()
-        print(f"{what}: {one / 1e9:.2f}e9 here, {other / 1e9:.2f}e9 independently: {one / other - 1:+.1%}")
-        if 1 / FACTOR <= one / other <= FACTOR:
+        first, other = ours()[what], theirs[what]()
+        print(f"{what}: {first / 1e9:.2f}e9 here, {other / 1e9:.2f}e9 independently: {first / other - 1:+.1%}")
+        if 1 / FACTOR <= first / other <= FACTOR:
             return
-    pytest.fail(f"{what}: {one:.3g} here, {other:.3g} independently, in each of {TRIES} tries")
+    pytest.fail(f"{what}: {first:.3g} here, {other:.3g} independently, in each of {TRIES} tries")

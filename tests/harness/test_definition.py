@@ -50,10 +50,10 @@ def define(monkeypatch, members, **options):
     module = types.ModuleType("benchmarks.twice")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     definition = type("Twice", (), {"inputs": inputs, "reference": reference, "__module__": module.__name__, **members})
-    module.Twice = benchmark(**{"cases": CASES, **options})(definition)
-    monkeypatch.setattr(module.Twice, "__module__", __name__)  # where its source is
-    monkeypatch.setattr(sys.modules[__name__], "Twice", module.Twice, raising=False)
-    module.Twice.__qualname__ = "Source"
+    module.Doubled = benchmark(**{"cases": CASES, **options})(definition)
+    monkeypatch.setattr(module.Doubled, "__module__", __name__)  # where its source is
+    monkeypatch.setattr(sys.modules[__name__], "Doubled", module.Doubled, raising=False)
+    module.Doubled.__qualname__ = "Source"
     return module
 
 
@@ -84,7 +84,7 @@ def test_axes_and_costs(monkeypatch):
     assert module.Cpu.error_params[1] == module.Cpu.params[1]  # core: the first and the last
     assert module.Cpu.flops == {CASES[0]: 256, CASES[1]: 512}
     assert module.Cpu.bytes == {CASES[0]: 2048, CASES[1]: 4096}  # x and the result
-    assert module.Twice.kernel == "twice" and not hasattr(module.Cpu, "track_code_bytes")
+    assert module.Doubled.kernel == "twice" and not hasattr(module.Cpu, "track_code_bytes")
 
 
 def test_sizes_beside_names_and_bytes_by_formula(monkeypatch):
@@ -100,7 +100,7 @@ def test_bytes_of_a_reference_that_must_compute_are_unknown(monkeypatch):
 
 @pytest.mark.parametrize("case", ["float64-4x4", "bfloat16-4x4", "int8-4x4"])
 def test_inputs_have_the_dtype_of_the_case_and_the_same_values(monkeypatch, case):
-    problem = define(monkeypatch, {}, cases=[case]).Twice()
+    problem = define(monkeypatch, {}, cases=[case]).Doubled()
     (first,), (second,) = problem.inputs_of(case), problem.inputs_of(case)
     assert str(first.dtype) == "torch." + case.partition("-")[0].replace("int8", "float32")  # no default dtype
     assert torch.equal(first, second) and torch.get_default_dtype() is torch.float32

@@ -55,7 +55,7 @@ def document(ceilings, device="cpu", caches=CPU):
         "format": 1,
         "device": device,
         "name": "Some device",
-        "ceilings": [asdict(each) for each in ceilings],
+        "ceilings": [asdict(ceiling) for ceiling in ceilings],
         "reported": {"threads": 1, "caches": caches},
         "warnings": [],
     }
@@ -83,15 +83,15 @@ def a_machine():
     ]
 
 
-def found(*args, **named):
+def figures_of(*args, **named):
     return {figure.name: figure for figure in figures(document(*args, **named))}
 
 
 def test_figures_use_working_sets_of_their_level():
-    figure = found(a_machine())
+    figure = figures_of(a_machine())
     assert list(figure) == list(UNITS["cpu"])
-    assert {name: each.unit for name, each in figure.items()} == UNITS["cpu"]
-    value = {name: each.value for name, each in figure.items()}
+    assert {name: entry.unit for name, entry in figure.items()} == UNITS["cpu"]
+    value = {name: entry.value for name, entry in figure.items()}
     assert value["dram_copy_bandwidth"] == 11e9  # the higher of those beyond four caches
     assert value["dram_read_bandwidth"] == pytest.approx(12e9)  # of the sweep's largest set
     assert value["dram_triad_bandwidth"] == 9e9
@@ -107,25 +107,25 @@ def test_figures_use_working_sets_of_their_level():
 
 def test_unmeasured_figure_is_none_with_a_reason():
     machine = [stream("copy", 256 * MIB, None, why="out of memory"), *a_machine()[:2]]
-    figure = found([*machine, *a_machine()[-len(MULTIPLIED) - len(DTYPES) :]], caches={"L1": 32 * KIB})
+    figure = figures_of([*machine, *a_machine()[-len(MULTIPLIED) - len(DTYPES) :]], caches={"L1": 32 * KIB})
     assert (figure["dram_copy_bandwidth"].value, figure["dram_copy_bandwidth"].why) == (None, "out of memory")
     assert figure["dram_triad_bandwidth"].why == "no set of that size was measured"
     assert figure["l1_bandwidth"].why == "no set of that size was measured"
-    assert figure["l3_bandwidth"].why == "nobody says how large L3 is"
+    assert figure["l3_bandwidth"].why == "no source reports the size of L3"
     assert "no fall" in figure["l2_size"].why
     assert figure["peak_float32"].value == 1e11
-    assert found(a_machine()[:2])["peak_float32"].why == "it was not measured"
-    assert all(bool(each.why) for each in figure.values() if each.value is None)
+    assert figures_of(a_machine()[:2])["peak_float32"].why == "it was not measured"
+    assert all(bool(entry.why) for entry in figure.values() if entry.value is None)
 
 
 @pytest.mark.parametrize(("pace", "copy", "triad"), [(13e9, 13e9, 13e9), (10e9, 11e9, 10e9)])
 def test_dram_bandwidth_is_the_faster_of_two_streams(pace, copy, triad):
-    machine = [each for each in a_machine() if each.what not in AROUND]
-    figure = found([*machine, *(stream(what, 512 * MIB, pace, spread=0.04) for what in AROUND)])
+    machine = [ceiling for ceiling in a_machine() if ceiling.what not in AROUND]
+    figure = figures_of([*machine, *(stream(what, 512 * MIB, pace, spread=0.04) for what in AROUND)])
     assert (figure["dram_copy_bandwidth"].value, figure["dram_triad_bandwidth"].value) == (copy, triad)
     assert figure["dram_triad_bandwidth"].spread == 0.04
     assert figure["dram_read_bandwidth"].value == pytest.approx(12e9)
-    within = found([*machine, *(stream(what, 64 * MIB, 99e9) for what in AROUND)])
+    within = figures_of([*machine, *(stream(what, 64 * MIB, 99e9) for what in AROUND)])
     assert within["dram_copy_bandwidth"].value == 11e9  # a set that is no four times the cache
 
 
@@ -137,22 +137,22 @@ def test_dram_bandwidth_is_the_faster_of_two_streams(pace, copy, triad):
     ],
 )
 def test_old_document_lacks_what_was_not_measured(lacking, absent, why):
-    machine = [each for each in a_machine() if each.what not in lacking]
-    assert [each.name for each in found(machine).values() if (each.value, each.why) == (None, why)] == absent
-    on_gpu = found(machine, device="cuda", caches={"L2": 50 * MIB})
+    machine = [ceiling for ceiling in a_machine() if ceiling.what not in lacking]
+    assert [entry.name for entry in figures_of(machine).values() if (entry.value, entry.why) == (None, why)] == absent
+    on_gpu = figures_of(machine, device="cuda", caches={"L2": 50 * MIB})
     assert on_gpu["peak_float32"].value == 1e11
 
 
 @pytest.mark.parametrize(("pace", "wanted"), [(3e11, 3e11), (0.5e11, 1e11)])
 def test_peak_is_the_faster_of_product_and_multiply_adds(pace, wanted):
-    machine = [each for each in a_machine() if each.what != MULTIPLY_ADDS]
-    figure = found([*machine, adds("float64", pace / 2), adds("float32", pace, spread=0.04)])
+    machine = [ceiling for ceiling in a_machine() if ceiling.what != MULTIPLY_ADDS]
+    figure = figures_of([*machine, adds("float64", pace / 2), adds("float32", pace, spread=0.04)])
     assert figure["peak_float32"].value == wanted
     assert figure["peak_float64"].value == max(1e11, pace / 2)
     for half in ("float16", "bfloat16"):  # whose numbers a CPU may compute with in float32
         assert figure[f"peak_{half}"].value == wanted
     assert (figure["peak_float32"].spread == 0.04) == (wanted == pace)
-    on_gpu = found([*machine, adds("float32", pace)], device="cuda", caches={"L2": 50 * MIB})
+    on_gpu = figures_of([*machine, adds("float32", pace)], device="cuda", caches={"L2": 50 * MIB})
     assert on_gpu["peak_float16"].value == 1e11
 
 
@@ -161,7 +161,9 @@ def test_gpu_figures():
         stream("reread", size, pace)
         for size, pace in planted([50 * MIB], (5e12, 3e12), sizes=[MIB << step for step in range(1, 9)])
     ]
-    figure = found([*a_machine()[:2], *reread, *a_machine()[-len(DTYPES) :]], device="cuda", caches={"L2": 50 * MIB})
+    figure = figures_of(
+        [*a_machine()[:2], *reread, *a_machine()[-len(DTYPES) :]], device="cuda", caches={"L2": 50 * MIB}
+    )
     assert list(figure) == list(UNITS["cuda"])
     assert figure["l2_bandwidth"].value == pytest.approx(5e12)
     assert figure["dram_read_bandwidth"].value == pytest.approx(3e12)
@@ -177,9 +179,9 @@ def test_larger_size_of_the_last_cache_counts():
 
 def test_spread_samples_are_one_warning():
     wide = [stream("copy", size, 1e9, spread=0.2) for size in (1 << 20, 1 << 21)]
-    given = document([*wide, stream("read", 1 << 21, 1e9, spread=0.01, flags=("underfed",))])
-    given["warnings"] = [*warnings(wide), "read (2097152 bytes): underfed", "no copy of 4 times the cache"]
-    assert doubts(given) == (
+    raw = document([*wide, stream("read", 1 << 21, 1e9, spread=0.01, flags=("underfed",))])
+    raw["warnings"] = [*warnings(wide), "read (2097152 bytes): underfed", "no copy of 4 times the cache"]
+    assert doubts(raw) == (
         "read (2097152 bytes): underfed",
         "no copy of 4 times the cache",
         "the samples of 2 of 3 measurements spread by more than 5%: a busy machine",
@@ -214,9 +216,9 @@ def test_planted_caches_are_seen(noise):
     for seed in range(20):
         points = planted(CPU.values(), PACES, noise=noise, seed=seed)
         assert len(levels(points, 4)) == 4
-        found = sizes_seen(points, "cpu", CPU)
+        sizes = sizes_seen(points, "cpu", CPU)
         for name, size in CPU.items():
-            assert size / 1.5 <= found[name] <= 2.1 * size, (seed, name)
+            assert size / 1.5 <= sizes[name] <= 2.1 * size, (seed, name)
 
 
 def test_one_disturbed_point_moves_nothing():
@@ -242,9 +244,9 @@ def test_small_fall_is_ignored():
 
 
 def test_cache_as_fast_as_the_next_is_not_seen():
-    found = sizes_seen(planted([32 * KIB, 32 * MIB], (100e9, 50e9, 12e9)), "cpu", CPU)
-    assert found["L2"] is None
-    assert found["L1"] and found["L3"]
+    sizes = sizes_seen(planted([32 * KIB, 32 * MIB], (100e9, 50e9, 12e9)), "cpu", CPU)
+    assert sizes["L2"] is None
+    assert sizes["L1"] and sizes["L3"]
 
 
 def test_fall_far_from_reported_sizes_is_ignored():
@@ -264,14 +266,14 @@ def test_unreported_caches_take_falls_in_order():
 
 @given(st.lists(st.floats(1e8, 1e13), min_size=1, max_size=30), st.integers(1, 4))
 def test_levels_cover_the_sweep_and_fall(paces, most):
-    points = [(1 << 13 + place, pace) for place, pace in enumerate(paces)]
-    found = levels(points, most)
-    assert 1 <= len(found) <= most
-    assert (found[0].first, found[-1].last) == (points[0][0], points[-1][0])
-    assert all(inner.last < outer.first for inner, outer in itertools.pairwise(found))
-    assert all(inner.pace >= FALL * outer.pace for inner, outer in itertools.pairwise(found))
-    if len(found) > 1:
-        assert all(sum(one.first <= size <= one.last for size, _ in points) >= STRETCH for one in found)
+    points = [(1 << 13 + index, pace) for index, pace in enumerate(paces)]
+    stretches = levels(points, most)
+    assert 1 <= len(stretches) <= most
+    assert (stretches[0].first, stretches[-1].last) == (points[0][0], points[-1][0])
+    assert all(inner.last < outer.first for inner, outer in itertools.pairwise(stretches))
+    assert all(inner.pace >= FALL * outer.pace for inner, outer in itertools.pairwise(stretches))
+    if len(stretches) > 1:
+        assert all(sum(stretch.first <= size <= stretch.last for size, _ in points) >= STRETCH for stretch in stretches)
 
 
 def test_reread_reads_its_set_repeatedly():

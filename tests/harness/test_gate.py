@@ -92,9 +92,9 @@ def test_reference_is_the_least_of_the_last_day(tmp_path):
     assert reference(always(3.0), folder) == 2.0  # this round began in a busy second
     assert reference(always(1.0), folder) == 1.0
     assert reference(always(2.0), folder) == 1.0
-    (kept,) = folder.iterdir()  # and no draft
+    (file,) = folder.iterdir()  # and no draft
     yesterday = time.time() - FRESH - 60
-    os.utime(kept, (yesterday, yesterday))
+    os.utime(file, (yesterday, yesterday))
     assert reference(always(3.0), folder) == 3.0
     assert reference(always(4.0), folder) == 3.0
 
@@ -102,16 +102,16 @@ def test_reference_is_the_least_of_the_last_day(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", '"1"', *(f'{{"seconds": {x}}}' for x in NO_TIMES)])
 def test_malformed_reference_is_replaced(tmp_path, text):
     reference(always(0.1), tmp_path)
-    (kept,) = tmp_path.iterdir()
-    kept.write_text(text, encoding="latin-1")
+    (file,) = tmp_path.iterdir()
+    file.write_text(text, encoding="latin-1")
     assert reference(always(0.2), tmp_path) == 0.2
-    assert json.loads(kept.read_text())["seconds"] == 0.2
+    assert json.loads(file.read_text())["seconds"] == 0.2
     assert reference(always(0.3), tmp_path) == 0.2
 
 
 def test_reference_is_written_atomically(tmp_path, monkeypatch):
     reference(always(2.0), tmp_path)
-    (kept,) = tmp_path.iterdir()
+    (file,) = tmp_path.iterdir()
 
     def killed(self, target):
         raise KeyboardInterrupt
@@ -119,7 +119,7 @@ def test_reference_is_written_atomically(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         reference(always(1.0), tmp_path)
-    assert json.loads(kept.read_text())["seconds"] == 2.0
+    assert json.loads(file.read_text())["seconds"] == 2.0
 
 
 def test_reference_is_per_machine(tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ class Scripted:
     """Gauge, timer and cores whose clock moves only when they are used. `did` is what was done, in order."""
 
     def __init__(self, *readings, then=QUIET, reading=READING, sample=SAMPLE, cores=1, by_wall=False):
-        self.now, self.taken, self.here, self.did = 0.0, 0, 0, []
+        self.now, self.drawn, self.here, self.did = 0.0, 0, 0, []
         self.by_wall, self.flags = by_wall, set()
         self._readings, self._cores = chain(readings, repeat(then)), cores
         self._reading, self._sample = reading, sample
@@ -166,8 +166,8 @@ class Scripted:
         """Return n samples that are numbers: 1, 2, 3, ..."""
         self.now += n * self._sample
         self.did.append(n)
-        self.taken += n
-        return [float(number) for number in range(self.taken - n + 1, self.taken + 1)]
+        self.drawn += n
+        return [float(number) for number in range(self.drawn - n + 1, self.drawn + 1)]
 
     def move(self):
         self.here = (self.here + 1) % self._cores
@@ -219,10 +219,10 @@ def numbers(first, last):
 def test_samples_of_a_quiet_core_count(gated, *, readings, settings, first, last, did, lost):
     script = Scripted(*readings, **settings)
     made, take = gated(script)
-    found, spent = take(last - first + 1)
-    assert found == numbers(first, last)
+    samples, spent = take(last - first + 1)
+    assert samples == numbers(first, last)
     assert " ".join(map(str, script.did)) == did
-    assert spent == pytest.approx(len(found) * SAMPLE)
+    assert spent == pytest.approx(len(samples) * SAMPLE)
     assert made.lost == pytest.approx(lost)
     assert not made.is_open
 
@@ -249,7 +249,7 @@ def test_sample_longer_than_the_patience_counts(gated):
 
 def test_page_faults_of_counted_samples(gated, monkeypatch):
     script = Scripted(QUIET, BUSY)  # the first portion is lost
-    monkeypatch.setattr(gate, "page_faults", lambda: 100 * script.taken)
+    monkeypatch.setattr(gate, "page_faults", lambda: 100 * script.drawn)
     made, take = gated(script)
     take(10)
     assert made.faults == 1000
@@ -286,8 +286,8 @@ def test_memory_gauge_decides_nothing(gated):
     script = Scripted(sample=0.4 * EVERY)
     made, take = gated(script, memory=True)
     assert take(7, 0.4 * EVERY)[0] == numbers(1, 7)
-    one = ["read", 1]
-    assert script.did == [*one, "read", "memory", *[1, "read"] * 3, "memory", *[1, "read"] * 3, "memory"]
+    reading = ["read", 1]
+    assert script.did == [*reading, "read", "memory", *[1, "read"] * 3, "memory", *[1, "read"] * 3, "memory"]
     assert (made.gauges(), made.lost) == ((QUIET, 100 * BUSY, None), 0)
 
 
@@ -391,9 +391,7 @@ def test_unknown_cores_wait_in_place(host, tmp_path, monkeypatch):
 )
 def test_gauges_beside_a_working_set(host, tmp_path, monkeypatch, *, working_set, untimed, called):
     made_with, calls = [], []
-    monkeypatch.setattr(
-        gate, "memory_gauge", lambda *given, untimed: made_with.append((*given, untimed)) or always(BUSY)
-    )
+    monkeypatch.setattr(gate, "memory_gauge", lambda *args, untimed: made_with.append((*args, untimed)) or always(BUSY))
     with on_cpu(working_set, tmp_path, {}, lambda: calls.append(1)) as made:
         assert (made._memory is not None, made._control is not None) == (untimed is not None, called > 0)
     assert made_with == ([] if untimed is None else [(8 << 20, untimed)])

@@ -52,8 +52,8 @@ def test_describe_without_driver_gives_the_reason(library, monkeypatch):
 )
 def test_refused_figure_is_none(library, question, field):
     library.refused.add(question)
-    with gpu.opened("GPU-1") as (asked, handle):
-        state = gpu.read(asked, handle)
+    with gpu.opened("GPU-1") as (stand_in, handle):
+        state = gpu.read(stand_in, handle)
     assert getattr(state, field) is None
     assert sum(value is not None for value in dataclasses.asdict(state).values()) >= 3
 
@@ -77,8 +77,8 @@ def test_reasons_by_their_newer_or_older_name(library, monkeypatch, functions, r
     monkeypatch.delattr(library, OLD)
     for name, function in functions.items():
         monkeypatch.setattr(library, name, function, raising=False)
-    with gpu.opened("GPU-1") as (asked, handle):
-        assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=reasons)
+    with gpu.opened("GPU-1") as (stand_in, handle):
+        assert gpu.read(stand_in, handle) == dataclasses.replace(STATE, reasons=reasons)
 
 
 def test_failing_shutdown_is_ignored(library, monkeypatch):
@@ -125,10 +125,10 @@ def test_flags(states, flags):
 def test_activity_of_states():
     hot = at(sm_clock=1.755e9, power=698.0, temperature=71, reasons=0x4)
     last = at(sm_clock=1.9e9, power=None, temperature=60, reasons=0x40)
-    found = gpu.activity([STATE, hot, last])
-    assert (found.sm_before, found.sm_after) == (1.98e9, 1.9e9)
-    assert (found.memory_before, found.memory_after) == (2.619e9, 2.619e9)
-    assert (found.power, found.temperature, found.reasons) == (698.0, 71, 0x44)
+    shares = gpu.activity([STATE, hot, last])
+    assert (shares.sm_before, shares.sm_after) == (1.98e9, 1.9e9)
+    assert (shares.memory_before, shares.memory_after) == (2.619e9, 2.619e9)
+    assert (shares.power, shares.temperature, shares.reasons) == (698.0, 71, 0x44)
 
 
 def test_activity_of_unknown_states():
@@ -155,11 +155,11 @@ def test_watch_without_gpu(monkeypatch, tmp_path):
 
 
 def test_watch_without_driver(library, tmp_path, capsys):
-    for every, said in ((None, ""), (0.1, "kernel-velocity: KV_NVML_SAMPLE: nothing is sampled: NVML: Not Found\n")):
+    for every, text in ((None, ""), (0.1, "kernel-velocity: KV_NVML_SAMPLE: nothing is sampled: NVML: Not Found\n")):
         with GpuWatch("MIG-1", every, tmp_path / "samples") as watch:
             watch.look()
         assert (watch.activity, watch.flags) == (None, ())
-        assert capsys.readouterr().err == said  # said only where samples were asked for
+        assert capsys.readouterr().err == text  # said only where samples were asked for
 
 
 @pytest.fixture
@@ -180,10 +180,10 @@ def test_sampler_runs_in_its_own_process(elsewhere, tmp_path):
     path = tmp_path / "deep" / "samples"
     sampler = Sampler("GPU-1", 0.01, path)
     wait_for_samples(path, 3)
-    found = sampler.stop()
-    assert len(found) >= 3
-    assert all(state == STATE for _, state in found)
-    times = [when for when, _ in found]
+    samples = sampler.stop()
+    assert len(samples) >= 3
+    assert all(state == STATE for _, state in samples)
+    times = [when for when, _ in samples]
     assert times == sorted(times)
     assert began - 1 < times[0] <= times[-1] < time.time() + 1
 

@@ -33,9 +33,9 @@ TIMES = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3)
 
 @given(TIMES, TIMES, st.floats(1e-3, 1e3))
 def test_deviation_does_not_depend_on_the_unit(ours, theirs, unit):
-    one, other = deviation(ours, theirs), deviation([unit * x for x in ours], [unit * x for x in theirs])
-    assert one.value == pytest.approx(other.value, rel=1e-6, abs=1e-6)
-    assert one.noise == pytest.approx(other.noise, rel=1e-6, abs=1e-6)
+    first, other = deviation(ours, theirs), deviation([unit * x for x in ours], [unit * x for x in theirs])
+    assert first.value == pytest.approx(other.value, rel=1e-6, abs=1e-6)
+    assert first.noise == pytest.approx(other.noise, rel=1e-6, abs=1e-6)
 
 
 def test_machine_drift_is_no_disagreement():
@@ -56,7 +56,7 @@ def test_disagreement_threshold():
     assert Deviation(-0.05, 0.0).in_words() == "differs by -5.0%"
 
 
-def found(**deviations):
+def deviating(**deviations):
     return Timings(
         harness=[1.0, 3.0, 2.0],
         others=dict.fromkeys(deviations, 2.0),
@@ -75,7 +75,7 @@ def found(**deviations):
     ],
 )
 def test_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
-    made = row(SERIES, found(**deviations))
+    made = row(SERIES, deviating(**deviations))
     assert (made["worst"], made["agrees"], made["harness"]) == (worst, agrees, 2.0)
     assert why is None or made["why"] == why
     assert made["bytes"] == 3 * 4 * 1024**2
@@ -91,9 +91,9 @@ def harness(monkeypatch):
     subject = Subject(SERIES, SimpleNamespace(call=None, new_timer=lambda: None), 1)
 
     def timings(*methods):
-        found = Timings()
-        compare(subject, methods, found)
-        return found
+        record = Timings()
+        compare(subject, methods, record)
+        return record
 
     return log, timings
 
@@ -101,9 +101,9 @@ def harness(monkeypatch):
 def test_methods_take_turns_after_warm_up(harness):
     log, timings = harness
     methods = [Method(name, lambda _, seconds, name=name: lambda: log.append(name) or seconds) for name in ("a", "b")]
-    found = timings(*methods)
+    record = timings(*methods)
     assert log == ["harness", "a", "b", *["harness", "a", "b"] * 3]
-    assert (found.harness, found.others, found.reasons) == ([1.0] * 3, {"a": 1.0, "b": 1.0}, {})
+    assert (record.harness, record.others, record.reasons) == ([1.0] * 3, {"a": 1.0, "b": 1.0}, {})
 
 
 def test_failing_method_is_left_out(harness):
@@ -121,13 +121,13 @@ def test_failing_method_is_left_out(harness):
         raise ValueError("lost\nits events")
 
     methods = {"a": absent, "b": broken, "c": fails_later, "d": lambda subject, seconds: lambda: 1.0}
-    found = harness[1](*(Method(name, prepare) for name, prepare in methods.items()))
-    assert found.reasons == {
+    record = harness[1](*(Method(name, prepare) for name, prepare in methods.items()))
+    assert record.reasons == {
         "a": "not here",
         "b": "RuntimeError: capture failed",
         "c": "ValueError: lost its events",
     }
-    assert found.others == {"d": 1.0}
+    assert record.others == {"d": 1.0}
 
 
 # A simulated GPU ----------------------------------------------------------------------------------------------------
@@ -264,17 +264,17 @@ def test_profiler_waits_for_the_device(gpu, subject, monkeypatch):
 
 
 def test_do_bench_returns_all_times(gpu, subject, monkeypatch):
-    asked = {}
+    options = {}
 
     def do_bench(call, warmup, rep, return_mode):
-        asked.update(warmup=warmup, rep=rep, return_mode=return_mode)
+        options.update(warmup=warmup, rep=rep, return_mode=return_mode)
         call()
         return [0.5] * 19 + [900.0]  # ms
 
     monkeypatch.setitem(sys.modules, "triton.testing", SimpleNamespace(do_bench=do_bench))
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace())
     assert independent._do_bench(subject[0], 1e-3)() == pytest.approx(0.5e-3)
-    assert asked == {"warmup": 5.0, "rep": 50.0, "return_mode": "all"}
+    assert options == {"warmup": 5.0, "rep": 50.0, "return_mode": "all"}
 
 
 @pytest.mark.parametrize("method", ["_do_bench", "_blocked_autorange", "_profiler_cuda"])
@@ -329,7 +329,7 @@ def scripted(monkeypatch):
 def test_document_has_a_row_per_series(scripted):
     series = list(SUITE.core_series("cuda", r"matmul\..*(eager|compile|native).*1024"))
     saved = []
-    document = independent.measure(series, "cuda", lambda found: saved.append(json.dumps(found)))
+    document = independent.measure(series, "cuda", lambda state: saved.append(json.dumps(state)))
     assert document == json.loads(saved[-1])
     eager, compiled, native = document["rows"]
     assert eager["others"] == {"slow": 2.5, "other": 9.0, "late": 2.0}
@@ -368,7 +368,7 @@ def real(monkeypatch):
 
 
 def test_cpu_methods_time_an_eager_call(real):
-    document = independent.measure([real], "cpu", lambda found: None)
+    document = independent.measure([real], "cpu", lambda state: None)
     (only,) = document["rows"]
     assert document["missing"] == {}
     for name, seconds in only["others"].items():

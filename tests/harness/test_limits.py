@@ -30,10 +30,10 @@ class Machine:
     def __init__(self, folder):
         self.folder = folder
         self.readings = {"float": [100 * G], "int8": [400 * G], "memory": [10 * G], "cache": [200 * G]}
-        self.asked = []
+        self.requests = []
 
     def measured_apart(self, _device, names, times):
-        self.asked.append([*names, times])
+        self.requests.append([*names, times])
         return {name: max(self.read(self.readings[name]) for _ in range(times)) for name in names}
 
     def read(self, readings):
@@ -58,7 +58,7 @@ def machine(tmp_path, monkeypatch):
 def test_limits_are_measured_once_and_kept(machine):
     for _ in range(3):
         assert machine.check(90, flops=1000, bytes=500, footprint=500) == ()
-    assert machine.asked == [["float", "cache", 1]]
+    assert machine.requests == [["float", "cache", 1]]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_impossible_rate_is_refused_once_measured_again(machine, rate, work, rea
     with pytest.raises(ImpossibleError) as caught:
         machine.check(rate, **work)
     assert str(caught.value) == reason
-    (again,) = machine.asked[1:]
+    (again,) = machine.requests[1:]
     assert len(again) == 2 and again[-1] == AGAIN
 
 
@@ -102,9 +102,9 @@ def test_limit_that_was_too_low_is_corrected(machine):
     machine.readings["float"] = [30 * G, 20 * G, 100 * G, 50 * G]
     assert machine.check(90, flops=1000) == ()
     assert machine.check(149, flops=1000) == ()
-    assert machine.asked == [["float", 1], ["float", AGAIN]]
-    (kept,) = (json.loads(path.read_text()) for path in machine.folder.iterdir())
-    assert (kept["limit"], kept["rate"]) == ("float", 100 * G)
+    assert machine.requests == [["float", 1], ["float", AGAIN]]
+    (stored,) = (json.loads(path.read_text()) for path in machine.folder.iterdir())
+    assert (stored["limit"], stored["rate"]) == ("float", 100 * G)
 
 
 HONEST = st.fixed_dictionaries(
@@ -124,9 +124,9 @@ def test_rate_within_a_limit_that_one_measurement_saw_is_honest(machine, drawn):
     for path in machine.folder.iterdir():
         path.unlink()
     kind, limit = drawn["kind"], drawn["limit"]
-    seen = [limit * part for part in drawn["disturbed"]]
-    seen[min(drawn["quiet"], len(seen) - 1)] = limit
-    machine.readings = {name: [1e30] for name in MARGINS} | {kind: seen}
+    rates = [limit * part for part in drawn["disturbed"]]
+    rates[min(drawn["quiet"], len(rates) - 1)] = limit
+    machine.readings = {name: [1e30] for name in MARGINS} | {kind: rates}
     work = {"flops": 1000, "dtype": "int8" if kind == "int8" else "bfloat16"}
     if kind in ("memory", "cache"):
         work = {"bytes": 9 * MB, "footprint": 9 * MB if kind == "memory" else 1000}
@@ -145,14 +145,14 @@ def test_several_threads_have_several_times_the_limit(machine):
 def test_floats_share_the_limit_of_the_fastest(machine):
     for dtype in ("float64", "float32", "float16", "bfloat16"):
         assert machine.check(149, flops=1000, dtype=dtype) == ()
-    assert machine.asked == [["float", 1]]
+    assert machine.requests == [["float", 1]]
 
 
 def test_unknown_type_is_only_flagged(machine):
     assert machine.check(149, flops=1000, dtype="int32") == ()
     assert machine.check(151, flops=1000, dtype="int32") == ("unchecked",)
     assert machine.check(1e6, flops=1000, dtype="float8") == ("unchecked",)
-    assert machine.asked == [["float", 1]]  # it could refuse nothing
+    assert machine.requests == [["float", 1]]  # it could refuse nothing
 
 
 def test_sets_that_a_cache_may_hold_are_not_held_against_memory(machine):
@@ -165,13 +165,13 @@ def test_sets_that_a_cache_may_hold_are_not_held_against_memory(machine):
 @pytest.mark.parametrize(("rate", "flags"), [(0.99 * WARM, ()), (1.01 * WARM, ("warm",)), (15, ("warm",))])
 def test_cold_call_faster_than_memory_is_warm(machine, rate, flags):
     assert machine.check(rate * 10, bytes=1000, footprint=1000, cold=True) == flags
-    assert machine.asked == [["cache", "memory", 1], *([["memory", 1]] if flags else [])]
+    assert machine.requests == [["cache", "memory", 1], *([["memory", 1]] if flags else [])]
 
 
 def test_unknown_cache_leaves_memory_out(machine, monkeypatch):
     monkeypatch.setattr(limits, "cache_size", lambda device: None)
     assert machine.check(700, bytes=10 * MB, footprint=10 * MB, cold=True) == ()
-    assert machine.asked == [["cache", 1]]
+    assert machine.requests == [["cache", 1]]
 
 
 @pytest.mark.parametrize("rate", ["Infinity", "-3", '"fast"', "null", "1.0", ""])
@@ -187,7 +187,7 @@ def test_limit_that_cannot_be_measured_flags(machine, monkeypatch):
     machine.readings["float"] = [0.0]
     for _ in range(2):
         assert machine.check(1e9, flops=1000) == ("unchecked",)
-    assert machine.asked == [["float", 1]]
+    assert machine.requests == [["float", 1]]
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + FRESH + 60)
     machine.readings["float"] = [100 * G]

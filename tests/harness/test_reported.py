@@ -27,15 +27,15 @@ def sysfs(tmp_path, monkeypatch):
 
 
 def caches(folder, described):
-    for number, said in enumerate(described):
+    for number, description in enumerate(described):
         index = folder / f"index{number}"
         index.mkdir(parents=True)
-        for file, text in zip(("level", "type", "size", "shared_cpu_list"), said, strict=True):
+        for file, text in zip(("level", "type", "size", "shared_cpu_list"), description, strict=True):
             (index / file).write_text(text + "\n")
 
 
 @pytest.mark.parametrize(
-    ("allowed", "shared", "found"),
+    ("allowed", "shared", "neighbours"),
     [
         ({0, 1, 2, 3}, "0-3", [0, 1, 2, 3]),
         ({0, 1, 2, 3, 8}, "0-1,8", [0, 1, 8]),
@@ -43,8 +43,8 @@ def caches(folder, described):
         ({0, 5}, "0", [0]),
     ],
 )
-def test_neighbours_share_the_last_cache(sysfs, allowed, shared, found):
-    assert reported.neighbours(sysfs(allowed, cpu0=shared)) == found
+def test_neighbours_share_the_last_cache(sysfs, allowed, shared, neighbours):
+    assert reported.neighbours(sysfs(allowed, cpu0=shared)) == neighbours
 
 
 def test_neighbours_are_of_the_first_allowed_core(sysfs):
@@ -94,7 +94,7 @@ def test_threads_setting(monkeypatch):
 @pytest.mark.parametrize("text", ["", "all", None])
 def test_masked_list_of_neighbours_is_empty(sysfs, text):
     cpus = sysfs({0, 1}, cpu0="0-1")
-    (path,) = (found for found in cpus.rglob("shared_cpu_list") if "0-1" in found.read_text())
+    (path,) = (result for result in cpus.rglob("shared_cpu_list") if "0-1" in result.read_text())
     path.unlink() if text is None else path.write_text(text)
     assert reported.neighbours(cpus) == []
 
@@ -108,10 +108,10 @@ def test_contention_of_one_second(switches, steal, contended):
     after = HostCounters(
         5 + switches, None if steal is None else 100.0 + steal, processor=9.0, threads={"1": 6.9, "2": 1.05, "3": 0.9}
     )
-    found = activity(before, after, 1.0)
-    assert (found.switches, found.steal, found.contended, found.threads) == (switches, steal, contended, 3)
+    result = activity(before, after, 1.0)
+    assert (result.switches, result.steal, result.contended, result.threads) == (switches, steal, contended, 3)
     assert activity(before, after, 100.0).threads == 3  # on a busy machine all of them run for less
-    assert [found.crowds(threads) for threads in (1, 2)] == [True, False]
+    assert [result.crowds(threads) for threads in (1, 2)] == [True, False]
 
 
 def test_counters_only_grow():

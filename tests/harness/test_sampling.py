@@ -16,15 +16,15 @@ class FakeTimer:
     def __init__(self, seconds=1e-5, tick=9e-8, overhead=5e-8, spike_every=0, jitter=1e-4):
         self.flags = set()
         self.seconds, self._tick, self._overhead = seconds, tick, overhead
-        self.spike_every, self.taken, self.jitter = spike_every, 0, jitter
+        self.spike_every, self.drawn, self.jitter = spike_every, 0, jitter
 
     def samples(self, call, batch, n):
-        found = []
+        samples = []
         for _ in range(n):
-            self.taken += 1
-            spike = self.spike_every and self.taken % self.spike_every == 0
-            found.append(self.seconds * (50 if spike else 1) * (1 + self.jitter * (self.taken % 3 - 1)))
-        return found
+            self.drawn += 1
+            spike = self.spike_every and self.drawn % self.spike_every == 0
+            samples.append(self.seconds * (50 if spike else 1) * (1 + self.jitter * (self.drawn % 3 - 1)))
+        return samples
 
     def tick(self):
         return self._tick
@@ -91,8 +91,8 @@ def test_drift_is_last_third_over_first():
 def test_drifting_call():
     class Slowing(FakeTimer):
         def samples(self, call, batch, n):
-            self.taken += n if n > 1 else 0  # warm-up comes one by one
-            return [self.seconds * (1 + 0.001 * (self.taken - n + i)) for i in range(n)]
+            self.drawn += n if n > 1 else 0  # warm-up comes one by one
+            return [self.seconds * (1 + 0.001 * (self.drawn - n + i)) for i in range(n)]
 
     rule = FixedTime(t_max=0.1)
     result = measure(lambda: None, Slowing(seconds=1e-4), rule)
@@ -129,7 +129,7 @@ def test_sampling_stops_before_the_timeout(monkeypatch, rule):
 def test_looks_before_and_after_the_samples():
     timer = FakeTimer()
     looks = []
-    result = measure(lambda: None, timer, FixedTime(t_max=0.01), lambda: looks.append(timer.taken))
+    result = measure(lambda: None, timer, FixedTime(t_max=0.01), lambda: looks.append(timer.drawn))
     first, last = looks
     assert first > 0
     assert last - first == result.n
@@ -138,7 +138,7 @@ def test_looks_before_and_after_the_samples():
 def test_warm_up_flags_are_dropped():
     class Underfed(FakeTimer):
         def samples(self, call, batch, n):
-            if not self.taken:
+            if not self.drawn:
                 self.flags.add("underfed")
             return super().samples(call, batch, n)
 
@@ -216,8 +216,8 @@ class Impatient:
         self._left -= allowed
         self.is_open = self.is_open or allowed < n
         self.per_batch = per_batch
-        found = timer.samples(call, batch, allowed)
-        return found, sum(found)
+        samples = timer.samples(call, batch, allowed)
+        return samples, sum(samples)
 
     def gauges(self):
         return None, None, None
@@ -263,11 +263,11 @@ def test_zero_patience_loses_nothing(monkeypatch):
 def test_wall_clock_timer_charges_counted_time(monkeypatch):
     rule = FixedTime(t_max=0.04975)
     core = SharedCore(lambda now: now % 0.008 > 0.005)
-    core.by_wall, taken = True, core.samples
+    core.by_wall, take = True, core.samples
 
     def flushed(call, batch, n):
         core.now += 4e-4 * n
-        return taken(call, batch, n)
+        return take(call, batch, n)
 
     core.samples = flushed
     result, _ = gated(core, monkeypatch, rule)
@@ -303,7 +303,7 @@ def test_warm_up_until_memory_settles(monkeypatch):
     faulting_calls(monkeypatch, lambda reading: 2 if reading <= 20 else 0)
     timer = FakeTimer()
     sampling.warm_up(lambda: None, timer)
-    assert timer.taken == 10 + sampling.SETTLED  # two readings a batch
+    assert timer.drawn == 10 + sampling.SETTLED  # two readings a batch
 
 
 def test_warm_up_ends_without_settling(monkeypatch):

@@ -63,13 +63,13 @@ def test_failure_is_one_short_line(tmp_path):
         path, benchmark="matmul.Cpu.time_hot", params=("native", "c"), when=1.0, error=ValueError("a\nb" + "x" * 9999)
     )
     (line,) = path.read_text().splitlines()
-    said = json.loads(line)
-    assert said["error"].startswith("ValueError: a b")
-    assert len(said["error"]) == 500
-    assert said["p"] == ["native", "c"]
+    text = json.loads(line)
+    assert text["error"].startswith("ValueError: a b")
+    assert len(text["error"]) == 500
+    assert text["p"] == ["native", "c"]
 
 
-ASKED = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
+SETTINGS = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
 
 
 @given(st.integers(1, 500))
@@ -86,22 +86,22 @@ def test_block_means_cover_every_sample_once(n):
     assert max(sizes) - min(sizes) <= 1
 
 
-def kept(root):
+def stored(root):
     path = root / ".asv" / "blocks" / "env" / f"{'c' * 40}.jsonl"
     return [parse(line) for line in path.read_text().splitlines()] if path.exists() else None
 
 
 def test_block_means_are_one_line_per_round(tmp_path):
     for means in ([1.2345678e-5, 2e-5], [3e-5]):
-        spool.append_blocks(FULL, means, tmp_path, ASKED)
+        spool.append_blocks(FULL, means, tmp_path, SETTINGS)
     identity = {"b": FULL.benchmark, "p": list(FULL.params), "l": FULL.launch}
-    assert kept(tmp_path) == [{**identity, "seconds": [1.2346e-5, 2e-5]}, {**identity, "seconds": [3e-5]}]
+    assert stored(tmp_path) == [{**identity, "seconds": [1.2346e-5, 2e-5]}, {**identity, "seconds": [3e-5]}]
 
 
 @pytest.mark.parametrize("other", [{"KV_BLOCKS": ""}, {"KV_BLOCKS": "0"}, {"ASV_COMMIT": ""}, {"ASV_ENV_NAME": ""}])
 def test_no_block_means_unless_requested(tmp_path, other):
-    spool.append_blocks(FULL, [1e-5], tmp_path, ASKED | other)
-    spool.append_blocks(FULL, [1e-5], tmp_path, {name: ASKED[name] for name in ASKED if name not in other})
+    spool.append_blocks(FULL, [1e-5], tmp_path, SETTINGS | other)
+    spool.append_blocks(FULL, [1e-5], tmp_path, {name: SETTINGS[name] for name in SETTINGS if name not in other})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -138,6 +138,6 @@ def test_no_mark_without_a_commit(tmp_path):
 def test_run_is_that_of_the_parent():
     script = "from kernel_velocity.harness.spool import RUN; print(RUN)"
     root = Path(__file__).parents[2]
-    said = {subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True) for _ in range(2)}
-    assert len(said) == 1
-    assert said.pop().startswith(f"{os.getpid()}")
+    runs = {subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True) for _ in range(2)}
+    assert len(runs) == 1
+    assert runs.pop().startswith(f"{os.getpid()}")

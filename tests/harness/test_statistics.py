@@ -30,9 +30,9 @@ def ar1(seed, n, phi):
 
 @given(TIMES, st.randoms())
 def test_trimmed_mean_is_scipys(samples, random):
-    found = statistics.trimmed_mean(random.sample(samples, len(samples)))
-    assert found == pytest.approx(scipy_stats.trim_mean(samples, 0.1))
-    assert statistics.trimmed_mean([3 * x for x in samples]) == pytest.approx(3 * found)
+    result = statistics.trimmed_mean(random.sample(samples, len(samples)))
+    assert result == pytest.approx(scipy_stats.trim_mean(samples, 0.1))
+    assert statistics.trimmed_mean([3 * x for x in samples]) == pytest.approx(3 * result)
 
 
 @given(TIMES)
@@ -42,13 +42,13 @@ def test_cv_is_scipys(samples):
 
 @given(TIMES, st.integers(1, 20))
 def test_autocorrelation_follows_the_definition(samples, lag):
-    found = statistics.autocorrelation(samples, lag)
-    if found is None:
+    result = statistics.autocorrelation(samples, lag)
+    if result is None:
         return
     centred = [x - np.mean(samples) for x in samples]
     products = sum(a * b for a, b in zip(centred, centred[lag:], strict=False))
-    assert found == pytest.approx(products / sum(a * a for a in centred), abs=1e-9)
-    assert -1 <= found <= 1
+    assert result == pytest.approx(products / sum(a * a for a in centred), abs=1e-9)
+    assert -1 <= result <= 1
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 7, 30, 31, 60, 1000])
@@ -111,7 +111,7 @@ def test_half_width_is_the_widest_of_block_means(n, sizes):
 @pytest.mark.parametrize(("phi", "at_least"), [(0.0, 0.93), (0.6, 0.80)])
 def test_half_width_covers_the_truth(phi, at_least):
     rounds = [90 + ar1(seed, 400, phi) for seed in range(300)]
-    hits = [abs(statistics.trimmed_mean(each) / 100 - 1) <= statistics.half_width(each) for each in rounds]
+    hits = [abs(statistics.trimmed_mean(round_) / 100 - 1) <= statistics.half_width(round_) for round_ in rounds]
     assert at_least <= np.mean(hits) < 1  # an interval that is always right is too wide
 
 

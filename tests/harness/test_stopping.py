@@ -54,18 +54,18 @@ OURS = pytest.mark.parametrize("make", [Adaptive, Single], ids=["adaptive", "ada
 def decisions(rule, trace, cost=1.0):
     """Return every decision of a rule on a trace of which each sample costs `cost` times its value."""
     rule.start()
-    taken, found = 0, []
+    count, result = 0, []
     while True:
         decision = rule.decide()
         assert rule.decide() == decision, "two calls, two answers"
-        found.append(decision)
+        result.append(decision)
         if isinstance(decision, Stop):
-            return found
+            return result
         assert decision.n >= 1
-        portion = trace[taken : taken + decision.n]
+        portion = trace[count : count + decision.n]
         assert len(portion) == decision.n, "the trace is too short"
         rule.add(portion, cost * float(np.sum(portion)))
-        taken += decision.n
+        count += decision.n
 
 
 def run(rule, trace):
@@ -104,10 +104,10 @@ def trace_of(family, seconds=4.0, base=1e-3):
 @pytest.mark.parametrize("family", families())
 def test_every_rule_ends_within_its_cap(name, family):
     rule = SHORT[name]()
-    found = decisions(rule, trace_of(family))
-    assert isinstance(found[-1].reason, Reason)
+    sizes = decisions(rule, trace_of(family))
+    assert isinstance(sizes[-1].reason, Reason)
     assert rule.spent <= MOST
-    assert len(found) < 140  # looks are few, but for those that are taken after every sample of twenty
+    assert len(sizes) < 140  # looks are few, but for those that are taken after every sample of twenty
 
 
 @settings(max_examples=40)
@@ -397,8 +397,8 @@ def test_reactive_takes_ten_runs_and_half_a_second():
 def test_reactive_drops_the_first_phase_once_and_grows_by_half():
     rule = ReactiveBenchmarking(min_time=0.1, max_time=0.4)
     ramp = [1e-3 * (2 - i / 500) for i in range(900)]  # correlated from end to end: never good enough
-    *found, last = decisions(rule, ramp)
-    counts = [decision.n for decision in found]
+    *sizes, last = decisions(rule, ramp)
+    counts = [decision.n for decision in sizes]
     first = next(k for k in range(len(counts)) if sum(ramp[: sum(counts[: k + 1])]) >= 0.1) + 1
     dropped = sum(counts[:first])
     assert rule.samples == ramp[dropped : sum(counts)]

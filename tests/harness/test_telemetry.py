@@ -119,9 +119,9 @@ def test_lost_is_dropped_in_its_order():
     assert "z" not in lines[0]  # and after what is missed less
 
 
-@pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
-def test_malformed_gpu_is_refused(said):
-    line = telemetry.parse(encode(ON_GPU)) | {"v": json.loads(said)}
+@pytest.mark.parametrize("text", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
+def test_malformed_gpu_is_refused(text):
+    line = telemetry.parse(encode(ON_GPU)) | {"v": json.loads(text)}
     with pytest.raises(TelemetryError, match=r"gpu \(v\): 7 whole numbers or nulls"):
         decode(json.dumps(line))
 

@@ -46,9 +46,9 @@ def test_host_timer_tick_and_overhead():
 
 
 def test_collector_is_off_while_timing():
-    seen = []
-    HostTimer().samples(lambda: seen.append(gc.isenabled()), 1, 1)
-    assert seen == [False]
+    observed = []
+    HostTimer().samples(lambda: observed.append(gc.isenabled()), 1, 1)
+    assert observed == [False]
     assert gc.isenabled()
 
 
@@ -91,9 +91,9 @@ def test_overtaken_block_is_repeated(device):
     samples = timer.samples(lambda: device.work(3e-6), 1, 100)
     assert samples == pytest.approx([3e-6] * 100)
     assert not timer.flags
-    asked = len(device.blocks)
+    count = len(device.blocks)
     timer.samples(lambda: device.work(3e-6), 1, 10)
-    assert len(device.blocks) == asked + 1  # what it learnt is kept
+    assert len(device.blocks) == count + 1  # what it learnt is kept
 
 
 def test_calls_of_several_launches_fit_the_queue(device):
@@ -167,8 +167,8 @@ def within(region, call):
 def test_cold_samples_exclude_the_flush(device, kind, seconds):
     """A graph holds what its capture saw: of the simulated device, a warm call. The host's clock sees the launch."""
     region = Region()
-    given = {CudaRegionTimer: (device, region), HostRegionTimer: (region,), SyncTimer: (device.synchronize,)}
-    timer = kind(*given.get(kind, (device,)), device.flush)
+    sources = {CudaRegionTimer: (device, region), HostRegionTimer: (region,), SyncTimer: (device.synchronize,)}
+    timer = kind(*sources.get(kind, (device,)), device.flush)
     call = lambda: device.kernel(3e-6, missing=7e-6)  # noqa: E731
     samples = timer.samples(within(region, call) if "Region" in kind.__name__ else call, 1, 300)
     assert samples == pytest.approx([seconds] * 300)
@@ -283,7 +283,7 @@ def never(region):
     pass
 
 
-def twice(region):
+def enter_twice(region):
     for _ in range(2):
         with region:
             pass
@@ -300,7 +300,7 @@ def unfinished(region):
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [(never, "nothing was timed"), (twice, "twice"), (nested, "twice"), (unfinished, "inside its region")],
+    [(never, "nothing was timed"), (enter_twice, "twice"), (nested, "twice"), (unfinished, "inside its region")],
 )
 @pytest.mark.parametrize("where", ["host", "device"])
 def test_region_is_used_once_a_call(where, wrong, says, device):
@@ -311,9 +311,9 @@ def test_region_is_used_once_a_call(where, wrong, says, device):
 
 
 def test_reported_microseconds():
-    said, flushed = iter([5.0, 7, 6.5]), []
+    reported, flushed = iter([5.0, 7, 6.5]), []
     timer = ReportedTimer(lambda: flushed.append(1))
-    assert timer.samples(lambda: next(said), 1, 3) == pytest.approx([5e-6, 7e-6, 6.5e-6])
+    assert timer.samples(lambda: next(reported), 1, 3) == pytest.approx([5e-6, 7e-6, 6.5e-6])
     assert (timer.tick(), timer.overhead(), timer.batch_limit, timer.by_wall) == (None, None, 1, True)
     assert len(flushed) == 3
 
@@ -325,7 +325,7 @@ def test_reported_times_make_a_round(monkeypatch):
     assert (result.batch, result.tick, result.overhead) == (1, None, None)
 
 
-@pytest.mark.parametrize("said", [None, "5", True, [5.0]])
-def test_reported_value_must_be_a_number(said):
+@pytest.mark.parametrize("reported", [None, "5", True, [5.0]])
+def test_reported_value_must_be_a_number(reported):
     with pytest.raises(RegionError, match="wanted its microseconds"):
-        ReportedTimer().samples(lambda: said, 1, 1)
+        ReportedTimer().samples(lambda: reported, 1, 1)

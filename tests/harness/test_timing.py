@@ -135,8 +135,8 @@ def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fact
     needed = add_mul_exp.Cpu.bytes[CASE] / (100 * GB)
 
     def timed(call, timer, rule, look, gate):
-        found = measure(call, timer, FixedTime(t_max=0.002))
-        return dataclasses.replace(found, estimate=factor * needed, flags=())
+        result = measure(call, timer, FixedTime(t_max=0.002))
+        return dataclasses.replace(result, estimate=factor * needed, flags=())
 
     monkeypatch.setattr(benchmark, "measure", timed)
     monkeypatch.setattr(benchmark, "audit", lambda *_, **__: ())  # it would not believe the time
@@ -320,13 +320,13 @@ def test_user_benchmarks_of_every_kind(root, monkeypatch):
     plant_limits(monkeypatch)  # 12.5 us are too few for a memory of 100 GB/s
     bench = Users()
     bench.setup("eager", CASE)
-    found = {}
+    methods = {}
     for method in ("time_hot", "time_part", "time_counted", "time_counting"):
-        found[method] = bench.measure(f"mine.Cpu.{method}", "eager", CASE)["samples"][0]
+        methods[method] = bench.measure(f"mine.Cpu.{method}", "eager", CASE)["samples"][0]
     recorded = rounds(root)
-    assert [record.benchmark for record in recorded] == [f"mine.Cpu.{method}" for method in found]
-    assert found["time_counted"] == pytest.approx(12.5e-6)
-    assert found["time_part"] < 0.05  # the sleep is not in it
+    assert [record.benchmark for record in recorded] == [f"mine.Cpu.{method}" for method in methods]
+    assert methods["time_counted"] == pytest.approx(12.5e-6)
+    assert methods["time_part"] < 0.05  # the sleep is not in it
     assert recorded[2].overhead is None
     assert bench.counted > recorded[3].n * recorded[3].batch  # its own body was called, and not the bound call
 

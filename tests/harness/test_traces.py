@@ -20,19 +20,19 @@ class ScriptedTimer:
 
     def __init__(self, per_call=0.0):
         self.flags = set()
-        self.asked = []
+        self.requests = []
         self.calls = 0
         self.per_call = per_call
 
     def samples(self, call, batch, n):
-        self.asked.append((batch, n))
-        found = []
+        self.requests.append((batch, n))
+        samples = []
         for _ in range(n):
             for _ in range(batch):
                 call()
             self.calls += 1
-            found.append(float(self.calls))
-        return found
+            samples.append(float(self.calls))
+        return samples
 
     def tick(self):
         return 1e-8
@@ -52,7 +52,7 @@ def test_trace_keeps_the_order_from_the_first_call():
     timer, made = ScriptedTimer(), []
     samples = take(timer, lambda: made.append(1), 3, 0.01)
     assert samples == [float(i + 1) for i in range(len(samples))]
-    assert timer.asked[0] == (3, 1)
+    assert timer.requests[0] == (3, 1)
     assert len(made) == 3 * len(samples)
 
 
@@ -60,7 +60,7 @@ def test_trace_ends_at_the_cap(monkeypatch):
     monkeypatch.setattr(traces, "CAP", 1000)
     timer = ScriptedTimer()
     assert len(take(timer, lambda: None, 1, 3600.0)) == 1000
-    assert max(n for _, n in timer.asked) > 100  # not a look at the clock per sample
+    assert max(n for _, n in timer.requests) > 100  # not a look at the clock per sample
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_trace_ends_at_the_cap(monkeypatch):
 def test_slow_call_is_sampled_one_by_one(clock, seconds, least, most):
     timer = ScriptedTimer()
     assert least <= len(take(timer, lambda: None, 1, seconds)) <= most
-    assert set(timer.asked) == {(1, 1)}
+    assert set(timer.requests) == {(1, 1)}
 
 
 SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
@@ -92,10 +92,10 @@ def scripted(monkeypatch):
 
 
 def test_single_then_batched(scripted):
-    found = dict(record(SERIES, 0.001, lambda name: None))
+    traces = dict(record(SERIES, 0.001, lambda name: None))
     stem = "matmul-cpu-eager-float32-256x256x256-HostTimer-hot"
-    assert list(found) == [f"{stem}-single.json", f"{stem}-batched.json"]
-    single, batched = found.values()
+    assert list(traces) == [f"{stem}-single.json", f"{stem}-batched.json"]
+    single, batched = traces.values()
     assert single["batch"] == 1
     assert single["chosen"] == batched["batch"] == 2  # max(20 x .1 us, 200 x .01 us) / 1 us
     assert single["seconds"][0] == batched["seconds"][0] == 1.0  # each from the first call of a fresh set-up
@@ -108,8 +108,10 @@ def test_sync_timer_traces_single_calls_only(scripted, monkeypatch):
     torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
     monkeypatch.setitem(sys.modules, "torch", torch)
     series = SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024")
-    found = [(trace["timer"], trace["batch"], trace["chosen"]) for _, trace in record(series, 0.001, lambda name: None)]
-    assert found == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("SyncTimer", 1, 1)]
+    traces = [
+        (trace["timer"], trace["batch"], trace["chosen"]) for _, trace in record(series, 0.001, lambda name: None)
+    ]
+    assert traces == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("SyncTimer", 1, 1)]
 
 
 def test_no_batched_trace_of_single_calls(scripted, monkeypatch):
@@ -119,11 +121,11 @@ def test_no_batched_trace_of_single_calls(scripted, monkeypatch):
 
 def test_existing_traces_are_not_repeated(scripted):
     (single, first), (batched, _) = record(SERIES, 0.001, lambda name: None)
-    kept = {single: {**first, "chosen": 7}}
-    ((name, second),) = record(SERIES, 0.001, kept.get)
+    stored = {single: {**first, "chosen": 7}}
+    ((name, second),) = record(SERIES, 0.001, stored.get)
     assert name == batched
     assert second["batch"] == 7
-    assert list(record(SERIES, 0.001, {**kept, batched: second}.get)) == []
+    assert list(record(SERIES, 0.001, {**stored, batched: second}.get)) == []
 
 
 def test_cold_traces_are_single_calls(scripted, monkeypatch):
@@ -132,8 +134,8 @@ def test_cold_traces_are_single_calls(scripted, monkeypatch):
     assert {trace["state"] for _, trace in record(SERIES, 0.001, lambda name: None)} == {"hot"}
     scripted.clear()
     monkeypatch.setattr(traces, "cache_size", lambda device: 1 << 25)
-    found = dict(record(SERIES, 0.001, lambda name: None))
-    states = [(trace["state"], trace["batch"]) for trace in found.values()]
+    recorded = dict(record(SERIES, 0.001, lambda name: None))
+    states = [(trace["state"], trace["batch"]) for trace in recorded.values()]
     assert states == [("hot", 1), ("hot", 2), ("cold", 1)]
     assert [timer.flush for timer in scripted] == [None, None, "flush"]
     assert flushes == ["cpu"]
@@ -143,8 +145,8 @@ def test_cold_traces_are_single_calls(scripted, monkeypatch):
 
 def test_samples_have_six_digits(scripted, monkeypatch):
     monkeypatch.setattr(ScriptedTimer, "samples", lambda self, call, batch, n: [1.23456789e-05] * n)
-    found = dict(record(SERIES, 0.001, lambda name: None))
-    assert all(set(trace["seconds"]) == {1.23457e-05} for trace in found.values())
+    traces = dict(record(SERIES, 0.001, lambda name: None))
+    assert all(set(trace["seconds"]) == {1.23457e-05} for trace in traces.values())
 
 
 def test_flags_are_of_the_samples(scripted, monkeypatch):
@@ -157,10 +159,10 @@ def test_flags_are_of_the_samples(scripted, monkeypatch):
 
 def test_series_names_match_patterns():
     everything = list(SUITE.core_series("cpu"))
-    assert len(everything) == len({each.name for each in everything}) == 3 * len(list(SUITE.problems("cpu"))) * 2
-    found = list(SUITE.core_series("cuda", r"matmul\..*native.*4096"))
-    assert [each.name for each in found] == ["matmul.Cuda.time_hot('native', 'float32-4096x4096x4096')"]
-    assert found[0].bytes == 3 * 4 * 4096**2
+    assert len(everything) == len({path.name for path in everything}) == 3 * len(list(SUITE.problems("cpu"))) * 2
+    series = list(SUITE.core_series("cuda", r"matmul\..*native.*4096"))
+    assert [path.name for path in series] == ["matmul.Cuda.time_hot('native', 'float32-4096x4096x4096')"]
+    assert series[0].bytes == 3 * 4 * 4096**2
 
 
 @pytest.fixture
@@ -173,9 +175,9 @@ def short(monkeypatch):
 
 
 def test_real_call_hot_and_cold(short):
-    found = [trace for _, trace in record(SERIES, 0.02, lambda name: None)]
-    assert [trace["state"] for trace in found if trace["batch"] == 1] == ["hot", "cold"]
-    for trace in found:
+    result = [trace for _, trace in record(SERIES, 0.02, lambda name: None)]
+    assert [trace["state"] for trace in result if trace["batch"] == 1] == ["hot", "cold"]
+    for trace in result:
         assert trace == json.loads(json.dumps(trace))
         assert all(1e-6 < value < 1 for value in trace["seconds"])
         assert 0 < trace["tick"] < 1e-4
@@ -185,10 +187,10 @@ def test_real_call_hot_and_cold(short):
 def test_gpu_is_traced_by_two_timers(short, monkeypatch):
     waits = pretend_cuda.plant(monkeypatch, short)
     series = SUITE.series("add_mul_exp", "cuda", "eager", "float32-1M")
-    found = dict(record(series, 0.01, lambda name: None))
-    kinds = {(trace["timer"], trace["state"]) for trace in found.values()}
+    recorded = dict(record(series, 0.01, lambda name: None))
+    kinds = {(trace["timer"], trace["state"]) for trace in recorded.values()}
     assert kinds == {(timer, state) for timer in ("CudaEventTimer", "SyncTimer") for state in ("hot", "cold")}
-    assert {trace["device"] for trace in found.values()} == {"cuda"}
+    assert {trace["device"] for trace in recorded.values()} == {"cuda"}
     before = len(waits)
     made = []
     traces._synchronised(None).samples(lambda: made.append(len(waits)), 1, 5)

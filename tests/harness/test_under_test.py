@@ -82,11 +82,11 @@ def test_figure_needs_no_device(built):
     bench.do_teardown()
 
 
-@pytest.mark.parametrize(("info", "said"), [({}, "no matmul for sm_90"), (None, "no build-info.json")])
-def test_missing_figure_is_recorded(built, info, said):
+@pytest.mark.parametrize(("info", "text"), [({}, "no matmul for sm_90"), (None, "no build-info.json")])
+def test_missing_figure_is_recorded(built, info, text):
     root = built(info)
     assert math.isnan(figure_of_asv("spill_bytes", "sm_90").do_run())
-    assert said in failure(root)["error"] and failure(root)["skipped"] is True
+    assert text in failure(root)["error"] and failure(root)["skipped"] is True
 
 
 def test_classes_have_the_figures_of_their_device():

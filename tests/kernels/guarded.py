@@ -55,7 +55,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return numbers
 
 
-def place(array: np.ndarray, device: str, offset: int = 0, dtype: str = "float32") -> Any:
+def put(array: np.ndarray, device: str, offset: int = 0, dtype: str = "float32") -> Any:
     """Return the array's numbers on a device, `offset` elements behind an aligned address, poison on either side."""
     import torch
 
@@ -77,7 +77,7 @@ class Prepared:
         self.case, self.device = case, device
         *of_inputs, of_output = offsets or (0,) * (len(case.arrays) + 1)
         placed = zip(case.arrays, of_inputs, strict=True)
-        self.inputs = [place(array, device, offset, case.inputs) for array, offset in placed]
+        self.inputs = [put(array, device, offset, case.inputs) for array, offset in placed]
         self.out = GuardedOutput(case.shape, case.dtype, device, of_output)
 
     def call(self, **keywords: Any) -> None:

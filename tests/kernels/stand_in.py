@@ -52,10 +52,10 @@ def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.full(shape, FLOAT_POISON if dtype == "float32" else INT_POISON, dtype=dtype)
 
 
-def shifted(array: np.ndarray, items: int) -> np.ndarray:
-    """A copy of an array that begins `items` elements behind an address divisible by 64."""
-    memory = np.zeros(array.nbytes + 128 + items * array.itemsize, dtype=np.uint8)
-    start = -memory.ctypes.data % 64 + items * array.itemsize
+def shifted(array: np.ndarray, elements: int) -> np.ndarray:
+    """A copy of an array that begins `elements` elements behind an address divisible by 64."""
+    memory = np.zeros(array.nbytes + 128 + elements * array.itemsize, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + elements * array.itemsize
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

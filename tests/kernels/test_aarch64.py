@@ -33,12 +33,12 @@ COSTLY = re.compile(
 def inner_loops(code: str) -> list[list[str]]:
     """Return the instructions of the loops without a branch inside that compute with vectors of numbers."""
     lines = [(int(at, 16), text) for at, text in INSTRUCTION.findall(code)]
-    places = {at: place for place, (at, _) in enumerate(lines)}
+    indices = {at: index for index, (at, _) in enumerate(lines)}
     loops = []
-    for place, (_, text) in enumerate(lines):
+    for line_number, (_, text) in enumerate(lines):
         branch = BRANCH.match(text)
-        first = places.get(int(branch[1], 16), place) if branch and branch[1] else place
-        body = [line for _, line in lines[first:place]]
+        first = indices.get(int(branch[1], 16), line_number) if branch and branch[1] else line_number
+        body = [line for _, line in lines[first:line_number]]
         if not any(map(BRANCH.match, body)) and any(map(VECTOR.search, body)):
             loops.append(body)
     return loops
@@ -103,32 +103,32 @@ def special(form, seed, count):
 
 def outputs() -> dict[str, np.ndarray]:
     """Return what every function computes of the same numbers, whatever instruction set runs."""
-    found = {}
+    result = {}
     for name, form in FORMATS.items():
         x, y = (special(form, seed, 5003) for seed in (1, 2))
         out = form.tensor(np.zeros_like(x))
         kernels.add_mul_exp(form.tensor(x), form.tensor(y), out=out)
-        found[f"add_mul_exp {name}"] = form.decode(out.array)
+        result[f"add_mul_exp {name}"] = form.decode(out.array)
         if name == "float64":
             continue
         for scale, zero_point in ((1.0, 0), (0.05, -128), (1e-30, 127), (1e30, 3)):
             q = HostTensor(np.zeros(x.shape, np.int8))
             kernels.quantize_int8(form.tensor(x), scale, zero_point, out=q)
-            found[f"quantize_int8 {name} {scale}"] = q.array
+            result[f"quantize_int8 {name} {scale}"] = q.array
         rows = form.tensor(x[:5000].reshape(50, 100).copy())
         rows.array[::2][~np.isfinite(form.decode(rows.array[::2]))] = 1
         integers, scales = HostTensor(np.zeros((50, 100), np.int8)), HostTensor(np.zeros(50, np.float32))
         kernels.quantize_int8_rows(rows, scales, out=integers)
-        found[f"quantize_int8_rows {name}"], found[f"scales {name}"] = integers.array, scales.array
+        result[f"quantize_int8_rows {name}"], result[f"scales {name}"] = integers.array, scales.array
     a, b, bias = float32_values(1, (61, 300)), float32_values(2, (300, 45)), float32_values(3, (45,))
     a[7, 3], a[8, 4], bias[5] = np.nan, np.inf, -np.inf
     for name, inputs in (("matmul", (a, b)), ("matmul_bias_relu", (a, b, bias))):
         product = HostTensor(poisoned((61, 45), "float32"))
         getattr(kernels, name)(*map(HostTensor, inputs), out=product)
-        found[name] = product.array
+        result[name] = product.array
     sums = HostTensor(poisoned((300 * 45,), "float32"))
     assert streams.bind_triad(HostTensor(b.ravel()), HostTensor(b.ravel()[::-1].copy()), sums)() == 0
-    return found | {"triad": sums.array}
+    return result | {"triad": sums.array}
 
 
 @pytest.mark.skipif("avx2" not in library.cpu_isas(), reason="this CPU has no fused multiply-add, which aarch64 has")

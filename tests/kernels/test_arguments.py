@@ -133,20 +133,20 @@ def test_statuses_become_errors():
 
 def native_functions() -> dict[str, NativeFunction]:
     """Return the functions of the library by name, those that only the harness calls too."""
-    found = [streams._COPY, streams._TRIAD, *multiply_adds._FUNCTIONS.values()]
+    result = [streams._COPY, streams._TRIAD, *multiply_adds._FUNCTIONS.values()]
     for name in kernels.KERNELS:
         native = import_module(f"kernels.{name}")._NATIVE
-        found += native.values() if isinstance(native, dict) else [native]
-    return {function.name: function for function in found}
+        result += native.values() if isinstance(native, dict) else [native]
+    return {function.name: function for function in result}
 
 
 def wrong_arguments(types: list[type]) -> Iterator[tuple[list, int]]:
     """Yield what a function takes besides where it runs, one argument of it wrong, and the status that this has."""
-    for place, kind in enumerate(types):
+    for index, kind in enumerate(types):
         if kind is ctypes.c_void_p:
-            yield [None if place == other else 2 for other in range(len(types))], 2
+            yield [None if index == other else 2 for other in range(len(types))], 2
         elif kind is ctypes.c_int64:
-            yield [-1 if place == other else 2 for other in range(len(types))], 1
+            yield [-1 if index == other else 2 for other in range(len(types))], 1
 
 
 @pytest.mark.parametrize("isa", library.cpu_isas(), indirect=True)
@@ -157,9 +157,9 @@ def test_native_statuses(isa, name):
 
     def status(values: list, threads: int) -> int:
         pointers = [array.ctypes.data for array in memory]
-        given = zip(types, values, pointers, strict=False)
-        taken = [kind(at if kind is ctypes.c_void_p and value else value) for kind, value, at in given]
-        return function._cpu(*taken, ctypes.c_int(threads))
+        triples = zip(types, values, pointers, strict=False)
+        converted = [kind(at if kind is ctypes.c_void_p and value else value) for kind, value, at in triples]
+        return function._cpu(*converted, ctypes.c_int(threads))
 
     assert [status(values, 1) for values, _ in wrong_arguments(types)] == [code for _, code in wrong_arguments(types)]
     assert status([2] * len(types), 0) == 3

@@ -30,10 +30,10 @@ def around():
 
 def guarded(size, dtype, shift):
     """Return memory, and an output of `size` elements that begins `shift` bytes behind a line's beginning."""
-    item = np.dtype(dtype).itemsize
-    memory = np.full(size * item + 2 * GUARD + 64, 0xA5, dtype=np.uint8)
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.full(size * itemsize + 2 * GUARD + 64, 0xA5, dtype=np.uint8)
     start = -memory.ctypes.data % 64 + GUARD + shift
-    return memory, memory[start : start + size * item].view(dtype), start
+    return memory, memory[start : start + size * itemsize].view(dtype), start
 
 
 def values(form, seed, count):

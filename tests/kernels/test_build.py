@@ -151,9 +151,9 @@ def configure(source: Path, build: Path, *settings: str) -> dict[str, str]:
 def test_ptx_is_for_every_architecture_or_as_the_file_says(tmp_path):
     source = copy_sources(tmp_path / "a")
     silent = source / "kernels/add_mul_exp/add_mul_exp.cu"
-    said, times = re.subn(r"^// One PTX from sm_80 on.*\n", "", silent.read_text(), flags=re.MULTILINE)
+    marked, times = re.subn(r"^// One PTX from sm_80 on.*\n", "", silent.read_text(), flags=re.MULTILINE)
     assert times == 1
-    silent.write_text(said)
+    silent.write_text(marked)
     configure(source, tmp_path / "build", "-DKV_CUDA=ON", "-DKV_CUDA_ARCHITECTURES=sm_75;sm_80;sm_90a;sm_90")
     rules = (tmp_path / "build" / "build.ninja").read_text().split("\nbuild ")
     code = {
@@ -161,16 +161,16 @@ def test_ptx_is_for_every_architecture_or_as_the_file_says(tmp_path):
         for rule in rules
         for name in re.findall(r"^\S+/(\w+)\.cu\.o: ", rule)
     }
-    own = [("75", "sm_75"), ("80", "sm_80"), ("90a", "sm_90a"), ("90", "sm_90,compute_90")]
+    targets = [("75", "sm_75"), ("80", "sm_80"), ("90a", "sm_90a"), ("90", "sm_90,compute_90")]
     shared = [("75", "sm_75"), ("80", "sm_80,sm_90,compute_80"), ("90a", "sm_90a")]
-    assert code.pop("add_mul_exp") == own
+    assert code.pop("add_mul_exp") == targets
     assert code == dict.fromkeys(
         ("matmul", "matmul_tensor", "matmul_bias_relu", "quantize_int8", "quantize_int8_rows"), shared
     )
 
 
-def instructions(thing: Path) -> str:
-    command = ["objdump", "-d", "--no-show-raw-insn", str(thing)]
+def instructions(path: Path) -> str:
+    command = ["objdump", "-d", "--no-show-raw-insn", str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -180,17 +180,17 @@ def test_objects_have_no_instructions_that_a_cpu_may_lack(tmp_path):
     facts = configure(copy_sources(tmp_path / "a"), tmp_path / "build")
     subprocess.run(["cmake", "--build", str(tmp_path / "build")], check=True, capture_output=True)
     objects = {
-        name: [tmp_path / "build" / item for item in facts[name].split(";")] for name in facts if "objects" in name
+        name: [tmp_path / "build" / entry for entry in facts[name].split(";")] for name in facts if "objects" in name
     }
     assert list(objects) == ["objects", "objects_sse2", "objects_avx2", "objects_avx512"]
     vex, wide = re.compile(r"^\s[^\t]*\tv[a-z]", re.MULTILINE), re.compile(r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]")
-    for thing in (*objects["objects"], *objects["objects_sse2"]):
-        assert not vex.search(instructions(thing)), thing
-    for thing in objects["objects_avx2"]:
-        assert "%ymm" in instructions(thing), thing
-        assert not wide.search(instructions(thing)), thing
-    for thing in objects["objects_avx512"]:
-        assert "%zmm" in instructions(thing), thing
+    for path in (*objects["objects"], *objects["objects_sse2"]):
+        assert not vex.search(instructions(path)), path
+    for path in objects["objects_avx2"]:
+        assert "%ymm" in instructions(path), path
+        assert not wide.search(instructions(path)), path
+    for path in objects["objects_avx512"]:
+        assert "%zmm" in instructions(path), path
 
 
 def test_wheel_for_one_cpu_without_cuda(tmp_path):
@@ -227,7 +227,7 @@ def test_other_processors_have_one_path(tmp_path):
     )
     assert (facts["isas"], facts["isa_flags_baseline"]) == ("baseline", "")
     # The streams that ceilings are measured with write as each family can
-    assert {Path(item).parent.name for item in facts["objects_baseline"].split(";")} == {*kernels.KERNELS, "_native"}
+    assert {Path(entry).parent.name for entry in facts["objects_baseline"].split(";")} == {*kernels.KERNELS, "_native"}
 
 
 OLD_CPU = """
@@ -249,9 +249,9 @@ def test_cpu_without_an_instruction_set(tmp_path, has, isas, chosen):
     compiler = [os.environ.get("CXX", "c++"), "-std=c++17", "-shared", "-fPIC", "-DKV_X86_ISAS"]
     pretend = f"-D__builtin_cpu_supports(text)=[](const char* name) {{ return name && {has}; }}(text)"
     subprocess.run([*compiler, pretend, str(ROOT / "kernels/_native/isa.cpp"), "-o", str(library)], check=True)
-    for asked, best in ((None, isas.split()[-1]), ("avx512", None)):
+    for isa, best in ((None, isas.split()[-1]), ("avx512", None)):
         environment = {name: value for name, value in os.environ.items() if name != "KV_ISA"}
-        environment |= {} if asked is None else {"KV_ISA": asked}
+        environment |= {} if isa is None else {"KV_ISA": isa}
         command = [sys.executable, "-c", OLD_CPU, str(library)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == f"{None if best is None else best.encode()} {isas.encode()} {chosen}"

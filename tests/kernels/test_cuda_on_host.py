@@ -24,7 +24,7 @@ TILE = pytest.mark.parametrize("tile", [64, 128])
 FACTORS = pytest.mark.parametrize(
     "dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "int8"]
 )
-ITEMS = {"float32": 4, "float16": 8, "bfloat16": 8, "int8": 16}  # of 16 bytes
+PER_VECTOR = {"float32": 4, "float16": 8, "bfloat16": 8, "int8": 16}  # of 16 bytes
 SHARED_LIMIT = 99 * 1024  # bytes that a block can have on the smallest of these devices, compute capability 8.6
 
 
@@ -53,9 +53,9 @@ def arguments(case: Case, shifts: tuple[int, ...] = ()) -> list:
 def call(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> tuple[Library, np.ndarray]:
     """Run a case on the engine. Return the library, which knows the launches, and the output's numbers."""
     file, name = entry_point(case.kernel, case.inputs)
-    library, taken = on_host.kernel(case.kernel, file), arguments(case, shifts)
-    assert library.call(f"{name}_cuda", *taken, **how) == 0
-    numbers = taken[len(case.arrays)].array
+    library, drawn = on_host.kernel(case.kernel, file), arguments(case, shifts)
+    assert library.call(f"{name}_cuda", *drawn, **how) == 0
+    numbers = drawn[len(case.arrays)].array
     return library, FORMATS[case.dtype].decode(numbers) if case.dtype in FORMATS else numbers
 
 
@@ -72,7 +72,7 @@ def paths(library: Library) -> list[str]:
 
 def one_shifted(tensors: int, shift: int) -> list[tuple[int, ...]]:
     """Return the shifts of tensors of which each in turn, and then all, begin behind an aligned address."""
-    alone = [tuple(shift * (place == which) for place in range(tensors)) for which in range(tensors)]
+    alone = [tuple(shift * (index == which) for index in range(tensors)) for which in range(tensors)]
     return [*alone, (shift,) * tensors]
 
 
@@ -85,13 +85,13 @@ SIZES[8] = (1, 7, 8, 9, 2047, 2048, 2055, 8191, 8192, 8200)
 @DTYPE
 @ELEMENTWISE
 def test_elementwise_of_any_size(on_host, kernel, dtype, order):
-    for n in SIZES[ITEMS[dtype]]:
+    for n in SIZES[PER_VECTOR[dtype]]:
         case = references.elementwise(kernel, n, dtype)
         processors = 4 if dtype == "float32" else 1
         library, numbers = call(on_host, case, order=order, device=1, stream=5, processors=processors)
         case.check(numbers, "cuda")
         wanted = [(f"{entry_point(kernel, dtype)[1]}_vector", 1, 5)]
-        assert [(one.kernel, one.device, one.stream) for one in library.launches] == wanted
+        assert [(launch.kernel, launch.device, launch.stream) for launch in library.launches] == wanted
     assert run(on_host, references.elementwise(kernel, 0, dtype)) == []
 
 
@@ -111,7 +111,7 @@ def test_blocks_go_on_where_more_parts_than_run_at_once(on_host, kernel, order):
 @DTYPE
 @ELEMENTWISE
 def test_elementwise_at_any_alignment(on_host, kernel, dtype):
-    name, whole = entry_point(kernel, dtype)[1], ITEMS[dtype]
+    name, whole = entry_point(kernel, dtype)[1], PER_VECTOR[dtype]
     for n in (1, 3, 4, 37, 1029):
         case = references.elementwise(kernel, n, dtype)
         for shift in range(1, whole + 1):
@@ -125,7 +125,7 @@ def test_add_mul_exp_in_place(on_host, order):
     case = references.add_mul_exp(x, y)
     for shift in (0, 1):
         for which in (0, 1):
-            memories = [Memory(array, shift, is_output=which == place) for place, array in enumerate((x, y))]
+            memories = [Memory(array, shift, is_output=which == index) for index, array in enumerate((x, y))]
             entry = on_host.kernel("add_mul_exp")
             assert entry.call("kv_add_mul_exp_cuda", *memories, memories[which], x.size, order=order) == 0
             case.check(memories[which].array, "cuda")
@@ -150,11 +150,11 @@ SCALES += [float(np.float32(2.0**100 * (1 + 2.0**-23))), 3e38]
 
 @pytest.mark.parametrize("zero_point", [-128, 3, 127])
 def test_quantize_int8_divides(on_host, zero_point):
-    seen = set()
+    observed = set()
     random = np.exp2(np.random.default_rng(3).uniform(-20, 20, 20)).astype(np.float32)
     for scale in (*SCALES, *map(float, random)):
-        seen |= set(run(on_host, references.quantize_int8(every_kind(scale), scale, zero_point)))
-    assert seen == {"kv_quantize_int8_vector", "kv_quantize_int8_scalar"}
+        observed |= set(run(on_host, references.quantize_int8(every_kind(scale), scale, zero_point)))
+    assert observed == {"kv_quantize_int8_vector", "kv_quantize_int8_scalar"}
 
 
 @HALVES
@@ -185,7 +185,7 @@ def path_of(dtype: str, tile: int, *, by_vectors: bool) -> str:
 @TILE
 @FACTORS
 def test_matmul_of_any_shape(on_host, dtype, tile):
-    whole = ITEMS[dtype]
+    whole = PER_VECTOR[dtype]
     for m, n, k in SHAPES if dtype == "float32" else TENSOR_SHAPES:
         case = references.integer_product(dtype, m, n, k)
         library, numbers = call(on_host, case, device=1, stream=5, **of_tiles(tile))
@@ -212,7 +212,7 @@ def test_matmul_at_any_alignment(on_host, dtype, tile):
         for shift in (1, 2, 4, 16):  # elements; 16 of each dtype are a multiple of 16 bytes
             shifts = tuple(shift if tensor == which else 0 for tensor in range(3))
             # C of int8's products is of int32; single numbers of A are copied where they are of float32.
-            whole = ITEMS["float32" if which == 2 and dtype == "int8" else dtype]
+            whole = PER_VECTOR["float32" if which == 2 and dtype == "int8" else dtype]
             by_vectors = shift % whole == 0 or (which == 0 and dtype == "float32")
             launched = run(on_host, references.integer_product(dtype, 48, 32, 64), shifts, **of_tiles(tile))
             assert launched == [path_of(dtype, tile, by_vectors=by_vectors)]
@@ -280,15 +280,15 @@ def test_statuses(on_host, name):
     library = on_host.kernel(kernel, entry_point(kernel, name.removeprefix(f"{kernel}_").replace(kernel, "float32"))[0])
     types = native_functions()[name]._cuda_types[:-2]
 
-    def status(given: list, **how) -> int:
+    def status(values: list, **how) -> int:
         memories = [Memory(np.zeros(8, np.float32), is_output=True) for _ in types]
-        taken = [
+        converted = [
             (memory if value else None) if kind is ctypes.c_void_p else value if kind is ctypes.c_int64 else kind(value)
-            for kind, value, memory in zip(types, given, memories, strict=True)
+            for kind, value, memory in zip(types, values, memories, strict=True)
         ]
-        return library.call(f"kv_{name}_cuda", *taken, **how)
+        return library.call(f"kv_{name}_cuda", *converted, **how)
 
-    assert [status(given) for given, _ in wrong_arguments(types)] == [code for _, code in wrong_arguments(types)]
+    assert [status(values) for values, _ in wrong_arguments(types)] == [code for _, code in wrong_arguments(types)]
     assert status([2] * len(types), device=2) == 1101
     if kernel == "matmul" and name != "matmul":
         assert status([2] * len(types), capability=7) == 1801  # no tensor cores that multiply these

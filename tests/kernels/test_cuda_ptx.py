@@ -28,21 +28,23 @@ def accesses(file: str) -> dict[str, list[tuple[str, int]]]:
 
 
 def _accesses_of(entry: str) -> list[tuple[str, int]]:
-    found = ACCESS.findall(entry)
-    return [(f"{kind}.{space}", int(count or 1) * int(bits) // 8) for kind, space, count, bits in found]
+    result = ACCESS.findall(entry)
+    return [(f"{kind}.{space}", int(count or 1) * int(bits) // 8) for kind, space, count, bits in result]
 
 
 @pytest.mark.parametrize("kernel", ELEMENTWISE)
 def test_elementwise_loads_all_vectors_before_it_stores(kernel):
-    at_once, loads, stores, items = ELEMENTWISE[kernel]
+    at_once, loads, stores, elements = ELEMENTWISE[kernel]
     vectors = {name: of for name, of in accesses(kernel).items() if "_vector" in name}
     assert len(vectors) == (6 if kernel == "quantize_int8_rows" else 3)
     for name, of in vectors.items():
-        item = 2 if "float16" in name else 4  # bytes
-        to = item if kernel == "add_mul_exp" else 1
-        in_memory = [one for one in of if one[0] in (LOADS, STORES)]
+        itemsize = 2 if "float16" in name else 4  # bytes
+        to = itemsize if kernel == "add_mul_exp" else 1
+        in_memory = [access for access in of if access[0] in (LOADS, STORES)]
         assert in_memory[:at_once] == [(LOADS, 16)] * at_once, name
-        wanted = Counter({(LOADS, 16): loads, (LOADS, item): items, (STORES, 16 // item * to): stores, (STORES, to): 1})
+        wanted = Counter(
+            {(LOADS, 16): loads, (LOADS, itemsize): elements, (STORES, 16 // itemsize * to): stores, (STORES, to): 1}
+        )
         if kernel == "quantize_int8_rows":
             wanted[STORES, 4] += 1  # the scale
         assert Counter(in_memory) == wanted, name
@@ -53,6 +55,6 @@ def test_product_is_stored_by_vectors(file):
     vectors = {name: of for name, of in accesses(file).items() if name.endswith("_vector")}
     assert len(vectors) == (6 if file == "matmul_tensor" else 2)
     for name, of in vectors.items():
-        stored = {one for one in of if one[0] == STORES}
+        stored = {access for access in of if access[0] == STORES}
         assert stored == {(STORES, 8 if "float16" in name else 16)}, name  # 8: four items of two bytes
-        assert not [one for one in of if one[0].endswith(".local")], name
+        assert not [access for access in of if access[0].endswith(".local")], name

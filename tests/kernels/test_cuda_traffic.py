@@ -39,17 +39,19 @@ def call(
     assert library.call(f"{name}_cuda", *arguments, processors=processors, note_accesses=True) == 0
     assert [launch.kernel for launch in library.launches] == [f"{name}_{path}"]
     sectors = []
-    arrays = [one for one in arguments if isinstance(one, Memory)]
+    arrays = [argument for argument in arguments if isinstance(argument, Memory)]
     for memory in (*range(len(arrays)), SHARED):
         both = [traffic(library.accesses, memory, writes=writes) for writes in (False, True)]
         if memory not in single:
-            assert [one.excess for one in both] == [0, 0], "shared memory" if memory == SHARED else f"array {memory}"
-        sectors.append(sum(one.cost for one in both))
+            assert [entry.excess for entry in both] == [0, 0], (
+                "shared memory" if memory == SHARED else f"array {memory}"
+            )
+        sectors.append(sum(entry.cost for entry in both))
     return sectors[:-1]
 
 
 def sectors_of(*arrays: Memory) -> list[int]:
-    return [one.array.nbytes // SECTOR for one in arrays]
+    return [array.array.nbytes // SECTOR for array in arrays]
 
 
 @FLOATS
@@ -67,8 +69,8 @@ def test_elementwise_moves_each_sector_once(on_host, dtype):
 @FLOATS
 @pytest.mark.parametrize(("bytes_of_row", "path"), [(2048, "vector_warp"), (2**15, "vector_block")])
 def test_rows_move_once(on_host, dtype, bytes_of_row, path):
-    item = 2 if dtype in HALVES else 4
-    x = random(dtype, 8, bytes_of_row // item)
+    itemsize = 2 if dtype in HALVES else 4
+    x = random(dtype, 8, bytes_of_row // itemsize)
     out, scales = output(x.array.shape, np.int8), output((8,), np.float32)
     name = name_of("quantize_int8_rows", dtype)
     moved = call(on_host.kernel("quantize_int8_rows"), name, x, out, scales, *x.array.shape, path=path)

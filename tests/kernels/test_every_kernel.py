@@ -27,10 +27,10 @@ def test_faults_are_seen(device, kernel):
         with pytest.raises(AssertionError, match="1 elements beside the output written"):
             prepared.check()
         prepared.out.memory[index] = GUARD_VALUE
-    for tensor, seen in ((prepared.inputs[0], "an input was written"), (prepared.out.tensor, "wrong|worst error")):
+    for tensor, observed in ((prepared.inputs[0], "an input was written"), (prepared.out.tensor, "wrong|worst error")):
         before = tensor.flatten()[-1].clone()
         tensor.view(-1)[-1] = 100
-        with pytest.raises(AssertionError, match=seen):
+        with pytest.raises(AssertionError, match=observed):
             prepared.check()
         tensor.view(-1)[-1] = before
     prepared.check()

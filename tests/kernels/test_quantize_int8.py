@@ -87,8 +87,8 @@ def test_runs_of_blocks_that_must_be_divided(device, runs, shift, seed):
     for turn, run_ in enumerate(runs):
         part = numbers.uniform(-6.0, 6.0, 64 * run_).astype(np.float32)
         if turn % 2:  # a tie, or a NaN, in every 64 elements
-            places = 64 * np.arange(run_) + numbers.integers(0, 64, run_)
-            part[places] = numbers.choice(np.float32([0.125, -0.375, 2.625, np.nan]), run_)
+            positions = 64 * np.arange(run_) + numbers.integers(0, 64, run_)
+            part[positions] = numbers.choice(np.float32([0.125, -0.375, 2.625, np.nan]), run_)
         parts.append(part)
     x = np.concatenate([np.zeros(shift, np.float32), *parts])
     run(references.quantize_int8(x, 0.05, 3), device)

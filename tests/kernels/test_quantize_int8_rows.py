@@ -121,8 +121,8 @@ def test_quotients_at_and_beside_ties(seed):
 def test_threads_do_not_change_the_result(form):
     x = values(form, 1, (37, 65))
     for threads in (2, 5):
-        for one, other in zip(run(form, x, threads), run(form, x), strict=True):
-            assert one.tobytes() == other.tobytes()
+        for first, other in zip(run(form, x, threads), run(form, x), strict=True):
+            assert first.tobytes() == other.tobytes()
 
 
 # The CUDA kernels, on the CPU -------------------------------------------------------------------------------------
@@ -145,13 +145,13 @@ def on_gpu(on_host, form: Format, x: np.ndarray, shifts: tuple[int, int] = (0, 0
 @FORMS
 @pytest.mark.parametrize("order", ORDERS)
 def test_cuda_any_length(on_host, form, order):
-    seen = set()
+    observed = set()
     words = 16 // x_bytes(form)
     for columns in (0, 1, 3, words, 4 * words, 31 * words + 1, 256 * words, 257 * words, 301, 2101):
-        seen.add(on_gpu(on_host, form, values(form, columns, (9, columns)), order=order, processors=1))
-    seen.add(on_gpu(on_host, form, values(form, 1, (2, 2049 * words)), order=order))  # read twice
+        observed.add(on_gpu(on_host, form, values(form, columns, (9, columns)), order=order, processors=1))
+    observed.add(on_gpu(on_host, form, values(form, 1, (2, 2049 * words)), order=order))  # read twice
     assert on_gpu(on_host, form, values(form, 1, (0, 5)), order=order) == ""
-    assert seen == {"scalar_warp", "scalar_block", "vector_warp", "vector_block"}
+    assert observed == {"scalar_warp", "scalar_block", "vector_warp", "vector_block"}
 
 
 def x_bytes(form: Format) -> int:

@@ -104,20 +104,20 @@ def test_neighbours_on_the_device_change_no_bit(kernel):
     alone = prepared.check().tobytes()
     noise = torch.randn(4096, 4096, device="cuda")
     product = kernels.matmul(noise, noise)
-    busy, own = torch.cuda.Stream(), torch.cuda.Stream()
+    busy, second = torch.cuda.Stream(), torch.cuda.Stream()
     torch.cuda.synchronize()
     for _ in range(200):  # 140 GFLOP each: more than a millisecond on any device of these years
         kernels.matmul(noise, noise, out=product, stream=busy)
     done = torch.cuda.Event()
     done.record(busy)
-    found = []
-    with torch.cuda.stream(own):
+    result = []
+    with torch.cuda.stream(second):
         for _ in range(10):
             prepared.out.poison()
             prepared.call()
-            found.append(prepared.out.host())
+            result.append(prepared.out.host())
     assert not done.query(), "the neighbour was done first: this run shows nothing"
-    assert all(prepared.check(host).tobytes() == alone for host in found)
+    assert all(prepared.check(host).tobytes() == alone for host in result)
     torch.cuda.synchronize()
 
 

@@ -42,10 +42,10 @@ def outcomes(name: str, interpret: bool) -> dict[str, str | None]:
         variables["TRITON_CACHE_DIR"] = cache
         done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"check"')]
-    found: dict[str, str | None] = {line["check"]: line["error"] for line in lines}
+    result: dict[str, str | None] = {line["check"]: line["error"] for line in lines}
     if done.returncode != 0:
-        found |= dict.fromkeys(triton_calls.checks(name).keys() - found, f"the process died:\n{done.stderr}")
-    return found
+        result |= dict.fromkeys(triton_calls.checks(name).keys() - result, f"the process died:\n{done.stderr}")
+    return result
 
 
 @pytest.mark.parametrize("check", triton_calls.checks("triton_interpreted"))

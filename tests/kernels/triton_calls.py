@@ -52,8 +52,8 @@ def run(case: Case, offsets: Sequence[int] = (), device: str = "cpu") -> np.ndar
 
 def checks(name: str) -> dict[str, Callable[[], None]]:
     """Return the checks of a module of this folder, in order."""
-    found = vars(import_module(f"tests.kernels.{name}"))
-    return {key.removeprefix("check_"): value for key, value in found.items() if key.startswith("check_")}
+    result = vars(import_module(f"tests.kernels.{name}"))
+    return {key.removeprefix("check_"): value for key, value in result.items() if key.startswith("check_")}
 
 
 def main(name: str) -> None:

@@ -46,9 +46,9 @@ def compiled(kernel: Any, types: dict[str, str], options: dict[str, int], aligne
     )
     rest = {name: value for name, value in options.items() if name not in names}
     ptx: str = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=rest).asm["ptx"]
-    said = _ptxas(Path(triton.__file__).parent, ptx, ARCHITECTURES[architecture])
-    spills = [int(count) for count in re.findall(r"(\d+) bytes spill", said)]
-    assert len(spills) == 2 and max(spills) <= (16 if "i64" in types.values() else 0), said
+    text = _ptxas(Path(triton.__file__).parent, ptx, ARCHITECTURES[architecture])
+    spills = [int(count) for count in re.findall(r"(\d+) bytes spill", text)]
+    assert len(spills) == 2 and max(spills) <= (16 if "i64" in types.values() else 0), text
     assert ".ftz" not in ptx  # subnormal numbers are kept
     return ptx
 
@@ -66,14 +66,14 @@ def _ptxas(triton: Path, ptx: str, architecture: str) -> str:
 
 def elementwise(kernel: str, dtype: str, architecture: int, n: str, aligned: str) -> str:
     """Return the PTX of an element-wise kernel for tensors of a dtype, whose size is of Triton's type `n`."""
-    found = module(kernel)
+    result = module(kernel)
     pointers = ("x", "y", "out") if kernel == "add_mul_exp" else ("x", "out")
     types = dict.fromkeys(pointers, TYPES[dtype]) | {"n": n, "scale": "fp32", "zero_point": "fp32"}
     if kernel == "quantize_int8":
         types["out"] = "*i8"
     ragged = "n" not in aligned.split()
-    options = {"block": found.BLOCK_BYTES // ITEM_SIZES[dtype], "ragged": ragged, "num_warps": found.WARPS}
-    return compiled(vars(found)[f"{kernel}_kernel"], types, options, aligned, architecture)
+    options = {"block": result.BLOCK_BYTES // ITEM_SIZES[dtype], "ragged": ragged, "num_warps": result.WARPS}
+    return compiled(vars(result)[f"{kernel}_kernel"], types, options, aligned, architecture)
 
 
 def check_elementwise_accesses_16_bytes():
@@ -86,7 +86,7 @@ def check_elementwise_accesses_16_bytes():
                 r"(?:ld|st)\.(?:global|shared)\S*", elementwise(kernel, dtype, architecture, "i32", tensors)
             )
             # The rest is one element per thread.
-            assert sorted(one for one in ragged if ".v4." in one) == sorted(accesses)
+            assert sorted(access for access in ragged if ".v4." in access) == sorted(accesses)
             assert len(ragged) - len(accesses) == len(tensors.split())
 
 
@@ -117,16 +117,16 @@ def product(sizes: str, aligned: str, architecture: int, options: dict[str, int]
 
 
 def check_products_are_of_float32():
-    found = module("matmul")
-    for architecture, options in itertools.product(ARCHITECTURES, (found.LARGE, found.SMALL)):
+    result = module("matmul")
+    for architecture, options in itertools.product(ARCHITECTURES, (result.LARGE, result.SMALL)):
         ptx = product("i32 i32 i32", "a b c m n k", architecture, options)
         assert "fma.rn.f32" in ptx
         assert "mma" not in ptx and "tf32" not in ptx
 
 
 def check_matmul_of_other_sizes():
-    found = module("matmul")
-    for architecture, options in itertools.product(ARCHITECTURES, (found.LARGE, found.SMALL)):
+    result = module("matmul")
+    for architecture, options in itertools.product(ARCHITECTURES, (result.LARGE, result.SMALL)):
         for sizes in ("1 1 1", "1 i32 i32", "i32 1 i32", "i32 i32 1", "i32 i32 i32", "i64 i64 i64"):
             product(sizes, "", architecture, options)
 

@@ -226,8 +226,8 @@ def check_stream_and_device_of_a_launch():
         ExternalStream=lambda handle, device: (handle, device),
         default_stream=lambda device: ("default", device),
     )
-    seen = []
-    kernel = {(2,): lambda *arguments: seen.append((current[-1], *arguments))}
+    observed = []
+    kernel = {(2,): lambda *arguments: observed.append((current[-1], *arguments))}
     x = Argument("x", "x", (4,), "float32", "cuda:1", 64, 4, 80)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(triton_launch, "devices_of", lambda _kernel: ("cuda",))
@@ -238,7 +238,7 @@ def check_stream_and_device_of_a_launch():
             )
             bound()
             bound()
-    assert seen == [((256, 1), "x", 4)] * 2 + [(("default", 1), "x", 4)] * 2
+    assert observed == [((256, 1), "x", 4)] * 2 + [(("default", 1), "x", 4)] * 2
     assert current[-1] is None
 
 

@@ -76,13 +76,13 @@ def sessions(
         centre = rng.gauss(0, common)
         factors = [math.exp(centre + rng.gauss(0, common / 3)) for _ in range(count)]
         rounds = [
-            _round(session, place, series(implementation, kernel), factor, rng, noise=noise, gauges=gauges)
-            for place, factor in enumerate(factors)
+            _round(session, index, series(implementation, kernel), factor, rng, noise=noise, gauges=gauges)
+            for index, factor in enumerate(factors)
             for kernel in kernels
             for implementation in implementations
         ]
         change = changes[session] if session < len(changes) else 1.0
-        result[f"{session:02}"] = [slowed(item, change) for item in rounds]
+        result[f"{session:02}"] = [slowed(round_, change) for round_ in rounds]
     return result
 
 
@@ -103,11 +103,11 @@ def line(measured):
     return json.dumps(telemetry.parse(telemetry.encode(measured.round)) | {"blocks": list(measured.blocks)})
 
 
-def write(found, folder, *, compressed=False):
+def write(by_session, folder, *, compressed=False):
     """Write sessions as files. Return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, measured in found.items():
-        text = "".join(f"{line(item)}\n" for item in measured).encode()
+    for name, measured in by_session.items():
+        text = "".join(f"{line(round_)}\n" for round_ in measured).encode()
         path = folder / (f"{name}.jsonl.gz" if compressed else f"{name}.jsonl")
         path.write_bytes(gzip.compress(text, mtime=0) if compressed else text)
     return folder

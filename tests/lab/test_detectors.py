@@ -18,7 +18,7 @@ from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Con
 from kernel_velocity.lab.detectors import STEPS, Plan
 from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
 from kernel_velocity.lab.scoring import BEFORE, SHORT, Agreement, Delay, agreement, among_people, count_alarms, delay
-from kernel_velocity.lab.true_night import Deeds
+from kernel_velocity.lab.true_night import Tally
 from tests.golden import check_golden
 from tests.stepped_series import stepped
 
@@ -75,19 +75,19 @@ def test_step_is_reported_after_a_delay_and_with_an_error(script, expected, stri
 
 
 def test_history_with_a_step_is_the_one_without_and_the_step(monkeypatch):
-    seen = []
-    monkeypatch.setitem(CONTENDERS, "spy", Contender(lambda logs: seen.append(logs) or [], 1))
+    observed = []
+    monkeypatch.setitem(CONTENDERS, "spy", Contender(lambda logs: observed.append(logs) or [], 1))
     scoring.delays("spy", quiet, 0.10, 3, 2)
     plain = scoring.noise(quiet, 3, 1, 100)
-    raised = np.array(next(logs for logs in reversed(seen) if len(logs) == 100))
+    raised = np.array(next(logs for logs in reversed(observed) if len(logs) == 100))
     assert (raised[:BEFORE] == plain[:BEFORE]).all()
     assert raised[BEFORE:] - plain[BEFORE:] == pytest.approx(math.log(1.1))
 
 
 def test_short_levels_are_as_their_names_say(monkeypatch):
-    ends = [SHORT["+10% for 8 commits"](number) for number in range(scoring.PLACES)]
-    places = {tuple(np.flatnonzero(np.diff(levels)) + 1) for levels in ends}
-    assert places == {(BEFORE + number, BEFORE + number + 8) for number in range(scoring.PLACES)}
+    ends = [SHORT["+10% for 8 commits"](number) for number in range(scoring.POSITIONS)]
+    indices = {tuple(np.flatnonzero(np.diff(levels)) + 1) for levels in ends}
+    assert indices == {(BEFORE + number, BEFORE + number + 8) for number in range(scoring.POSITIONS)}
     assert SHORT["twofold, 8 + 8"](0).tolist() == [0.0] * 8 + [math.log(2)] * 8
     assert SHORT["tenfold, 11 + 300"](0).size == 311
     stairs = SHORT["faster every 6"](1)
@@ -160,8 +160,8 @@ def test_real_noise_is_that_of_the_series_without_its_steps():
     assert drawn.std() == pytest.approx(0.004, rel=0.2)
     assert (family(np.random.default_rng(0), 2000) == drawn).all()
     ((residuals,),) = family.args
-    place = np.flatnonzero(residuals == drawn[0])[0]
-    assert drawn[:5].tolist() == residuals[place : place + 5].tolist()  # in blocks
+    index = np.flatnonzero(residuals == drawn[0])[0]
+    assert drawn[:5].tolist() == residuals[index : index + 5].tolist()  # in blocks
 
 
 def test_counters_and_short_series_are_no_noise():
@@ -255,7 +255,7 @@ POINTS = st.sets(st.integers(0, 200), max_size=8)
 
 
 @pytest.mark.parametrize(
-    ("annotations", "found", "expected"),
+    ("annotations", "reported", "expected"),
     [
         ([{100}], {100}, 1.0),
         ([set()], set(), 1.0),  # nothing happened, nothing reported
@@ -273,14 +273,14 @@ POINTS = st.sets(st.integers(0, 200), max_size=8)
         ([{100, 200}, {100}], {100, 150}, 2 * (2 / 3) * (5 / 6) / (2 / 3 + 5 / 6)),
     ],
 )
-def test_f1_by_hand(annotations, found, expected):
-    assert agreement(annotations, found).f1 == pytest.approx(expected)
+def test_f1_by_hand(annotations, reported, expected):
+    assert agreement(annotations, reported).f1 == pytest.approx(expected)
 
 
-@given(annotations=st.lists(POINTS, min_size=1, max_size=3), found=POINTS)
-def test_f1_is_a_share_and_one_for_agreement(annotations, found):
-    assert 0 < agreement(annotations, found).f1 <= 1
-    assert agreement([found], found) == Agreement(1.0, 1.0, 1.0)
+@given(annotations=st.lists(POINTS, min_size=1, max_size=3), reported=POINTS)
+def test_f1_is_a_share_and_one_for_agreement(annotations, reported):
+    assert 0 < agreement(annotations, reported).f1 <= 1
+    assert agreement([reported], reported) == Agreement(1.0, 1.0, 1.0)
 
 
 def test_people_are_held_against_the_others():
@@ -373,14 +373,14 @@ def test_series_cut_from_one_are_in_one_half():
 
 
 def test_golden_page(accept, monkeypatch):
-    known = {name: contender for name, contender in CONTENDERS.items() if name != OTAVA}  # it may be installed
-    monkeypatch.setattr(detectors, "CONTENDERS", known)
-    monkeypatch.setattr(detectors, "ACTIVE", [name for name in known if name != SILENCE])
+    contenders = {name: contender for name, contender in CONTENDERS.items() if name != OTAVA}  # it may be installed
+    monkeypatch.setattr(detectors, "CONTENDERS", contenders)
+    monkeypatch.setattr(detectors, "ACTIVE", [name for name in contenders if name != SILENCE])
     marks = [frozenset({20}), frozenset({20, 60}), frozenset()]
     sets = {"people": [RealSeries(f"s{number}", (0.0,) * 100, tuple(marks)) for number in range(2)]}
     results = {}
-    for place, name in enumerate(known):
-        results |= {("alarms", name, family): place % 3 for family in STEADY | UNSTEADY}
+    for index, name in enumerate(contenders):
+        results |= {("alarms", name, family): index % 3 for family in STEADY | UNSTEADY}
         results |= {
             ("delays", name, "normal", step): [
                 Delay(late if late * step < 2 else math.inf, late // 4) for late in (3, 8, 14)
@@ -389,10 +389,10 @@ def test_golden_page(accept, monkeypatch):
         }
         results |= {("short", name, shape): [0.0, *[1.0] * 24] * 2 for shape in SHORT}
         results |= {("reports", name, "people", f"s{number}"): {20} - {20 * number} for number in range(2)}
-    deeds = dict.fromkeys(true_night.SCENARIOS, Deeds((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10))
+    tally = dict.fromkeys(true_night.SCENARIOS, Tally((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10))
     tables = (
         *detectors.tables(results, Plan(), {}),
         *detectors.people(results, sets),
-        *true_night.tables(deeds, 2),
+        *true_night.tables(tally, 2),
     )
     check_golden(GOLDEN / "detectors.md", "".join(map(detectors.section, tables)), accept=accept)

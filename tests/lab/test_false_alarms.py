@@ -44,16 +44,16 @@ def values(*centres, spread=0.001, rounds=8, samples=1, seed=1):
 
 def matrix(number, *pairs):
     """Return the matrix of a test that calls these pairs of sessions different."""
-    found = np.zeros((number, number))
+    result = np.zeros((number, number))
     for i, j in pairs:
-        found[i, j] = found[j, i] = 1
-    return found
+        result[i, j] = result[j, i] = 1
+    return result
 
 
 @JUDGES
 def test_session_that_is_apart_differs_from_all_others(test):
-    found = test(values(0.0, 0.0, APART, 0.0, 0.0, 0.0), 0.0)
-    assert found.tolist() == matrix(6, *((2, other) for other in (0, 1, 3, 4, 5))).tolist()
+    result = test(values(0.0, 0.0, APART, 0.0, 0.0, 0.0), 0.0)
+    assert result.tolist() == matrix(6, *((2, other) for other in (0, 1, 3, 4, 5))).tolist()
     scattered = test(values(*np.random.default_rng(2).normal(0, 0.01, 8)), 0.0)
     assert (scattered == scattered.T).all() and not scattered.diagonal().any()
 
@@ -62,8 +62,8 @@ def test_session_that_is_apart_differs_from_all_others(test):
 @pytest.mark.parametrize("change", [0.05, -0.05])
 def test_change_is_planted_into_the_second_of_a_pair(test, change):
     """Session 0 has it already: slowed by it, the others are equal to it, and itself differs twice as much."""
-    found = test(values(math.log1p(change), 0.0, 0.0, 0.0, 0.0, 0.0), change)
-    assert found[1:, 0].all() and not found[0, 1:].any() and not found.diagonal().any()
+    result = test(values(math.log1p(change), 0.0, 0.0, 0.0, 0.0, 0.0), change)
+    assert result[1:, 0].all() and not result[0, 1:].any() and not result.diagonal().any()
 
 
 @JUDGES
@@ -76,8 +76,8 @@ def test_change_found_for_the_other_side_is_no_success(test):
 
 def test_floor_of_a_pair_is_that_of_the_other_sessions():
     """With the wild session among them, six sessions have a floor of 7%, and it would hide itself."""
-    found = by_ours(values(0.0, 0.0, 0.0, 0.0, 0.0, APART, spread=0.0005), 0.0)
-    assert found[5, :5].all() and found[:5, 5].all()
+    result = by_ours(values(0.0, 0.0, 0.0, 0.0, 0.0, APART, spread=0.0005), 0.0)
+    assert result[5, :5].all() and result[:5, 5].all()
     scattered = values(*np.random.default_rng(3).normal(0, 0.03, 12))
     assert rate([by_asv(scattered, 0.0)]).share > 0.5  # it sees only the rounds
     assert rate([by_ours(scattered, 0.0)]).share < 0.05
@@ -86,7 +86,7 @@ def test_floor_of_a_pair_is_that_of_the_other_sessions():
 def test_intervals_are_those_of_the_pages():
     sample = values(0.0, 0.002, 0.004, 0.0015, 0.0, spread=0.001, seed=3)
     shown = [round_interval(np.exp(row[:, 0]).tolist()) for row in sample]
-    wanted = [[one.high < other.low or other.high < one.low for other in shown] for one in shown]
+    wanted = [[interval.high < other.low or other.high < interval.low for other in shown] for interval in shown]
     assert by_intervals(sample, 0.0).astype(bool).tolist() == wanted
     assert 0 < sum(map(sum, wanted)) < 20
 
@@ -94,13 +94,13 @@ def test_intervals_are_those_of_the_pages():
 @pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (0, 2)], [(0, 1), (2, 3)], [(0, 1), (1, 2), (0, 2)]])
 def test_bound_is_that_of_all_resamples(pairs):
     """With 4 sessions there are 256."""
-    found = matrix(4, *pairs)
+    result = matrix(4, *pairs)
     shares = []
     for drawn in itertools.product(range(4), repeat=4):
         compared = [(i, j) for i, j in itertools.permutations(drawn, 2) if i != j]
         if compared:
-            shares.append(sum(found[pair] for pair in compared) / len(compared))
-    bound = rate([found]).bound
+            shares.append(sum(result[pair] for pair in compared) / len(compared))
+    bound = rate([result]).bound
     assert np.mean(np.array(shares) <= bound + 1e-9) >= 0.94
     assert np.mean(np.array(shares) < bound - 1e-9) <= 0.96
 
@@ -115,9 +115,9 @@ def test_bound_is_over_sessions():
 
 
 def test_power_is_the_mean_over_ordered_pairs():
-    found = np.zeros((3, 3))
-    found[0, 1] = found[0, 2] = found[2, 0] = 1
-    assert power(found) == 0.5
+    result = np.zeros((3, 3))
+    result[0, 1] = result[0, 2] = result[2, 0] = 1
+    assert power(result) == 0.5
 
 
 # From sessions to tables.
@@ -125,9 +125,9 @@ def test_power_is_the_mean_over_ordered_pairs():
 def command(tmp_path):
     """Return a function that writes sessions and returns the command's status, output and errors."""
 
-    def run(found, folder="sessions", **how):
+    def run(by_session, folder="sessions", **how):
         out, err = io.StringIO(), io.StringIO()
-        path = generated.write(found, tmp_path / folder, **how)
+        path = generated.write(by_session, tmp_path / folder, **how)
         return main(["lab", "false-alarms", "--read", str(path)], out, err), out.getvalue(), err.getvalue()
 
     return run
@@ -138,32 +138,32 @@ def powers(judged, layout, kind, change):
     return value
 
 
-def layouts_of(judged, one):
+def layouts_of(judged, wanted):
     """Return the layouts in which a series is judged, by all tests and kinds of values alike."""
     by_layout = {
-        layout: {one in item.by_series for key, item in judged.items() if key[0] == layout} for layout in LAYOUTS
+        layout: {wanted in result.by_series for key, result in judged.items() if key[0] == layout} for layout in LAYOUTS
     }
-    assert all(len(found) < 2 for found in by_layout.values())
-    return [str(layout) for layout, found in by_layout.items() if found == {True}]
+    assert all(len(answers) < 2 for answers in by_layout.values())
+    return [str(layout) for layout, answers in by_layout.items() if answers == {True}]
 
 
-def replaced(found, name, change, chosen=lambda item: item.series == series()):
+def replaced(by_session, name, change, chosen=lambda round_: round_.series == series()):
     """Return the sessions with other rounds of the first series in one of them."""
-    return found | {name: [change(item) if chosen(item) else item for item in found[name]]}
+    return by_session | {name: [change(round_) if chosen(round_) else round_ for round_ in by_session[name]]}
 
 
 def test_golden(command, accept):
-    found = generated.sessions(7, common=0.01, kernels=("add", "matmul"), implementations=("native", "eager"))
-    status, out, err = command(found)
+    result = generated.sessions(7, common=0.01, kernels=("add", "matmul"), implementations=("native", "eager"))
+    status, out, err = command(result)
     assert (status, err) == (0, "")
     check_golden(GOLDEN, out, accept=accept)
-    assert command(found, "again", compressed=True)[1] == out
+    assert command(result, "again", compressed=True)[1] == out
 
 
 def test_every_test_judges_every_layout_raw_and_adjusted(command):
-    found = judge(generated.sessions(5))
-    assert set(found) == set(itertools.product(LAYOUTS[:-1], TESTS, (RAW, ADJUSTED)))  # not 16 rounds: there are 8
-    assert {tuple(item.by_series) for item in found.values()} == {(series(),)}
+    result = judge(generated.sessions(5))
+    assert set(result) == set(itertools.product(LAYOUTS[:-1], TESTS, (RAW, ADJUSTED)))  # not 16 rounds: there are 8
+    assert {tuple(entry.by_series) for entry in result.values()} == {(series(),)}
     _, out, _ = command(generated.sessions(5, count=16, implementations=("native", "eager", "compile")))
     assert [line.split(":")[1].split(",")[0] for line in out.splitlines() if line.startswith("by series")] == [
         " 8 x 1",
@@ -173,25 +173,25 @@ def test_every_test_judges_every_layout_raw_and_adjusted(command):
 
 
 def test_adjusting_takes_out_what_the_gauges_show():
-    found = judge(generated.sessions(10, common=0.05))
-    assert found[OURS, "asv's", RAW].alarms.share > 0.5
-    assert found[OURS, "asv's", ADJUSTED].alarms.share < 0.2
-    assert found[OURS, "ours", ADJUSTED].alarms.different == 0
+    result = judge(generated.sessions(10, common=0.05))
+    assert result[OURS, "asv's", RAW].alarms.share > 0.5
+    assert result[OURS, "asv's", ADJUSTED].alarms.share < 0.2
+    assert result[OURS, "ours", ADJUSTED].alarms.different == 0
     for layout in (OURS, LAYOUTS[1]):  # of 16 blocks, which are adjusted as their rounds are
-        assert powers(found, layout, RAW, 0.05) < 0.2 and powers(found, layout, ADJUSTED, 0.05) == 1
+        assert powers(result, layout, RAW, 0.05) < 0.2 and powers(result, layout, ADJUSTED, 0.05) == 1
 
 
 def test_planted_change_is_found_by_its_size():
-    found = judge(generated.sessions(8, changes=[1.2]))
-    assert found[OURS, "ours", ADJUSTED].alarms.different == 7  # of the session that no gauge explains
-    found = judge(generated.sessions(8))
-    assert [powers(found, OURS, RAW, change) for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
-    assert powers(found, OURS, RAW, 0.01) < 1
+    result = judge(generated.sessions(8, changes=[1.2]))
+    assert result[OURS, "ours", ADJUSTED].alarms.different == 7  # of the session that no gauge explains
+    result = judge(generated.sessions(8))
+    assert [powers(result, OURS, RAW, change) for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
+    assert powers(result, OURS, RAW, 0.01) < 1
 
 
 def test_every_series_has_a_row(command):
-    found = generated.sessions(8, kernels=("add", "matmul"))
-    wild = replaced(found, "03", lambda item: generated.slowed(item, 1.2))
+    result = generated.sessions(8, kernels=("add", "matmul"))
+    wild = replaced(result, "03", lambda round_: generated.slowed(round_, 1.2))
     calm, odd = (line.split() for line in command(wild)[1].splitlines()[-2:])
     assert (calm[0], odd[0]) == ("add.Cpu.time_hot", "matmul.Cpu.time_hot")
     assert (calm[3:7], odd[3], odd[5]) == (["0%", "<52.7%", "0%", "<52.7%"], "25.0%", "25.0%")
@@ -201,30 +201,30 @@ def test_every_series_has_a_row(command):
     ("blocks", "left"), [(16, NAMES), (15, [NAMES[0], *NAMES[2:]]), (4, NAMES[2:]), (0, NAMES[2:])]
 )
 def test_series_with_too_few_blocks_is_left_out_of_a_layout(blocks, left):
-    found = generated.sessions(5, kernels=("add", "matmul"), count=16)
-    judged = judge(replaced(found, "02", lambda item: changed(item, blocks=item.blocks[:blocks])))
+    result = generated.sessions(5, kernels=("add", "matmul"), count=16)
+    judged = judge(replaced(result, "02", lambda round_: changed(round_, blocks=round_.blocks[:blocks])))
     assert layouts_of(judged, series()) == left
     assert layouts_of(judged, series(kernel="add")) == NAMES
 
 
 @pytest.mark.parametrize(("rounds", "left"), [(16, NAMES), (15, NAMES[:-1]), (7, NAMES[:-2]), (3, ["2 x 5"]), (0, [])])
 def test_series_with_too_few_rounds_is_left_out_of_a_layout(rounds, left):
-    found = generated.sessions(5, kernels=("add", "matmul"), count=16)
-    kept = [item for item in found["02"] if item.series == series()][:rounds]
-    found["02"] = [item for item in found["02"] if item.series != series()] + kept
-    judged = judge(found)
+    result = generated.sessions(5, kernels=("add", "matmul"), count=16)
+    first = [round_ for round_ in result["02"] if round_.series == series()][:rounds]
+    result["02"] = [round_ for round_ in result["02"] if round_.series != series()] + first
+    judged = judge(result)
     assert layouts_of(judged, series()) == left
     assert layouts_of(judged, series(kernel="add")) == NAMES
 
 
-def test_series_with_rounds_without_gauges_has_no_adjusted_figures(command):
-    def bare(item):
-        return changed(item, core_gauge=None, memory_gauge=None)
+def test_series_without_gauges_has_no_adjusted_figures(command):
+    def bare(round_):
+        return changed(round_, core_gauge=None, memory_gauge=None)
 
-    def one(item):
-        return item.series == series() and item.round.launch == "2-3"
+    def single(round_):
+        return round_.series == series() and round_.round.launch == "2-3"
 
-    status, out, err = command(replaced(generated.sessions(5, kernels=("add", "matmul")), "02", bare, one))
+    status, out, err = command(replaced(generated.sessions(5, kernels=("add", "matmul")), "02", bare, single))
     assert (status, err) == (0, "")
     cells = out.splitlines()[-1].split()
     assert cells[0] == "matmul.Cpu.time_hot"
@@ -235,22 +235,22 @@ def test_series_with_rounds_without_gauges_has_no_adjusted_figures(command):
 
 
 def test_first_rounds_count_whatever_their_order_in_the_file():
-    found = generated.sessions(5, common=0.01, count=16)
-    shuffled = {name: random.Random(name).sample(rounds, len(rounds)) for name, rounds in found.items()}
-    logs = sessions.logs(found)[series()]
+    result = generated.sessions(5, common=0.01, count=16)
+    shuffled = {name: random.Random(name).sample(rounds, len(rounds)) for name, rounds in result.items()}
+    logs = sessions.logs(result)[series()]
     for layout in LAYOUTS:
-        one, other = (false_alarms.array(layout, series(), logs, each) for each in (found, shuffled))
-        assert one.shape == (5, layout.rounds, layout.samples)
-        assert one.tolist() == other.tolist()
-    first = false_alarms.array(LAYOUTS[2], series(), logs, found)[1, :, 0]
+        entry, other = (false_alarms.array(layout, series(), logs, source) for source in (result, shuffled))
+        assert entry.shape == (5, layout.rounds, layout.samples)
+        assert entry.tolist() == other.tolist()
+    first = false_alarms.array(LAYOUTS[2], series(), logs, result)[1, :, 0]
     assert first.tolist() == [logs["01", launch] for launch in ("1-9", "1-8", "1-7", "1-6")]
 
 
 def test_too_little_is_an_error(command):
     status, out, err = command(generated.sessions(4))
-    assert (status, out, err) == (2, "", "error: 4 sessions: at least 5 say how often identical code differs\n")
-    found = generated.sessions(5)
+    assert (status, out, err) == (2, "", "error: 4 sessions: wanted at least 5, to estimate a false-alarm rate\n")
+    result = generated.sessions(5)
     with pytest.raises(ResultsError, match="no series has 8 rounds in every one of 5 sessions"):
-        judge(found | {"03": found["03"][:-1]})
+        judge(result | {"03": result["03"][:-1]})
     with pytest.raises(ResultsError, match="no series has 8 rounds"):
         judge(generated.sessions(5, implementations=("eager",)))

@@ -37,7 +37,7 @@ def test_warm_up_decays_to_nothing():
 
 
 @pytest.mark.parametrize("phi", [0.5, 0.98])
-def test_autoregression_has_its_correlation_from_the_first_sample_on(phi):
+def test_autoregression_is_correlated_from_the_first_sample(phi):
     path = np.log(Jitter(0.01, phi).path(rng(3), 400_000, STEP))
     assert autocorrelation(path) == pytest.approx(phi, abs=0.01)
     firsts = [np.log(Jitter(0.01, phi).path(rng(seed), 3, STEP))[0] for seed in range(2000)]
@@ -67,7 +67,7 @@ def test_bursts_have_their_length_and_rate():
     assert busy.mean() == pytest.approx(family.slow, rel=0.06)
 
 
-def test_periodic_noise_repeats_with_another_phase_in_each_process():
+def test_periodic_noise_has_another_phase_in_each_process():
     family = noise.Periodic(height=0.02, period=0.05)
     path = family.path(rng(8), 200, STEP)
     assert path[50:] == pytest.approx(path[:-50])
@@ -91,12 +91,14 @@ def test_mixtures_are_seeded_and_larger_sets_begin_with_the_same():
 
 
 def test_mixtures_have_all_families():
-    found = list(noise.mixtures(TUNING, 0, 60))
-    kinds = [{type(family).__name__ for family in mixture.families} for mixture in found]
-    assert all("Jitter" in each and 2 <= len(mixture.families) <= 5 for each, mixture in zip(kinds, found, strict=True))
+    result = list(noise.mixtures(TUNING, 0, 60))
+    kinds = [{type(family).__name__ for family in mixture.families} for mixture in result]
+    assert all(
+        "Jitter" in name and 2 <= len(mixture.families) <= 5 for name, mixture in zip(kinds, result, strict=True)
+    )
     assert set().union(*kinds) == {type(draw(rng())).__name__ for draw in noise.FAMILIES.values()}
-    assert 0 < sum(mixture.tick is not None for mixture in found) < 30
-    assert all(noise.FASTEST <= mixture.base <= noise.SLOWEST for mixture in found)
+    assert 0 < sum(mixture.tick is not None for mixture in result) < 30
+    assert all(noise.FASTEST <= mixture.base <= noise.SLOWEST for mixture in result)
 
 
 @pytest.mark.parametrize("number", range(8))
@@ -108,7 +110,7 @@ def test_location_of_a_long_trace_is_the_truth(number):
 
 
 def test_every_family_is_alone_once():
-    found = {mixture.name: mixture for mixture in single_families(HELD_OUT, 0)}
-    assert list(found) == [*noise.FAMILIES, noise.TICKS]
-    assert [name for name, mixture in found.items() if mixture.tick is not None] == ["ticks"]
-    assert {len(mixture.families) for name, mixture in found.items() if name not in ("iid", "ticks")} == {2}
+    result = {mixture.name: mixture for mixture in single_families(HELD_OUT, 0)}
+    assert list(result) == [*noise.FAMILIES, noise.TICKS]
+    assert [name for name, mixture in result.items() if mixture.tick is not None] == ["ticks"]
+    assert {len(mixture.families) for name, mixture in result.items() if name not in ("iid", "ticks")} == {2}

@@ -40,35 +40,36 @@ def outcome(error=0.01, source="a", estimate=1e-3, covered=True):
 
 def test_outcome_is_of_the_samples_that_the_rule_took():
     samples = [2e-3] * 20 + [1e-3] * 80 + [5e-3] * 100
-    found = replay(FixedCount(n=100), trace(samples, truth=1.25e-3))
-    assert (found.n, found.reason) == (100, "complete")
-    assert found.estimate == pytest.approx(1e-3)  # without the first fifth
-    assert found.error == pytest.approx(0.2)
-    assert found.error_of_mean == pytest.approx(0.04)  # of 1.2 ms
-    assert found.spent == pytest.approx(0.12)
-    assert found.correlation > 0.9
-    assert found.correlation_kept is None  # constant: nothing to correlate
-    assert found.covered is False
+    result = replay(FixedCount(n=100), trace(samples, truth=1.25e-3))
+    assert (result.n, result.reason) == (100, "complete")
+    assert result.estimate == pytest.approx(1e-3)  # without the first fifth
+    assert result.error == pytest.approx(0.2)
+    assert result.error_of_mean == pytest.approx(0.04)  # of 1.2 ms
+    assert result.spent == pytest.approx(0.12)
+    assert result.correlation > 0.9
+    assert result.correlation_kept is None  # constant: nothing to correlate
+    assert result.covered is False
     batch = replay(FixedTime(t_max=0.1), trace([1e-3] * 1000, batch=5))
     assert (batch.n, batch.spent) == (20, pytest.approx(0.1))
 
 
 def test_trace_that_is_too_short_is_a_reason():
-    found = replay(FixedCount(n=100), trace([1e-3] * 30))
-    assert (found.n, found.reason) == (30, ENDED)
+    result = replay(FixedCount(n=100), trace([1e-3] * 30))
+    assert (result.n, result.reason) == (30, ENDED)
     assert replay(FixedCount(n=30), trace([1e-3] * 30)).reason == "complete"
     samples = [0.2] * 5 + [0.3] * 5  # the first phase, too noisy to converge: dropped, and then there is nothing more
-    found = replay(ReactiveBenchmarking(), trace(samples, truth=0.25))
-    assert (found.n, found.reason) == (10, ENDED)
-    assert found.estimate == pytest.approx(trimmed_mean(samples[2:]))
+    result = replay(ReactiveBenchmarking(), trace(samples, truth=0.25))
+    assert (result.n, result.reason) == (10, ENDED)
+    assert result.estimate == pytest.approx(trimmed_mean(samples[2:]))
 
 
 def test_columns_are_over_all_traces():
     covered = [True, False, None, None, None]
-    found = [
-        outcome(error, covered=each) for error, each in zip([0.001, 0.002, 0.004, 0.006, 0.1], covered, strict=True)
+    result = [
+        outcome(error, covered=is_covered)
+        for error, is_covered in zip([0.001, 0.002, 0.004, 0.006, 0.1], covered, strict=True)
     ]
-    cells = {head: cell(found) for head, cell in command.COLUMNS.items()}
+    cells = {head: cell(result) for head, cell in command.COLUMNS.items()}
     assert cells == {
         "median error": "0.400%",
         "p90": "6.24%",
@@ -80,7 +81,7 @@ def test_columns_are_over_all_traces():
         "kept": "-",
         "stopped by": "converged 5",
     }
-    assert command.COLUMNS["coverage"](found[2:]) == "-"
+    assert command.COLUMNS["coverage"](result[2:]) == "-"
 
 
 def test_equal_time_costs_as_much_or_little_more():
@@ -89,14 +90,14 @@ def test_equal_time_costs_as_much_or_little_more():
     times = equal_time(traces, 4.0, totals)
     assert times.pop("d") == pytest.approx(4.0)  # no time costs more than there is
     for name, seconds in times.items():
-        spent = sum(replay(FixedTime(t_max=seconds), each).spent for each in traces)
+        spent = sum(replay(FixedTime(t_max=seconds), recorded).spent for recorded in traces)
         assert totals[name] <= spent * 1.0001
         assert spent < 1.01 * totals[name] + 0.1  # half a percent, and one sample of each
 
 
 def test_worse_rule_is_worse_in_all_resamples():
     good = [outcome(0.001 * (1 + number), str(number)) for number in range(12)]
-    bad = [outcome(1.1 * each.error, each.source) for each in good]
+    bad = [outcome(1.1 * before.error, before.source) for before in good]
     assert worse(bad, good, seed=1) == (1.0, 1.0)
     assert worse(good, bad, seed=1) == (0.0, 0.0)
 
@@ -104,15 +105,17 @@ def test_worse_rule_is_worse_in_all_resamples():
 def test_resamples_are_of_sources_with_all_their_repetitions():
     # one source of nine decides: it is in 1 - (8/9)^9 = 65% of resamples; with outcomes drawn one by one in 56%
     good = [outcome(0.001, str(number // 5)) for number in range(45)]
-    bad = [outcome(0.5 if each.source == "0" else 0.001, each.source) for each in good]
+    bad = [outcome(0.5 if before.source == "0" else 0.001, before.source) for before in good]
     assert 0.62 < worse(bad, good, seed=1)[1] < 0.69
 
 
 def test_repeatability_is_within_a_source():
     estimates = {"a": (1.0, 1.02), "b": (5.0, 5.5), "c": (9.0, 9.1)}
-    found = repeatability([outcome(source=key, estimate=one) for key, each in estimates.items() for one in each])
-    spreads = [np.std(each, ddof=1) / np.mean(each) for each in estimates.values()]
-    assert found == (pytest.approx(np.median(spreads)), 1.0)
+    spread = repeatability(
+        [outcome(source=key, estimate=estimate) for key, values in estimates.items() for estimate in values]
+    )
+    spreads = [np.std(values, ddof=1) / np.mean(values) for values in estimates.values()]
+    assert spread == (pytest.approx(np.median(spreads)), 1.0)
 
 
 def document(samples, **others):
@@ -128,8 +131,8 @@ def written(folder, name, text):
 
 @pytest.mark.parametrize("samples", [[9e-3] * 20 + [1e-3] * 80, [9e-3] * 6000 + [1e-3] * 10_000])
 def test_truth_of_a_recorded_trace_is_its_settled_part(tmp_path, samples):
-    (found,) = trace_files.read([written(tmp_path, "t.json", document(samples))])
-    assert (found.truth, found.batch, len(found.samples)) == (pytest.approx(1e-3), 2, len(samples))
+    (result,) = trace_files.read([written(tmp_path, "t.json", document(samples))])
+    assert (result.truth, result.batch, len(result.samples)) == (pytest.approx(1e-3), 2, len(samples))
 
 
 def test_trace_files_are_found_at_any_depth(tmp_path):
@@ -137,11 +140,11 @@ def test_trace_files_are_found_at_any_depth(tmp_path):
         trace_files.files([tmp_path])
     with pytest.raises(UsageError, match="no such file or folder"):
         trace_files.files([tmp_path / "nowhere"])
-    one = written(tmp_path / "process-01", "a.json", document([1e-3]))
+    first = written(tmp_path / "process-01", "a.json", document([1e-3]))
     two = written(tmp_path / "process-02", "a.json", document([1e-3]))
     written(tmp_path / "process-02", "missing.json", "{}")
     written(tmp_path / "process-02", "started.json", "{}")
-    assert trace_files.files([tmp_path]) == [one, two]
+    assert trace_files.files([tmp_path]) == [first, two]
     assert trace_files.files([two]) == [two]
 
 
@@ -207,14 +210,16 @@ def test_seed_must_not_be_negative():
 
 def test_full_replay_is_two_hundred_mixtures_ten_times():
     sets = dict(command.sets(5, [], full=True))
-    assert {title: each.namespace for title, each in sets.items()} == {"tuning": TUNING, "held out": HELD_OUT}
-    assert {(each.mixtures.keywords["count"], each.repetitions, each.seed) for each in sets.values()} == {(200, 10, 5)}
+    assert {title: entry.namespace for title, entry in sets.items()} == {"tuning": TUNING, "held out": HELD_OUT}
+    assert {(entry.mixtures.keywords["count"], entry.repetitions, entry.seed) for entry in sets.values()} == {
+        (200, 10, 5)
+    }
     assert set(RULES) | {"fixed_time, 1 s", "fixed_time, 2 s"} == set(command.CONTENDERS)
 
 
 def test_every_rule_sees_the_same_traces():
     traces = command.Synthetic(mixtures=partial(mixtures, count=2), seed=0, repetitions=2)
     first, second = list(traces), list(traces)
-    assert [each.samples for each in first] == [each.samples for each in second]
-    assert [each.source for each in first] == ["000", "000", "001", "001"]
-    assert len({tuple(each.samples[:5]) for each in first}) == 4
+    assert [entry.samples for entry in first] == [entry.samples for entry in second]
+    assert [entry.source for entry in first] == ["000", "000", "001", "001"]
+    assert len({tuple(entry.samples[:5]) for entry in first}) == 4

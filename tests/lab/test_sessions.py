@@ -41,11 +41,11 @@ class Asv:
         rounds = self.sessions[len(self.calls)]
         self.calls.append((arguments, environment))
         named = {**environment, "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
-        for item in rounds if self.spools else ():
-            append(spool(), item.round)
-        for item in reversed(rounds):
-            if item.blocks:
-                append_blocks(item.round, item.blocks, Path.cwd(), named)
+        for round_ in rounds if self.spools else ():
+            append(spool(), round_.round)
+        for round_ in reversed(rounds):
+            if round_.blocks:
+                append_blocks(round_.round, round_.blocks, Path.cwd(), named)
         append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
         Path("results", sessions.MACHINE).mkdir(parents=True)
         if self.torn:
@@ -103,10 +103,10 @@ def test_session_stores_telemetry_and_blocks_of_the_same_round(asv):
     append_blocks(first.round, first.blocks, Path.cwd(), named)  # of a session that was interrupted
     assert measure() is False
     (read,) = sessions.read(PATH.parent).values()
-    for item, planted in zip(read, asv.sessions[0], strict=True):
-        assert (item.series, item.round.launch) == (planted.series, planted.round.launch)
-        assert item.round.estimate == planted.round.estimate
-        assert item.blocks == pytest.approx(planted.blocks, rel=1e-4)
+    for round_, planted in zip(read, asv.sessions[0], strict=True):
+        assert (round_.series, round_.round.launch) == (planted.series, planted.round.launch)
+        assert round_.round.estimate == planted.round.estimate
+        assert round_.blocks == pytest.approx(planted.blocks, rel=1e-4)
     ((arguments, environment),) = asv.calls
     assert environment["KV_BLOCKS"] == "1"
     assert arguments[:2] == ["run", f"{COMMIT}^!"]
@@ -181,9 +181,9 @@ def test_other_choices_are_other_sessions(asv, monkeypatch, other):
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["spread", "--sessions", "2"], "--sessions 2: at least 3 say something"),
-        (["false-alarms", "--sessions", "4"], "--sessions 4: at least 5 say something"),
-        (["spread", "--rounds", "1"], "--rounds 1: at least 2 have a spread"),
+        (["spread", "--sessions", "2"], "--sessions 2: wanted at least 3"),
+        (["false-alarms", "--sessions", "4"], "--sessions 4: wanted at least 5"),
+        (["spread", "--rounds", "1"], "--rounds 1: wanted at least 2"),
     ],
 )
 def test_too_few_is_a_usage_error(argv, text):
@@ -194,16 +194,16 @@ def test_too_few_is_a_usage_error(argv, text):
 def test_written_sessions_are_read(tmp_path, compressed):
     planted = generated.sessions(3, kernels=("add", "matmul"))
     read = sessions.read(generated.write(planted, tmp_path, compressed=compressed))
-    assert [(name, [item[1:] for item in rounds]) for name, rounds in read.items()] == [
-        (name, [item[1:] for item in rounds]) for name, rounds in planted.items()
+    assert [(name, [round_[1:] for round_ in rounds]) for name, rounds in read.items()] == [
+        (name, [round_[1:] for round_ in rounds]) for name, rounds in planted.items()
     ]
-    assert [item.series for item in read["01"]] == [item.series for item in planted["01"]]
+    assert [round_.series for round_ in read["01"]] == [round_.series for round_ in planted["01"]]
 
 
 def test_lines_without_blocks_are_read(tmp_path):
     """Telemetry as it was before."""
     (tmp_path / "01.jsonl").write_text(telemetry.encode(generated.sessions(1)["00"][0].round) + "\n")
-    assert [item.blocks for item in sessions.read(tmp_path)["01"]] == [()]
+    assert [round_.blocks for round_ in sessions.read(tmp_path)["01"]] == [()]
 
 
 def spoilt(**fields):
@@ -243,11 +243,11 @@ def test_broken_session_is_one_line_that_names_its_file(tmp_path, kind):
     assert err.endswith("; remove the file to measure that session again\n")
 
 
-def test_folder_must_hold_sessions_of_one_method_with_different_names(tmp_path):
+def test_sessions_need_one_method_and_different_names(tmp_path):
     with pytest.raises(ResultsError, match=rf"{re.escape(str(tmp_path))}: no sessions; wanted files such as"):
         sessions.read(tmp_path)
     planted = generated.sessions(3)
-    planted["01"] = [changed(item, method="other") for item in planted["01"]]
+    planted["01"] = [changed(round_, method="other") for round_ in planted["01"]]
     with pytest.raises(ResultsError, match=rf"{re.escape(str(tmp_path))}: .* 2 methods \(m, other\)"):
         sessions.read(generated.write(planted, tmp_path))
     generated.write(generated.sessions(1), tmp_path, compressed=True)
@@ -255,25 +255,25 @@ def test_folder_must_hold_sessions_of_one_method_with_different_names(tmp_path):
         sessions.read(tmp_path)
 
 
-def test_signals_are_the_gauges_that_were_read_in_nearly_all_rounds():
-    found = generated.sessions(3, common=0.03, kernels=("add", "matmul"))
-    of = sessions.signals(found)
+def test_signals_are_gauges_of_nearly_all_rounds():
+    result = generated.sessions(3, common=0.03, kernels=("add", "matmul"))
+    of = sessions.signals(result)
     core = {
-        (name, item.round.launch): math.log(item.round.core_gauge)
-        for name, rounds in found.items()
-        for item in rounds
-        if item.series == series(kernel="add")
+        (name, round_.round.launch): math.log(round_.round.core_gauge)
+        for name, rounds in result.items()
+        for round_ in rounds
+        if round_.series == series(kernel="add")
     }
     (first, first_value), *others = of[series(kernel="add")][0].items()
     assert {key: value - first_value for key, value in others} == pytest.approx(
         {key: core[key] - core[first] for key, _ in others}
     )
     always = {
-        name: [changed(item, control_gauge=item.round.core_gauge * 9) for item in rounds]
-        for name, rounds in found.items()
+        name: [changed(round_, control_gauge=round_.round.core_gauge * 9) for round_ in rounds]
+        for name, rounds in result.items()
     }
-    assert [len(sessions.signals(each)[series()]) for each in (found, always)] == [2, 3]
-    assert sessions.signals(always | {"00": found["00"]}) == of  # a third of the rounds without
+    assert [len(sessions.signals(source)[series()]) for source in (result, always)] == [2, 3]
+    assert sessions.signals(always | {"00": result["00"]}) == of  # a third of the rounds without
 
 
 # The spread of sessions.
@@ -283,9 +283,9 @@ def shared(number=8, *, gauges=False):
     return generated.sessions(number, common=0.03, implementations=everyone, gauges=gauges, seed=5)
 
 
-def without(found, name, *implementations):
+def without(by_session, name, *implementations):
     """Return the sessions without these implementations in one of them."""
-    return found | {name: [item for item in found[name] if item.round.params[0] not in implementations]}
+    return by_session | {name: [round_ for round_ in by_session[name] if round_.round.params[0] not in implementations]}
 
 
 def test_adjusting_by_controls_reduces_the_spread():
@@ -308,18 +308,18 @@ def test_adjusting_by_gauges_reduces_the_spread():
 def test_cold_rounds_are_no_controls_of_hot_ones():
     """What empties the caches scatters by itself."""
     rng = random.Random(7)
-    found = shared()
-    for rounds in found.values():
+    result = shared()
+    for rounds in result.values():
         rounds += [
             changed(
-                item,
+                round_,
                 benchmark="matmul.Cpu.time_cold",
-                estimate=item.round.estimate * (1 + rng.gauss(0, 0.3)),
-                time=item.round.time + 0.5,
+                estimate=round_.round.estimate * (1 + rng.gauss(0, 0.3)),
+                time=round_.round.time + 0.5,
             )
-            for item in list(rounds)
+            for round_ in list(rounds)
         ]
-    (hot,) = (row for row in spread.rows(found) if row.series[0].endswith("time_hot"))
+    (hot,) = (row for row in spread.rows(result) if row.series[0].endswith("time_hot"))
     (alone,) = spread.rows(shared())
     assert hot.adjusted == pytest.approx(alone.adjusted)
 
@@ -327,32 +327,32 @@ def test_cold_rounds_are_no_controls_of_hot_ones():
 @pytest.mark.parametrize("names", [["04"], [f"{number:02}" for number in range(8)]])
 def test_session_without_controls_leaves_no_adjusted_spread(names):
     """The two spreads would be of different sessions."""
-    found = shared()
+    result = shared()
     for name in names:
-        found = without(found, name, "eager", "compile")
-    (row,) = spread.rows(found)
+        result = without(result, name, "eager", "compile")
+    (row,) = spread.rows(result)
     assert row.raw > 0.02 and row.adjusted is None
     assert spread.table([row]).splitlines()[1].split()[-3:] == ["-", "-", "-"]
 
 
 def test_session_is_adjusted_with_slopes_of_the_others():
-    found = shared()
-    values, signals = sessions.logs(found)[series()], sessions.signals(found)[series()]
+    result = shared()
+    values, signals = sessions.logs(result)[series()], sessions.signals(result)[series()]
     adjusted, fits = sessions.out_of_sample(values, signals)
     assert adjusted.keys() == values.keys()
-    for name, fit in zip(found, fits, strict=True):
+    for name, fit in zip(result, fits, strict=True):
         others = {key: value for key, value in values.items() if key[0] != name}
-        assert fit == slopes(others, signals, dict.fromkeys(found, "the same code"))[0]
+        assert fit == slopes(others, signals, dict.fromkeys(result, "the same code"))[0]
         for key in values:
             if key[0] == name:
                 assert adjusted[key] == values[key] - fit[0] * signals[0][key]
-    assert len(set(fits)) == len(found)
+    assert len(set(fits)) == len(result)
 
 
 def test_spread_needs_three_sessions_of_a_series():
-    found = shared()
-    for name in list(found)[2:]:
-        found = without(found, name, "native")
-    assert spread.rows(found) == []
-    with pytest.raises(ResultsError, match="2 sessions: at least 3"):
+    result = shared()
+    for name in list(result)[2:]:
+        result = without(result, name, "native")
+    assert spread.rows(result) == []
+    with pytest.raises(ResultsError, match="2 sessions: wanted at least 3"):
         spread.rows(shared(2))

@@ -9,7 +9,7 @@ import pytest
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import NOTHING
 from kernel_velocity.lab import true_night
-from kernel_velocity.lab.true_night import APART, CODES, EVENT, PAST, SLOWER, Deeds, Machine, Scenario
+from kernel_velocity.lab.true_night import APART, CODES, EVENT, PAST, SLOWER, Machine, Scenario, Tally
 
 FIRST = PAST + 2  # place of the first commit that makes a kernel slower
 
@@ -18,35 +18,37 @@ def pair_of(world, night, before, after):
     """Return the median log ratio of two commits measured in a night, the machine, and the rounds."""
     machine = Machine(world, night, np.random.default_rng(0))
     series = next(
-        (item.benchmark, (item.implementation, item.case)) for item in world.series if item.kernel == "kernel0"
+        (member.benchmark, (member.implementation, member.case))
+        for member in world.series
+        if member.kernel == "kernel0"
     )
     commits = true_night.commit(before), true_night.commit(after)
     pair = machine.measure_pair(*commits, [series], 32, math.inf)[series]
-    logs = [np.log([item.estimate for item in side]) for side in (pair.before, pair.after)]
+    logs = [np.log([round_.estimate for round_ in side]) for side in (pair.before, pair.after)]
     return np.median(logs[1]) - np.median(logs[0]), machine, pair
 
 
 def test_planted_step_is_confirmed_in_its_night_at_its_commit():
     world = true_night.planted(0.10, 0.003, CODES[0], (0,))
     night = true_night.judged(world, FIRST, true_night.Night((), 0, 0, NOTHING, ()), np.random.default_rng(0))
-    (item,) = night.findings
-    assert (item.subject, item.kind, item.state) == ("kernel0", Kind.REGRESSION, State.CONFIRMED)
-    assert item.commits == (true_night.commit(FIRST),)
+    (record,) = night.findings
+    assert (record.subject, record.kind, record.state) == ("kernel0", Kind.REGRESSION, State.CONFIRMED)
+    assert record.commits == (true_night.commit(FIRST),)
     assert night.rounds >= 16 and night.runs == 1
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_planted_step_is_counted_and_nobody_else_is_accused(code):
-    deeds = true_night.play(true_night.planted(0.10, 0.003, code, (0,)), (0,))
-    assert deeds.delays == (0,) * SLOWER
-    assert (deeds.exact, deeds.accused, deeds.suspected) == (SLOWER, 0, 0)
-    assert deeds.nights == 2 + APART * (SLOWER + true_night.INNOCENT)
+def test_planted_steps_are_counted_and_no_other_accused(code):
+    tally = true_night.play(true_night.planted(0.10, 0.003, code, (0,)), (0,))
+    assert tally.delays == (0,) * SLOWER
+    assert (tally.exact, tally.accused, tally.suspected) == (SLOWER, 0, 0)
+    assert tally.nights == 2 + APART * (SLOWER + true_night.INNOCENT)
 
 
-def test_confirmed_step_of_a_commit_that_did_nothing_is_an_accusation():
+def test_confirmed_step_of_an_innocent_commit_is_counted():
     world = true_night.planted(0.10, 0.003, CODES[0], (0,))
-    deeds = true_night.play(dataclasses.replace(world, planted={"kernel0": FIRST + 1}), (0,))
-    assert (deeds.delays, deeds.accused) == ((math.inf,), SLOWER)
+    tally = true_night.play(dataclasses.replace(world, planted={"kernel0": FIRST + 1}), (0,))
+    assert (tally.delays, tally.accused) == ((math.inf,), SLOWER)
 
 
 def test_both_sides_of_a_pair_feel_the_machine_and_one_its_code():
@@ -60,7 +62,7 @@ def test_both_sides_of_a_pair_feel_the_machine_and_one_its_code():
     assert pair.before[0].estimate == pytest.approx(1e-3 * math.exp(0.03), rel=0.03)
 
 
-def test_machine_ends_at_the_deadline_and_goes_on_from_its_rounds():
+def test_machine_ends_at_the_deadline_and_resumes():
     machine = Machine(true_night.planted(0.1, 0.003, CODES[0], (0,)), PAST, np.random.default_rng(0))
     key = ("kernel0.Cpu.time_hot", ("native", "float32-1M"))
     commits = true_night.commit(1), true_night.commit(2)
@@ -81,28 +83,28 @@ def test_environment_begins_at_the_event_and_no_code_follows_it(name):
         assert not world.effects[:, controls].any()
 
 
-def test_another_compiler_builds_other_code_and_another_torch_other_controls():
+def test_other_compiler_or_torch_builds_other_code():
     world = true_night.environment("another compiler, +2% on native", CODES[0], (0,))
     codes = [true_night._code(world, 0, 0, night) for night in (EVENT - 1, EVENT)]
     assert codes[0] != codes[1]
     world = true_night.environment("another torch, +2% on native", CODES[0], (0,))
     histories = true_night._histories(world, EVENT)
-    young = [item for item in histories if len(item.observations) == 1]
+    young = [history for history in histories if len(history.observations) == 1]
     assert len(histories) == len(world.series) + len(young)
-    assert len(young) == sum(item.is_control for item in world.series)
-    assert all(item.identity.is_control for item in young)
+    assert len(young) == sum(member.is_control for member in world.series)
+    assert all(history.identity.is_control for history in young)
 
 
 def test_worlds_are_seeded_and_add_up():
     scenario = Scenario(CODES[1], step=0.03, noise=0.005)
-    both, one = (true_night.deeds(scenario, worlds, 3) for worlds in (2, 1))
-    assert both.delays[:SLOWER] == one.delays and both.nights == 2 * one.nights
-    assert true_night.deeds(scenario, 2, 3) == both != true_night.deeds(scenario, 2, 4)
+    both, single = (true_night.tally(scenario, worlds, 3) for worlds in (2, 1))
+    assert both.delays[:SLOWER] == single.delays and both.nights == 2 * single.nights
+    assert true_night.tally(scenario, 2, 3) == both != true_night.tally(scenario, 2, 4)
 
 
 def test_tables_have_a_row_for_every_scenario():
-    deeds = Deeds((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10)
-    planted, environments = true_night.tables(dict.fromkeys(true_night.SCENARIOS, deeds), 7)
+    tally = Tally((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10)
+    planted, environments = true_night.tables(dict.fromkeys(true_night.SCENARIOS, tally), 7)
     assert planted.rows[0] == ["2%, noise 0.3%, changed code", "0.33", "0.67", "0.67", "0.50", "2", "3", "4.00", "50.0"]
     assert len(planted.rows) == len(CODES) * len(true_night.STEPS) * len(true_night.NOISES)
     assert [row[0] for row in environments.rows] == list(true_night.ENVIRONMENTS)

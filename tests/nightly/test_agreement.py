@@ -20,7 +20,7 @@ CALM, SLOWER = 0.0, math.log(1.03)
 def history(shift, **parts):
     """Return a series without noise that moves at a commit."""
     observations = (
-        Observation(commit=LINE[place], place=place, value=-7 + shift * (place >= 30)) for place in range(28, 32)
+        Observation(commit=LINE[index], place=index, value=-7 + shift * (index >= 30)) for index in range(28, 32)
     )
     return SeriesHistory(identity=identity(**parts), observations=tuple(observations))
 
@@ -28,10 +28,10 @@ def history(shift, **parts):
 def weights_of(*shifts, rises=True):
     histories = [history(shift, case=f"c{number}") for number, shift in enumerate(shifts)]
     agreement = Agreement(histories, ORDER)
-    return [agreement.weight(item.identity, AT, rises=rises) for item in histories]
+    return [agreement.weight(history.identity, AT, rises=rises) for history in histories]
 
 
-def test_weight_is_the_share_of_the_others_that_moved_the_same_way():
+def test_weight_is_the_share_that_moved_the_same_way():
     assert weights_of(SLOWER) == [1 / 2]  # nothing is known
     assert weights_of(SLOWER, SLOWER, SLOWER) == [3 / 4] * 3
     assert weights_of(SLOWER, CALM, CALM) == [1 / 4, 2 / 4, 2 / 4]
@@ -43,7 +43,7 @@ def test_weight_is_the_share_of_the_others_that_moved_the_same_way():
     "parts",
     [{"benchmark": "softmax.Cpu.time_hot"}, {"benchmark": "matmul.Cuda.time_hot"}, {"implementation": "triton"}],
 )
-def test_series_of_another_kernel_device_or_implementation_neither_agrees_nor_contradicts(parts):
+def test_unrelated_series_do_not_agree_or_contradict(parts):
     histories = [history(SLOWER), history(CALM, **parts)]
     assert Agreement(histories, ORDER).weight(histories[0].identity, AT, rises=True) == 1 / 2
     early = dataclasses.replace(histories[0], observations=histories[0].observations[:2])  # it ended before
@@ -51,22 +51,22 @@ def test_series_of_another_kernel_device_or_implementation_neither_agrees_nor_co
     assert Agreement([histories[0], early], ORDER).weight(histories[0].identity, AT, rises=True) == 1 / 2
 
 
-def test_finding_says_among_how_many_series_and_machines_it_shows():
+def test_finding_has_its_share_of_series_and_machines():
     here = [history(SLOWER, case=f"c{number}") for number in range(3)]
     there = [history(CALM, machine="bench-2", case=f"c{number}") for number in range(2)]
-    item = finding(affected=tuple(case(case=f"c{number}").affected for number in range(2)))
-    counted = Agreement([*here, *there], ORDER).counted(item)
+    record = finding(affected=tuple(case(case=f"c{number}").affected for number in range(2)))
+    counted = Agreement([*here, *there], ORDER).counted(record)
     assert counted.among == (5, 2)
     assert shown_by(counted) == "2 of 5 series on 1 of 2 machines (bench-1)"
-    assert shown_by(item) == "2 series on 1 machine (bench-1)"
+    assert shown_by(record) == "2 series on 1 machine (bench-1)"
 
 
 def test_agreement_lets_pass_what_a_lone_case_does_not():
     others = [(number / 300, 1 / 7) for number in range(1, 300)]  # Benjamini and Hochberg: p <= .05 / 300 = 1.7e-4
     lone, several = case(p=1.5e-4), [case(p=6e-4, case=f"c{number}") for number in range(2)]
-    flat = cases.discoveries([(item, 1 / 7) for item in (lone, *several)], others)
+    flat = cases.discoveries([(suspect, 1 / 7) for suspect in (lone, *several)], others)
     assert flat == ((lone,), tuple(several))
-    weighted = cases.discoveries([(lone, 1 / 7), *((item, 6 / 7) for item in several)], others)
+    weighted = cases.discoveries([(lone, 1 / 7), *((suspect, 6 / 7) for suspect in several)], others)
     assert weighted == ((lone, *several), ())
     agreeing = [*others, *[(0.5, 6 / 7)] * 20]  # among tests whose kernels agree, it counts less
     assert cases.discoveries([(lone, 1 / 7)], [(p, 1 / 7) for p, _ in agreeing]) == ((lone,), ())
@@ -108,10 +108,10 @@ def simulated(slow, same):
                 tests.append((case(ratio=math.exp(value / 100), p=p, **parts), weight))
             else:
                 others.append((p, weight))
-        flat = [(item, 0.5) for item, _ in tests], [(p, 0.5) for p, _ in others]
-        for row, given in enumerate((flat, (tests, others))):
-            reported, _ = cases.discoveries(*given)
-            is_true = [int(item.affected.identity.kernel[1:]) < slow for item in reported]
+        flat = [(suspect, 0.5) for suspect, _ in tests], [(p, 0.5) for p, _ in others]
+        for row, weighing in enumerate((flat, (tests, others))):
+            reported, _ = cases.discoveries(*weighing)
+            is_true = [int(suspect.affected.identity.kernel[1:]) < slow for suspect in reported]
             counts[row] += is_true.count(False), is_true.count(True)
     return counts
 

@@ -78,7 +78,7 @@ def test_night_with_unwritten_findings_is_not_over(ending, tmp_path):
     assert "not all findings can be written" in ended.lines and ended.lines[-1].startswith("nightly on box: ")
 
 
-def test_interrupted_pages_leave_the_verdict_and_are_written_by_the_next_start(ending):
+def test_interrupted_pages_are_written_by_the_next_start(ending):
     def interrupted():
         raise KeyboardInterrupt
 

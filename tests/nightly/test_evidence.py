@@ -23,8 +23,8 @@ MACHINE = "box"
 
 def confirmed(**machine):
     """Return a night's finding of a planted 10%, and its evidence."""
-    found, outcome = a_night(Machine(speed=slower_from(20, 1.1), **machine), history(STEP, tonight=1))
-    return found[0], outcome.evidence
+    result, outcome = a_night(Machine(speed=slower_from(20, 1.1), **machine), history(STEP, tonight=1))
+    return result[0], outcome.evidence
 
 
 def test_evidence_has_the_rounds_and_looks_of_the_answer():
@@ -38,7 +38,7 @@ def test_evidence_has_the_rounds_and_looks_of_the_answer():
     assert (look.rounds, look.p, look.answer) == (8, finding.worst.p, Answer.DIFFERENT)
     assert (look.low, look.high) == (finding.worst.low, finding.worst.high)
     assert look.least < look.low < look.ratio < look.high < look.most
-    assert all(one < other for one, other in zip(rerun.sides[0].began, rerun.sides[1].began, strict=True))
+    assert all(first < other for first, other in zip(rerun.sides[0].began, rerun.sides[1].began, strict=True))
 
 
 def test_evidence_has_every_look():
@@ -66,7 +66,7 @@ def test_adjusted_rounds_are_recorded_beside_the_raw_ones():
 
 
 def test_bisection_is_recorded_with_the_check_of_its_culprit():
-    series = [history(STEP, tonight=1, places=[*range(20), 25], seed=seed, case=f"{seed}M") for seed in range(2)]
+    series = [history(STEP, tonight=1, indices=[*range(20), 25], seed=seed, case=f"{seed}M") for seed in range(2)]
     (finding,), outcome = a_night(Machine(speed=slower_from(22, 1.1), codes={LINE[21]: "x", LINE[20]: "x"}), *series)
     recorded = evidence.of(finding, outcome.evidence)
     (path,) = recorded.paths
@@ -79,7 +79,7 @@ def test_bisection_is_recorded_with_the_check_of_its_culprit():
     assert culprits[0].code == ("x", None)
 
 
-def test_evidence_belongs_to_the_finding_of_its_series_commits_and_direction():
+def test_evidence_joins_the_finding_of_its_cause():
     finding, night = confirmed()
     assert not evidence.of(replace(finding, commits=(LINE[3],)), night)
     other = replace(finding.affected[0], identity=nights.identity())
@@ -88,14 +88,14 @@ def test_evidence_belongs_to_the_finding_of_its_series_commits_and_direction():
     assert not evidence.of(replace(finding, affected=(faster,)), night)
 
 
-def test_evidence_has_what_refuted_a_suspect_and_what_could_not_be_measured():
+def test_evidence_of_refuted_and_unmeasured_suspects():
     series = history(STEP, tonight=1)
-    known, _ = a_night(Machine(noise=0.002), series, budget=0.0)
-    (found,), outcome = a_night(Machine(noise=0.002), series, known=known)
-    (rerun,) = evidence.of(found, outcome.evidence).reruns
-    assert (found.state, rerun.answer, rerun.rounds) == (State.RESOLVED, Answer.SAME, 8)
-    (found,), outcome = a_night(Machine(unbuildable=(LINE[19],)), series)
-    (rerun,) = evidence.of(found, outcome.evidence).reruns
+    recorded, _ = a_night(Machine(noise=0.002), series, budget=0.0)
+    (result,), outcome = a_night(Machine(noise=0.002), series, recorded=recorded)
+    (rerun,) = evidence.of(result, outcome.evidence).reruns
+    assert (result.state, rerun.answer, rerun.rounds) == (State.RESOLVED, Answer.SAME, 8)
+    (result,), outcome = a_night(Machine(unbuildable=(LINE[19],)), series)
+    (rerun,) = evidence.of(result, outcome.evidence).reruns
     assert (rerun.rounds, rerun.looks, rerun.effect) == (0, (), None) and "does not build" in rerun.reason
 
 
@@ -106,7 +106,7 @@ def test_newer_evidence_of_the_same_commits_replaces_the_older():
     assert len(evidence.joined(Evidence(reruns=(elsewhere,)), second).reruns) == 2
 
 
-def test_evidence_is_written_beside_its_finding_and_problems_are_reported(tmp_path, monkeypatch):
+def test_evidence_is_written_beside_its_finding(tmp_path, monkeypatch):
     finding, night = confirmed()
     assert conclude.write(tmp_path, MACHINE, [finding, nights.finding()], night, []) == ([], [])
     assert [path.parent.name for path in tmp_path.rglob("*.json")] == [finding.id]
@@ -119,7 +119,7 @@ def test_evidence_is_written_beside_its_finding_and_problems_are_reported(tmp_pa
     monkeypatch.setattr(conclude.store, "write", full)
     before = [replace(finding, subject="as it was")]
     (blocked,), (unwritten,) = conclude.write(tmp_path, MACHINE, [finding], night, before)
-    assert "not JSON" in blocked and blocked.endswith("is not kept")
+    assert "not JSON" in blocked and blocked.endswith("are not kept")
     assert "No space left on device" in unwritten and "the next start" in unwritten
 
 
@@ -127,11 +127,11 @@ SMALL = history([0.0] * 41, noise=0.01, tonight=1)
 SMALL = replace(SMALL, observations=(*SMALL.observations[:-1], replace(SMALL.newest, value=-6.95)))
 
 
-def night_again(known, reruns, machine, *, budget, until=0.0):
+def night_again(recorded, reruns, machine, *, budget, until=0.0):
     """Measure the suspects of nights before again. Return the findings and the outcome."""
-    moves = list(pending(known, [SMALL], ()))
+    moves = list(pending(recorded, [SMALL], ()))
     outcome = look_again(moves, machine, budget=budget, earlier=sessions(reruns, until))
-    return after(outcome, judged(), SMALL, known=known, when=LATER), outcome
+    return after(outcome, judged(), SMALL, recorded=recorded, when=LATER), outcome
 
 
 def noisy(seed, slower=1.0, pace=1.0):
@@ -141,28 +141,28 @@ def noisy(seed, slower=1.0, pace=1.0):
 
 
 def test_suspect_carries_its_rounds_to_the_next_night():
-    """Neither night alone settles 3% in a noise of 4%; the second machine is slower by 50% as a whole."""
+    """Neither night alone settles 3% in a noise of 4%. The second machine is slower by 50% as a whole."""
     first, outcome = a_night(noisy(0, 1.03), SMALL, budget=2 * 32)
     assert first[0].state is State.SUSPECT
     (rerun,) = outcome.reruns
     alone, _ = night_again(first, (), noisy(1, 1.03, pace=1.5), budget=2 * 32)
     assert alone[0].state is State.SUSPECT
-    (found,), outcome = night_again(first, [rerun], noisy(1, 1.03, pace=1.5), budget=2 * 32, until=1e9)
-    assert found.state is State.CONFIRMED and found.worst.ratio == pytest.approx(1.03, abs=0.01)
+    (result,), outcome = night_again(first, [rerun], noisy(1, 1.03, pace=1.5), budget=2 * 32, until=1e9)
+    assert result.state is State.CONFIRMED and result.worst.ratio == pytest.approx(1.03, abs=0.01)
     (again,) = outcome.reruns
     assert again.earlier == (rerun.sides,) and again.sessions == (*again.earlier, again.sides)
     assert again.looks[-1].answer is Answer.DIFFERENT and again.looks[-1].p < LEVEL
-    assert found.how.endswith("with the rounds of 1 night before")
+    assert result.how.endswith("with the rounds of 1 night before")
     (nothing,) = night_again(first, [rerun], noisy(1), budget=0.0, until=1e9)[1].reruns
     assert nothing.sessions == (rerun.sides,)  # a night without time keeps them
     assert sessions([rerun], 0.0) == {(rerun.identity, rerun.before, rerun.after): []}  # those are still at hand
 
 
 def test_move_that_no_night_settles_is_given_up():
-    known, outcome = a_night(noisy(0, 1.01), SMALL)
+    recorded, outcome = a_night(noisy(0, 1.01), SMALL)
     reruns = outcome.reruns
     for seed in range(1, NIGHTS):
-        assert known[0].state is State.SUSPECT and len(reruns[0].sessions) == seed
-        known, outcome = night_again(known, reruns, noisy(seed, 1.01), budget=1e6, until=1e9)
+        assert recorded[0].state is State.SUSPECT and len(reruns[0].sessions) == seed
+        recorded, outcome = night_again(recorded, reruns, noisy(seed, 1.01), budget=1e6, until=1e9)
         reruns = outcome.reruns
-    assert known[0].state is State.RESOLVED and "measured again in turns" in known[0].decisions[-1].reason
+    assert recorded[0].state is State.RESOLVED and "measured again in turns" in recorded[0].decisions[-1].reason

@@ -23,7 +23,7 @@ from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 
 LINE = tuple(f"{number:040x}" for number in range(80))
-ORDER = {sha: place for place, sha in enumerate(LINE)}
+ORDER = {sha: index for index, sha in enumerate(LINE)}
 WHEN = datetime(2026, 11, 22, tzinfo=UTC)
 LATER = datetime(2026, 11, 23, tzinfo=UTC)
 NIGHT = 1000.0
@@ -43,22 +43,22 @@ def identity(case="float32-1M", implementation="native", kernel="scale", method=
     )
 
 
-def history(levels, *, tonight=3, seed=0, noise=0.003, places=None, codes=None, **of):
+def history(levels, *, tonight=3, seed=0, noise=0.003, indices=None, codes=None, **of):
     """Return a series of log values at these levels. The last `tonight` were measured tonight."""
     rng = np.random.default_rng(seed)
-    places = list(range(len(levels))) if places is None else places
+    indices = list(range(len(levels))) if indices is None else indices
     first = len(levels) - tonight
     return SeriesHistory(
         identity=identity(**of),
         observations=tuple(
             Observation(
-                commit=LINE[place],
-                place=place,
+                commit=LINE[index],
+                place=index,
                 value=-7 + level + rng.normal(0, noise),
-                measured=NIGHT + len(LINE) - place if number >= first else float(number),  # asv ends with the oldest
+                measured=NIGHT + len(LINE) - index if number >= first else float(number),  # asv ends with the oldest
                 code=None if codes is None else codes[number],
             )
-            for number, (level, place) in enumerate(zip(levels, places, strict=True))
+            for number, (level, index) in enumerate(zip(levels, indices, strict=True))
         ),
     )
 
@@ -69,27 +69,27 @@ def several(count, levels=STEP, *, first=0, tonight=1, **of):
     return [history(levels, tonight=tonight, seed=seed, case=f"float32-{seed}M", **of) for seed in seeds]
 
 
-def judged(*histories, known=(), since=NIGHT, **more):
-    return judge.suspicions(histories, line=LINE, since=since, known=known_steps(known, ORDER), **more)
+def judged(*histories, recorded=(), since=NIGHT, **more):
+    return judge.suspicions(histories, line=LINE, since=since, explained=known_steps(recorded, ORDER), **more)
 
 
-def after(outcome, suspected, *histories, known=(), expectations=(), when=WHEN):
-    more = {"recorded": known, "expectations": expectations, "order": ORDER, "when": when}
+def after(outcome, suspected, *histories, recorded=(), expectations=(), when=WHEN):
+    more = {"recorded": recorded, "expectations": expectations, "order": ORDER, "when": when}
     return judge.findings(outcome, suspected, histories, {}, **more)
 
 
 def a_night(machine, *histories, budget=1e6, **more):
-    suspected = judged(*histories, known=more.get("known", ()))
+    suspected = judged(*histories, recorded=more.get("recorded", ()))
     outcome = look_again(suspected.suspects, machine, budget=budget)
     return after(outcome, suspected, *histories, **more), outcome
 
 
-def slower_from(place, factor):
-    return {LINE[number]: factor for number in range(place, len(LINE))}
+def slower_from(index, factor):
+    return {LINE[number]: factor for number in range(index, len(LINE))}
 
 
 def kinds(findings):
-    return {found.kind: found.state for found in findings}
+    return {finding.kind: finding.state for finding in findings}
 
 
 def test_quiet_night_finds_nothing():
@@ -104,63 +104,63 @@ def test_ceilings_and_figures_alone_are_nothing_measured():
     every_timing_died = Verdict(title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),))
     assert exit_status(every_timing_died) == 22
     figure = replace(of, benchmark="matmul.Cuda.track_registers", implementation="native", case="sm_90")
-    assert judged(*(replace(series, identity=one) for one in (series.identity, of, figure))).measured == 1
+    assert judged(*(replace(series, identity=altered) for altered in (series.identity, of, figure))).measured == 1
 
 
 def test_regression_is_confirmed_at_its_commit():
-    (found,), outcome = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
-    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    (result,), outcome = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
+    assert (result.kind, result.state, result.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
     assert outcome.refuted == {}
-    assert found.worst.ratio == pytest.approx(1.1, abs=0.02)
-    assert found.worst.low > 1.05 and found.worst.p < 1e-3 and found.anchor == LINE[19]
-    again, _ = a_night(Machine(speed=slower_from(20, 1.1)), history([*STEP, SLOWER], tonight=1), known=(found,))
-    assert again == (found,)
+    assert result.worst.ratio == pytest.approx(1.1, abs=0.02)
+    assert result.worst.low > 1.05 and result.worst.p < 1e-3 and result.anchor == LINE[19]
+    again, _ = a_night(Machine(speed=slower_from(20, 1.1)), history([*STEP, SLOWER], tonight=1), recorded=(result,))
+    assert again == (result,)
     wanted = Expectation(id="x", commits=(LINE[20],), bench="", reason="a safer path", who="me", when=WHEN)
-    (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1), expectations=(wanted,))
-    assert found.state is State.EXPECTED
+    (result,), _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1), expectations=(wanted,))
+    assert result.state is State.EXPECTED
 
 
 def test_improvement_is_recorded_as_well():
-    found, _ = a_night(Machine(speed=slower_from(20, 0.9)), history([0.0] * 20 + [math.log(0.9)], tonight=1))
-    assert kinds(found) == {Kind.IMPROVEMENT: State.CONFIRMED}
+    result, _ = a_night(Machine(speed=slower_from(20, 0.9)), history([0.0] * 20 + [math.log(0.9)], tonight=1))
+    assert kinds(result) == {Kind.IMPROVEMENT: State.CONFIRMED}
 
 
-def test_move_that_a_rerun_refutes_is_no_finding_and_resolves_a_suspect():
+def test_refuted_move_resolves_a_suspect():
     series = history(STEP, tonight=1)
-    found, outcome = a_night(Machine(noise=0.002), series)
-    assert found == ()
+    result, outcome = a_night(Machine(noise=0.002), series)
+    assert result == ()
     (line,) = outcome.refuted.values()
     assert "+10" in line and "float32-1M" in line
     ((_, answer),) = outcome.comparisons
     assert (answer.answer, answer.rounds) == (Answer.SAME, 8)
-    known, _ = a_night(Machine(noise=0.002), series, budget=0.0)
-    assert kinds(known) == {Kind.REGRESSION: State.SUSPECT}
-    (found,), _ = a_night(Machine(noise=0.002), series, known=known)
-    assert found.state is State.RESOLVED and "measured again in turns" in found.decisions[-1].reason
+    recorded, _ = a_night(Machine(noise=0.002), series, budget=0.0)
+    assert kinds(recorded) == {Kind.REGRESSION: State.SUSPECT}
+    (result,), _ = a_night(Machine(noise=0.002), series, recorded=recorded)
+    assert result.state is State.RESOLVED and "measured again in turns" in result.decisions[-1].reason
 
 
 def test_suspect_that_turns_out_to_be_the_opposite_is_resolved():
     series = history(STEP, tonight=1)
-    known, _ = a_night(Machine(), series, budget=0.0)
-    outcome = look_again(list(pending(known, [series], ())), Machine(speed=slower_from(20, 0.9)), budget=1e6)
-    found = after(outcome, judged(), series, known=known, when=LATER)
-    assert kinds(found) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
+    recorded, _ = a_night(Machine(), series, budget=0.0)
+    outcome = look_again(list(pending(recorded, [series], ())), Machine(speed=slower_from(20, 0.9)), budget=1e6)
+    result = after(outcome, judged(), series, recorded=recorded, when=LATER)
+    assert kinds(result) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
     (line,) = outcome.refuted.values()
     assert re.search(r": \+1\d\.\d% in the history, but measured again in turns -(9|10)\.\d%: p < 0\.0002", line), line
 
 
 def test_unsettled_move_is_a_suspect_that_says_why():
     machine = Machine(speed=slower_from(20, 1.1))
-    (found,), outcome = a_night(machine, history(STEP, tonight=1), budget=0.0)
-    assert (found.state, len(outcome.unsettled), machine.asked) == (State.SUSPECT, 1, [])
-    (found,), _ = a_night(Machine(unbuildable=(LINE[19],)), history(STEP, tonight=1))
-    assert found.state is State.SUSPECT and "does not build" in found.how
+    (result,), outcome = a_night(machine, history(STEP, tonight=1), budget=0.0)
+    assert (result.state, len(outcome.unsettled), machine.requests) == (State.SUSPECT, 1, [])
+    (result,), _ = a_night(Machine(unbuildable=(LINE[19],)), history(STEP, tonight=1))
+    assert result.state is State.SUSPECT and "does not build" in result.how
 
 
-def test_regression_that_a_later_commit_of_the_night_took_back_is_found():
+def test_regression_reverted_in_the_same_night_is_a_finding():
     levels = [0.0] * 18 + [SLOWER] * 2 + [0.0] * 3
-    found, _ = a_night(Machine(speed={LINE[18]: 1.1, LINE[19]: 1.1}), history(levels, tonight=5))
-    assert [(item.kind, item.culprit) for item in found] == [
+    result, _ = a_night(Machine(speed={LINE[18]: 1.1, LINE[19]: 1.1}), history(levels, tonight=5))
+    assert [(record.kind, record.culprit) for record in result] == [
         (Kind.REGRESSION, LINE[18]),
         (Kind.IMPROVEMENT, LINE[20]),
     ]
@@ -168,15 +168,17 @@ def test_regression_that_a_later_commit_of_the_night_took_back_is_found():
 
 def test_regression_that_a_speed_up_of_the_night_hides_is_found():
     levels = [0.0] * 16 + [SLOWER] * 2 + [math.log(1.1 * 0.9)] * 4
-    speed = {LINE[place]: 1.1 if place < 18 else 0.99 for place in range(16, len(LINE))}
+    speed = {LINE[index]: 1.1 if index < 18 else 0.99 for index in range(16, len(LINE))}
     series = history(levels, tonight=6)
-    found, _ = a_night(Machine(speed=speed), series)
-    assert [(item.kind, item.state, item.culprit) for item in found] == [
+    result, _ = a_night(Machine(speed=speed), series)
+    assert [(record.kind, record.state, record.culprit) for record in result] == [
         (Kind.REGRESSION, State.CONFIRMED, LINE[16]),
         (Kind.IMPROVEMENT, State.CONFIRMED, LINE[18]),
     ]
-    later = replace(series, observations=tuple(replace(one, measured=1.0) for one in series.observations))
-    after_it = after(Outcome(), judged(later), later, known=found, when=LATER)
+    later = replace(
+        series, observations=tuple(replace(observation, measured=1.0) for observation in series.observations)
+    )
+    after_it = after(Outcome(), judged(later), later, recorded=result, when=LATER)
     assert kinds(after_it) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
 
 
@@ -185,76 +187,81 @@ BETWEEN = [*range(20), 25]  # places of measured commits
 
 def test_unmeasured_commits_are_bisected():
     machine = Machine(speed=slower_from(22, 1.1))
-    (found,), _ = a_night(machine, history(STEP, tonight=1, places=BETWEEN))
-    assert found.culprit == LINE[22]
-    assert "bisected over 6 commits" in found.how and any("bisection" in text for text in found.ruled_out)
+    (result,), _ = a_night(machine, history(STEP, tonight=1, indices=BETWEEN))
+    assert result.culprit == LINE[22]
+    assert "bisected over 6 commits" in result.how and any("bisection" in text for text in result.ruled_out)
 
 
 def test_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
     real = confirm.bisect
-    monkeypatch.setattr(confirm, "bisect", lambda *given, **more: replace(real(*given, **more), own=None))
-    (found,), _ = a_night(Machine(speed=slower_from(22, 1.1)), history(STEP, tonight=1, places=BETWEEN))
-    assert found.commits == LINE[20:26] and found.culprit is None
+    monkeypatch.setattr(confirm, "bisect", lambda *args, **more: replace(real(*args, **more), isolated=None))
+    (result,), _ = a_night(Machine(speed=slower_from(22, 1.1)), history(STEP, tonight=1, indices=BETWEEN))
+    assert result.commits == LINE[20:26] and result.culprit is None
 
 
 def test_two_culprits_in_one_range_are_two_findings():
-    one, other = (history(STEP, tonight=1, places=BETWEEN, case=case) for case in ("float32-1M", "float32-2M"))
+    entry, other = (history(STEP, tonight=1, indices=BETWEEN, case=case) for case in ("float32-1M", "float32-2M"))
     speed = {
-        LINE[place]: {confirm._series(one.identity): 1.3 if place >= 21 else 1.0}
-        | {confirm._series(other.identity): 1.1 if place >= 23 else 1.0}
-        for place in range(20, len(LINE))
+        LINE[index]: {confirm._series(entry.identity): 1.3 if index >= 21 else 1.0}
+        | {confirm._series(other.identity): 1.1 if index >= 23 else 1.0}
+        for index in range(20, len(LINE))
     }
-    found, _ = a_night(Machine(speed=speed), one, other)
-    by_case = {item.affected[0].identity.case: item for item in found}
-    assert len(found) == 2 and by_case["float32-1M"].culprit == LINE[21]
+    result, _ = a_night(Machine(speed=speed), entry, other)
+    by_case = {record.affected[0].identity.case: record for record in result}
+    assert len(result) == 2 and by_case["float32-1M"].culprit == LINE[21]
     assert LINE[21] not in by_case["float32-2M"].commits and LINE[23] in by_case["float32-2M"].commits
 
 
-def test_series_with_one_cause_are_measured_together_and_are_one_finding():
+def test_series_with_one_cause_are_one_finding():
     machine = Machine(speed=slower_from(20, 1.1))
-    (found,), _ = a_night(machine, *several(3), *several(4, [0.0] * 21, first=9))
-    assert len(found.affected) == 3 and found.among == (7, 1)
-    assert {(before, after) for before, after, _, _ in machine.asked} == {(LINE[19], LINE[20])}
-    assert len(machine.asked[0][2]) == 3
+    (result,), _ = a_night(machine, *several(3), *several(4, [0.0] * 21, first=9))
+    assert len(result.affected) == 3 and result.among == (7, 1)
+    assert {(before, after) for before, after, _, _ in machine.requests} == {(LINE[19], LINE[20])}
+    assert len(machine.requests[0][2]) == 3
 
 
 def test_uniform_slowdown_is_an_environment_finding():
     series = [*several(2), *several(2, first=5, implementation="eager")]
-    (found,), _ = a_night(Machine(noise=0.002), *series)
-    assert (found.kind, found.commits) == (Kind.ENVIRONMENT, ())
-    found, _ = a_night(Machine(noise=0.002, speed=slower_from(20, 1.04)), *series)
-    assert {(item.kind, item.commits) for item in found} == {(Kind.ENVIRONMENT, ()), (Kind.REGRESSION, (LINE[20],))}
+    (result,), _ = a_night(Machine(noise=0.002), *series)
+    assert (result.kind, result.commits) == (Kind.ENVIRONMENT, ())
+    result, _ = a_night(Machine(noise=0.002, speed=slower_from(20, 1.04)), *series)
+    assert {(record.kind, record.commits) for record in result} == {
+        (Kind.ENVIRONMENT, ()),
+        (Kind.REGRESSION, (LINE[20],)),
+    }
 
 
-def test_slowdown_during_a_night_of_several_commits_is_one_finding():
+def test_slowdown_during_a_night_is_one_finding():
     levels = [0.0] * 20 + [0.18] * 3
     series = [*several(2, levels, tonight=3), *several(2, levels, first=9, tonight=3, implementation="eager")]
     (event,) = judged(*series).events
-    assert event.began == min(one.measured for item in series for one in item.observations[-3:])
-    found, _ = a_night(Machine(noise=0.002), *series)
-    assert [item.kind for item in found] == [Kind.ENVIRONMENT]
+    assert event.began == min(observation.measured for member in series for observation in member.observations[-3:])
+    result, _ = a_night(Machine(noise=0.002), *series)
+    assert [record.kind for record in result] == [Kind.ENVIRONMENT]
     next_night = [
-        replace(item, observations=(*item.observations, replace(item.newest, commit=LINE[23], place=23, measured=2e3)))
-        for item in series
+        replace(
+            member, observations=(*member.observations, replace(member.newest, commit=LINE[23], place=23, measured=2e3))
+        )
+        for member in series
     ]
-    assert judged(*next_night, known=found, since=1500.0).events == ()
+    assert judged(*next_night, recorded=result, since=1500.0).events == ()
 
 
-def test_part_of_an_event_that_a_rerun_gives_to_a_commit_is_not_the_machines():
+def test_rerun_moves_part_of_an_event_to_a_commit():
     series = several(4, [0.0] * 20 + [0.2])
-    found, _ = a_night(Machine(speed=slower_from(20, math.exp(0.2))), *series)
-    assert {item.kind for item in found} == {Kind.REGRESSION}
+    result, _ = a_night(Machine(speed=slower_from(20, math.exp(0.2))), *series)
+    assert {record.kind for record in result} == {Kind.REGRESSION}
 
 
 def test_machine_that_got_faster_resolves_no_regression():
-    known, _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
+    recorded, _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
     faster = several(2, [0.0] * 20 + [-SLOWER], first=9, implementation="eager")
     (event,), _ = a_night(Machine(), *faster)
     moved = history([*STEP, 0.0, 0.0, 0.0, 0.0], tonight=4)
     affected = replace(event.affected[0], identity=moved.identity, ratio=1 / 1.1)
     event = replace(event, affected=(affected,), found=datetime.fromtimestamp(NIGHT, UTC))
-    found = after(Outcome(), judged(), moved, known=(*known, event), when=LATER)
-    assert kinds(found)[Kind.REGRESSION] is State.CONFIRMED
+    result = after(Outcome(), judged(), moved, recorded=(*recorded, event), when=LATER)
+    assert kinds(result)[Kind.REGRESSION] is State.CONFIRMED
 
 
 def test_errors_and_figures_are_confirmed_without_a_rerun():
@@ -265,37 +272,37 @@ def test_errors_and_figures_are_confirmed_without_a_rerun():
     spills = replace(series.identity, benchmark="matmul.Cuda.track_spill_bytes", case="sm_90")
     error, figure = sorted(
         a_night(machine, *errors, replace(series, identity=spills))[0],
-        key=lambda item: len(item.affected),
+        key=lambda record: len(record.affected),
         reverse=True,
     )
-    for item in (error, figure):
-        assert (item.kind, item.state, item.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
-    assert len(error.affected) == 3 and machine.asked == []
+    for record in (error, figure):
+        assert (record.kind, record.state, record.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert len(error.affected) == 3 and machine.requests == []
     assert figure.how == "the compiler's figure is read, not timed"
-    assert "it is the compiler's figure" in finding_page.missing(figure)
+    assert "a figure of the compiler" in finding_page.missing(figure)
 
 
 def test_suspect_is_refuted_at_its_own_commit_alone():
-    (known,), _ = a_night(Machine(), history(STEP, tonight=1), budget=0.0)
+    (recorded,), _ = a_night(Machine(), history(STEP, tonight=1), budget=0.0)
     later = history([*STEP, *[SLOWER] * 4, math.log(1.25)], tonight=1)
-    for place, state in ((25, State.SUSPECT), (20, State.RESOLVED)):
-        outcome = Outcome(refuted={(later.identity, LINE[place]): "nothing there"})
-        assert [item.state for item in after(outcome, judged(later), later, known=(known,))] == [state]
+    for index, state in ((25, State.SUSPECT), (20, State.RESOLVED)):
+        outcome = Outcome(refuted={(later.identity, LINE[index]): "nothing there"})
+        assert [record.state for record in after(outcome, judged(later), later, recorded=(recorded,))] == [state]
 
 
 def test_suspect_of_an_earlier_night_is_measured_again():
-    known, _ = a_night(Machine(), history([0.0] * 4 + [SLOWER], tonight=1), budget=0.0)
+    recorded, _ = a_night(Machine(), history([0.0] * 4 + [SLOWER], tonight=1), budget=0.0)
     later = history([0.0] * 4 + [SLOWER] * 12, tonight=1)
     assert judged(later).suspects == ()  # the screen has got used to it
-    (move,) = pending(known, [later], ())
+    (move,) = pending(recorded, [later], ())
     assert (move.good.commit, move.bad.commit) == (LINE[3], LINE[4])
-    assert list(pending(known, [later], {(later.identity, LINE[4])})) == []
+    assert list(pending(recorded, [later], {(later.identity, LINE[4])})) == []
     outcome = look_again([move], Machine(speed=slower_from(4, 1.1)), budget=1e6)
-    (found,) = after(outcome, judged(later), later, known=known)
-    assert (found.state, found.culprit) == (State.CONFIRMED, LINE[4])
+    (result,) = after(outcome, judged(later), later, recorded=recorded)
+    assert (result.state, result.culprit) == (State.CONFIRMED, LINE[4])
 
 
-def test_confirmed_case_is_held_against_everything_that_was_measured_again():
+def test_confirmed_case_is_compared_with_all_reruns():
     series = history(STEP, tonight=1)
     suspected = judged(series)
     outcome = look_again(suspected.suspects, Machine(speed=slower_from(20, 1.1), noise=0.03, seed=2), budget=1e6)
@@ -309,50 +316,50 @@ def test_confirmed_case_is_held_against_everything_that_was_measured_again():
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_alone_accuses_nobody(seed):
     series = several(6, [0.0] * 12, first=100 * seed, tonight=12, noise=0.01)
-    found, _ = a_night(Machine(noise=0.01, seed=seed), *series)
-    assert State.CONFIRMED not in kinds(found).values()
+    result, _ = a_night(Machine(noise=0.01, seed=seed), *series)
+    assert State.CONFIRMED not in kinds(result).values()
 
 
-DRIFTING = [0.0015 * max(0, place - 15) for place in range(76)]  # 9% in all, no commit more than .15%
+DRIFTING = [0.0015 * max(0, index - 15) for index in range(76)]  # 9% in all, no commit more than .15%
 SMALL_STEP = [0.0] * 40 + [math.log(1.04)] * 36
 
 
-def night_of(place, levels, *, floor=None, codes=True, **of):
+def night_of(index, levels, *, floor=None, codes=True, **of):
     """Return a series as it was when the commit at a place was the newest, and the only one of its night."""
     codes = [f"code {number}" if codes else "one" for number in range(len(levels))]
     whole = history(levels, tonight=0, codes=codes, **of)
-    newest = replace(whole.observations[place], measured=NIGHT)
-    return replace(whole, observations=(*whole.observations[:place], newest), floor=floor)
+    newest = replace(whole.observations[index], measured=NIGHT)
+    return replace(whole, observations=(*whole.observations[:index], newest), floor=floor)
 
 
 def test_slow_drift_is_suspected_once_and_confirmed():
-    nights = [judged(night_of(place, DRIFTING)) for place in range(58, 76)]
+    nights = [judged(night_of(index, DRIFTING)) for index in range(58, 76)]
     moves = [move for night in nights for move in night.suspects if move.is_screened]
     (move,) = [move for move in moves if len(move.candidates) > 50]
     assert move.effect > math.log(1.07) and move.good.place < 15
-    speed = {LINE[place]: math.exp(level) for place, level in enumerate(DRIFTING)}
+    speed = {LINE[index]: math.exp(level) for index, level in enumerate(DRIFTING)}
     outcome = look_again([move], Machine(speed=speed, noise=0.002), budget=1e6)
-    (found,) = after(outcome, judged(move.history), move.history)
-    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, None)
-    assert found.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.place]), abs=0.01)
+    (result,) = after(outcome, judged(move.history), move.history)
+    assert (result.kind, result.state, result.culprit) == (Kind.REGRESSION, State.CONFIRMED, None)
+    assert result.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.place]), abs=0.01)
 
 
 def test_drift_that_unchanged_code_shares_is_the_machines():
-    for place in range(58, 76):
-        unchanged = night_of(place, DRIFTING, case="float32-2M", seed=5, codes=False)
-        night = judged(night_of(place, DRIFTING), unchanged)
+    for index in range(58, 76):
+        unchanged = night_of(index, DRIFTING, case="float32-2M", seed=5, codes=False)
+        night = judged(night_of(index, DRIFTING), unchanged)
         assert not [move for move in night.suspects if len(move.candidates) > 50]
 
 
 def test_step_below_the_floor_is_seen_by_many_values():
-    nights = [night_of(place, SMALL_STEP, noise=0.012, floor=0.068) for place in range(41, 76)]
+    nights = [night_of(index, SMALL_STEP, noise=0.012, floor=0.068) for index in range(41, 76)]
     assert nights[0].floor > math.log(1.04)
     moves = [move for night in nights for move in judged(night).suspects if move.is_screened]
     assert 1 <= len(moves) <= 3
     assert any(
         LINE[40] in move.candidates and move.effect == pytest.approx(math.log(1.04), abs=0.015) for move in moves
     )
-    values = [item.value for item in night_of(60, SMALL_STEP, noise=0.012).observations]
+    values = [observation.value for observation in night_of(60, SMALL_STEP, noise=0.012).observations]
     (placed,) = detector.detect(values)
     assert placed.index > 40  # the detector names a later commit
     change = look_back(values)
@@ -361,18 +368,18 @@ def test_step_below_the_floor_is_seen_by_many_values():
 
 def with_values(series, *values):
     """Return a series whose newest values lie so far from its level."""
-    items = series.observations
-    changed = [replace(item, value=-7 + value) for item, value in zip(items[-len(values) :], values, strict=True)]
-    return replace(series, observations=(*items[: -len(values)], *changed))
+    entries = series.observations
+    changed = [replace(entry, value=-7 + value) for entry, value in zip(entries[-len(values) :], values, strict=True)]
+    return replace(series, observations=(*entries[: -len(values)], *changed))
 
 
-def test_first_slow_commit_that_fires_no_screen_is_found_by_the_next():
+def test_unscreened_slow_commit_is_found_by_the_next():
     """Against the commit before the one that fired, both sides would be slow."""
     series = with_values(history([0.0] * 42, noise=0.007, tonight=1), 0.007, 0.025)
     before = replace(series, observations=(*series.observations[:-2], replace(series.observations[-2], measured=NIGHT)))
     assert judged(before).suspects == ()
-    (found,), outcome = a_night(Machine(speed=slower_from(40, 1.02), noise=0.005), series)
-    assert (found.state, found.culprit) == (State.CONFIRMED, LINE[40])
+    (result,), outcome = a_night(Machine(speed=slower_from(40, 1.02), noise=0.005), series)
+    assert (result.state, result.culprit) == (State.CONFIRMED, LINE[40])
     assert outcome.refuted == {}
 
 
@@ -388,8 +395,8 @@ def test_mean_of_two_values_fires_where_neither_does():
 def test_changed_code_is_measured_although_no_screen_fires():
     quiet = history([0.0] * 41, noise=0.01, tonight=1, codes=["a"] * 40 + ["b"])
     assert suspects.screened([quiet], line=LINE, since=NIGHT).suspects == ()
-    (found,), outcome = a_night(Machine(speed=slower_from(40, 1.02), noise=0.005), quiet)
-    assert (found.state, found.culprit) == (State.CONFIRMED, LINE[40])
+    (result,), outcome = a_night(Machine(speed=slower_from(40, 1.02), noise=0.005), quiet)
+    assert (result.state, result.culprit) == (State.CONFIRMED, LINE[40])
     nothing, outcome = a_night(Machine(noise=0.005), quiet)
     assert (nothing, outcome.refuted, len(outcome.comparisons)) == ((), {}, 1)  # what no value showed is not refuted
     for same in (["a"] * 41, [None] * 41, ["a"] * 40 + [None]):
@@ -397,18 +404,18 @@ def test_changed_code_is_measured_although_no_screen_fires():
     assert judged(quiet, again=LINE[40]).suspects == ()  # a heartbeat
 
 
-def test_several_changes_of_a_night_are_bisected_against_the_code_of_before():
+def test_several_changes_of_a_night_are_bisected():
     codes = [*["a"] * 40, *"bccd"]
     quiet = history([0.0] * 44, noise=0.02, tonight=4, codes=codes)
     (move,) = judged(quiet).suspects
     assert (move.good.commit, move.bad.commit) == (LINE[39], LINE[43])
     assert move.candidates == (LINE[40], LINE[41], LINE[43])
     machine = Machine(speed=slower_from(41, 1.03), noise=0.005, codes=dict(zip(LINE, codes, strict=False)))
-    (found,), _ = a_night(machine, quiet)
-    assert found.culprit == LINE[41]
+    (result,), _ = a_night(machine, quiet)
+    assert result.culprit == LINE[41]
 
 
-def test_changed_code_that_a_screen_shows_is_measured_up_to_there_and_from_there_on():
+def test_screened_change_splits_the_range_that_is_measured():
     levels = [0.0] * 40 + [SLOWER] * 4
     (first, rest) = judged(history(levels, tonight=4, codes=[*["a"] * 40, *"bcdd"])).suspects
     assert (first.good.place, first.bad.place, first.is_screened) == (39, 40, True)
@@ -443,27 +450,29 @@ def test_open_moves_come_first():
 
 def nights(machine, series, count, since=40):
     """Play nights of one commit each, with what they leave to the next. Return the findings and the outcomes."""
-    known, memory, outcomes = (), NOTHING, []
-    for place in range(since, since + count):
+    recorded, memory, outcomes = (), NOTHING, []
+    for index in range(since, since + count):
         upto = [
             replace(
-                item,
+                member,
                 observations=tuple(
-                    replace(one, measured=NIGHT + 100 * one.place) for one in item.observations if one.place <= place
+                    replace(observation, measured=NIGHT + 100 * observation.place)
+                    for observation in member.observations
+                    if observation.place <= index
                 ),
             )
-            for item in series
+            for member in series
         ]
-        suspected = judged(*upto, known=known, since=NIGHT + 100 * place, memory=memory)
+        suspected = judged(*upto, recorded=recorded, since=NIGHT + 100 * index, memory=memory)
         moves = (
             *suspected.suspects,
-            *pending(known, upto, {(one.identity, one.bad.commit) for one in suspected.suspects}),
+            *pending(recorded, upto, {(suspect.identity, suspect.bad.commit) for suspect in suspected.suspects}),
         )
         outcomes.append(look_again(moves, machine, budget=1e6))
-        when = datetime.fromtimestamp(NIGHT + 100 * place + 50, UTC)
-        known = after(outcomes[-1], suspected, *upto, known=known, when=when)
+        when = datetime.fromtimestamp(NIGHT + 100 * index + 50, UTC)
+        recorded = after(outcomes[-1], suspected, *upto, recorded=recorded, when=when)
         memory = judge.remembered(moves, outcomes[-1], suspected, memory)
-    return known, outcomes
+    return recorded, outcomes
 
 
 @pytest.mark.parametrize(
@@ -475,18 +484,18 @@ def test_machine_that_only_native_feels_costs_one_rerun_a_series(codes, count, s
     levels = [0.0] * 40 + [step] * 10
     series = several(4, levels, codes=codes, noise=0.003)
     eager = several(4, [0.0] * 50, implementation="eager", first=9)
-    known, outcomes = nights(Machine(noise=0.005), [*series, *eager], 10)
+    recorded, outcomes = nights(Machine(noise=0.005), [*series, *eager], 10)
     runs = [identity.case for outcome in outcomes for identity, _ in outcome.comparisons]
-    assert sorted(runs) == sorted(count * [item.identity.case for item in series])
-    assert kinds(known) == {Kind.ENVIRONMENT: State.ENVIRONMENT}  # nobody is accused
+    assert sorted(runs) == sorted(count * [member.identity.case for member in series])
+    assert kinds(recorded) == {Kind.ENVIRONMENT: State.ENVIRONMENT}  # nobody is accused
 
 
 def test_regression_on_top_of_a_refuted_move_is_found():
     levels = [0.0] * 40 + [0.03] + [0.06] * 3
-    known, _ = nights(Machine(speed=slower_from(41, 1.03), noise=0.005), [history(levels)], 4)
-    assert {(item.kind, item.commits) for item in known} >= {(Kind.REGRESSION, (LINE[41],))}
+    recorded, _ = nights(Machine(speed=slower_from(41, 1.03), noise=0.005), [history(levels)], 4)
+    assert {(record.kind, record.commits) for record in recorded} >= {(Kind.REGRESSION, (LINE[41],))}
 
 
 def test_chance_that_a_rerun_refutes_moves_no_level():
-    known, outcomes = nights(Machine(noise=0.005), [with_values(history([0.0] * 44), 0.03, 0.0, 0.0, 0.0)], 4)
-    assert known == () and [len(outcome.comparisons) for outcome in outcomes] == [1, 0, 0, 0]
+    recorded, outcomes = nights(Machine(noise=0.005), [with_values(history([0.0] * 44), 0.03, 0.0, 0.0, 0.0)], 4)
+    assert recorded == () and [len(outcome.comparisons) for outcome in outcomes] == [1, 0, 0, 0]

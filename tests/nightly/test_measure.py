@@ -1,4 +1,4 @@
-"""What a night begins, how it goes on after it was cut off, and the journal that it goes on from."""
+"""What a night begins, how an interrupted night resumes, and the journal that it resumes from."""
 
 import io
 import json
@@ -40,7 +40,7 @@ class Work:
         return self.since.get(commit, 0.0) >= when
 
     def __getattr__(self, name):
-        return lambda *given: self.done.append((name, *(item for item in given if not isinstance(item, io.StringIO))))
+        return lambda *args: self.done.append((name, *(entry for entry in args if not isinstance(entry, io.StringIO))))
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_night_takes_new_commits_in_the_order_of_the_line():
 def test_budget_is_counted_in_commits_of_the_tier():
     night, text = begin(Work("abcdefg", measured="g"), budget=2.5 * LIMITS["core"] / 0.6)
     assert night.commits == ("a", "b")
-    assert "left for another night, for want of time: 4 commits" in text
+    assert "left to another night, out of time: 4 commits" in text
 
 
 @pytest.mark.parametrize(
@@ -86,26 +86,26 @@ def test_unreadable_commit_is_noted_and_stops_no_night(broken, text, interrupted
 
 def test_interrupted_night_goes_on():
     night, text = begin(Work("abc", measured="bc"), a_night("b"))
-    assert night == a_night("b") and text.startswith("going on with the night of ")
+    assert night == a_night("b") and text.startswith("resuming the night of ")
     night, text = begin(Work("abc", measured="c"), a_night("b", began=500.0))
     assert night == a_night("a", "b", began=100.0) and "the clock was set back" in text
     night, _ = begin(Work("abc", measured="c"), a_night("x"))  # a commit that is gone
     assert night.commits == ("a", "b")
 
 
-def test_night_judges_the_values_of_one_that_was_cut_off_long_ago():
+def test_night_judges_the_values_of_an_interrupted_one():
     interrupted = a_night("b", began=1000.0)
     late = 1000.0 + measure.LASTS
     assert begin(Work("abc", measured="bc"), interrupted, now=late)[0] == interrupted
     night, text = begin(Work("abc", measured="bc"), interrupted, now=late + 1)
     assert night == a_night("a", began=late + 1, judged_from=1000.0)
-    assert "was cut off: too long ago" in text and "tonight: a (new)" in text
+    assert "was interrupted too long ago" in text and "tonight: a (new)" in text
     third, _ = begin(Work("abc", measured="abc"), night, now=3 * late)
     assert third.since == 1000.0
 
 
 @pytest.mark.parametrize("nights", [0, 1, 2])
-def test_commit_that_does_not_build_or_stays_incomplete_is_tried_once_more(nights):
+def test_failed_or_incomplete_commit_is_retried_once(nights):
     counts = {"a": nights} if nights else {}
     _, text = begin(Work("ab", measured="b", failed="a"), unbuilt=counts)
     assert text == "tonight: b (heartbeat)\n" + ("tonight: a (build again)\n" if nights < 2 else "")
@@ -118,12 +118,12 @@ def measured(work, night):
     return work.done
 
 
-def test_measuring_ingests_leftovers_first_and_its_own_before_the_ceilings():
+def test_measuring_ingests_before_and_after_the_rounds():
     steps = measured(Work("ab"), a_night("a", "b"))
     names = ["recover", "ingest", "forget_failures", "build", "measure", "ingest", "measure_ceilings"]
     assert [step[0] for step in steps] == names and ("measure", False) in steps
     work = Work("a")
-    work.measure = lambda *given: (_ for _ in ()).throw(KeyboardInterrupt)
+    work.measure = lambda *args: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         measured(work, a_night("a"))
     assert work.done[-1] == ("ingest",)
@@ -140,12 +140,12 @@ def test_setting_is_of_the_series_and_the_machine(monkeypatch):
     monkeypatch.setattr(measure.fingerprint, "now", lambda environ: {"driver": "550"})
 
     def setting(rounds=8, series=("s",), versions=(("b", "1"),), **environ):
-        asked = SimpleNamespace(series=series, versions=dict(versions))
-        return measure.setting(SimpleNamespace(series=asked, rounds=rounds), environ)
+        requests = SimpleNamespace(series=series, versions=dict(versions))
+        return measure.setting(SimpleNamespace(series=requests, rounds=rounds), environ)
 
-    found = [setting(), setting(rounds=3), setting(series=("t",)), setting(versions=()), setting(KV_RULE="fixed")]
+    result = [setting(), setting(rounds=3), setting(series=("t",)), setting(versions=()), setting(KV_RULE="fixed")]
     monkeypatch.setattr(measure.fingerprint, "now", lambda environ: {"driver": "560"})
-    assert len({*found, setting()}) == 6
+    assert len({*result, setting()}) == 6
 
 
 @pytest.mark.parametrize("night", [a_night("b" * 40, "a" * 40), a_night("b" * 40, judged_from=0.5)])

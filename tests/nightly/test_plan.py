@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.nightly import plan
-from kernel_velocity.nightly.plan import FIRST_NIGHT, MEASURING, RETRIES, Known, Why
+from kernel_velocity.nightly.plan import FIRST_NIGHT, MEASURING, RETRIES, CommitState, Why
 from tests.results.test_session_kept_values import NAME, write
 
 MEASURED = 1_000.0  # Unix time, s, that `write` says
@@ -16,8 +16,10 @@ DAY = 86400.0
 
 
 def line(text):
-    """Return commits, newest first: k changes a kernel, d documentation. Capital: measured. A digit: builds failed.
-    An exclamation mark: what is recorded of it cannot be read.
+    """Return commits, newest first, one for each letter.
+
+    k changes a kernel, d documentation. A capital is measured. A digit after a letter counts the builds that failed.
+    An exclamation mark after a letter: the results of the commit cannot be read.
     """
     commits = []
     for letter in text:
@@ -26,8 +28,8 @@ def line(text):
         elif letter == "!":
             commits[-1] = replace(commits[-1], is_readable=False)
         else:
-            known = {"changes_kernels": letter.lower() == "k", "is_measured": letter.isupper()}
-            commits.append(Known(commit=str(len(commits)), **known))
+            recorded = {"changes_kernels": letter.lower() == "k", "is_measured": letter.isupper()}
+            commits.append(CommitState(commit=str(len(commits)), **recorded))
     return commits
 
 
@@ -69,9 +71,9 @@ def test_nothing_is_lost_or_measured_twice(text, budget):
     tonight, left = planned(text, budget=budget)
     everything = [commit for commit, _ in (*tonight, *left)]
     assert len(set(everything)) == len(everything) and tonight
-    known = line(text)
-    oldest = max((index for index, item in enumerate(known) if item.is_measured), default=0)
-    wanted = {item.commit for item in known[:oldest] if item.changes_kernels and not item.is_measured}
+    recorded = line(text)
+    oldest = max((index for index, state in enumerate(recorded) if state.is_measured), default=0)
+    wanted = {state.commit for state in recorded[:oldest] if state.changes_kernels and not state.is_measured}
     assert wanted <= set(everything)
     assert not wanted or Why.HEARTBEAT not in dict(tonight).values()
 
@@ -98,10 +100,12 @@ def usable(monkeypatch):
     return lambda device: monkeypatch.setattr(plan.host, "device", lambda: device)
 
 
-@pytest.mark.parametrize(("asked", "there", "chosen"), [(None, "cuda", "cuda"), ("cuda", "cuda", "cuda"), ("cpu",) * 3])
-def test_device_is_the_gpu_where_there_is_one(folder, usable, asked, there, chosen):
+@pytest.mark.parametrize(
+    ("requested", "there", "chosen"), [(None, "cuda", "cuda"), ("cuda", "cuda", "cuda"), ("cpu",) * 3]
+)
+def test_device_is_the_gpu_where_there_is_one(folder, usable, requested, there, chosen):
     usable(there)
-    assert plan.choose(asked, folder, MEASURED) == chosen
+    assert plan.choose(requested, folder, MEASURED) == chosen
 
 
 def test_lost_gpu_is_no_reason_to_measure_the_cpu(folder, usable):
@@ -126,9 +130,9 @@ def test_machine_without_a_time_of_a_gpu_measures_its_cpu(folder, usable, values
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"), [("cuda", "PyTorch can use no GPU here"), ("gpu", "cpu or cuda is wanted")]
+    ("requested", "words"), [("cuda", "PyTorch can use no GPU here"), ("gpu", "cpu or cuda is wanted")]
 )
-def test_device_that_is_not_there_is_refused(folder, usable, asked, words):
+def test_device_that_is_not_there_is_refused(folder, usable, requested, words):
     usable("cpu")
     with pytest.raises(UsageError, match=words):
-        plan.choose(asked, folder, MEASURED)
+        plan.choose(requested, folder, MEASURED)

@@ -41,7 +41,7 @@ def test_move_has_the_commits_where_it_began(step_at):
     assert move.candidates == (LINE[step_at],)
 
 
-def test_move_of_unmeasured_commits_or_unknown_code_has_all_candidates():
+def test_move_of_unmeasured_commits_has_all_candidates():
     series = history(40, step_at=39, step=STEP, code_at=39)
     sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
     assert [move.candidates for move in moves(sparse)] == [LINE[36:40]]
@@ -53,18 +53,19 @@ def change(effect, count, values=40):
     return Change(effect=effect, good=values - count - 1, bad=values - 1)
 
 
-def test_noise_and_an_outlier_that_was_taken_back_are_no_suspects():
+def test_noise_and_a_single_outlier_are_no_suspects():
     assert moves(*(history(40, seed=seed, case=f"float32-{seed}") for seed in range(20))) == ()
     series = history(40, code_at=37)
     observations = tuple(
-        dataclasses.replace(item, value=item.value + STEP * (item.place == 37)) for item in series.observations
+        dataclasses.replace(observation, value=observation.value + STEP * (observation.place == 37))
+        for observation in series.observations
     )
     assert moves(dataclasses.replace(series, observations=observations)) == ()
 
 
 def test_series_of_an_earlier_night_are_not_judged():
     old = history(39, step_at=38, step=STEP, code_at=38)
-    stale = tuple(dataclasses.replace(item, measured=NIGHT - 1) for item in old.observations)
+    stale = tuple(dataclasses.replace(observation, measured=NIGHT - 1) for observation in old.observations)
     nothing = suspects.Suspicions(suspects=(), events=(), judged=frozenset(), notes=())
     assert screened(dataclasses.replace(old, observations=stale)) == nothing
 
@@ -139,9 +140,9 @@ def test_uniform_slowdown_is_an_environment_finding(factor):
     (event,) = night.events
     assert event.factor == pytest.approx(factor, rel=0.005) and len(event.moves) == 8
     assert {move.identity.implementation for move in event.confounded} == {"native"}
-    found = cases.of_environment(event, when=WHEN, who="nightly")
-    assert (found.kind, found.state, found.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
-    again = screened(*scaled_night(factor), known=finding.known_steps([found], ORDER))
+    result = cases.of_environment(event, when=WHEN, who="nightly")
+    assert (result.kind, result.state, result.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
+    again = screened(*scaled_night(factor), steps=finding.known_steps([result], ORDER))
     assert (again.suspects, again.events, again.notes) == ((), (), ())  # the next night knows it
 
 
@@ -150,7 +151,10 @@ def test_witnesses_share_what_none_of_them_shows_alone():
     rng = random.Random(0)
 
     def noisy(series):
-        values = (dataclasses.replace(item, value=item.value + rng.gauss(0, 0.03)) for item in series.observations)
+        values = (
+            dataclasses.replace(observation, value=observation.value + rng.gauss(0, 0.03))
+            for observation in series.observations
+        )
         return dataclasses.replace(series, observations=tuple(values))
 
     witnesses = [
@@ -158,21 +162,21 @@ def test_witnesses_share_what_none_of_them_shows_alone():
         for number in range(24)
     ]
     moved = [history(40, step_at=39, step=math.log(1.03), code_at=39, case=case) for case in ("a", "b", "c")]
-    assert sum(move_of(item, LINE) is not None for item in witnesses) < 8
+    assert sum(move_of(witness, LINE) is not None for witness in witnesses) < 8
     night = screened(*witnesses, *moved)
     assert night.suspects == ()
     (event,) = night.events
-    assert {move.identity for move in event.confounded} == {item.identity for item in moved}
+    assert {move.identity for move in event.confounded} == {member.identity for member in moved}
 
 
-def test_commit_that_is_slower_by_more_than_the_machine_is_a_suspect():
+def test_commit_slower_than_the_machine_event_is_a_suspect():
     worst = history(40, step_at=39, step=STEP, code_at=39, case="float32-10M")
     night = screened(*scaled_night(1.03), worst)
     assert [move.identity for move in night.suspects] == [worst.identity]
     assert len(night.events) == 1
 
 
-def test_controls_that_stood_still_contradict_half_of_the_series_moving():
+def test_still_controls_contradict_an_event():
     natives = [
         history(40, step_at=39, step=STEP, code_at=39, benchmark=f"{kernel}.Cpu.time_hot", case=size)
         for kernel, size in itertools.product(("matmul", "quantize_int8"), ("float32-1M", "float32-5M"))
@@ -207,12 +211,13 @@ def test_changed_driver_is_to_blame_where_no_witness_contradicts():
 
 def with_fact(series, fact, before, after):
     observations = (
-        dataclasses.replace(item, facts={fact: after if item.place == 39 else before}) for item in series.observations
+        dataclasses.replace(observation, facts={fact: after if observation.place == 39 else before})
+        for observation in series.observations
     )
     return dataclasses.replace(series, observations=tuple(observations))
 
 
-def test_other_compiler_is_to_blame_although_no_control_can_show_it():
+def test_other_compiler_is_an_environment_event():
     moved = with_fact(history(40, step_at=39, step=STEP, code_at=39), "cxx compiler version", "12", "13")
     night = screened(moved, history(40, implementation="eager", code=None))
     assert night.suspects == () and night.events[0].changes == {"cxx compiler version": ("12", "13")}
@@ -228,7 +233,7 @@ def test_other_compiler_is_to_blame_although_no_control_can_show_it():
         ("Cpu.track_max_error", "torch", False),
     ],
 )
-def test_figure_or_error_is_the_commits_unless_what_computes_it_changed(benchmark, fact, is_accused):
+def test_changed_figure_or_error_blames_the_commit(benchmark, fact, is_accused):
     worse = history(40, step_at=39, step=STEP, code_at=39, benchmark=f"matmul.{benchmark}", case="x", method="")
     worse = worse if fact is None else with_fact(worse, fact, "12", "13")
     device = benchmark.partition(".")[0]
@@ -240,7 +245,7 @@ def test_figure_or_error_is_the_commits_unless_what_computes_it_changed(benchmar
     assert moves(unchanged) == ()
 
 
-def test_ceiling_is_a_witness_and_each_device_has_events_of_its_own():
+def test_ceiling_is_a_witness_of_its_device():
     kernel = history(40, step_at=39, step=-STEP, code_at=39, benchmark="matmul.Cuda.time_hot")
     ceiling = history(40, step_at=39, step=-STEP, benchmark="device.Cuda.track_launch_overhead", implementation="")
     other = history(40, step_at=39, step=STEP, code_at=39)
@@ -250,46 +255,46 @@ def test_ceiling_is_a_witness_and_each_device_has_events_of_its_own():
     assert [move.identity for move in night.suspects] == [other.identity]
 
 
-def test_known_step_is_not_suspected_again_and_its_recovery_is_seen():
+def test_known_step_is_not_suspected_again():
     slow = history(40, step_at=30, step=STEP, code_at=30)
-    known = [Step(identity=slow.identity, effect=STEP, place=30)]
-    assert moves(slow, known=known) == ()
-    (move,) = moves(at_last(slow, value=slow.newest.value - STEP, code="c"), known=known)
+    recorded = [Step(identity=slow.identity, effect=STEP, position=30)]
+    assert moves(slow, steps=recorded) == ()
+    (move,) = moves(at_last(slow, value=slow.newest.value - STEP, code="c"), steps=recorded)
     assert move.worse is False and move.candidates == (LINE[39],)
 
 
-def of_cases(*items):
-    return cases.from_cases(items, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
+def of_cases(*members):
+    return cases.from_cases(members, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
 
 
 def test_series_on_two_machines_with_one_cause_are_one_finding():
-    (found,) = of_cases(
+    (result,) = of_cases(
         *(
             case(ratio=1.05 + 0.01 * number, machine=machine, case=f"float32-{number}M", commits=commits)
             for machine, commits in (("bench-1", LINE[28:33]), ("bench-2", LINE[30:31]))
             for number in range(5)
         )
     )
-    assert (len(found.affected), found.machines, found.culprit) == (10, ("bench-1", "bench-2"), LINE[30])
-    assert found.worst.ratio == pytest.approx(1.09)
+    assert (len(result.affected), result.machines, result.culprit) == (10, ("bench-1", "bench-2"), LINE[30])
+    assert result.worst.ratio == pytest.approx(1.09)
 
 
 def test_other_kernels_directions_and_commits_are_other_causes():
-    found = of_cases(
+    result = of_cases(
         case(),
         case(ratio=0.9, case="float32-1M"),
         case(benchmark="quantize_int8.Cpu.time_hot"),
         case(commits=LINE[40:41], case="float32-5M"),
         case(benchmark="matmul.Cpu.track_registers"),  # neither worse nor better
     )
-    assert len({item.id for item in found}) == 4
-    assert sorted(item.kind.value for item in found) == ["improvement", *["regression"] * 3]
+    assert len({record.id for record in result}) == 4
+    assert sorted(record.kind.value for record in result) == ["improvement", *["regression"] * 3]
 
 
 def test_wide_range_joins_one_narrow_range_that_explains_it():
     wide = case(commits=LINE[20:40], case="wide")
-    found = of_cases(wide, case(commits=LINE[22:24], case="first"), case(commits=LINE[30:33], case="second"))
-    assert [([series.identity.case for series in item.affected], item.commits) for item in found] == [
+    result = of_cases(wide, case(commits=LINE[22:24], case="first"), case(commits=LINE[30:33], case="second"))
+    assert [([series.identity.case for series in record.affected], record.commits) for record in result] == [
         (["first", "wide"], LINE[22:24]),
         (["second"], LINE[30:33]),
     ]
@@ -297,7 +302,7 @@ def test_wide_range_joins_one_narrow_range_that_explains_it():
 
 def discoveries(*p, others=()):
     reported, doubtful = cases.discoveries([(case(p=value), 0.5) for value in p], [(value, 0.5) for value in others])
-    return [item.affected.p for item in reported], [item.affected.p for item in doubtful]
+    return [suspect.affected.p for suspect in reported], [suspect.affected.p for suspect in doubtful]
 
 
 def test_false_discoveries_are_held_at_five_percent():

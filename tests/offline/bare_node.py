@@ -48,17 +48,17 @@ def link(source: Path, target: Path) -> None:
 
 def needed_by(name: str) -> set[str]:
     """Return the installed distributions that a distribution needs, itself included."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = [name]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in result:
             continue
-        found.add(name)
+        result.add(name)
         for requirement in importlib.metadata.requires(name) or ():
             if ";" not in requirement:
                 waiting.append(re.match(r"[A-Za-z0-9._-]+", requirement)[0])
-    return found
+    return result
 
 
 def command(opt: Path, script: Path, *arguments: str, processes: int = 0) -> list[str]:

@@ -38,8 +38,8 @@ def home(folder):
 
 
 def manifest(commits, **changes):
-    given = {"root": commits[0], "head": commits[-1], "commits": list(commits), "machine": "node"}
-    return Manifest(**(given | {"node": {"gpus": [GPU]}, "written": WRITTEN} | changes))
+    arguments = {"root": commits[0], "head": commits[-1], "commits": list(commits), "machine": "node"}
+    return Manifest(**(arguments | {"node": {"gpus": [GPU]}, "written": WRITTEN} | changes))
 
 
 def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):

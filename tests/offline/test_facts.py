@@ -75,9 +75,9 @@ def test_gpu_that_our_machine_code_does_not_fit_gets_its_own(capability, archite
 
 def test_this_machine_can_be_asked():
     torch = pytest.importorskip("torch", reason="the facts of a torch are asked")
-    found = facts.gather()
-    assert found.torch == torch.__version__
-    assert found.cores >= 1 and found.processor and found.toolchain
+    result = facts.gather()
+    assert result.torch == torch.__version__
+    assert result.cores >= 1 and result.processor and result.toolchain
 
 
 def test_torch_that_cannot_be_imported_is_one_line(tmp_path, monkeypatch):

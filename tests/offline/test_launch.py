@@ -144,11 +144,11 @@ def test_bare_environment_is_made_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert launch.cuda_home() != str(tmp_path)  # it cannot be run
     script(nvcc, "")
-    found = launch.variables(tmp_path, "/opt/x/bin/python3", "/base")
-    assert Path(found["HOME"]).is_dir() and found["USER"] and found["CUDA_HOME"] == str(tmp_path)
-    assert found["PATH"].startswith(f"/opt/x/bin:{nvcc.parent}")
-    assert not {"ASV_PYTHONPATH", "PIP_CONSTRAINT", "PIP_USER"} & found.keys()
-    assert found["PIP_CONFIG_FILE"] == "/dev/null"
+    result = launch.variables(tmp_path, "/opt/x/bin/python3", "/base")
+    assert Path(result["HOME"]).is_dir() and result["USER"] and result["CUDA_HOME"] == str(tmp_path)
+    assert result["PATH"].startswith(f"/opt/x/bin:{nvcc.parent}")
+    assert not {"ASV_PYTHONPATH", "PIP_CONSTRAINT", "PIP_USER"} & result.keys()
+    assert result["PIP_CONFIG_FILE"] == "/dev/null"
 
 
 def test_torch_in_the_users_own_packages_is_found(tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ def test_ceilings_are_written(tmp_path, monkeypatch):
     assert documents.read(path) == json.loads(json.dumps(document))
 
 
-def test_timers_that_disagree_are_no_failure_and_no_time_at_all_is_one(tmp_path, monkeypatch):
+def test_timers_fail_without_a_time_not_by_disagreeing(tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "prepare_torch", lambda device: None)
     path, rows = tmp_path / "t.json", [{**ROW, "agrees": False}]
 
@@ -121,8 +121,8 @@ def test_timers_that_disagree_are_no_failure_and_no_time_at_all_is_one(tmp_path,
     assert measure("timers", path, "--bench", ONLY_EAGER)[0] == 0
     assert documents.read(path) == {"rows": rows, "missing": {}}
     rows[0]["harness"] = None
-    status, said = measure("timers", path, "--bench", ONLY_EAGER)
-    assert status == 22 and "none of 1 series could be timed" in said
+    status, text = measure("timers", path, "--bench", ONLY_EAGER)
+    assert status == 22 and "none of 1 series could be timed" in text
 
 
 # Traces --------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def trace(folder, *more):
 
 
 def missing(folder):
-    return {each["implementation"]: each for each in json.loads((folder / "missing.json").read_text())["missing"]}
+    return {load["implementation"]: load for load in json.loads((folder / "missing.json").read_text())["missing"]}
 
 
 def test_trace_that_is_there_is_not_repeated(recorded, tmp_path):
@@ -164,12 +164,12 @@ def test_trace_that_is_there_is_not_repeated(recorded, tmp_path):
 
 def test_series_without_traces_are_listed_and_cost_no_other(recorded, tmp_path):
     recorded |= {"compile": NotImplementedError("no\ncompiler"), "eager": RuntimeError("illegal memory access")}
-    status, said = trace(tmp_path)
-    assert status == 20 and "1 series could not be traced" in said
+    status, text = trace(tmp_path)
+    assert status == 20 and "1 series could not be traced" in text
     assert (missing(tmp_path)["compile"]["why"], missing(tmp_path)["compile"]["failed"]) == ("no compiler", False)
     assert missing(tmp_path)["compile"]["kernel"] == "matmul"
-    found = missing(tmp_path)["eager"]
-    assert (found["why"], found["failed"]) == ("RuntimeError: illegal memory access", True)
+    result = missing(tmp_path)["eager"]
+    assert (result["why"], result["failed"]) == ("RuntimeError: illegal memory access", True)
     assert (tmp_path / "native-cpu-2.json").exists()
     recorded.clear()
     measure("traces", tmp_path, "--bench", "matmul.*native.*256")
@@ -205,8 +205,8 @@ def test_damaged_file_is_made_again(recorded, tmp_path, name):
 
 def test_no_series_at_all_is_nothing_measured(monkeypatch, tmp_path):
     monkeypatch.setattr(stages.traces, "record", lambda *_: iter_raise(NotImplementedError("no torch")))
-    status, said = trace(tmp_path)
-    assert status == 22 and "no series applies here" in said
+    status, text = trace(tmp_path)
+    assert status == 22 and "no series applies here" in text
     assert set(missing(tmp_path)) == {"eager", "compile", "native"}
 
 

@@ -60,8 +60,8 @@ def packed(root, folder, *arguments):
 
 
 def test_pack_has_all_that_its_manifest_says(clone, tmp_path):
-    status, said = packed(clone, tmp_path / "pack")
-    assert status == 0, said
+    status, text = packed(clone, tmp_path / "pack")
+    assert status == 0, text
     manifest = json.loads((tmp_path / "pack" / "manifest.json").read_text())
     newest, oldest = git(clone, "rev-list", "HEAD").split()
     assert (manifest["head"], manifest["root"], manifest["commits"]) == (newest, oldest, [newest, oldest])
@@ -70,7 +70,7 @@ def test_pack_has_all_that_its_manifest_says(clone, tmp_path):
     assert {"run", "launch.py", "repository.bundle", "wheels/requirements-3.12.txt"} <= files
     assert (tmp_path / "pack" / "wheels" / "requirements-3.12.txt").read_text() == "alpha==1.0\nbeta==1.0\n"
     assert not any("virtualenv" in name for name in files)  # asv asks for it, nothing here needs it
-    assert "2 commits" in said and "MB" in said
+    assert "2 commits" in text and "MB" in text
     git(tmp_path, "init", "-q", "other")
     git(tmp_path / "other", "fetch", "-q", str(tmp_path / "pack" / "repository.bundle"), "HEAD")
     assert git(tmp_path / "other", "rev-list", "FETCH_HEAD") == git(clone, "rev-list", "HEAD")
@@ -79,8 +79,8 @@ def test_pack_has_all_that_its_manifest_says(clone, tmp_path):
 def test_older_pack_is_replaced_and_anything_else_is_not(clone, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter").write_text("dear")
-    status, said = packed(clone, tmp_path / "mine")
-    assert status == 2 and "is no pack of ours" in said and (tmp_path / "mine" / "letter").exists()
+    status, text = packed(clone, tmp_path / "mine")
+    assert status == 2 and "is no pack of ours" in text and (tmp_path / "mine" / "letter").exists()
     assert packed(clone, tmp_path / "pack")[0] == 0
     (tmp_path / "pack" / "stale").write_text("")
     assert packed(clone, tmp_path / "pack", "--range", "HEAD")[0] == 0
@@ -91,41 +91,41 @@ def test_older_pack_is_replaced_and_anything_else_is_not(clone, tmp_path):
 
 def test_missing_wheel_leaves_nothing(clone, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    status, said = packed(clone, tmp_path / "pack")
+    status, text = packed(clone, tmp_path / "pack")
     assert status == 2
-    assert said.splitlines()[-1].startswith("error: wheels for Python 3.12 on ") and "alpha" in said
+    assert text.splitlines()[-1].startswith("error: wheels for Python 3.12 on ") and "alpha" in text
     assert not (tmp_path / "pack").exists() and not list(tmp_path.glob(".pack*"))
 
 
 def test_pack_that_is_too_large_is_refused(clone, tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "LIMIT", 1000)
-    status, said = packed(clone, tmp_path / "pack")
-    assert status == 2 and "at most 0 are allowed; largest: " in said and "Name fewer --pythons" in said
+    status, text = packed(clone, tmp_path / "pack")
+    assert status == 2 and "at most 0 are allowed; largest: " in text and "Name fewer --pythons" in text
     assert not (tmp_path / "pack").exists()
 
 
 def test_shallow_clone_is_refused(clone, tmp_path):
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{clone}", "shallow")
-    status, said = packed(tmp_path / "shallow", tmp_path / "pack")
-    assert status == 2 and "git fetch --unshallow" in said
+    status, text = packed(tmp_path / "shallow", tmp_path / "pack")
+    assert status == 2 and "git fetch --unshallow" in text
 
 
 def test_commit_that_the_bundle_would_not_have_is_refused(clone, tmp_path):
     git(clone, "checkout", "-q", "-b", "aside", "HEAD~1")
     git(clone, "commit", "-q", "--allow-empty", "-m", "Aside")
     git(clone, "checkout", "-q", "main")
-    status, said = packed(clone, tmp_path / "pack", "--range", "aside")
-    assert status == 2 and "is no ancestor of HEAD" in said
+    status, text = packed(clone, tmp_path / "pack", "--range", "aside")
+    assert status == 2 and "is no ancestor of HEAD" in text
 
 
 def test_uncommitted_changes_are_noted(clone, tmp_path):
     (clone / "kernels" / "a").write_text("3")
-    status, said = packed(clone, tmp_path / "pack")
-    assert status == 0 and "note: uncommitted changes do not travel, only commits: kernels/a" in said
+    status, text = packed(clone, tmp_path / "pack")
+    assert status == 0 and "note: uncommitted changes do not travel, only commits: kernels/a" in text
 
 
 @pytest.mark.parametrize("pythons", ["3.10", "3", "", "3.12,2.7"])
 def test_pythons_that_make_no_sense_are_refused(clone, tmp_path, pythons):
-    status, said = packed(clone, tmp_path / "pack", "--pythons", pythons)
-    assert status == 2 and said.splitlines()[-1].startswith("error: --pythons") and "3.11" in said
+    status, text = packed(clone, tmp_path / "pack", "--pythons", pythons)
+    assert status == 2 and text.splitlines()[-1].startswith("error: --pythons") and "3.11" in text
     assert not (tmp_path / "pack").exists()

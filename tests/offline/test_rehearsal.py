@@ -58,9 +58,9 @@ def ours(clone, *arguments):
 
 def packed(clone, folder, *arguments):
     """Pack. What is on the disk is then put out of reach of everything but the pack."""
-    said = ours(clone, "offline", "pack", str(folder), *arguments)
+    text = ours(clone, "offline", "pack", str(folder), *arguments)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    assert size <= pack.LIMIT, said
+    assert size <= pack.LIMIT, text
 
 
 def started(opt, folder, out, *arguments, processes=0):
@@ -75,10 +75,10 @@ def wait_for(text, out, process):
     """Wait until the node's log says something."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        said = log_of(out)
-        if re.search(text, said):
+        shown = log_of(out)
+        if re.search(text, shown):
             return
-        assert process.poll() is None, said
+        assert process.poll() is None, shown
         time.sleep(0.2)
     pytest.fail(f"{text!r} never came: {log_of(out)}")
 
@@ -106,11 +106,11 @@ def test_pack_run_kill_run_unpack(clone, tmp_path):
 
     second = started(opt, tmp_path / "pack", out, *options, processes=20)
     assert second.wait(PATIENCE) == 0, log_of(out)
-    said = log_of(out)[killed_after:]
-    assert "torch" in said and f"of {Path('/opt/torch/.venv/bin/python3')}" in said
+    text = log_of(out)[killed_after:]
+    assert "torch" in text and f"of {Path('/opt/torch/.venv/bin/python3')}" in text
     for stage in ("build", "tests", "ceilings", "newest", "timers", "traces"):
-        assert f"== {stage} " not in said, f"{stage} was run again"
-    assert f"commit {older[:8]}" in said and f"commit {newest[:8]}" not in said
+        assert f"== {stage} " not in text, f"{stage} was run again"
+    assert f"commit {older[:8]}" in text and f"commit {newest[:8]}" not in text
 
     summary = (out / "summary.md").read_text()
     assert "2 slices; left to do: nothing" in summary

@@ -90,8 +90,8 @@ def leave_the_clone():
 
 
 def test_stages_run_in_the_order_of_their_worth(node):
-    status, said, ran = node.slice(None, "--together", "2", "--bench", "matmul", "--rounds", "3")
-    assert status == 0, said
+    status, text, ran = node.slice(None, "--together", "2", "--bench", "matmul", "--rounds", "3")
+    assert status == 0, text
     assert ran == [
         *["build"] * 3, "tests", "ceilings", "track-core 1 2", "timers", "traces", "track-core 3",
         "track-full 1 2", "track-full 3",
@@ -117,8 +117,8 @@ def test_node_s_variables_reach_every_stage(node):
 
 def test_stage_that_is_cut_off_is_run_again(node):
     node.statuses["traces"] = None
-    status, said, _ = node.slice("ceilings,traces")
-    assert status == TIME_IS_UP and "run the same command again" in said
+    status, text, _ = node.slice("ceilings,traces")
+    assert status == TIME_IS_UP and "run the same command again" in text
     assert "left to do: traces" in node.summary
     node.statuses.clear()
     status, _, ran = node.slice("ceilings,traces")
@@ -168,9 +168,9 @@ def test_traces_of_another_request_are_removed(node):
 )
 def test_failed_stage_costs_a_line_and_a_status_never_the_others(node, name, returned, status):
     node.statuses[name] = returned
-    found, said, ran = node.slice(None, "--tier", "core")
-    assert found == status, said
-    assert ran[-1] == "traces" and f"{name}: ended with status {returned}" in said
+    result, text, ran = node.slice(None, "--tier", "core")
+    assert result == status, text
+    assert ran[-1] == "traces" and f"{name}: ended with status {returned}" in text
     assert (f"- failed: stage {name}" in node.summary) == (name != "track-core")
     assert ("the kernels do not build here: fatal error: no" in node.summary) == (name == "build")
 
@@ -178,9 +178,9 @@ def test_failed_stage_costs_a_line_and_a_status_never_the_others(node, name, ret
 def test_track_that_could_not_begin_is_an_error_and_tried_again(node):
     """Not "time is up": a batch job would be requeued for ever."""
     node.statuses["track-core"] = 2
-    status, said, ran = node.slice("core,timers")
+    status, text, ran = node.slice("core,timers")
     assert status == 2 and ran == ["timers", "track-core 1 2 3"]
-    assert "time is up" not in said and "- failed: stage track-core" in node.summary
+    assert "time is up" not in text and "- failed: stage track-core" in node.summary
     node.statuses.clear()
     status, _, ran = node.slice("core,timers")
     assert (status, ran) == (0, ["track-core 1 2 3"])
@@ -224,8 +224,8 @@ def test_commit_that_does_not_fit_is_not_begun(node, monkeypatch, took, ran):
         clock.now += took
 
     node.actions["track-core"] = pass_time
-    status, said, found = node.slice("core", "--minutes", "5", "--bench", "x", "--tier", "core")
-    assert (status, found) == (0 if len(ran) == 2 else TIME_IS_UP, ran), said
+    status, text, reached = node.slice("core", "--minutes", "5", "--bench", "x", "--tier", "core")
+    assert (status, reached) == (0 if len(ran) == 2 else TIME_IS_UP, ran), text
     assert ("left to do: core" in node.summary) == (status == TIME_IS_UP)
 
 
@@ -245,8 +245,8 @@ def test_crash_of_the_traces_is_resumed_in_the_same_slice(node):
 def test_another_machine_is_refused(node):
     node.slice("tests")
     node.facts = dataclasses.replace(NODE, gpus=["NVIDIA H100"])
-    status, said, ran = node.slice("timers")
-    assert (status, ran) == (2, []) and "holds what NVIDIA H200, Xeon measured, this is NVIDIA H100, Xeon" in said
+    status, text, ran = node.slice("timers")
+    assert (status, ran) == (2, []) and "holds what NVIDIA H200, Xeon measured, this is NVIDIA H100, Xeon" in text
 
 
 def test_notes_that_no_longer_hold_are_gone(node, monkeypatch):
@@ -285,19 +285,19 @@ def test_earlier_slice_of_another_node_is_resumed(node):
     earlier = node.tar.rename(node.folder / "earlier.tar.xz")
     node.clone("other")
     run.LIBRARY.unlink()
-    status, said, ran = node.slice("build,tests,timers", "--resume-from", str(earlier))
-    assert status == 0, said
+    status, text, ran = node.slice("build,tests,timers", "--resume-from", str(earlier))
+    assert status == 0, text
     assert ran == [*["build"] * 3, "timers"] and "3 slices" in node.summary
     assert Path("results/node/machine.json").is_file() and not Path("results/node/telemetry/x.jsonl").exists()
-    assert "--resume-from is passed over" in node.slice("timers", "--resume-from", str(earlier))[1]
+    assert "--resume-from is ignored" in node.slice("timers", "--resume-from", str(earlier))[1]
 
 
 def test_tar_of_another_project_is_not_resumed(node):
     node.slice("tests")
     node.pack.write_text(with_checksum(json.dumps({**PACK, "root": "f" * 40})))
     node.clone("other")
-    status, said, _ = node.slice("tests", "--resume-from", str(node.tar))
-    assert status == 2 and "of another project" in said
+    status, text, _ = node.slice("tests", "--resume-from", str(node.tar))
+    assert status == 2 and "of another project" in text
 
 
 def test_machine_folder_without_benchmarks_is_no_obstacle(node):
@@ -311,8 +311,8 @@ def test_summary_that_cannot_be_made_costs_no_tar(node, monkeypatch):
         raise ValueError("ceilings of format 9: wanted 1")
 
     monkeypatch.setattr(run.summary, "render", broken)
-    status, said, _ = node.slice("ceilings")
-    assert status == 0 and "The summary could not be made: ValueError: ceilings of format 9" in said
+    status, text, _ = node.slice("ceilings")
+    assert status == 0 and "The summary could not be made: ValueError: ceilings of format 9" in text
     assert "could not be made" in node.summary and node.tar.exists()
 
 
@@ -336,8 +336,8 @@ def test_full_disk_is_one_line_and_the_tar_before_is_kept(node, monkeypatch):
         raise OSError(28, "No space left on device", "/out/x")
 
     monkeypatch.setattr(run.archive, "write", full)
-    status, said, _ = node.slice("ceilings")
-    assert status == 2 and said.splitlines()[-1].startswith("error: [Errno 28] No space left on device: '/out/x'; free")
+    status, text, _ = node.slice("ceilings")
+    assert status == 2 and text.splitlines()[-1].startswith("error: [Errno 28] No space left on device: '/out/x'; free")
     assert node.tar.read_bytes() == before
 
 
@@ -369,16 +369,16 @@ def test_sigterm_ends_a_slice_with_its_tar(node, monkeypatch):
 
     node.actions["tests"] = terminate_twice
     before = signal.getsignal(signal.SIGTERM)
-    status, said, ran = node.slice()
-    assert status == TIME_IS_UP and "told to end: what was measured is kept" in said
+    status, text, ran = node.slice()
+    assert status == TIME_IS_UP and "terminated: what was measured is kept" in text
     assert ran[-1] == "tests" and "left to do: tests" in node.summary and node.tar.exists()
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_sigterm_before_anything_has_begun(node, monkeypatch):
     monkeypatch.setattr(run.facts, "gather", terminate)
-    status, said, _ = node.slice()
-    assert status == TIME_IS_UP and "told to end before anything was measured" in said
+    status, text, _ = node.slice()
+    assert status == TIME_IS_UP and "terminated before anything was measured" in text
 
 
 @pytest.mark.parametrize(
@@ -392,21 +392,21 @@ def test_sigterm_before_anything_has_begun(node, monkeypatch):
     ],
 )
 def test_bad_options_are_refused(node, arguments, reason):
-    status, said, ran = node.slice(None, *arguments)
-    assert status == 2 and reason in said and ran == []
+    status, text, ran = node.slice(None, *arguments)
+    assert status == 2 and reason in text and ran == []
 
 
 def test_two_slices_at_once_are_refused(node):
     with lock.held(Path()):
         os.environ.pop("KV_LOCK_HOLDER")
-        status, said, _ = node.slice()
-    assert status == 2 and "another run is measuring" in said
+        status, text, _ = node.slice()
+    assert status == 2 and "another run is measuring" in text
 
 
 def test_without_a_compiler_nothing_can_be_measured(node, monkeypatch):
     monkeypatch.setattr(run, "has_compiler", lambda: False)
-    status, said, _ = node.slice()
-    assert status == 2 and "no C++ compiler found" in said
+    status, text, _ = node.slice()
+    assert status == 2 and "no C++ compiler found" in text
 
 
 @pytest.mark.parametrize(("device", "ran"), [("cuda", "tests/harness/test_a.py"), ("cpu", "tests/kernels/test_b.py")])

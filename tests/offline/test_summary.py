@@ -38,7 +38,7 @@ DOCUMENT = {
     "device": "cuda",
     "name": "NVIDIA H200",
     "reported": {"threads": 1, "caches": {"L2": 50 << 20}},
-    "ceilings": [asdict(item) for item in CEILINGS],
+    "ceilings": [asdict(ceiling) for ceiling in CEILINGS],
     "warnings": ["copy: its samples spread by 7%"],
 }
 ROW = {"kernel": "matmul", "implementation": "native", "case": "float32-512x512x512", "harness": 5e-5, "why": ""}
@@ -88,14 +88,14 @@ def measured(seconds, *, flop=3e6, moved=12e6, rounds=8, spread=0.001, warnings=
     )
 
 
-def against(item, ceilings=CEILINGS):
-    return list(summary.against(item, ceilings))
+def against(measurement, ceilings=CEILINGS):
+    return list(summary.against(measurement, ceilings))
 
 
 def doubts(**changes):
     """Return the lines of the section on what is not to be believed."""
     text = summary.render(replace(EMPTY, **changes))
-    return text.partition("## Not to be believed\n\n")[2].partition("\n\n##")[0].splitlines()
+    return text.partition("## Doubtful values\n\n")[2].partition("\n\n##")[0].splitlines()
 
 
 def test_summary_of_a_whole_run(request):

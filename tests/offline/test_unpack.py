@@ -57,8 +57,8 @@ def test_everything_has_its_place(home, tar):
     assert (home.root / ".asv/logs/h200" / node.STAMP / "track.log").read_text() == "measured\n"
     assert not list((home.root / ".asv").glob("unpack-*"))
     assert "Next: kv report\n      git add -f " in out
-    found = [(item.commit_hash, item.params["machine"]) for item in iter_results(str(home.results))]
-    assert sorted(found) == sorted((commit, "h200") for commit in home.commits[:2])
+    result = [(recorded.commit_hash, recorded.params["machine"]) for recorded in iter_results(str(home.results))]
+    assert sorted(result) == sorted((commit, "h200") for commit in home.commits[:2])
 
 
 def test_second_unpack_changes_nothing(home, tar):
@@ -92,9 +92,9 @@ def test_better_values_here_stay(tmp_path, home, tar):
 
 def test_tars_of_different_commits_may_come_in_any_order(tmp_path, home):
     other = node.home(tmp_path / "other")
-    one = node.tar(tmp_path, home.commits, "one.tar.xz", measured=(0, 1))
+    first = node.tar(tmp_path, home.commits, "one.tar.xz", measured=(0, 1))
     two = node.tar(tmp_path, home.commits, "two.tar.xz", measured=(2, 3), written=node.WRITTEN + 60)
-    for clone, tars in ((home, (one, two)), (other, (two, one))):
+    for clone, tars in ((home, (first, two)), (other, (two, first))):
         assert [run(clone, path)[0] for path in tars] == [0, 0]
     assert contents(home.results) == contents(other.results)
 
@@ -161,7 +161,7 @@ def test_unknown_commit_is_named_and_not_merged(tmp_path, home):
     assert home.stored(0).exists() and not list(home.results.rglob(f"{gone[:8]}*"))
 
 
-def test_without_a_result_to_merge_the_status_is_2_and_the_run_is_kept(tmp_path, home):
+def test_run_without_results_is_kept_with_status_2(tmp_path, home):
     status, out, err = run(home, node.tar(tmp_path, home.commits, measured=()))
     assert status == 2 and "no result was merged" in err and "Next:" not in out
     assert set(contents(home.results)) == {

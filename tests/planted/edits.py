@@ -58,8 +58,8 @@ def replaced_number(text: str, before: str, change: Callable[[int], int]) -> str
     Raises:
         AnchorError: there is no such number, or there are several.
     """
-    found = re.findall(rf"{re.escape(before)}(\d+);", text)
-    number = int(found[0]) if found else 0
+    result = re.findall(rf"{re.escape(before)}(\d+);", text)
+    number = int(result[0]) if result else 0
     return replaced(text, f"{before}{number};", f"{before}{change(number)};")
 
 

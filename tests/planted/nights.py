@@ -24,7 +24,7 @@ from tests.planted import history
 from tests.planted.history import Kind, Planted
 
 SERIES = "matmul.*native.*256"  # what the changes are planted in, and the same kernel at another size
-KEPT = ("env", "cache")  # of .asv: builds and compiled packages, the same in every run
+PRESERVED = ("env", "cache")  # of .asv: builds and compiled packages, the same in every run
 GUILTY = {Kind.SLOWER: "regressions", Kind.FASTER: "improvements"}
 NAMED = {Kind.UNBUILDABLE: "failed_builds", Kind.WRONG: "failures"}
 CALM = {0, 10, 11, 20, 21, 30}  # exit statuses of a night that did its work
@@ -66,38 +66,40 @@ def night(folder: Path, commit: str, report: Path, *, minutes: float) -> Ended:
 def outcome(planted: Sequence[Planted], nights: Sequence[Ended]) -> dict[str, Any]:
     """Return what a run found: each planted change by its subject, who was accused beside them, and the rest."""
     verdict = nights[-1].verdict
-    guilty = {item.commit for item in planted if item.kind in GUILTY}
-    confirmed = [one for kind in ("regressions", "improvements", "resolved") for one in verdict[kind]]
+    guilty = {commit.commit for commit in planted if commit.kind in GUILTY}
+    confirmed = [finding for kind in ("regressions", "improvements", "resolved") for finding in verdict[kind]]
     return {
-        "status": [one.status for one in nights],
-        "minutes": round(sum(one.seconds for one in nights) / 60, 1),
-        "found": {item.subject: _found(item, verdict) for item in planted if item.kind in (*GUILTY, *NAMED)},
-        "accused": [_told(one) for one in confirmed if not set(one["commits"]) & guilty],
-        "suspects": [_told(one) for one in verdict["suspects"]],
+        "status": [night.status for night in nights],
+        "minutes": round(sum(night.seconds for night in nights) / 60, 1),
+        "found": {
+            commit.subject: _outcome_of(commit, verdict) for commit in planted if commit.kind in (*GUILTY, *NAMED)
+        },
+        "accused": [_summary(finding) for finding in confirmed if not set(finding["commits"]) & guilty],
+        "suspects": [_summary(finding) for finding in verdict["suspects"]],
         "environment": len(verdict["environment"]),
     }
 
 
-def _found(item: Planted, verdict: Mapping[str, Any]) -> str:
+def _outcome_of(commit: Planted, verdict: Mapping[str, Any]) -> str:
     """Return "exactly", "among N", "suspected" or "no" for a change. "named" or "no" for what cannot be measured."""
-    if item.kind in NAMED:
-        told = json.dumps(verdict[NAMED[item.kind]])
-        return "named" if (item.kind is Kind.WRONG and "matmul" in told) or item.commit in told else "no"
-    for one in (*verdict[GUILTY[item.kind]], *verdict["resolved"]):
-        if item.commit in one["commits"]:
-            return "exactly" if one["culprit"] else f"among {len(one['commits'])}"
-    return "suspected" if any(item.commit in one["commits"] for one in verdict["suspects"]) else "no"
+    if commit.kind in NAMED:
+        text = json.dumps(verdict[NAMED[commit.kind]])
+        return "named" if (commit.kind is Kind.WRONG and "matmul" in text) or commit.commit in text else "no"
+    for finding in (*verdict[GUILTY[commit.kind]], *verdict["resolved"]):
+        if commit.commit in finding["commits"]:
+            return "exactly" if finding["culprit"] else f"among {len(finding['commits'])}"
+    return "suspected" if any(commit.commit in finding["commits"] for finding in verdict["suspects"]) else "no"
 
 
-def _told(finding: Mapping[str, Any]) -> str:
-    ratios = [f"{one['ratio']:.3f}" for one in finding["series"]]
+def _summary(finding: Mapping[str, Any]) -> str:
+    ratios = [f"{series['ratio']:.3f}" for series in finding["series"]]
     return f"{finding['kind']} {finding['state']} {[sha[:8] for sha in finding['commits']]} {', '.join(ratios)}"
 
 
 def _settings() -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if name == lock.FOLDER or not name.startswith("KV_")}
+    environ = {name: text for name, text in os.environ.items() if name == lock.FOLDER or not name.startswith("KV_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**kept, "PATH": path, "KV_MACHINE": "planted", "KV_TIER": "core", "KV_BENCH": SERIES}
+    return {**environ, "PATH": path, "KV_MACHINE": "planted", "KV_TIER": "core", "KV_BENCH": SERIES}
 
 
 def _run(folder: Path, *command: str) -> None:
@@ -110,16 +112,16 @@ def _prepared(reports: Path, name: str) -> list[Planted]:
     if not manifest.exists():
         shutil.rmtree(reports / name, ignore_errors=True)
         made = history.make(reports / name, changes=name == "with")
-        manifest.write_text(json.dumps([asdict(item) for item in made]), encoding="utf-8")
-    known = json.loads(manifest.read_text(encoding="utf-8"))
-    return [Planted(**{**item, "kind": Kind(item["kind"])}) for item in known]
+        manifest.write_text(json.dumps([asdict(commit) for commit in made]), encoding="utf-8")
+    recorded = json.loads(manifest.read_text(encoding="utf-8"))
+    return [Planted(**{**commit, "kind": Kind(commit["kind"])}) for commit in recorded]
 
 
 def forget(folder: Path) -> None:
     """Remove what an earlier run left in the repository, but for the commits' builds."""
     shutil.rmtree(folder / "results", ignore_errors=True)
     for path in (folder / ".asv").glob("*"):
-        if path.name not in KEPT:
+        if path.name not in PRESERVED:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     _run(folder, "git", "checkout", "-q", "--force", "main")
 

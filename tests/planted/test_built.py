@@ -65,7 +65,7 @@ def builds(manifest):
     """The commits of KINDS by their place in the history. The text of its failure for one that does not build."""
     folder, planted = manifest
     assert run(folder, "cmake", "-S", ".", "-B", "build", "-G", "Ninja").returncode == 0
-    return {place: _built(folder, item.commit) for place, item in enumerate(planted) if item.kind in KINDS}
+    return {index: _built(folder, commit.commit) for index, commit in enumerate(planted) if commit.kind in KINDS}
 
 
 def _built(folder, commit):
@@ -80,43 +80,45 @@ def _built(folder, commit):
     return Build(target)
 
 
-def places(manifest, kind):
-    return [place for place, item in enumerate(manifest[1]) if item.kind is kind]
+def positions(manifest, kind):
+    return [index for index, commit in enumerate(manifest[1]) if commit.kind is kind]
 
 
 def test_one_commit_does_not_build_and_the_compiler_says_where(manifest, builds):
-    (place,) = places(manifest, Kind.UNBUILDABLE)
-    assert [number for number, build in builds.items() if isinstance(build, str)] == [place]
-    assert "float32_blocks_cpu.h" in builds[place]
+    (index,) = positions(manifest, Kind.UNBUILDABLE)
+    assert [number for number, build in builds.items() if isinstance(build, str)] == [index]
+    assert "float32_blocks_cpu.h" in builds[index]
 
 
 def test_code_hash_knows_which_refactoring_changed_the_code(manifest, builds):
-    (start,), (same_code,) = places(manifest, Kind.START), places(manifest, Kind.SAME_CODE)
-    slower, much_slower = places(manifest, Kind.SLOWER)
-    wider, python = places(manifest, Kind.SAME_SPEED)
+    (start,), (same_code,) = positions(manifest, Kind.START), positions(manifest, Kind.SAME_CODE)
+    slower, much_slower = positions(manifest, Kind.SLOWER)
+    wider, python = positions(manifest, Kind.SAME_SPEED)
     matmul, quantize = (
-        {place: build.hashes[kernel] for place, build in builds.items() if isinstance(build, Build)}
+        {index: build.hashes[kernel] for index, build in builds.items() if isinstance(build, Build)}
         for kernel in ("matmul", "quantize_int8")
     )
     assert matmul[same_code] == matmul[start]
-    assert len({matmul[place] for place in (start, slower, wider, much_slower)}) == 4
+    assert len({matmul[index] for index in (start, slower, wider, much_slower)}) == 4
     assert matmul[python] == matmul[much_slower]
     assert quantize[much_slower] == quantize[start] != quantize[python]
 
 
 def test_change_of_speed_moves_no_code(manifest, builds):
     """Alignment alone can cost a few percent: what is planted is work alone, and what is innocent nothing."""
-    timed = [place for place in builds if manifest[1][place].factor is not None]
-    for earlier, later in itertools.pairwise(builds[place].machine_code for place in timed):
+    timed = [index for index in builds if manifest[1][index].factor is not None]
+    for earlier, later in itertools.pairwise(builds[index].machine_code for index in timed):
         assert len(earlier) == len(later)
-        assert sum(one != other for one, other in zip(earlier, later, strict=True)) <= 16  # constants in instructions
+        assert (
+            sum(entry != other for entry, other in zip(earlier, later, strict=True)) <= 16
+        )  # constants in instructions
 
 
 def test_all_products_are_right_but_one(manifest, builds):
     random = np.random.default_rng(7)
     a, b = (random.standard_normal((SIZE, SIZE), dtype=np.float32) for _ in range(2))
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    (wrong,) = places(manifest, Kind.WRONG)
-    for place, build in builds.items():
+    (wrong,) = positions(manifest, Kind.WRONG)
+    for index, build in builds.items():
         if isinstance(build, Build):
-            assert (np.abs(build.product(a, b) - exact).max() > 0.1) == (place == wrong), place
+            assert (np.abs(build.product(a, b) - exact).max() > 0.1) == (index == wrong), index

@@ -29,45 +29,45 @@ def source(folder, commit):
 
 
 def of(manifest, *kinds):
-    return [item for item in manifest if item.kind in kinds]
+    return [commit for commit in manifest if commit.kind in kinds]
 
 
 def test_manifest_is_the_log(repository):
     folder, manifest, _ = repository
     log = git(folder, "log", "--reverse", "--first-parent", "--format=%H %s", "main").splitlines()
-    assert log == [f"{item.commit} {item.subject}" for item in manifest]
+    assert log == [f"{commit.commit} {commit.subject}" for commit in manifest]
     assert 12 <= len(log) <= 16
     assert not git(folder, "status", "--porcelain")
     dates = git(folder, "log", "--reverse", "--format=%at", "main").split()
     assert sorted(set(dates)) == dates  # asv orders by them
-    for item in manifest[1:]:
-        (touched,) = git(folder, "diff", "--name-only", f"{item.commit}~", item.commit).splitlines()
-        assert touched == item.path
-        assert (item.kind is Kind.DOCUMENTATION) == (not touched.startswith("kernels/"))
+    for commit in manifest[1:]:
+        (touched,) = git(folder, "diff", "--name-only", f"{commit.commit}~", commit.commit).splitlines()
+        assert touched == commit.path
+        assert (commit.kind is Kind.DOCUMENTATION) == (not touched.startswith("kernels/"))
 
 
 def test_everything_that_must_be_told_apart_is_planted(repository):
     folder, manifest, has_changes = repository
     if not has_changes:
-        assert {(item.factor, item.kind in INNOCENT) for item in manifest} == {(1.0, True)}
+        assert {(commit.factor, commit.kind in INNOCENT) for commit in manifest} == {(1.0, True)}
         assert source(folder, "main").count("share = 37;") == 1
         return
-    assert [round(item.factor, 2) for item in of(manifest, Kind.SLOWER)] == [1.03, 1.10]
+    assert [round(commit.factor, 2) for commit in of(manifest, Kind.SLOWER)] == [1.03, 1.10]
     for kind, count in ((Kind.FASTER, 1), (Kind.UNBUILDABLE, 1), (Kind.WRONG, 1), (Kind.SAME_CODE, 1)):
         assert len(of(manifest, kind)) == count
     assert len(of(manifest, Kind.DOCUMENTATION)) >= 2
-    assert {item.path for item in of(manifest, Kind.SAME_SPEED)} == {MATMUL, history.QUANTIZE_PYTHON}
-    guilty = [place for place, item in enumerate(manifest) if item.kind not in (*INNOCENT, Kind.MENDED)]
+    assert {commit.path for commit in of(manifest, Kind.SAME_SPEED)} == {MATMUL, history.QUANTIZE_PYTHON}
+    guilty = [index for index, commit in enumerate(manifest) if commit.kind not in (*INNOCENT, Kind.MENDED)]
     assert all(later - earlier > 1 for earlier, later in itertools.pairwise(guilty))  # innocent ones between
-    for item in of(manifest, Kind.SLOWER, Kind.FASTER):  # one number each
-        removed, added = git(folder, "diff", "-U0", f"{item.commit}~", item.commit).splitlines()[-2:]
+    for commit in of(manifest, Kind.SLOWER, Kind.FASTER):  # one number each
+        removed, added = git(folder, "diff", "-U0", f"{commit.commit}~", commit.commit).splitlines()[-2:]
         before, after = (int(line.split("share = ")[1].split(";")[0]) for line in (removed, added))
-        assert (removed[0], added[0], item.factor) == ("-", "+", edits.factor(before, after))
-        assert (after > before) == (item.kind is Kind.SLOWER)
-    mended = [place for place, item in enumerate(manifest) if item.kind is Kind.MENDED]
-    assert [manifest[place - 1].kind for place in mended] == [Kind.UNBUILDABLE, Kind.WRONG]
-    for place in mended:  # as it was before
-        assert source(folder, manifest[place].commit) == source(folder, manifest[place - 2].commit)
+        assert (removed[0], added[0], commit.factor) == ("-", "+", edits.factor(before, after))
+        assert (after > before) == (commit.kind is Kind.SLOWER)
+    mended = [index for index, commit in enumerate(manifest) if commit.kind is Kind.MENDED]
+    assert [manifest[index - 1].kind for index in mended] == [Kind.UNBUILDABLE, Kind.WRONG]
+    for position in mended:  # as it was before
+        assert source(folder, manifest[position].commit) == source(folder, manifest[position - 2].commit)
 
 
 def test_repository_is_small_and_whole(repository):
@@ -85,7 +85,7 @@ def test_same_tree_gives_the_same_commits_in_an_empty_folder(repository, tmp_pat
     _, manifest, has_changes = repository
     argv, out = [str(tmp_path / "again"), *([] if has_changes else ["--without-changes"])], io.StringIO()
     assert history.main(argv, out) == 0
-    assert [json.loads(line) for line in out.getvalue().splitlines()] == [asdict(item) for item in manifest]
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [asdict(commit) for commit in manifest]
     with pytest.raises(SystemExit) as stopped:
         history.main([str(tmp_path)], io.StringIO())
     assert stopped.value.code == 2

@@ -28,7 +28,7 @@ def outcome(**verdict):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "found"),
+    ("verdict", "result"),
     [
         ({"regressions": [finding("b")]}, "exactly"),
         ({"resolved": [finding("b")]}, "exactly"),
@@ -38,15 +38,15 @@ def outcome(**verdict):
         ({}, "no"),
     ],
 )
-def test_slow_down_is_found_exactly_among_others_suspected_or_not(verdict, found):
-    assert outcome(**verdict)["found"]["SLOWER"] == found
+def test_outcome_of_a_planted_slow_down(verdict, result):
+    assert outcome(**verdict)["found"]["SLOWER"] == result
 
 
 def test_commits_without_a_time_are_named_or_not():
     failed = {"failed_builds": [{"what": "c", "why": ""}], "failures": [{"what": "matmul native", "why": ""}]}
     for verdict, word in (({}, "no"), (failed, "named")):
-        found = outcome(**verdict)["found"]
-        assert (found["UNBUILDABLE"], found["WRONG"]) == (word, word)
+        result = outcome(**verdict)["found"]
+        assert (result["UNBUILDABLE"], result["WRONG"]) == (word, word)
 
 
 def test_innocent_commit_that_is_confirmed_is_accused():

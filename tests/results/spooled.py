@@ -54,21 +54,21 @@ def write_result(root, result, samples, *, machine="box", repeat=None, commit=CO
 
 
 def spool(root, *rounds):
-    for item in rounds:
-        append(spool_path(root, ENVIRONMENT, COMMIT), item)
+    for round_ in rounds:
+        append(spool_path(root, ENVIRONMENT, COMMIT), round_)
 
 
 def at(time, estimate, params=("native", "c")):
     return dataclasses.replace(ROUND, time=time, estimate=estimate, params=params)
 
 
-def kept(root, machine="box", suffix=".jsonl"):
+def stored_lines(root, machine="box", suffix=".jsonl"):
     path = root / "results" / machine / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}{suffix}"
     return path.read_text().splitlines() if path.exists() else []
 
 
 def estimates(root, machine="box"):
-    return [telemetry.decode(line).estimate for line in kept(root, machine)]
+    return [telemetry.decode(line).estimate for line in stored_lines(root, machine)]
 
 
 def waiting(root):
@@ -81,5 +81,5 @@ def stored_values(path):
 
 
 def fail(root, time, **fields):
-    given = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
-    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**given))
+    failed = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
+    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**failed))

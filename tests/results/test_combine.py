@@ -12,20 +12,20 @@ from tests.series import one_by_one
 
 def of_native(tree):
     """Return what the newest commit measured of native matmul's first case."""
-    items, _ = one_by_one.measurements(read(tree))
-    (item,) = [
-        item
-        for item in items
-        if (item.commit, item.key.benchmark) == (tree.commits[-1], "matmul.Cpu.time_hot")
-        and (item.key.implementation, item.key.case) == ("native", "float32-256x256x256")
+    measurements, _ = one_by_one.measurements(read(tree))
+    (measurement,) = [
+        measurement
+        for measurement in measurements
+        if (measurement.commit, measurement.key.benchmark) == (tree.commits[-1], "matmul.Cpu.time_hot")
+        and (measurement.key.implementation, measurement.key.case) == ("native", "float32-256x256x256")
     ]
-    return item
+    return measurement
 
 
 def write_failures(tree, *lines):
     path = file_of(tree).parent / "telemetry" / f"{file_of(tree).stem}.failures.jsonl"
-    place = {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-256x256x256"]}
-    path.write_text("".join(json.dumps(place | line) + "\n" for line in lines))
+    series = {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-256x256x256"]}
+    path.write_text("".join(json.dumps(series | line) + "\n" for line in lines))
 
 
 FIRST_ROUND = 1767225600.0 + 4000  # of the newest commit
@@ -34,10 +34,10 @@ FIRST_ROUND = 1767225600.0 + 4000  # of the newest commit
 def test_round_that_raised_removes_the_time(tree):
     failures = [{"t": FIRST_ROUND + 3.5, "error": "wrong by 3"}, {"t": FIRST_ROUND + 9, "error": "crash", "died": True}]
     write_failures(tree, *failures)
-    item = of_native(tree)
-    assert (item.outcome, item.seconds, item.interval) == (Outcome.FAILED, None, None)
-    assert item.reason == "wrong by 3"
-    assert item.warnings == ("8 rounds timed before it failed",)
+    measurement = of_native(tree)
+    assert (measurement.outcome, measurement.seconds, measurement.interval) == (Outcome.FAILED, None, None)
+    assert measurement.reason == "wrong by 3"
+    assert measurement.warnings == ("8 rounds timed before it failed",)
     write_failures(tree, {"t": FIRST_ROUND - 60, "error": "wrong by 3"})  # of an earlier measurement
     assert of_native(tree).outcome is Outcome.MEASURED
 
@@ -45,9 +45,11 @@ def test_round_that_raised_removes_the_time(tree):
 def test_crashed_rounds_are_counted_in_a_footnote(tree):
     times = (FIRST_ROUND + 2.5, FIRST_ROUND + 5.5)
     write_failures(tree, *({"t": time, "error": f"crash at {time:.1f}", "died": True} for time in times))
-    item = of_native(tree)
-    assert item.outcome is Outcome.MEASURED
-    assert item.warnings == (f"2 further rounds lost to a crash or a timeout, the last with: crash at {times[1]:.1f}",)
+    measurement = of_native(tree)
+    assert measurement.outcome is Outcome.MEASURED
+    assert measurement.warnings == (
+        f"2 further rounds lost to a crash or a timeout, the last with: crash at {times[1]:.1f}",
+    )
 
 
 @pytest.mark.parametrize(("factor", "stale"), [(1 + 1e-7, False), (1.01, True)])
@@ -59,19 +61,19 @@ def test_telemetry_of_another_run_is_ignored(tree, factor, stale):
 
     before = of_native(tree).seconds
     edit(file_of(tree), measured_again)
-    item = of_native(tree)
-    assert item.seconds == pytest.approx(before * factor if stale else before, rel=1e-9)
-    assert (item.warnings == (OTHER_TELEMETRY,)) == stale
-    assert (item.method is None) == stale
+    measurement = of_native(tree)
+    assert measurement.seconds == pytest.approx(before * factor if stale else before, rel=1e-9)
+    assert (measurement.warnings == (OTHER_TELEMETRY,)) == stale
+    assert (measurement.method is None) == stale
 
 
 def test_code_of_commits_and_controls(tree, monkeypatch):
-    told = {}
-    monkeypatch.setattr(one_by_one, "fitted", lambda rounds, code: told.update(code) or {})
+    text = {}
+    monkeypatch.setattr(one_by_one, "fitted", lambda rounds, code: text.update(code) or {})
     stem = file_of(tree).parent / "telemetry" / file_of(tree).stem
     stem.with_name(f"{stem.name}.sessions.jsonl").write_text('{"t": 1.0, "facts": {}, "code": {"matmul": "abc"}}\n')
     of_native(tree)
-    by_name = {(key.benchmark, key.implementation): found for (key, _), found in told.items()}
+    by_name = {(key.benchmark, key.implementation): result for (key, _), result in text.items()}
     newest = tree.commits[-1]
     assert by_name["matmul.Cpu.time_hot", "native"] == {newest: "abc"}
     eager = by_name["matmul.Cpu.time_hot", "eager"]

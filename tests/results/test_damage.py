@@ -55,7 +55,7 @@ def recorded():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "m", f"{lines.stem(COMMIT, ENVIRONMENT)}.json")
         file = StoredFile.create(path, commit=COMMIT, date=BEGAN, environment=ENVIRONMENT, facts={"cpu": "C"})
-        samples = {pair: [item.estimate for item in ROUNDS if item.params == pair] for pair in PARAMS}
+        samples = {pair: [round_.estimate for round_ in ROUNDS if round_.params == pair] for pair in PARAMS}
         file.put(NAME, "1", {tuple(map(repr, pair)): estimates for pair, estimates in samples.items()}, BEGAN)
         file.save()
         return path.read_bytes()
@@ -84,8 +84,8 @@ def values(path):
     names = packing.Names()
     packed = packing.pack(file, names, notes)
     columns = ("outcome", "rounds", "seconds", "low", "high")
-    series = {names.series[int(item["series"])][2:5]: tuple(item[key] for key in columns) for item in packed.entries}
-    records = {item for several in (*file.rounds.values(), *file.failures.values()) for item in several}
+    series = {names.series[int(row["series"])][2:5]: tuple(row[key] for key in columns) for row in packed.entries}
+    records = {line for several in (*file.rounds.values(), *file.failures.values()) for line in several}
     return series, records | set(map(sessions.encode, file.sessions)), notes
 
 
@@ -202,7 +202,7 @@ def damage_list(folder, data):
 
 
 def text_of(records, encode):
-    return "".join(f"{encode(item)}\n" for item in records).encode()
+    return "".join(f"{encode(record)}\n" for record in records).encode()
 
 
 LISTED = {

@@ -47,8 +47,8 @@ def state(name, axes=(), device=0, **summaries):
 
 
 def nvbench(*states, devices=1):
-    known = [{"id": number, "name": "A GPU"} for number in range(devices)]
-    return {"meta": {}, "devices": known, "benchmarks": [{"name": "copy", "states": states}]}
+    gpus = [{"id": number, "name": "A GPU"} for number in range(devices)]
+    return {"meta": {}, "devices": gpus, "benchmarks": [{"name": "copy", "states": states}]}
 
 
 def read(tmp_path, program, document):
@@ -139,7 +139,7 @@ def test_nvbench_names_the_device_where_there_are_two(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("program", "document", "said"),
+    ("program", "document", "text"),
     [
         ("google-benchmark", "{", "not JSON"),
         ("google-benchmark", [], "not a file of google-benchmark"),
@@ -150,19 +150,19 @@ def test_nvbench_names_the_device_where_there_are_two(tmp_path):
         ("nvbench", google_benchmark(*COPIES), "not a file of nvbench"),
     ],
 )
-def test_other_files_are_refused(repository, program, document, said):
+def test_other_files_are_refused(repository, program, document, text):
     folder, _, ingest = repository
     if isinstance(document, str):
-        with pytest.raises(foreign.UsageError, match=said):
+        with pytest.raises(foreign.UsageError, match=text):
             read(folder, program, document)
         return
     status, out, err = ingest(document, program=program)
-    assert (status, out, err.count("\n")) == (2, "", 1) and said in err
+    assert (status, out, err.count("\n")) == (2, "", 1) and text in err
     assert not (folder / "results").exists()
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "text"),
     [
         (("--commit", "nowhere"), "names no commit"),
         (("--machine", "../else"), "letters, digits"),
@@ -170,10 +170,10 @@ def test_other_files_are_refused(repository, program, document, said):
         (("--google-benchmark", "missing.json"), "missing.json: No such file"),
     ],
 )
-def test_bad_options_are_one_line(repository, argv, said):
+def test_bad_options_are_one_line(repository, argv, text):
     folder, _, ingest = repository
     status, out, err = ingest(google_benchmark(*COPIES), *argv)
-    assert (status, out, err.count("\n")) == (2, "", 1) and said in err
+    assert (status, out, err.count("\n")) == (2, "", 1) and text in err
     assert not (folder / "results").exists()
 
 

@@ -83,11 +83,11 @@ def test_no_repository(tmp_path):
 
 
 def test_dubious_ownership_quotes_git():
-    said = (
+    message = (
         "fatal: detected dubious ownership in repository at '/x'\n"
         "To add an exception for this directory, call:\n\n\tgit config --global --add safe.directory /x\n"
     )
-    line = results_git._refusal(Path("/x"), said)
+    line = results_git._refusal(Path("/x"), message)
     assert line == (
         "/x: git says: fatal: detected dubious ownership in repository at '/x'; "
         "run `git config --global --add safe.directory /x`"

@@ -12,10 +12,10 @@ from tests import synthetic
 
 
 def test_line_is_oldest_first(tree):
-    found = history.read(tree.repository, tree.commits)
-    assert found.line == tree.commits
-    assert found.shallow is False
-    commit = found.commits[tree.commits[2]]
+    result = history.read(tree.repository, tree.commits)
+    assert result.line == tree.commits
+    assert result.shallow is False
+    commit = result.commits[tree.commits[2]]
     assert commit.subject == "Vectorise the inner loops"
     assert commit.message == synthetic.MESSAGES[2]
     assert (commit.author, commit.parents) == ("Ada Lovelace", (tree.commits[1],))
@@ -27,28 +27,30 @@ def test_merged_commits_are_not_on_the_line(tree):
         main = repo.head.commit
         side = repo.index.commit("Side", parent_commits=[main], head=False)
         repo.index.commit("Merge", parent_commits=[main, side])
-    found = history.read(tree.repository, [side.hexsha])
-    assert side.hexsha in found.commits
-    assert side.hexsha not in found.line
-    assert len(found.line) == 6
+    result = history.read(tree.repository, [side.hexsha])
+    assert side.hexsha in result.commits
+    assert side.hexsha not in result.line
+    assert len(result.line) == 6
 
 
 def test_commits_of_merges_by_a_line_of_the_message(tree):
     with git.Repo(tree.repository) as repo:
         main = repo.head.commit
-        said = repo.index.commit("Side\n\nperf-Expected: m any", parent_commits=[main], head=False)
-        silent = repo.index.commit("Not Perf-Expected: m any", parent_commits=[said], head=False)
+        expecting = repo.index.commit("Side\n\nperf-Expected: m any", parent_commits=[main], head=False)
+        silent = repo.index.commit("Not Perf-Expected: m any", parent_commits=[expecting], head=False)
         merge = repo.index.commit("Merge\n\nPerf-Expected: m any", parent_commits=[main, silent])
     commits = history.read(tree.repository, [main.hexsha, merge.hexsha]).commits
-    found = history.merged(tree.repository, commits.values(), saying="Perf-Expected")
-    assert {sha: [item.sha for item in items] for sha, items in found.items()} == {merge.hexsha: [said.hexsha]}
+    result = history.merged(tree.repository, commits.values(), saying="Perf-Expected")
+    assert {sha: [entry.sha for entry in entries] for sha, entries in result.items()} == {
+        merge.hexsha: [expecting.hexsha]
+    }
     expected, _ = conclude.expectations(tree.repository, commits.values())
-    assert [(item.commits, item.id[:8]) for item in expected] == [
+    assert [(expectation.commits, expectation.id[:8]) for expectation in expected] == [
         ((merge.hexsha,), merge.hexsha[:8]),
-        ((merge.hexsha,), said.hexsha[:8]),
+        ((merge.hexsha,), expecting.hexsha[:8]),
     ]
     between = history.announcing(tree.repository, main.hexsha, merge.hexsha, saying="Perf-Expected")
-    assert {item.sha for item in between} == {merge.hexsha, said.hexsha}
+    assert {commit.sha for commit in between} == {merge.hexsha, expecting.hexsha}
     assert history.announcing(tree.repository, merge.hexsha, main.hexsha, saying="Perf-Expected") == ()
 
 
@@ -71,10 +73,10 @@ def test_history_from_a_subfolder(tree):
 def test_shallow_clone_is_noted(tree, tmp_path):
     source = tree.repository.as_uri()
     subprocess.run(["git", "clone", "-q", "--depth", "2", source, str(tmp_path / "clone")], check=True)
-    found = history.read(tmp_path / "clone", tree.commits)
-    assert found.shallow
-    assert found.line == tree.commits[-2:]
-    assert set(found.commits) == set(tree.commits[-2:])
+    result = history.read(tmp_path / "clone", tree.commits)
+    assert result.shallow
+    assert result.line == tree.commits[-2:]
+    assert set(result.commits) == set(tree.commits[-2:])
 
 
 def test_history_without_a_repository(tmp_path):

@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     return suite.write();
 }
 """
-KEPT = """
+PROGRAM = """
 #include "kernel_velocity.h"
 void kept() { double x = 21.5 * 2; %s }
 """
@@ -93,6 +93,6 @@ def test_example_of_the_page_compiles_and_runs(tmp_path):
 def test_kept_value_is_computed(tmp_path):
     texts = []
     for use in ("kv::keep(x);", "(void)x;"):
-        compiled(tmp_path, KEPT % use, "-S", "-o", "out.s")
+        compiled(tmp_path, PROGRAM % use, "-S", "-o", "out.s")
         texts.append((tmp_path / "out.s").read_text())
     assert texts[0].count("\n") > texts[1].count("\n")

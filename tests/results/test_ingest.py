@@ -22,8 +22,8 @@ from tests.results.spooled import (
     at,
     estimates,
     fail,
-    kept,
     spool,
+    stored_lines,
     stored_values,
     waiting,
     write_result,
@@ -34,10 +34,10 @@ def test_a_second_ingest_changes_nothing(tmp_path):
     write_result(tmp_path, [2.0, 1.5], [[2.0], [1.0, 2.0]])
     spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0))
     ingest.ingest(tmp_path, now=10.0)
-    before = kept(tmp_path)
+    before = stored_lines(tmp_path)
     spool(tmp_path, at(1.0, 1.0))  # a line that was moved already, as an interruption leaves it
     ingest.ingest(tmp_path, now=10.0)
-    assert kept(tmp_path) == before
+    assert stored_lines(tmp_path) == before
     assert waiting(tmp_path) == []
 
 
@@ -69,20 +69,20 @@ def session(root, began, **facts):
     append_line(sessions.spool_path(root, ENVIRONMENT, COMMIT), line)
 
 
-def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
+def test_machine_facts_move_beside_the_rounds(tmp_path):
     path = write_result(tmp_path, [None, 1.5], [None, [1.0, 2.0]])
     spool(tmp_path, at(5.0, 1.0), at(6.0, 2.0))
     session(tmp_path, 4.0, governor="performance")
     session(tmp_path, 7.0, governor="powersave")  # has measured nothing yet
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
-    assert [each.began for each in lines.read_sessions(path, [])] == [4.0]
+    assert [read.began for read in lines.read_sessions(path, [])] == [4.0]
     session(tmp_path, 4.0, governor="performance")  # a line that was moved already, as an interruption leaves it
     spool(tmp_path, at(5.0, 1.0))
     ingest.ingest(tmp_path, now=10.0)
-    assert [each.facts for each in lines.read_sessions(path, [])] == [{"governor": "performance"}]
+    assert [read.facts for read in lines.read_sessions(path, [])] == [{"governor": "performance"}]
 
 
-def test_what_the_machine_was_is_not_kept_where_nothing_was_measured(tmp_path):
+def test_machine_facts_without_rounds_are_dropped(tmp_path):
     path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
     session(tmp_path, 4.0, governor="performance")
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
@@ -108,15 +108,15 @@ def test_a_new_measurement_replaces_the_rounds_of_the_old_one(tmp_path):
     assert sorted(estimates(tmp_path)) == [2.0, 5.0]  # the series that was not measured again keeps its round
 
 
-@pytest.mark.parametrize("place", ["replace_text", "_put_back"])
-def test_an_interruption_loses_nothing(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("position", ["replace_text", "_put_back"])
+def test_an_interruption_loses_nothing(tmp_path, monkeypatch, position):
     write_result(tmp_path, [None, 1.0], [None, [1.0]])
     spool(tmp_path, at(1.0, 1.0), at(2.0, 7.0))
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ingest, place, interrupted)
+    monkeypatch.setattr(ingest, position, interrupted)
     with pytest.raises(KeyboardInterrupt):
         ingest.ingest(tmp_path, now=10.0)
     monkeypatch.undo()
@@ -141,7 +141,7 @@ def test_ingest_waits_for_the_line_of_a_writer(tmp_path):
     assert estimates(tmp_path) == [1.0, 2.0]
 
 
-def test_a_writer_that_opened_a_file_which_was_claimed_begins_a_new_one(tmp_path, monkeypatch):
+def test_writer_of_a_claimed_file_begins_a_new_one(tmp_path, monkeypatch):
     spool(tmp_path, at(1.0, 1.0))
     path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
     flock = fcntl.flock
@@ -201,17 +201,17 @@ def test_a_dropped_value_is_restored_and_the_others_stay(tmp_path):
     assert ingest.ingest(tmp_path, now=10.0).restored == ()
 
 
-def test_wrong_numbers_are_not_restored_and_forgotten_after_a_success(tmp_path):
+def test_wrong_numbers_are_forgotten_after_a_success(tmp_path):
     path = write_result(tmp_path, [4.0, None], [[4.0], None])
     spool(tmp_path, at(1.0, 1.0))
     fail(tmp_path, 2.0)
     assert ingest.ingest(tmp_path, now=10.0).failures == 1
     assert stored_values(path) == [4.0, None]
-    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
+    assert len(stored_lines(tmp_path, suffix=".failures.jsonl")) == 1
     write_result(tmp_path, [4.0, 6.0], [[4.0], [6.0]])
     spool(tmp_path, at(50.0, 6.0))
     ingest.ingest(tmp_path, now=60.0)
-    assert kept(tmp_path, suffix=".failures.jsonl") == []
+    assert stored_lines(tmp_path, suffix=".failures.jsonl") == []
 
 
 def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):
@@ -276,11 +276,11 @@ def cut_off(root):
     return path, before
 
 
-def test_command_puts_back_what_a_run_that_was_cut_off_left_with_less(tmp_path, monkeypatch):
+def test_command_restores_values_of_an_interrupted_run(tmp_path, monkeypatch):
     monkeypatch.setenv(lock.HOLDER, "")
     path, _ = cut_off(tmp_path)
     (line, _), err = command(tmp_path)
-    assert "what was recorded before of 1 series is put back" in line and err == ""
+    assert "the earlier values of 1 series are restored" in line and err == ""
     assert stored_values(path)[1] == 1.5
     assert len(command(tmp_path)[0]) == 1  # once
 
@@ -291,7 +291,7 @@ def test_command_puts_nothing_back_while_a_run_measures(tmp_path, monkeypatch):
         monkeypatch.setenv(lock.HOLDER, "1")
         lines, err = command(tmp_path)
     assert len(lines) == 1 and stored_values(path)[1] == 9.0
-    assert err.startswith("note: nothing is put back of a run that was cut off: another run is measuring")
+    assert err.startswith("note: the values before an interrupted run are not restored: another run is measuring")
     assert err.count("\n") == 1
 
 

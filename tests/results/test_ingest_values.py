@@ -5,10 +5,10 @@ import os
 import pytest
 
 from kernel_velocity.results import ingest
-from tests.results.spooled import NAME, at, fail, kept, spool, stored_values, write_result
+from tests.results.spooled import NAME, at, fail, spool, stored_lines, stored_values, write_result
 
 
-@pytest.mark.parametrize("when", [0.1, 1.5])  # before the rounds that asv kept, and between them
+@pytest.mark.parametrize("when", [0.1, 1.5])  # before the rounds that asv stored_lines, and between them
 def test_a_round_with_wrong_numbers_withdraws_the_value_for_good(tmp_path, when):
     path = write_result(tmp_path, [4.0, 1.5], [[4.0], [1.0, 2.0]])
     spool(tmp_path, at(100.0, 1.0), at(200.0, 2.0))
@@ -16,13 +16,13 @@ def test_a_round_with_wrong_numbers_withdraws_the_value_for_good(tmp_path, when)
     (line,) = ingest.ingest(tmp_path, now=300.0, machine="box").restored
     assert "value withdrawn" in line and NAME in line
     assert stored_values(path) == [4.0, None]
-    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
+    assert len(stored_lines(tmp_path, suffix=".failures.jsonl")) == 1
     spool(tmp_path, at(300.0, 4.0, ("eager", "c")))  # the next ingest has something to do here
     assert ingest.ingest(tmp_path, now=310.0, machine="box").restored == ()
     assert stored_values(path) == [4.0, None]
 
 
-def test_a_kernel_that_crashes_in_every_round_does_not_keep_its_old_time(tmp_path):
+def test_kernel_that_always_crashes_loses_its_old_time(tmp_path):
     write_result(tmp_path, [4.0, 1.0], [[4.0], [1.0]])
     spool(tmp_path, at(1.0, 1.0))
     ingest.ingest(tmp_path, now=10.0, machine="box")
@@ -34,22 +34,22 @@ def test_a_kernel_that_crashes_in_every_round_does_not_keep_its_old_time(tmp_pat
         spool(tmp_path, at(61.0, 4.0, ("eager", "c")))  # the second ingest, too, has something to do
 
 
-def test_a_value_that_was_put_back_after_an_interruption_keeps_its_telemetry(tmp_path):
+def test_restored_value_keeps_its_telemetry(tmp_path):
     before = write_result(tmp_path, [4.0, 2.0], [[4.0], [1.0, 2.0, 3.0]]).read_text()
     spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 3.0), at(4.0, 4.0, ("eager", "c")))
     ingest.ingest(tmp_path, now=10.0, machine="box")
-    old = kept(tmp_path)
+    old = stored_lines(tmp_path)
     path = write_result(tmp_path, [4.0, 7.0], [[4.0], [7.0]])
     spool(tmp_path, at(20.0, 7.0))
     fail(tmp_path, 21.0, error="KeyboardInterrupt: ")
     path.write_text(before)
     assert ingest.ingest(tmp_path, now=30.0, machine="box").restored == ()
-    assert kept(tmp_path) == old
+    assert stored_lines(tmp_path) == old
     assert stored_values(path) == [4.0, 2.0]
 
 
 @pytest.mark.parametrize("machine", ["box", None])
-def test_the_machine_that_measured_gets_dropped_values_and_failures(tmp_path, machine):
+def test_measuring_machine_gets_values_and_failures(tmp_path, machine):
     path = write_result(tmp_path, [4.0, None], [[4.0], None])
     other = write_result(tmp_path, [None, None], [None, None], machine="another")
     os.utime(path, (1.0, 1.0))  # a checkout makes any file the newest
@@ -58,12 +58,12 @@ def test_the_machine_that_measured_gets_dropped_values_and_failures(tmp_path, ma
     assert len(ingest.ingest(tmp_path, now=10.0, machine=machine).restored) == 1
     assert stored_values(path) == [4.0, 1.0]
     assert stored_values(other) == [None, None]
-    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
-    assert kept(tmp_path, "another", ".failures.jsonl") == []
+    assert len(stored_lines(tmp_path, suffix=".failures.jsonl")) == 1
+    assert stored_lines(tmp_path, "another", ".failures.jsonl") == []
 
 
 @pytest.mark.parametrize(("when", "restored"), [(1002.0, 1), (900.0, 0), (2000.0, 0)])
-def test_without_the_machines_name_and_any_value_only_rounds_of_its_run_are_restored(tmp_path, when, restored):
+def test_restoring_without_machine_name_or_value(tmp_path, when, restored):
     write_result(tmp_path, [None, None], [None, None])  # from 1000 to 1005 s
     spool(tmp_path, at(when, 1.0))
     assert len(ingest.ingest(tmp_path, now=when).restored) == restored

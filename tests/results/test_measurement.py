@@ -32,38 +32,38 @@ def rounds(values, **changes):
     ]  # fmt: skip
 
 
-def measure(items, flop=2e9, bytes_moved=1e9):
-    return measurement.from_rounds(KEY, "c" * 40, items, flop=flop, bytes_moved=bytes_moved)
+def measure(samples, flop=2e9, bytes_moved=1e9):
+    return measurement.from_rounds(KEY, "c" * 40, samples, flop=flop, bytes_moved=bytes_moved)
 
 
 def test_value_is_the_median():
-    item = measure(rounds([1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 9.0]))
-    assert item.seconds == pytest.approx(1.0, abs=0.011)
-    assert item.rounds == 8
-    assert item.gflops == pytest.approx(2.0, abs=0.02)
+    measurement = measure(rounds([1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 9.0]))
+    assert measurement.seconds == pytest.approx(1.0, abs=0.011)
+    assert measurement.rounds == 8
+    assert measurement.gflops == pytest.approx(2.0, abs=0.02)
 
 
 @given(estimates, st.randoms(use_true_random=False))
 def test_order_of_rounds_does_not_matter(values, shuffle):
     mixed = list(values)
     shuffle.shuffle(mixed)
-    one, other = measure(rounds(values)), measure(rounds(mixed))
-    assert one.seconds == other.seconds
-    assert one.interval.low == pytest.approx(other.interval.low)
+    first, other = measure(rounds(values)), measure(rounds(mixed))
+    assert first.seconds == other.seconds
+    assert first.interval.low == pytest.approx(other.interval.low)
 
 
 @given(estimates, st.floats(min_value=1e-3, max_value=1e3))
 def test_value_and_interval_scale_with_the_rounds(values, factor):
-    one, other = measure(rounds(values)), measure(rounds([value * factor for value in values]))
-    assert other.seconds == pytest.approx(one.seconds * factor)
-    assert other.interval.low == pytest.approx(one.interval.low * factor)
-    assert other.interval.high == pytest.approx(one.interval.high * factor)
+    first, other = measure(rounds(values)), measure(rounds([value * factor for value in values]))
+    assert other.seconds == pytest.approx(first.seconds * factor)
+    assert other.interval.low == pytest.approx(first.interval.low * factor)
+    assert other.interval.high == pytest.approx(first.interval.high * factor)
 
 
 @given(estimates)
 def test_interval_contains_the_value(values):
-    item = measure(rounds(values))
-    assert item.interval.low <= item.seconds <= item.interval.high
+    measurement = measure(rounds(values))
+    assert measurement.interval.low <= measurement.seconds <= measurement.interval.high
 
 
 def test_interval_is_scipys_on_logarithms():
@@ -84,9 +84,9 @@ def test_interval_covers_the_truth_in_95_percent():
 
 
 def test_too_few_rounds_are_a_warning():
-    item = measure(rounds([1.0, 1.1]))
-    assert item.interval is None
-    assert item.warnings == ("need 8 rounds, have 2", "no interval: needs 3 rounds")
+    measurement = measure(rounds([1.0, 1.1]))
+    assert measurement.interval is None
+    assert measurement.warnings == ("need 8 rounds, have 2", "no interval: needs 3 rounds")
     assert measure(rounds([1.0] * 5)).warnings == ("need 8 rounds, have 5",)
     assert measure(rounds([1.0] * 8)).warnings == ()
 
@@ -96,15 +96,15 @@ def test_rounds_of_one_launch_are_a_warning():
 
 
 def test_flags_are_counted():
-    items = rounds([1.0] * 6) + rounds([1.0] * 2, flags=("contended",))
-    items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
-    assert measure(items).warnings == ("contended in 2 of 8 rounds",)
+    repeated = rounds([1.0] * 6) + rounds([1.0] * 2, flags=("contended",))
+    repeated = [dataclasses.replace(round_, launch=str(number)) for number, round_ in enumerate(repeated)]
+    assert measure(repeated).warnings == ("contended in 2 of 8 rounds",)
 
 
 def test_flags_are_explained():
-    items = rounds([1.0] * 8, flags=("warm", "z"))
-    items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
-    assert measure(items).warnings == (
+    repeated = rounds([1.0] * 8, flags=("warm", "z"))
+    repeated = [dataclasses.replace(round_, launch=str(number)) for number, round_ in enumerate(repeated)]
+    assert measure(repeated).warnings == (
         "warm in 8 of 8 rounds (faster than memory: the caches were not cold)",
         "z in 8 of 8 rounds",  # of a newer version
     )
@@ -113,15 +113,15 @@ def test_flags_are_explained():
 
 def test_methods_are_not_mixed():
     old = rounds([5.0] * 3, method="old")
-    new = [dataclasses.replace(item, time=item.time + 100) for item in rounds([1.0] * 8, method="new")]
-    item = measure(new + old)
-    assert (item.seconds, item.method, item.rounds) == (1.0, "new", 8)
-    assert "3 rounds of an earlier timing method left out" in item.warnings
+    new = [dataclasses.replace(round_, time=round_.time + 100) for round_ in rounds([1.0] * 8, method="new")]
+    measurement = measure(new + old)
+    assert (measurement.seconds, measurement.method, measurement.rounds) == (1.0, "new", 8)
+    assert "3 rounds of an earlier timing method left out" in measurement.warnings
 
 
 def test_unknown_work_has_no_rate():
-    item = measure(rounds([1.0] * 8), flop=None, bytes_moved=None)
-    assert (item.gflops, item.gigabytes) == (None, None)
+    measurement = measure(rounds([1.0] * 8), flop=None, bytes_moved=None)
+    assert (measurement.gflops, measurement.gigabytes) == (None, None)
 
 
 def test_traffic_of_memory_bound_kernels_only():

@@ -37,22 +37,22 @@ def cell(value, evidence=0, samples=None, method=None):
 @pytest.mark.parametrize(
     ("here", "there", "verdict"),
     [
-        (None, cell(NAN), Verdict.TAKEN),
-        (cell(None, 9), cell(2.0, 1), Verdict.TAKEN),  # a value beats none
-        (cell(NAN), cell(2.0, 1), Verdict.TAKEN),
-        (cell(1.0, 3), cell(2.0, 4), Verdict.TAKEN),  # more rounds beat fewer
+        (None, cell(NAN), Verdict.ADOPTED),
+        (cell(None, 9), cell(2.0, 1), Verdict.ADOPTED),  # a value beats none
+        (cell(NAN), cell(2.0, 1), Verdict.ADOPTED),
+        (cell(1.0, 3), cell(2.0, 4), Verdict.ADOPTED),  # more rounds beat fewer
         (cell(1.0, 4), cell(2.0, 3), Verdict.FEWER),
         (cell(1.0, 4), cell(2.0, 4), Verdict.EQUAL),
         (cell(1.0, 4), cell(1.0, 4), Verdict.SAME),
         (cell(1.0, 4, (1.0,)), cell(1.0, 4, (2.0,)), Verdict.EQUAL),
         (cell(1.0, 4), cell(None, 4), Verdict.FAILED),
         (cell(1.0, 4), cell(NAN, 4), Verdict.SAME),
-        (cell(NAN), cell(None), Verdict.TAKEN),  # "not asked for" knows less than "failed"
+        (cell(NAN), cell(None), Verdict.ADOPTED),  # "not asked for" knows less than "failed"
         (cell(None), cell(NAN, 9), Verdict.SAME),
-        (cell(NAN, 0), cell(NAN, 1), Verdict.TAKEN),  # the one that says why
+        (cell(NAN, 0), cell(NAN, 1), Verdict.ADOPTED),  # the one that says why
         (cell(NAN, 1), cell(NAN, 0), Verdict.SAME),
         (cell(None, 0), cell(None, 0), Verdict.SAME),
-        (cell(1.0, 8, method="old"), cell(2.0, 7, method="suite"), Verdict.TAKEN),  # measured again by a new harness
+        (cell(1.0, 8, method="old"), cell(2.0, 7, method="suite"), Verdict.ADOPTED),  # measured again by a new harness
         (cell(1.0, 7, method="suite"), cell(2.0, 8, method="old"), Verdict.METHOD),
         (cell(1.0, 7, method="old"), cell(2.0, 8, method="older"), Verdict.METHOD),
         (cell(1.0, 8, method="suite"), cell(2.0, 7, method="suite"), Verdict.FEWER),
@@ -67,8 +67,8 @@ def stored(cells, version="1", started_at=1000):
     """A results file: one benchmark with these series. Asv stores NaN for others of its axes."""
     axes = [list(dict.fromkeys(column)) for column in zip(*cells, strict=True)]
     every = [cells.get(key, cell(NAN)) for key in itertools.product(*axes)]
-    row = {"result": [item.value for item in every], "params": axes, "version": version, "started_at": started_at}
-    row |= {"duration": 1.0, "stats_repeat": [item.evidence for item in every]}
+    row = {"result": [entry.value for entry in every], "params": axes, "version": version, "started_at": started_at}
+    row |= {"duration": 1.0, "stats_repeat": [entry.evidence for entry in every]}
     data = {"commit_hash": COMMIT, "env_name": "env", "date": 0, "python": "3", "requirements": {}, "version": 2}
     data |= {"params": {"machine": "m"}, "result_columns": list(COLUMNS), "results": {NAME: [*map(row.get, COLUMNS)]}}
     with tempfile.TemporaryDirectory() as folder:
@@ -95,13 +95,13 @@ def merged(here, there, current="1"):
 def test_merged_axes_have_the_series_of_both():
     here = stored({("'native'", "'a'"): cell(1.0, 8)})
     there = stored({("'eager'", "'b'"): cell(2.0, 8)}, started_at=2000)
-    _, found = merged(here, there)
-    assert {key: item.value for key, item in found.items() if item.measured} == {
+    _, cells = merged(here, there)
+    assert {key: entry.value for key, entry in cells.items() if entry.measured} == {
         ("'native'", "'a'"): 1.0,
         ("'eager'", "'b'"): 2.0,
     }
     for key in (("'native'", "'b'"), ("'eager'", "'a'")):
-        assert math.isnan(found[key].value)  # not asked for, which is no failure
+        assert math.isnan(cells[key].value)  # not asked for, which is no failure
     assert here.file.measured_at == 3
     merged(again(here), stored({("'eager'", "'c'"): cell(2.0, 8)}, started_at=500))
     assert here.file.measured_at == 3  # the newest stays
@@ -115,12 +115,12 @@ def test_merged_row_of_which_nothing_is_taken_keeps_its_times():
 
 def test_row_of_other_axes_is_another_benchmark():
     here = stored({("'native'", "'a'"): cell(1.0, 8)})
-    row, found = merged(here, stored({("'a'",): cell(2.0, 9)}))
-    assert set(row.verdicts.values()) == {Verdict.VERSION} and found == here.cells[NAME]
+    row, cells = merged(here, stored({("'a'",): cell(2.0, 9)}))
+    assert set(row.verdicts.values()) == {Verdict.VERSION} and cells == here.cells[NAME]
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "current", "taken"),
+    ("here", "there", "current", "is_adopted"),
     [
         ("1", "2", "2", True),
         ("2", "1", "2", False),
@@ -130,16 +130,16 @@ def test_row_of_other_axes_is_another_benchmark():
         (None, "1", "1", True),
     ],
 )
-def test_of_two_versions_the_suites_stays_as_a_row(here, there, current, taken):
+def test_of_two_versions_the_suites_stays_as_a_row(here, there, current, is_adopted):
     old = stored({("'a'",): cell(1.0, 99), ("'b'",): cell(1.0, 99), ("'c'",): cell(None)}, here)
     new = stored({("'a'",): cell(2.0, 1), ("'b'",): cell(None)}, there)
-    row, found = merged(old, new, current)
-    assert found.keys() == (new if taken else old).cells[NAME].keys()
-    assert set(row.verdicts.values()) == {Verdict.TAKEN if taken else Verdict.VERSION}
-    assert (row.replaced, row.gone) == ((2, {("'c'",)}) if taken else (0, frozenset()))
+    row, cells = merged(old, new, current)
+    assert cells.keys() == (new if is_adopted else old).cells[NAME].keys()
+    assert set(row.verdicts.values()) == {Verdict.ADOPTED if is_adopted else Verdict.VERSION}
+    assert (row.replaced, row.gone) == ((2, {("'c'",)}) if is_adopted else (0, frozenset()))
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(1.0, Verdict.VERSION), (None, Verdict.TAKEN)])
+@pytest.mark.parametrize(("value", "verdict"), [(1.0, Verdict.VERSION), (None, Verdict.ADOPTED)])
 def test_new_version_without_a_value_takes_none_away(value, verdict):
     row, _ = merged(stored({("'a'",): cell(value, 8)}), stored({("'a'",): cell(None)}, "2"), "2")
     assert set(row.verdicts.values()) == {verdict}
@@ -150,8 +150,8 @@ CELLS = st.builds(cell, st.sampled_from([None, NAN, 1.0, 2.0, 3.0]), st.integers
 ROWS = st.dictionaries(st.sampled_from(KEYS), CELLS, min_size=1)
 
 
-def said(found):
-    return {key: repr((item.value, item.evidence)) for key, item in found.items()}
+def texts(cells):
+    return {key: repr((entry.value, entry.evidence)) for key, entry in cells.items()}
 
 
 @given(ROWS, ROWS)
@@ -159,22 +159,22 @@ def test_merge_is_idempotent_and_nothing_gets_worse(mine, other):
     here, there = stored(mine), stored(other)
     _, once = merged(here, there)
     for cells in (here.cells[NAME], there.cells[NAME]):
-        assert all(once[key].rank >= item.rank for key, item in cells.items())
-    row, twice = merged(again(here), there)
-    assert Verdict.TAKEN not in row.verdicts.values() and said(twice) == said(once)
+        assert all(once[key].rank >= entry.rank for key, entry in cells.items())
+    row, repeated = merged(again(here), there)
+    assert Verdict.ADOPTED not in row.verdicts.values() and texts(repeated) == texts(once)
 
 
 @given(ROWS, ROWS, ROWS, st.sets(st.sampled_from(KEYS)))
 def test_files_of_different_series_merge_in_any_order(mine, first, second, chosen):
-    first = {key: item if key in chosen else cell(NAN) for key, item in first.items()}
-    second = {key: cell(NAN) if key in chosen else item for key, item in second.items()}
+    first = {key: entry if key in chosen else cell(NAN) for key, entry in first.items()}
+    second = {key: cell(NAN) if key in chosen else entry for key, entry in second.items()}
 
     def through(*files):
         here = stored(mine)
         for cells in files:
             merged(here, stored(cells))
             here = again(here)
-        return said(here.cells[NAME])
+        return texts(here.cells[NAME])
 
     assert through(first, second) == through(second, first)
 
@@ -229,8 +229,8 @@ def test_file_that_is_not_here_is_taken_whole(write, path):
     theirs = write("node")
     stranger = Failure(benchmark="unknown", params=("native", CASE), time=4e9, error="of no stored series")
     failures.append(beside(theirs, failures.SUFFIX), stranger)
-    item = merge_file(theirs, path)
-    assert (item.changed, item.taken, item.stayed, item.notes) == (True, 8, 0, [])
+    outcome = merge_file(theirs, path)
+    assert (outcome.changed, outcome.adopted, outcome.stayed, outcome.notes) == (True, 8, 0, [])
     assert json.loads(path.read_text())["params"] == {"machine": "here", "torch": "2.13.0"}
     assert sorted(lines(path)) == sorted(lines(theirs)) and lines(path, failures.SUFFIX) == []
 
@@ -252,13 +252,13 @@ def test_values_stats_samples_and_profile_come_whole(write, path):
 def named(path):
     """Return the rows by column, sorted, without what is empty, and bounds with the digits that asv stores."""
     data = json.loads(path.read_text())
-    found = {}
+    result = {}
     for name, row in data["results"].items():
         columns = dict(zip(data["result_columns"], row, strict=False))
         for key in ("stats_ci_99_a", "stats_ci_99_b"):
-            columns[key] = [item and float(f"{item:.5g}") for item in columns[key]]
-        found[name] = {key: value for key, value in sorted(columns.items()) if value is not None}
-    return found
+            columns[key] = [value and float(f"{value:.5g}") for value in columns[key]]
+        result[name] = {key: value for key, value in sorted(columns.items()) if value is not None}
+    return result
 
 
 def test_better_series_stays_with_its_rounds(write, path):
@@ -266,15 +266,17 @@ def test_better_series_stays_with_its_rounds(write, path):
     merge_file(write("node"), path)
     before = set(lines(path))
     change(path, "result", lambda values: [None] * len(values))
-    item = merge_file(write("node", rounds=5), path)
-    assert (item.taken, item.stayed) == (4, 4)
-    assert item.notes[0].startswith(f"{path.name}: {OTHER}: fewer rounds than here; what is here stays (eager, float32")
-    assert item.notes[0].endswith(" and 1 more)")
+    outcome = merge_file(write("node", rounds=5), path)
+    assert (outcome.adopted, outcome.stayed) == (4, 4)
+    assert outcome.notes[0].startswith(
+        f"{path.name}: {OTHER}: fewer rounds than here; what is here stays (eager, float32"
+    )
+    assert outcome.notes[0].endswith(" and 1 more)")
     rounds = [telemetry.decode(line) for line in lines(path)]
-    assert sum(item.benchmark == NAME for item in rounds) == 4 * 5  # the rounds of the failed series went with it
+    assert sum(round_.benchmark == NAME for round_ in rounds) == 4 * 5  # the rounds of the failed series went with it
     assert {line for line in lines(path) if OTHER in line} == {line for line in before if OTHER in line}
-    assert [item.time for item in rounds] == sorted(item.time for item in rounds)
-    assert merge_file(write("node"), path).taken == 4 and len(lines(path)) == 8 * 8
+    assert [round_.time for round_ in rounds] == sorted(round_.time for round_ in rounds)
+    assert merge_file(write("node"), path).adopted == 4 and len(lines(path)) == 8 * 8
 
 
 @pytest.mark.parametrize("column", ["stats_repeat", "samples"])
@@ -282,16 +284,16 @@ def test_rounds_that_asv_counted_count_before_telemetry(write, path, column):
     theirs = write("node")
     merge_file(theirs, path)
     add_column(theirs, column, lambda value: 9 if column == "stats_repeat" else [value] * 9)
-    assert merge_file(theirs, path).taken == 8
+    assert merge_file(theirs, path).adopted == 8
     assert merge_file(write("node"), path).stayed == 8
 
 
 def test_value_whose_telemetry_is_of_another_run_has_no_rounds(write, path):
     merge_file(write("node"), path)
     change(path, "result", lambda values: [value * 2 for value in values])
-    assert merge_file(write("node"), path).taken == 4
+    assert merge_file(write("node"), path).adopted == 4
     change(path, "result", lambda values: [value * (1 + 1e-9) for value in values])
-    assert merge_file(write("node"), path).taken == 0
+    assert merge_file(write("node"), path).adopted == 0
 
 
 def test_failure_removes_no_value_and_leaves_with_the_series(write, path):
@@ -302,11 +304,11 @@ def test_failure_removes_no_value_and_leaves_with_the_series(write, path):
     merge_file(theirs, path)
     assert lines(path, failures.SUFFIX) == [failures.encode(failed)]
     good = write("good")
-    assert merge_file(good, path).taken == 4 and lines(path, failures.SUFFIX) == []
+    assert merge_file(good, path).adopted == 4 and lines(path, failures.SUFFIX) == []
     before = path.read_bytes()
-    item = merge_file(theirs, path)
-    assert not item.changed and path.read_bytes() == before
-    assert item.notes[0].startswith(f"{path.name}: {NAME}: failed; the value here stays (eager, {CASE}; ")
+    outcome = merge_file(theirs, path)
+    assert not outcome.changed and path.read_bytes() == before
+    assert outcome.notes[0].startswith(f"{path.name}: {NAME}: failed; the value here stays (eager, {CASE}; ")
 
 
 def test_reason_why_a_series_does_not_apply_comes_too(write, path):
@@ -315,8 +317,8 @@ def test_reason_why_a_series_does_not_apply_comes_too(write, path):
     theirs = write("node")
     merge_file(theirs, path)
     failures.append(beside(theirs, failures.SUFFIX), skipped)
-    item = merge_file(theirs, path)
-    assert (item.taken, item.stayed) == (1, 8)
+    outcome = merge_file(theirs, path)
+    assert (outcome.adopted, outcome.stayed) == (1, 8)
     assert not merge_file(theirs, path).changed
     assert lines(path, failures.SUFFIX) == [failures.encode(skipped)]
 
@@ -326,7 +328,7 @@ def test_line_that_cannot_be_read_is_kept_here_and_not_taken(write, path):
     for file, text in ((path, "half a li"), (theirs := write("node"), '{"b": ')):
         rounds = beside(file, ".jsonl")
         rounds.write_text(f"{text}\n{rounds.read_text()}")
-    assert merge_file(theirs, path).taken == 8
+    assert merge_file(theirs, path).adopted == 8
     assert lines(path)[-1] == "half a li" and len(lines(path)) == 8 * 8 + 1
 
 
@@ -337,8 +339,8 @@ def test_rounds_of_a_case_that_the_new_version_dropped_go_too(write, path):
         change(theirs, field, lambda values: values[::2])
     change(theirs, "params", lambda axes: [axes[0], axes[1][:1]])
     change(theirs, "version", lambda _: "2")
-    item = merge_file(theirs, path, {NAME: "2"})
-    assert f"{path.name}: {NAME}: the suite's version replaces 4 values of another" in item.notes
+    outcome = merge_file(theirs, path, {NAME: "2"})
+    assert f"{path.name}: {NAME}: the suite's version replaces 4 values of another" in outcome.notes
     assert {telemetry.decode(line).params[1] for line in lines(path) if NAME in line} == {CASE}
     assert StoredFile(path).version(NAME) == "2"
 

@@ -26,9 +26,9 @@ def file_of(tree, index=-1):
     return tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
 
 
-def newest(found, tree):
+def newest(reading, tree):
     """Return what was read of the newest commit's file."""
-    (file,) = [file for file in found.files if file.commit == tree.commits[-1]]
+    (file,) = [file for file in reading.files if file.commit == tree.commits[-1]]
     return file
 
 
@@ -50,19 +50,19 @@ def read(tree):
 
 def the_note(tree):
     """Return the one note. Everything that it does not name must have been read all the same."""
-    found = read(tree)
-    (note,) = found.notes
+    result = read(tree)
+    (note,) = result.notes
     assert "\n" not in note
-    return found, note
+    return result, note
 
 
 def test_sound_tree_has_no_notes(tree):
-    found = read(tree)
-    assert found.notes == ()
-    assert len(found.files) == 5
-    assert set(found.benchmarks) == set(synthetic.CASES)  # the track_ benchmark is none of ours
-    assert found.machines[0].details[0] == ("cpu", "Imaginary 9000")
-    assert found.benchmarks["matmul.Cpu.time_hot"].flop == {
+    result = read(tree)
+    assert result.notes == ()
+    assert len(result.files) == 5
+    assert set(result.benchmarks) == set(synthetic.CASES)  # the track_ benchmark is none of ours
+    assert result.machines[0].details[0] == ("cpu", "Imaginary 9000")
+    assert result.benchmarks["matmul.Cpu.time_hot"].flop == {
         "float32-256x256x256": 2 * 256.0**3,
         "float32-512x512x512": 2 * 512.0**3,
     }
@@ -78,13 +78,13 @@ def test_file_written_by_asv_is_read(tree):
     )  # fmt: skip
     results.add_result(benchmark, outcome)
     results.save(str(tree.results))
-    (found,) = [file for file in read(tree).files if file.machine == "asv-made"]
-    values = recorded_values(found)
+    (result,) = [file for file in read(tree).files if file.machine == "asv-made"]
+    values = recorded_values(result)
     assert [value.outcome for value in values] == [Outcome.MEASURED, Outcome.FAILED, Outcome.NOT_APPLICABLE]
     assert [value.key.case for value in values] == ["a", "b", "c"]
     assert values[0].seconds == 0.5
     assert values[0].interval.low <= 0.5 <= values[0].interval.high
-    assert found.commit == "f" * 40
+    assert result.commit == "f" * 40
 
 
 def test_infinite_bounds_are_no_interval(tree):
@@ -120,10 +120,10 @@ def test_row_without_result_failed(tree):
 )
 def test_malformed_results_file_is_noted(tree, text, complaint):
     file_of(tree).write_text(text)
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert complaint in note
     assert file_of(tree).name in note
-    assert len(found.files) == 4
+    assert len(result.files) == 4
 
 
 def test_binary_results_file_is_noted(tree):
@@ -147,33 +147,33 @@ def test_binary_results_file_is_noted(tree):
 )
 def test_malformed_row_is_noted(tree, row, complaint):
     edit(file_of(tree), lambda data: data["results"].update({"matmul.Cpu.time_hot": row}))
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert complaint in note
     assert "matmul.Cpu.time_hot" in note
-    assert {row.benchmark for row in newest(found, tree).rows} | {"matmul.Cpu.time_hot"} == set(synthetic.CASES)
-    assert len(found.files) == 5
+    assert {row.benchmark for row in newest(result, tree).rows} | {"matmul.Cpu.time_hot"} == set(synthetic.CASES)
+    assert len(result.files) == 5
 
 
 def test_missing_machine_json_is_noted(tree, machine):
     (machine / "machine.json").unlink()
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert note.startswith("bench-1/machine.json: no such file")
-    assert found.machines[0].name == synthetic.MACHINE
-    assert len(found.files) == 5
+    assert result.machines[0].name == synthetic.MACHINE
+    assert len(result.files) == 5
 
 
 @pytest.mark.parametrize(("text", "complaint"), [(None, "No such file"), ("{", "Expecting"), ('{"version": 9}', "9")])
 def test_times_are_read_without_benchmarks_json(tree, text, complaint):
     path = tree.results / "benchmarks.json"
     path.unlink() if text is None else path.write_text(text)
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert complaint in note
     assert "GFLOPS need it" in note
-    assert found.benchmarks is None
-    items, notes = measurements(found)
+    assert result.benchmarks is None
+    entries, notes = measurements(result)
     assert notes == ()
-    assert len(items) == 60
-    assert all(item.gflops is None for item in items)
+    assert len(entries) == 60
+    assert all(measurement.gflops is None for measurement in entries)
 
 
 @pytest.mark.parametrize(
@@ -181,18 +181,18 @@ def test_times_are_read_without_benchmarks_json(tree, text, complaint):
 )
 def test_malformed_benchmark_is_noted(tree, entry):
     edit(tree.results / "benchmarks.json", lambda data: data.update({"other.Cpu.time_hot": entry}))
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert note.startswith("benchmarks.json, other.Cpu.time_hot:")
-    assert set(found.benchmarks) == set(synthetic.CASES)
+    assert set(result.benchmarks) == set(synthetic.CASES)
 
 
 def test_malformed_telemetry_line_is_noted_with_its_number(tree, machine):
     path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "{nonsense", *lines[1:]]) + "\n")
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert note.startswith(f"bench-1/telemetry/{path.name}:2: not JSON")
-    assert sum(len(rounds) for rounds in newest(found, tree).rounds.values()) == len(lines)
+    assert sum(len(rounds) for rounds in newest(result, tree).rounds.values()) == len(lines)
 
 
 def test_duplicate_line_is_one_round(tree, machine):
@@ -203,22 +203,22 @@ def test_duplicate_line_is_one_round(tree, machine):
 
 def test_failures_are_read_with_their_reason(tree, machine):
     path = machine / "telemetry" / f"{file_of(tree, 3).stem}.failures.jsonl"
-    place = {"b": "matmul.Cpu.time_hot", "p": ["triton", "float32-256x256x256"]}
-    lines = [place | {"t": 2.0, "error": "RuntimeError: later"}, place | {"t": 1.0, "error": "RuntimeError: sooner"}]
+    series = {"b": "matmul.Cpu.time_hot", "p": ["triton", "float32-256x256x256"]}
+    lines = [series | {"t": 2.0, "error": "RuntimeError: later"}, series | {"t": 1.0, "error": "RuntimeError: sooner"}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "nonsense\n")
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert f"{path.name}:3: not JSON" in note
-    items, _ = measurements(found)
-    (item,) = [item for item in items if item.reason is not None]
-    assert (item.outcome, item.reason) == (Outcome.FAILED, "RuntimeError: later")
+    entries, _ = measurements(result)
+    (measurement,) = [value for value in entries if value.reason is not None]
+    assert (measurement.outcome, measurement.reason) == (Outcome.FAILED, "RuntimeError: later")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"version": 1}'])
 def test_malformed_machine_json_is_noted(tree, machine, text):
     (machine / "machine.json").write_text(text)
-    found, note = the_note(tree)
+    result, note = the_note(tree)
     assert note.startswith("bench-1/machine.json: ")
-    assert len(found.files) == 5
+    assert len(result.files) == 5
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file"])
@@ -231,17 +231,17 @@ def test_missing_results_directory_is_an_error(tmp_path, name):
 def test_other_folders_are_no_machines(tree):
     synthetic.write_json(tree.results / "scratch" / "notes.txt", {})
     synthetic.write_json(tree.results / ".hidden" / "machine.json", {})
-    found = read(tree)
-    assert (len(found.machines), found.notes) == (1, ())
+    result = read(tree)
+    assert (len(result.machines), result.notes) == (1, ())
 
 
 def test_value_without_telemetry_is_asvs(tree, machine):
     for path in (machine / "telemetry").iterdir():
         path.unlink()
-    items, _ = measurements(read(tree))
-    measured = [item for item in items if item.outcome is Outcome.MEASURED]
+    entries, _ = measurements(read(tree))
+    measured = [measurement for measurement in entries if measurement.outcome is Outcome.MEASURED]
     assert measured
-    assert all(item.warnings == (NO_TELEMETRY,) and item.interval is not None for item in measured)
+    assert all(measurement.warnings == (NO_TELEMETRY,) and measurement.interval is not None for measurement in measured)
 
 
 @pytest.mark.parametrize(
@@ -256,17 +256,17 @@ def test_value_without_telemetry_is_asvs(tree, machine):
 )
 def test_values_of_old_benchmarks_are_noted(tree, change, complaint):
     edit(tree.results / "benchmarks.json", change)
-    items, (note,) = measurements(read(tree))
+    entries, (note,) = measurements(read(tree))
     assert note.startswith("matmul.Cpu.time_hot ")
     assert complaint in note
-    assert {item.key.benchmark for item in items} == {"add_mul_exp.Cpu.time_hot"}
+    assert {measurement.key.benchmark for measurement in entries} == {"add_mul_exp.Cpu.time_hot"}
 
 
 def test_second_file_of_a_commit_is_noted(tree):
     path = file_of(tree)
     path.with_name(path.stem + "-copy.json").write_text(path.read_text())
-    items, (note,) = measurements(read(tree))
-    assert len(items) == 60
+    entries, (note,) = measurements(read(tree))
+    assert len(entries) == 60
     assert note.startswith("add_mul_exp.Cpu.time_hot stands in two files of a commit, of which the first is shown (")
     assert note.endswith("12 values of 2 such benchmarks kept, not shown")
 
@@ -324,8 +324,8 @@ HUGE = 10**400  # an integer for JSON, and for no float
     ],
 )
 def test_row_out_of_bounds_is_left_out(tmp_path, row, complaint):
-    found, (note,) = read_one(tmp_path, row)
-    assert found.rows == () and complaint in note
+    result, (note,) = read_one(tmp_path, row)
+    assert result.rows == () and complaint in note
 
 
 @pytest.mark.parametrize(
@@ -336,18 +336,18 @@ def test_row_out_of_bounds_is_left_out(tmp_path, row, complaint):
     ],
 )
 def test_field_out_of_bounds_is_unknown(tmp_path, row, lost):
-    def known(found):
-        (value,), (only,) = recorded_values(found), found.rows
+    def present(file):
+        (value,), (only,) = recorded_values(file), file.rows
         return {"interval": value.interval, "began": only.began, "seconds": value.seconds}
 
-    plain, (found, notes) = known(read_one(tmp_path)[0]), read_one(tmp_path, row)
+    plain, (actual, notes) = present(read_one(tmp_path)[0]), read_one(tmp_path, row)
     assert plain[lost] is not None
-    assert (known(found), notes) == (plain | {lost: None}, [])
+    assert (present(actual), notes) == (plain | {lost: None}, [])
 
 
 def test_columns_without_names_are_noted(tmp_path):
-    found, (note,) = read_one(tmp_path, result_columns=[{}])
-    assert found is None and "result_columns: a list of names is wanted" in note
+    result, (note,) = read_one(tmp_path, result_columns=[{}])
+    assert result is None and "result_columns: a list of names is wanted" in note
 
 
 def test_deeply_nested_file_is_noted(tmp_path):
@@ -378,10 +378,10 @@ def test_work_out_of_bounds_is_noted(tmp_path, amount):
 def test_round_out_of_bounds_is_left_out(tmp_path, change):
     round_ = {"b": "matmul.Cpu.time_hot", "p": ["eager", "c"], "t": 1.7e9, "e": 1e-3, "n": 9, "k": 1, "s": 1.0}
     round_ |= {"r": "converged", "m": "a1b2", "l": "launch", "j": 1e-4}
-    found, notes = read_one(tmp_path, telemetry=round_)
-    assert (len(found.rounds), notes) == (1, [])
-    found, (note,) = read_one(tmp_path, telemetry=round_ | change)
-    assert found.rounds == {} and "wanted, got" in note
+    result, notes = read_one(tmp_path, telemetry=round_)
+    assert (len(result.rounds), notes) == (1, [])
+    result, (note,) = read_one(tmp_path, telemetry=round_ | change)
+    assert result.rounds == {} and "wanted, got" in note
 
 
 @pytest.mark.parametrize("time", [HUGE, 1e300], ids=["huge", "1e300"])

@@ -16,15 +16,15 @@ def write(root, counts):
 
 
 def counts(path):
-    found = dict(StoredFile(path).series())
-    return [found[series].count if found[series].value is not None else None for series in SERIES.values()]
+    result = dict(StoredFile(path).series())
+    return [result[series].count if result[series].value is not None else None for series in SERIES.values()]
 
 
 @pytest.fixture
 def path(tmp_path):
-    found = write(tmp_path, [8, 3])
-    backup.keep(tmp_path, [found, found.with_name("absent.json")])
-    return found
+    result = write(tmp_path, [8, 3])
+    backup.keep(tmp_path, [result, result.with_name("absent.json")])
+    return result
 
 
 @pytest.mark.parametrize(

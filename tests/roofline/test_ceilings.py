@@ -43,22 +43,22 @@ def record(root, name, started_at, values, *, old=None, machine=None, key=KEY):
 def test_sessions_of_peaks_are_oldest_first(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     keep(tmp_path, monkeypatch, 1000.0)
-    found = ceilings.sessions(tmp_path, "cpu")
-    assert [each.began for each in found] == [200.0, 1000.0]
-    assert found[0].figures["dram_copy_bandwidth"] == 11e9
-    assert found[0].reported["L2"] == 1 << 20
+    sessions = ceilings.sessions(tmp_path, "cpu")
+    assert [entry.began for entry in sessions] == [200.0, 1000.0]
+    assert sessions[0].figures["dram_copy_bandwidth"] == 11e9
+    assert sessions[0].reported["L2"] == 1 << 20
     began, newest = ceilings.newest_document(tmp_path, "cpu")
     assert (began, newest["node"]) == (1000.0, os.uname().nodename)
     assert ceilings.sessions(tmp_path, "cuda") == []
     assert ceilings.newest_document(tmp_path, "cuda") is None
 
 
-def test_sessions_of_other_nodes_devices_and_threads_are_left_out(tmp_path, monkeypatch):
+def test_sessions_of_other_nodes_or_devices_are_left_out(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 1.0, name="the one before")
     keep(tmp_path, monkeypatch, 2.0)
     other = keep(tmp_path, monkeypatch, 3.0)
     other.write_text(json.dumps(json.loads(other.read_text()) | {"node": "elsewhere"}))
-    assert [each.began for each in ceilings.sessions(tmp_path, "cpu")] == [2.0]
+    assert [session.began for session in ceilings.sessions(tmp_path, "cpu")] == [2.0]
     monkeypatch.setenv("KV_THREADS", "2")
     assert ceilings.sessions(tmp_path, "cpu") == []
 
@@ -72,28 +72,28 @@ def test_sessions_of_two_gpus_under_one_machine_name(tmp_path, monkeypatch):
         values = {"peak_float32": when, "device_id": device_id(name)}
         record(tmp_path, f"{when}-env", when, values, key="device.Cuda.track_")
     record(tmp_path, "old-env", 6.0, {"peak_float32": 6.0}, key="device.Cuda.track_")  # without a device
-    found = {
-        name: [each.began for each in ceilings.sessions(tmp_path, "cuda", name=name)]
+    result = {
+        name: [session.began for session in ceilings.sessions(tmp_path, "cuda", name=name)]
         for name in (gpu, other, "A third", None)
     }
-    assert found == {gpu: [1, 3, 4, 6], other: [2, 5, 6], "A third": [6], None: [2, 5, 6]}
+    assert result == {gpu: [1, 3, 4, 6], other: [2, 5, 6], "A third": [6], None: [2, 5, 6]}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"node": 1}', '{"format": 9}'])
 def test_malformed_document_is_skipped(tmp_path, monkeypatch, text):
     path = keep(tmp_path, monkeypatch, 1.0)
     path.with_name("2000.json").write_text(text)
-    assert [each.began for each in ceilings.sessions(tmp_path, "cpu")] == [1.0]
+    assert [session.began for session in ceilings.sessions(tmp_path, "cpu")] == [1.0]
 
 
 def test_sessions_include_the_recorded_history(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None, "not_a_ceiling": 1.0})
     record(tmp_path, "b-env", 100.0, {"peak_float32": 7.0, "threads": 1, "peak_float16": float("nan")})
-    found = ceilings.sessions(tmp_path, "cpu")
-    assert [each.began for each in found] == [100.0, 200.0, 300.0]
-    assert found[2].figures == {"peak_float32": 5.0, "threads": 1.0, "l3_size": None}
-    assert found[0].figures["peak_float16"] is None
+    sessions = ceilings.sessions(tmp_path, "cpu")
+    assert [entry.began for entry in sessions] == [100.0, 200.0, 300.0]
+    assert sessions[2].figures == {"peak_float32": 5.0, "threads": 1.0, "l3_size": None}
+    assert sessions[0].figures["peak_float16"] is None
 
 
 def test_figure_of_another_version_is_left_out(tmp_path):
@@ -133,8 +133,8 @@ def test_malformed_row_is_left_out_alone(tmp_path, bad, read):
     data = json.loads(path.read_text())
     data["results"][f"{KEY}peak_float32"] = bad
     path.write_text(json.dumps(data))
-    (found,) = ceilings.sessions(tmp_path, "cpu")
-    assert (found.began, set(found.figures), found.figures["threads"]) == (1.0, read, 1.0)
+    (result,) = ceilings.sessions(tmp_path, "cpu")
+    assert (result.began, set(result.figures), result.figures["threads"]) == (1.0, read, 1.0)
 
 
 NAME = "peak_float32"
@@ -169,9 +169,9 @@ def test_moved_is_over_five_percent_either_way(ratio, moved):
 @settings(max_examples=25)
 @given(st.lists(st.floats(1e-9, 1e15), min_size=2, max_size=15), st.floats(1e-3, 1e3))
 def test_unit_changes_no_ratio(values, scale):
-    one = ceilings.ratios(history(*values), NAME)
+    first = ceilings.ratios(history(*values), NAME)
     other = ceilings.ratios(history(*(value * scale for value in values)), NAME)
-    assert other[1:] == pytest.approx(one[1:])
+    assert other[1:] == pytest.approx(first[1:])
 
 
 def test_why_names_the_method_of_a_roof():

@@ -39,10 +39,10 @@ RATES = st.one_of(st.none(), st.floats(1e6, 1e15))
 @st.composite
 def any_roofs(draw):
     sizes = sorted(draw(st.lists(st.integers(1 << 10, 1 << 30), min_size=0, max_size=3, unique=True)))
-    known = [draw(st.booleans()) for _ in sizes]
+    present = [draw(st.booleans()) for _ in sizes]
     caches = [
         Level(name=f"L{number}", size=size if sure else None, bandwidth=draw(RATES))
-        for number, (size, sure) in enumerate(zip(sizes, known, strict=True), start=1)
+        for number, (size, sure) in enumerate(zip(sizes, present, strict=True), start=1)
     ]
     return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=draw(RATES))), peaks={"float32": draw(RATES)})
 
@@ -57,17 +57,17 @@ def test_memory_bound_by_hand():
     Memory needs 600 MB / 20 GB/s = 30 ms: attainable are 150e6 / 30e-3 = 5 GFLOP/s. In 40 ms it does 3.75 GFLOP/s and
     15 GB/s: 75%, room. 600 MB are past four times 32 MiB, so that memory's roof binds.
     """
-    found = line(150e6, 600e6, 40e-3)
-    assert found.intensity == pytest.approx(0.25)
-    assert found.ridge == pytest.approx(5)
-    assert found.bound == "memory"
-    assert found.attainable == pytest.approx(5e9)
-    assert found.achieved == pytest.approx(3.75e9)
-    assert found.bandwidth == pytest.approx(15e9)
-    assert found.efficiency == found.roof_ratio == pytest.approx(0.75)
-    assert found.cache_benefit == 1
-    assert (found.level, found.label, found.impossible, found.warnings) == ("DRAM", "room", False, ())
-    assert found.level_ratio == pytest.approx(0.75)
+    result = line(150e6, 600e6, 40e-3)
+    assert result.intensity == pytest.approx(0.25)
+    assert result.ridge == pytest.approx(5)
+    assert result.bound == "memory"
+    assert result.attainable == pytest.approx(5e9)
+    assert result.achieved == pytest.approx(3.75e9)
+    assert result.bandwidth == pytest.approx(15e9)
+    assert result.efficiency == result.roof_ratio == pytest.approx(0.75)
+    assert result.cache_benefit == 1
+    assert (result.level, result.label, result.impossible, result.warnings) == ("DRAM", "room", False, ())
+    assert result.level_ratio == pytest.approx(0.75)
 
 
 def test_in_a_cache_by_hand():
@@ -75,33 +75,33 @@ def test_in_a_cache_by_hand():
 
     So it is 1.875 times as fast as memory alone allows, and at 93.75% of the L3's roof. Efficiency is capped.
     """
-    found = line(1.5e6, 6e6, 160e-6)
-    assert found.attainable == pytest.approx(5e9)
-    assert found.roof_ratio == found.cache_benefit == pytest.approx(1.875)
-    assert (found.efficiency, found.label) == (1, "100%")
-    assert found.level == "L3"
-    assert found.level_ratio == pytest.approx(0.9375)
-    assert not found.impossible
-    assert found.warnings == ()
+    result = line(1.5e6, 6e6, 160e-6)
+    assert result.attainable == pytest.approx(5e9)
+    assert result.roof_ratio == result.cache_benefit == pytest.approx(1.875)
+    assert (result.efficiency, result.label) == (1, "100%")
+    assert result.level == "L3"
+    assert result.level_ratio == pytest.approx(0.9375)
+    assert not result.impossible
+    assert result.warnings == ()
 
 
 def test_compute_bound_by_hand():
     """A matmul of 1024 cubed: 2 * 1024^3 = 2.147 GFLOP over 12 MiB. 170.7 FLOP/B. 21.47 ms at 100 GFLOP/s."""
-    found = line(2 * 1024**3, 3 * 4 * 1024**2, 22.6e-3)
-    assert found.intensity == pytest.approx(1024 / 6)
-    assert found.bound == "compute"
-    assert found.attainable == pytest.approx(100e9)
-    assert found.efficiency == pytest.approx(0.021475 / 0.0226, rel=1e-4)
-    assert (found.label, found.level, found.cache_benefit) == ("excellent", "L3", 1)
+    result = line(2 * 1024**3, 3 * 4 * 1024**2, 22.6e-3)
+    assert result.intensity == pytest.approx(1024 / 6)
+    assert result.bound == "compute"
+    assert result.attainable == pytest.approx(100e9)
+    assert result.efficiency == pytest.approx(0.021475 / 0.0226, rel=1e-4)
+    assert (result.label, result.level, result.cache_benefit) == ("excellent", "L3", 1)
 
 
 @pytest.mark.parametrize("flops", [0, None])
 def test_without_flops_bandwidth_is_the_roofline(flops):
-    found = line(flops, 600e6, 40e-3, dtype="int8")
-    assert (found.intensity, found.attainable, found.achieved, found.ridge) == (0, 0, 0, None)
-    assert found.bound == "memory"
-    assert found.efficiency == found.roof_ratio == pytest.approx(0.75)
-    assert found.warnings == ()
+    result = line(flops, 600e6, 40e-3, dtype="int8")
+    assert (result.intensity, result.attainable, result.achieved, result.ridge) == (0, 0, 0, None)
+    assert result.bound == "memory"
+    assert result.efficiency == result.roof_ratio == pytest.approx(0.75)
+    assert result.warnings == ()
 
 
 def test_few_flops_tend_to_bandwidth_alone():
@@ -122,20 +122,20 @@ def test_no_roofline_without_bytes_or_roofs():
 
 def test_single_roof_is_a_warning():
     blind = Roofs(levels=(*LEVELS[:-1], Level(name="DRAM", size=None, bandwidth=None)), peaks=ROOFS.peaks)
-    found = line(1e9, 1e9, 1.0, blind)
-    assert (found.bound, found.ridge, found.cache_benefit) == ("compute", None, 1)
-    assert found.attainable == pytest.approx(100e9)
-    assert found.warnings == ("DRAM's bandwidth is not known: only the peak is a roof here",)
+    result = line(1e9, 1e9, 1.0, blind)
+    assert (result.bound, result.ridge, result.cache_benefit) == ("compute", None, 1)
+    assert result.attainable == pytest.approx(100e9)
+    assert result.warnings == ("DRAM's bandwidth is not known: only the peak is a roof here",)
     for dtype in ("float64", "int8"):  # measured in vain, and never asked for
-        found = line(1e9, 1e9, 1.0, dtype=dtype)
-        assert (found.bound, found.ridge) == ("memory", None)
-        assert found.warnings == (f"the peak in {dtype} is not known: only DRAM's bandwidth is a roof here",)
+        result = line(1e9, 1e9, 1.0, dtype=dtype)
+        assert (result.bound, result.ridge) == ("memory", None)
+        assert result.warnings == (f"the peak in {dtype} is not known: only DRAM's bandwidth is a roof here",)
 
 
 def test_bound_at_the_ridge_is_compute():
-    found = line(5e9, 1e9, 1.0)
-    assert found.intensity == found.ridge
-    assert found.bound == "compute"
+    result = line(5e9, 1e9, 1.0)
+    assert result.intensity == result.ridge
+    assert result.bound == "compute"
     assert line(4.999e9, 1e9, 1.0).bound == "memory"
 
 
@@ -144,33 +144,33 @@ def test_bound_at_the_ridge_is_compute():
     [(HUGE, 1.051, True), (HUGE, 1.049, False), (HUGE - 1, 1.051, False), (HUGE, 0.9, False)],
 )
 def test_above_the_roof_beyond_caches_is_impossible(moved, ratio, impossible):
-    found = line(1.0, moved, moved / 20e9 / ratio)
-    assert found.roof_ratio == pytest.approx(ratio)
-    assert found.impossible is impossible
-    said = " ".join(found.warnings)
-    assert ("impossible" in said) is impossible
+    result = line(1.0, moved, moved / 20e9 / ratio)
+    assert result.roof_ratio == pytest.approx(ratio)
+    assert result.impossible is impossible
+    text = " ".join(result.warnings)
+    assert ("impossible" in text) is impossible
     if impossible:
-        assert all(word in said for word in ("ceilings", "busy", "FLOPs and bytes of the Problem", "cold"))
+        assert all(word in text for word in ("ceilings", "busy", "FLOPs and bytes of the Problem", "cold"))
 
 
 def test_above_the_peak_in_a_cache_is_a_warning():
     """DRAM's slope is the roof there, which a cache may exceed. The peak nothing may."""
-    found = line(200e9 * 1e-3, 100e9 * 1e-3, 1e-3, working_set=MIB)
-    assert (found.bound, found.impossible) == ("memory", False)
-    assert any("2.00 times the peak, which no cache explains" in said for said in found.warnings)
+    result = line(200e9 * 1e-3, 100e9 * 1e-3, 1e-3, working_set=MIB)
+    assert (result.bound, result.impossible) == ("memory", False)
+    assert any("2.00 times the peak, which no cache explains" in warning for warning in result.warnings)
 
 
 def test_working_set_differs_from_bytes():
     assert line(1.0, HUGE, HUGE / 20e9 / 2, working_set=MIB).impossible is False
-    found = line(1.0, 6e6, 6e6 / 20e9 / 2, working_set=HUGE)
-    assert (found.impossible, found.level) == (True, "DRAM")
+    result = line(1.0, 6e6, 6e6 / 20e9 / 2, working_set=HUGE)
+    assert (result.impossible, result.level) == (True, "DRAM")
 
 
 def test_unexplained_ratio_is_a_warning():
-    found = line(1e9, 1e6, 5e-3)
-    assert found.roof_ratio == pytest.approx(2)
-    assert not found.impossible
-    assert "no cache explains" in found.warnings[0]
+    result = line(1e9, 1e6, 5e-3)
+    assert result.roof_ratio == pytest.approx(2)
+    assert not result.impossible
+    assert "no cache explains" in result.warnings[0]
     unknown = Roofs(levels=LEVELS[-1:], peaks=ROOFS.peaks)
     assert "sizes of the caches are not known" in line(1.0, 1e9, 1e-3, unknown).warnings[0]
 
@@ -189,26 +189,26 @@ def test_malformed_amounts_are_refused(flops, moved):
 
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
 def test_model_properties(roofs, flops, moved, seconds):
-    found = line(flops, moved, seconds, roofs)
+    result = line(flops, moved, seconds, roofs)
     dram, peak = roofs.levels[-1].bandwidth, roofs.peaks["float32"]
     if dram is None and peak is None:
-        assert found is None
+        assert result is None
         return
     attainable = min(peak or math.inf, (dram or math.inf) * flops / moved)
-    assert math.isclose(found.attainable, attainable, rel_tol=1e-9)
-    assert math.isclose(found.achieved / found.attainable, found.roof_ratio, rel_tol=1e-9)
-    assert found.efficiency == min(1, found.roof_ratio)
-    assert found.cache_benefit >= 1
-    assert found.label == label(found.roof_ratio)
-    assert math.isclose(found.bandwidth * found.intensity, found.achieved, rel_tol=1e-9)
-    assert (found.ridge is None) == (dram is None or peak is None)
-    if found.ridge is not None and not math.isclose(found.intensity, found.ridge):
-        assert found.bound == ("memory" if found.intensity < found.ridge else "compute")
-    if found.bound == "memory":
-        assert math.isclose(found.cache_benefit, max(1, found.roof_ratio), rel_tol=1e-9)
-    assert found.impossible == (found.roof_ratio > IMPOSSIBLE and is_beyond(moved, roofs) is True)
-    assert found.level == memory_of(moved, roofs)
-    assert (found.roof_ratio <= IMPOSSIBLE) <= (not any("times" in said for said in found.warnings))
+    assert math.isclose(result.attainable, attainable, rel_tol=1e-9)
+    assert math.isclose(result.achieved / result.attainable, result.roof_ratio, rel_tol=1e-9)
+    assert result.efficiency == min(1, result.roof_ratio)
+    assert result.cache_benefit >= 1
+    assert result.label == label(result.roof_ratio)
+    assert math.isclose(result.bandwidth * result.intensity, result.achieved, rel_tol=1e-9)
+    assert (result.ridge is None) == (dram is None or peak is None)
+    if result.ridge is not None and not math.isclose(result.intensity, result.ridge):
+        assert result.bound == ("memory" if result.intensity < result.ridge else "compute")
+    if result.bound == "memory":
+        assert math.isclose(result.cache_benefit, max(1, result.roof_ratio), rel_tol=1e-9)
+    assert result.impossible == (result.roof_ratio > IMPOSSIBLE and is_beyond(moved, roofs) is True)
+    assert result.level == memory_of(moved, roofs)
+    assert (result.roof_ratio <= IMPOSSIBLE) <= (not any("times" in warning for warning in result.warnings))
 
 
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS, st.sampled_from([2.0**-7, 0.5, 2.0, 2.0**9]))
@@ -220,13 +220,13 @@ def test_unit_of_time_changes_no_ratio(roofs, flops, moved, seconds, factor):
         ),
         peaks={dtype: peak and peak * factor for dtype, peak in roofs.peaks.items()},
     )
-    one, other = line(flops, moved, seconds, roofs), line(flops, moved, seconds / factor, faster)
-    if one is None:
+    first, other = line(flops, moved, seconds, roofs), line(flops, moved, seconds / factor, faster)
+    if first is None:
         assert other is None
         return
     same = ("intensity", "bound", "efficiency", "roof_ratio", "cache_benefit", "level", "level_ratio", "impossible")
-    assert [getattr(one, name) for name in same] == [getattr(other, name) for name in same]
-    assert other.achieved == factor * one.achieved
+    assert [getattr(first, name) for name in same] == [getattr(other, name) for name in same]
+    assert other.achieved == factor * first.achieved
 
 
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
@@ -260,9 +260,9 @@ def test_level_of_a_working_set_with_unknown_sizes():
 
 
 @given(any_roofs(), st.integers(0, 1 << 32), st.integers(0, 1 << 32))
-def test_more_data_lies_no_further_in(roofs, one, other):
+def test_more_data_lies_no_further_in(roofs, first, other):
     names = [level.name for level in roofs.levels]
-    near, far = (memory_of(size, roofs) for size in sorted((one, other)))
+    near, far = (memory_of(size, roofs) for size in sorted((first, other)))
     if near is not None and far is not None:
         assert names.index(near) <= names.index(far)
 
@@ -291,17 +291,17 @@ def test_label_and_percent(ratio, word, text):
 @given(st.floats(0, 2))
 def test_percent_agrees_with_the_label(ratio):
     text = percent(ratio)
-    said = 0.0 if text.startswith("<") else float(text.removesuffix("%")) / 100
-    assert label(said) == label(ratio)
-    assert said <= ratio + 1e-9
+    shown = 0.0 if text.startswith("<") else float(text.removesuffix("%")) / 100
+    assert label(shown) == label(ratio)
+    assert shown <= ratio + 1e-9
     assert (text == "0.0%") == (ratio == 0)
 
 
 def test_traffic_by_hand():
     """add_mul_exp fused moves 12 bytes per element, three operations 28: 1 - 12/28 = 57% less."""
-    found = memory_traffic(12e6, 1e-3, 28e6)
-    assert found.bandwidth == pytest.approx(12e9)
-    assert found.reduction == pytest.approx(4 / 7)
+    result = memory_traffic(12e6, 1e-3, 28e6)
+    assert result.bandwidth == pytest.approx(12e9)
+    assert result.reduction == pytest.approx(4 / 7)
     assert memory_traffic(12e6, 1e-3).reduction is None
     assert memory_traffic(28e6, 1e-3, 28e6).reduction == 0
     for bad in [(1.0, 0.0, None), (-1.0, 1.0, None), (1.0, 1.0, 0.0)]:
@@ -320,16 +320,16 @@ def product_at(rate, dtype="float32", roofs=TF32):
 
 
 def test_float32_within_the_tf32_peak_is_a_warning():
-    found = product_at(200e12)
-    assert (found.impossible, found.dtype, found.efficiency) == (False, "float32", 1.0)
-    assert found.warnings == (
+    result = product_at(200e12)
+    assert (result.impossible, result.dtype, result.efficiency) == (False, "float32", 1.0)
+    assert result.warnings == (
         "4.00 times the peak in float32, 0.50 of that in TF32; it seems to multiply in TF32: its errors are about 1e-3",
     )
 
 
 def test_float32_beyond_the_tf32_peak_is_impossible():
-    found = product_at(500e12)
-    assert found.impossible and found.warnings[0].startswith("impossible: 10.00 times the roof")
+    result = product_at(500e12)
+    assert result.impossible and result.warnings[0].startswith("impossible: 10.00 times the roof")
 
 
 @pytest.mark.parametrize(
@@ -341,13 +341,13 @@ def test_float32_beyond_the_tf32_peak_is_impossible():
     ],
 )
 def test_tf32_explains_no_other_dtype_or_unknown_peak(rate, dtype, roofs):
-    found = product_at(rate, dtype, roofs)
-    assert found.impossible and not any("TF32" in each for each in found.warnings)
+    result = product_at(rate, dtype, roofs)
+    assert result.impossible and not any("TF32" in warning for warning in result.warnings)
 
 
 def test_tf32_has_its_own_roof():
-    found = product_at(200e12, "tf32")
-    assert (found.dtype, found.efficiency, found.warnings) == ("tf32", 0.5, ())
+    result = product_at(200e12, "tf32")
+    assert (result.dtype, result.efficiency, result.warnings) == ("tf32", 0.5, ())
     assert product_at(52e12).warnings == ()  # within the error of measuring a ceiling
 
 

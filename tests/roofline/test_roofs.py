@@ -49,21 +49,21 @@ def test_missing_figure_does_not_lower_the_roof():
 
 
 def test_levels_have_measured_else_reported_sizes():
-    found = roofs([session()], "cpu")
-    assert [(level.name, level.size, level.bandwidth) for level in found.levels] == [
+    result = roofs([session()], "cpu")
+    assert [(level.name, level.size, level.bandwidth) for level in result.levels] == [
         ("L1", 32 * KIB, 100e9),
         ("L2", 1 * MIB, 60e9),
         ("L3", 16 * MIB, 30e9),
         ("DRAM", None, 12e9),
     ]
-    assert found.peaks["float32"] == 1e11
-    assert found.peaks["float16"] is None
+    assert result.peaks["float32"] == 1e11
+    assert result.peaks["float16"] is None
     assert roofs([], "cpu") is None
 
 
 def test_inner_level_is_at_least_as_fast_as_outer():
-    found = roofs([session(l2_bandwidth=5e9, l1_bandwidth=None)], "cpu")
-    assert [level.bandwidth for level in found.levels] == [None, 30e9, 30e9, 12e9]
+    result = roofs([session(l2_bandwidth=5e9, l1_bandwidth=None)], "cpu")
+    assert [level.bandwidth for level in result.levels] == [None, 30e9, 30e9, 12e9]
 
 
 def test_absent_cache_has_no_level():
@@ -75,9 +75,9 @@ def test_absent_cache_has_no_level():
 
 def test_reported_sizes_of_an_earlier_session():
     silent = CeilingSession(began=1.0, figures=FIGURES, reported={}, warnings=("busy",))
-    found = roofs([session(), silent], "cpu")
-    assert {level.name: level.size for level in found.levels}["L2"] == MIB
-    assert found.warnings == ("busy",)
+    result = roofs([session(), silent], "cpu")
+    assert {level.name: level.size for level in result.levels}["L2"] == MIB
+    assert result.warnings == ("busy",)
 
 
 def test_levels_and_peaks_of_a_gpu():
@@ -86,9 +86,9 @@ def test_levels_and_peaks_of_a_gpu():
         figures={"dram_read_bandwidth": 3e12, "l2_bandwidth": 5e12, "l2_size": None, "peak_tf32": 4e14},
         reported={"L2": 50 * MIB},
     )
-    found = roofs([gpu], "cuda")
-    assert [(level.name, level.size) for level in found.levels] == [("L2", 50 * MIB), ("DRAM", None)]
-    assert found.peaks["tf32"] == 4e14
+    result = roofs([gpu], "cuda")
+    assert [(level.name, level.size) for level in result.levels] == [("L2", 50 * MIB), ("DRAM", None)]
+    assert result.peaks["tf32"] == 4e14
 
 
 def by_threads(began, peak, count=None):
@@ -96,7 +96,7 @@ def by_threads(began, peak, count=None):
 
 
 BOTH = (by_threads(1.0, 1e9, 1.0), by_threads(2.0, 8e9, 8.0))
-KNOWN = {"one": 1, "eight": 8, "last": 1}
+THREADS_OF = {"one": 1, "eight": 8, "last": 1}
 
 
 def peak(choice):
@@ -104,18 +104,18 @@ def peak(choice):
 
 
 def test_roofs_of_a_commit_are_of_its_threads():
-    assert [peak(choose(BOTH, "cpu", KNOWN, sha)) for sha in KNOWN] == [1e9, 8e9, 1e9]
-    assert choose(BOTH, "cpu", KNOWN, "one").roofs.warnings == ()
+    assert [peak(choose(BOTH, "cpu", THREADS_OF, sha)) for sha in THREADS_OF] == [1e9, 8e9, 1e9]
+    assert choose(BOTH, "cpu", THREADS_OF, "one").roofs.warnings == ()
     of_any = by_threads(1.0, 5e9)  # without a number of threads, it belongs to any
-    assert peak(choose((of_any,), "cpu", KNOWN, "one")) == 5e9
+    assert peak(choose((of_any,), "cpu", THREADS_OF, "one")) == 5e9
 
 
 def test_roofs_of_all_commits_are_of_the_newest_threads():
-    found = choose(BOTH, "cpu", KNOWN).roofs
-    assert found.peaks["float32"] == 1e9
+    result = choose(BOTH, "cpu", THREADS_OF).roofs
+    assert result.peaks["float32"] == 1e9
     doubt = "commits were measured with 1 and 8 threads; the roofs drawn are of 1, and apply to no others"
-    assert found.warnings == (doubt,)
-    assert [choose(BOTH, "cpu", KNOWN, sha).apart for sha in (None, "one", "eight")] == [
+    assert result.warnings == (doubt,)
+    assert [choose(BOTH, "cpu", THREADS_OF, sha).apart for sha in (None, "one", "eight")] == [
         {"eight"},
         {"eight"},
         {"one", "last"},
@@ -124,8 +124,8 @@ def test_roofs_of_all_commits_are_of_the_newest_threads():
 
 
 def test_no_roofs_for_an_unknown_number_of_threads():
-    found = choose(BOTH, "cpu", KNOWN, "unknown")
-    assert found.roofs is None and "of 1 and 8 threads, and the commit's number of threads" in found.lacking
+    result = choose(BOTH, "cpu", THREADS_OF, "unknown")
+    assert result.roofs is None and "of 1 and 8 threads, and the commit's number of threads" in result.lacking
     assert choose(BOTH, "cpu", {}).roofs is None
     assert peak(choose(BOTH[:1], "cpu", {})) == 1e9  # one number of threads is everybody's
     assert peak(choose((by_threads(1.0, 5e9), BOTH[1]), "cpu", {})) == pytest.approx(7.25e9)
@@ -139,8 +139,8 @@ def test_no_roofs_for_an_unknown_number_of_threads():
     ],
 )
 def test_no_roofs_without_ceilings_of_the_threads(ceilings, lacking):
-    found = choose(ceilings, "cpu", KNOWN, "one")
-    assert found.roofs is None and found.lacking.startswith(lacking)
+    result = choose(ceilings, "cpu", THREADS_OF, "one")
+    assert result.roofs is None and result.lacking.startswith(lacking)
 
 
 def test_roofs_of_a_gpu_ignore_threads():

@@ -55,9 +55,13 @@ def tracked_by_kv(device, tier):
 def test_run_measures_what_track_does(monkeypatch, device, tier):
     monkeypatch.setenv("KV_DEVICE", device)
     monkeypatch.setenv("KV_TIER", "" if tier == "core" else tier)
-    known = {f"{one['name']}(" for one in BENCHMARKS}
-    wanted = {name for name in tracked_by_kv(device, tier) if f"{name.partition('(')[0]}(" in known}
-    ceilings = {f"{one['name']}()" for one in BENCHMARKS if one["name"].startswith(f"device.{DEVICES[device]}.")}
+    timed = {f"{benchmark['name']}(" for benchmark in BENCHMARKS}
+    wanted = {name for name in tracked_by_kv(device, tier) if f"{name.partition('(')[0]}(" in timed}
+    ceilings = {
+        f"{benchmark['name']}()"
+        for benchmark in BENCHMARKS
+        if benchmark["name"].startswith(f"device.{DEVICES[device]}.")
+    }
     assert wanted and ceilings
     assert selected() == wanted | ceilings | {"device_memory.time_copy('a')", "device_memory.time_copy('b')"}
 
@@ -92,7 +96,7 @@ def test_selection_leaves_the_list_of_benchmarks_as_it_is(tmp_path):
     conf = SimpleNamespace(**vars(CONF), results_dir=str(tmp_path))
     asv_commands.TierBenchmarks(conf, BENCHMARKS, "matmul").save()
     listed = json.loads((tmp_path / "benchmarks.json").read_text())
-    assert [listed[one["name"]] for one in BENCHMARKS] == BENCHMARKS
+    assert [listed[benchmark["name"]] for benchmark in BENCHMARKS] == BENCHMARKS
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -152,7 +156,7 @@ def test_comparison_has_no_line_of_what_is_na():
 # The working tree -----------------------------------------------------------------------------------------------------
 
 
-def test_library_older_than_the_working_tree_is_refused_before_measuring(monkeypatch):
+def test_stale_library_is_refused_before_measuring(monkeypatch):
     def refuse(package, kernel):
         raise UsageError(f"{package}/{kernel} was changed")
 

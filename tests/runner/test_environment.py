@@ -159,8 +159,8 @@ def test_link_order_is_an_environment_of_its_own(tmp_path, monkeypatch):
             environments.append(asv.environment_of(conf()))
     first, second, usual = environments
     assert (first.name, second.name) == (f"{usual.name}-KV_LINK_ORDER1", f"{usual.name}-KV_LINK_ORDER2")
-    assert len({item.folder for item in environments}) == 3
-    assert [item.build_env_vars for item in environments] == [{"KV_LINK_ORDER": "1"}, {"KV_LINK_ORDER": "2"}, {}]
+    assert len({entry.folder for entry in environments}) == 3
+    assert [entry.build_env_vars for entry in environments] == [{"KV_LINK_ORDER": "1"}, {"KV_LINK_ORDER": "2"}, {}]
     assert environment.LINK_ORDER not in os.environ
 
 
@@ -223,8 +223,8 @@ def test_machine_entry_is_completed(machines, before):
     if before is not None:
         machines.write_text(json.dumps(before))
     assert asv.machine("box") == "box"
-    known = json.loads(machines.read_text())["box"]
-    assert known["machine"] == "box" and known["cpu"] and known["arch"] == platform.machine()
+    stored = json.loads(machines.read_text())["box"]
+    assert stored["machine"] == "box" and stored["cpu"] and stored["arch"] == platform.machine()
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_failed_rebuild_restores_the_old_build(rebuilt):
     assert (env.code(), backups(env)) == ("old", [])
     assert env.other_toolchain(COMMIT) == "old"
     assert runner.err.getvalue().splitlines()[-1] == (
-        "note: c0ffee00 is not built again: its build of before is put back"
+        "note: c0ffee00 is not built again: its earlier build is restored"
     )
     env._cache.finalize_cache_dir("absent")  # asv's cleaning up
     assert env.code() == "old"

@@ -63,9 +63,9 @@ class FakeNvml(types.ModuleType):
 @pytest.fixture
 def nvml(monkeypatch):
     def install(**options):
-        found = FakeNvml(**options)
-        monkeypatch.setitem(sys.modules, "pynvml", found)
-        return found
+        fake = FakeNvml(**options)
+        monkeypatch.setitem(sys.modules, "pynvml", fake)
+        return fake
 
     return install
 
@@ -211,7 +211,7 @@ def test_a_wheel_without_figures_of_the_cuda_compiler_has_none(recorded):
     assert fingerprint.ptxas_of({"kernels": recorded}) == {}
 
 
-def test_registers_and_spills_are_the_most_of_a_kernels_functions():
+def test_registers_and_spills_are_maxima_over_functions():
     def function(architecture, registers, stored, loaded):
         return {
             "architecture": architecture,

@@ -25,36 +25,36 @@ GOLDEN = Path(__file__).parent / "golden"
 MIB = 1 << 20
 
 
-def session(given, began=0.0):
-    return ceilings.session_of(given, began)
+def session(raw, began=0.0):
+    return ceilings.session_of(raw, began)
 
 
 def on_an_h100():
-    given = document(a_machine(), device="cuda", caches={"L2": 50 * MIB})
-    for each in given["ceilings"]:
-        each["value"] = each["value"] and each["value"] * (250 if each["unit"] == "B/s" else 1)
-        if each["what"] == "matmul":
-            each["value"] = {"float32": 5.2e13, "tf32": 4.1e14, "bfloat16": 6.8e14}.get(each["dtype"])
-            each["why"] = "" if each["value"] else "not asked"
-    return given | {"name": "NVIDIA H100 80GB HBM3", "warnings": ["copy (67108864 bytes): underfed"]}
+    raw = document(a_machine(), device="cuda", caches={"L2": 50 * MIB})
+    for ceiling in raw["ceilings"]:
+        ceiling["value"] = ceiling["value"] and ceiling["value"] * (250 if ceiling["unit"] == "B/s" else 1)
+        if ceiling["what"] == "matmul":
+            ceiling["value"] = {"float32": 5.2e13, "tf32": 4.1e14, "bfloat16": 6.8e14}.get(ceiling["dtype"])
+            ceiling["why"] = "" if ceiling["value"] else "not asked"
+    return raw | {"name": "NVIDIA H100 80GB HBM3", "warnings": ["copy (67108864 bytes): underfed"]}
 
 
 def test_table_of_a_cpu(accept):
-    given = document(a_machine())
+    raw = document(a_machine())
     slower = document([*a_machine()[:-6]])
     check_golden(
-        GOLDEN / "peaks_cpu.txt", peaks_table.text(of_document(given), [session(slower), session(given)]), accept=accept
+        GOLDEN / "peaks_cpu.txt", peaks_table.text(of_document(raw), [session(slower), session(raw)]), accept=accept
     )
 
 
 def test_table_of_a_known_gpu(accept):
-    given = on_an_h100()
-    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(of_document(given), [session(given)]), accept=accept)
+    raw = on_an_h100()
+    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(of_document(raw), [session(raw)]), accept=accept)
 
 
 def test_rows_have_the_share_of_the_vendors_figure():
-    given = on_an_h100()
-    rows = {row.name: row for row in peaks_table.rows(of_document(given), [session(given)])}
+    raw = on_an_h100()
+    rows = {row.name: row for row in peaks_table.rows(of_document(raw), [session(raw)])}
     assert rows["peak_tf32"].vendor == 494.5e12
     assert rows["peak_tf32"].share == pytest.approx(410 / 494.5)
     assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
@@ -85,11 +85,11 @@ def test_rows_have_no_share_of_a_size():
     ],
 )
 def test_vendor_figures_of_known_gpus(name, bandwidth, bfloat16):
-    found = vendor(name)
-    assert found.figures["dram_read_bandwidth"] == bandwidth
-    assert found.figures["peak_bfloat16"] == pytest.approx(bfloat16)
-    assert "NVIDIA" in found.source and "20" in found.source
-    assert found.figures["peak_int8"] == pytest.approx(bfloat16 * (4 if "4090" in name else 2), rel=0.01)
+    result = vendor(name)
+    assert result.figures["dram_read_bandwidth"] == bandwidth
+    assert result.figures["peak_bfloat16"] == pytest.approx(bfloat16)
+    assert "NVIDIA" in result.source and "20" in result.source
+    assert result.figures["peak_int8"] == pytest.approx(bfloat16 * (4 if "4090" in name else 2), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -122,20 +122,20 @@ def test_titles_and_values():
 def stage(monkeypatch):
     """Put a measuring process into place: what it writes, says and returns."""
 
-    def install(given=None, status=0, said=""):
-        asked = []
+    def install(raw=None, status=0, text=""):
+        calls = []
         holders.clear()
 
         def run(name, argv, out, err):
-            asked.append((name, *argv[1:]))
+            calls.append((name, *argv[1:]))
             holders.append(os.environ.get(lock.HOLDER))
-            if given is not None:
-                Path(argv[0]).write_text(with_checksum(json.dumps(given)))
-            err.write(said)
+            if raw is not None:
+                Path(argv[0]).write_text(with_checksum(json.dumps(raw)))
+            err.write(text)
             return status
 
         monkeypatch.setattr(live, "run", run)
-        return asked
+        return calls
 
     return install
 
@@ -151,17 +151,17 @@ def run(*argv):
 
 def test_measurement_is_printed_stored_and_read(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
-    asked = stage(document(a_machine()))
+    calls = stage(document(a_machine()))
     status, table, _ = run("--device=cpu", "--root", str(tmp_path))
     assert status == 0
-    assert asked == [("ceilings", "--device=cpu", "--caches")]
+    assert calls == [("ceilings", "--device=cpu", "--caches")]
     assert "DRAM triad bandwidth" in table and "upper quartile of 1 session" in table
     assert run("--device=cpu", "--root", str(tmp_path), "--read") == (0, table, "")
-    assert len(asked) == 1
+    assert len(calls) == 1
     status, text, _ = run("--device=cpu", "--root", str(tmp_path), "--read", "--json")
-    found = json.loads(text)
-    assert (status, found["name"], found["sessions"]) == (0, "Some device", 1)
-    by_name = {row["name"]: row for row in found["ceilings"]}
+    result = json.loads(text)
+    assert (status, result["name"], result["sessions"]) == (0, "Some device", 1)
+    by_name = {row["name"]: row for row in result["ceilings"]}
     assert by_name["dram_triad_bandwidth"]["roof"] == 9e9
     assert by_name["l2_size"]["reported"] == MIB
     assert peaks.latest_roofs(tmp_path, "cpu").levels[-1].bandwidth == pytest.approx(12e9)
@@ -183,19 +183,19 @@ def test_read_shows_the_recorded_history(stage, tmp_path, monkeypatch):
 
 def test_measurement_holds_the_lock(stage, tmp_path, monkeypatch):
     monkeypatch.delenv(lock.HOLDER, raising=False)
-    asked = stage(document(a_machine()))
+    calls = stage(document(a_machine()))
     assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
     assert holders == [str(os.getpid())]
     assert lock.HOLDER not in os.environ
     with lock.held(tmp_path):
         monkeypatch.delenv(lock.HOLDER)
         status, out, err = run("--device=cpu", "--root", str(tmp_path))
-        assert (status, out, len(asked)) == (2, "", 1)
+        assert (status, out, len(calls)) == (2, "", 1)
         assert err.startswith("error: another run is measuring in this clone") and err.count("\n") == 1
         assert run("--device=cpu", "--root", str(tmp_path), "--read")[0] == 0  # disturbs nobody
 
 
-def test_recorded_session_of_another_device_has_no_name_of_the_document(stage, tmp_path, monkeypatch):
+def test_session_of_another_device_has_no_device_name(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
     stage(document(a_machine()))
     assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
@@ -213,7 +213,7 @@ def test_read_without_a_measurement_is_refused(tmp_path):
 
 
 def test_missing_device_is_one_line(stage, tmp_path):
-    stage(status=2, said="error: --device cuda: PyTorch sees no CUDA device; nothing was measured\n")
+    stage(status=2, text="error: --device cuda: PyTorch sees no CUDA device; nothing was measured\n")
     status, out, err = run("--device=cuda", "--root", str(tmp_path))
     assert (status, out) == (2, "")
     assert err.splitlines()[-1] == "error: --device cuda: PyTorch sees no CUDA device; nothing was measured"
@@ -222,7 +222,7 @@ def test_missing_device_is_one_line(stage, tmp_path):
 
 
 def test_crash_of_the_measuring_process_is_reported(stage):
-    stage(status=-9, said="Fatal Python error: Segmentation fault\n")
+    stage(status=-9, text="Fatal Python error: Segmentation fault\n")
     with pytest.raises(ResultsError, match="status -9: Fatal Python error: Segmentation fault"):
         peaks.measure_document("cpu")
 

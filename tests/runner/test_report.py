@@ -121,8 +121,8 @@ def test_cost_table():
 
 def test_cost_sums_the_rounds():
     first = dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None, lost=0.5)
-    found = report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
-    assert (found.setup, found.warmup, found.timing, found.waiting, found.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
+    result = report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
+    assert (result.setup, result.warmup, result.timing, result.waiting, result.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
 
 
 def measurement(commit, implementation="native", *, outcome=Outcome.MEASURED, seconds=1e-3, flop=1.234e9, case="c"):
@@ -137,21 +137,21 @@ OLD, NEW = "a" * 40, "b" * 40
 
 
 def test_speed_table():
-    items = [
+    measurements = [
         measurement(OLD, "eager"),
         measurement(NEW, "eager", flop=None),
         measurement(OLD, outcome=Outcome.NOT_APPLICABLE),
         measurement(NEW, outcome=Outcome.FAILED),
         measurement(NEW, case="d"),
     ]
-    assert report.speed_table(items, [OLD, NEW]).splitlines() == [
+    assert report.speed_table(measurements, [OLD, NEW]).splitlines() == [
         "GFLOPS          aaaaaaaa  bbbbbbbb",
         "k.Cpu eager c      1,234   1.00 ms",
         "k.Cpu native c       n/a    failed",
         "k.Cpu native d         -     1,234",
     ]
     assert report.speed_table([], [OLD]) == ""
-    assert report.speed_table(items[1:2], [NEW]).splitlines()[0] == "time           bbbbbbbb"
+    assert report.speed_table(measurements[1:2], [NEW]).splitlines()[0] == "time           bbbbbbbb"
 
 
 def test_speed_table_with_integers():
@@ -164,14 +164,14 @@ def test_failed_lines_have_the_last_reason():
     def failure(error, case="c"):
         return Failure(benchmark="k.Cpu.time_hot", params=("native", case), time=1.0, error=error)
 
-    items = [
+    measurements = [
         measurement(NEW, outcome=Outcome.FAILED),
         measurement(OLD, outcome=Outcome.FAILED),
         measurement(OLD, "eager"),
     ]
     skipped = dataclasses.replace(failure("not here"), skipped=True)
     failures = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d"), skipped]}
-    assert report.failed_lines(items, failures) == [
+    assert report.failed_lines(measurements, failures) == [
         "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
         "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
     ]
@@ -190,16 +190,16 @@ def test_short_lines():
 
 
 def test_reasons_are_of_inapplicable_series():
-    told = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
-    failed = dataclasses.replace(told, skipped=False, error="wrong")
-    assert report.reasons({NEW: [told, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
+    failure = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
+    failed = dataclasses.replace(failure, skipped=False, error="wrong")
+    assert report.reasons({NEW: [failure, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
 
 
 def test_absent_lines_group_by_implementation():
-    items = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
+    measurements = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
     reasons = {("bbbbbbbb", "k.Cpu.time_hot", ("native", "d")): "no such kernel"}
-    assert report.absent_lines(items, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
-    assert report.absent_lines(items, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
+    assert report.absent_lines(measurements, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
+    assert report.absent_lines(measurements, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
 
 
 @pytest.mark.parametrize("count", [1, 7])

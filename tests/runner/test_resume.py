@@ -48,9 +48,9 @@ def measured(series, number, **more):
     return rounds, dataclasses.replace(stored, **more)
 
 
-def resumable(*given, failures=None, now=200.0, method="m", change=lambda rounds: rounds):
-    rounds = {series: change(records) for series, (records, _) in zip((SERIES, OTHER), given, strict=False)}
-    stored = {series: value for series, (_, value) in zip((SERIES, OTHER), given, strict=False)}
+def resumable(*args, failures=None, now=200.0, method="m", change=lambda rounds: rounds):
+    rounds = {series: change(records) for series, (records, _) in zip((SERIES, OTHER), args, strict=False)}
+    stored = {series: value for series, (_, value) in zip((SERIES, OTHER), args, strict=False)}
     return resume.resumable_rounds(
         stored, rounds, (SERIES, OTHER), failures=failures or {}, rounds=8, method=method, now=now
     )
@@ -75,7 +75,7 @@ def test_failed_round_counts_as_a_round():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "recorded",
     [
         {"now": 100.5 + resume.LONGEST},  # of an earlier session
         {"now": 103.5},  # of one before the clock was set back
@@ -83,12 +83,12 @@ def test_failed_round_counts_as_a_round():
         {"change": lambda rounds: rounds[:-1]},  # a round without telemetry
     ],
 )
-def test_rounds_of_another_session_are_measured_again(given):
-    assert resumable(*FIVE, **given) == 0
+def test_rounds_of_another_session_are_measured_again(recorded):
+    assert resumable(*FIVE, **recorded) == 0
 
 
 @pytest.mark.parametrize(
-    "given",
+    "recorded",
     [
         FIVE[:1],  # the other is not stored
         (FIVE[0], measured(OTHER, 4)),
@@ -97,8 +97,8 @@ def test_rounds_of_another_session_are_measured_again(given):
         (measured(SERIES, 0, **FAILED), measured(OTHER, 0, **FAILED)),  # the fault of the machine
     ],
 )
-def test_unequal_rounds_are_measured_again(given):
-    assert resumable(*given) == 0
+def test_unequal_rounds_are_measured_again(recorded):
+    assert resumable(*recorded) == 0
 
 
 def test_summary_names_the_resumed_commits():

@@ -22,7 +22,7 @@ def test_core_has_two_cases_of_every_kernel_and_implementation():
         kernels = {benchmark for benchmark, _ in series}
         assert {f"{kernel}.{name}.time_hot" for kernel in ("add_mul_exp", "quantize_int8", "matmul")} <= kernels
         for kernel in kernels:
-            params = [item for benchmark, item in series if benchmark == kernel]
+            params = [combination for benchmark, combination in series if benchmark == kernel]
             assert len({case for _, case in params}) == 2
             assert {"eager", "compile", "native"} <= {implementation for implementation, _ in params}
 
@@ -58,8 +58,8 @@ def test_cold_timings_are_in_full_only(device):
     assert cold < hot
     assert len(cold) <= 0.6 * len(hot)  # a fifth of the time of tier full on two cores
     for problem in SUITE.problems(device):
-        found = {case for kernel, _, case in cold if kernel.startswith(f"{problem.name}.")}
-        assert found == set(problem.cold[device]) < set(problem.cases[device])
+        result = {case for kernel, _, case in cold if kernel.startswith(f"{problem.name}.")}
+        assert result == set(problem.cold[device]) < set(problem.cases[device])
         assert {implementation for kernel, implementation, _ in cold if kernel.startswith(f"{problem.name}.")} == set(
             problem.implementations_on(device)
         )
@@ -69,27 +69,30 @@ def test_cold_timings_are_in_full_only(device):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_errors_are_those_of_hot_core_cases(device):
     for tier in ("core", "full"):
-        found = select.select(SUITE, device, tier, None)
+        result = select.select(SUITE, device, tier, None)
         hot = {(name, params) for name, params in select.select(SUITE, device, "core", None).series}
-        assert {(name.replace("track_max_error", "time_hot"), params) for name, params in found.errors} == hot
-        assert not {name for name, _ in found.series if "track" in name}
+        assert {(name.replace("track_max_error", "time_hot"), params) for name, params in result.errors} == hot
+        assert not {name for name, _ in result.series if "track" in name}
     native = select.select(SUITE, device, "full", r"^matmul\..*native")
     assert {params for _, params in native.errors} == {("native", case) for case in SUITE.core(device)["matmul"]}
     assert select.select(SUITE, device, "full", "time_cold").errors == ()
     expressions = native.tracked_expressions()
     for name, params in native.errors + native.figures:
-        assert sum(bool(re.search(each, f"{name}({', '.join(map(repr, params))})")) for each in expressions) == 1
+        assert (
+            sum(bool(re.search(expression, f"{name}({', '.join(map(repr, params))})")) for expression in expressions)
+            == 1
+        )
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_compiler_figures_cover_all_devices_of_native_kernels(device):
     names = {
-        f"matmul.{class_name}.track_{figure}": {("native", target) for target in cases.TARGETS[each]}
-        for each, class_name in cases.DEVICES.items()
-        for figure in cases.FIGURES[each]
+        f"matmul.{class_name}.track_{figure}": {("native", target) for target in cases.TARGETS[code]}
+        for code, class_name in cases.DEVICES.items()
+        for figure in cases.FIGURES[code]
     }
-    found = select.select(SUITE, device, "core", r"^matmul\.").figures
-    assert {name: {params for known, params in found if known == name} for name, _ in found} == names
+    result = select.select(SUITE, device, "core", r"^matmul\.").figures
+    assert {name: {params for kernel, params in result if kernel == name} for name, _ in result} == names
     everything = {name for name, _ in select.select(SUITE, device, "core", None).figures}
     for problem in SUITE.problems("cuda"):
         assert f"{problem.kernel}.Cuda.track_spill_bytes" in everything
@@ -118,8 +121,10 @@ def test_expressions_select_exactly_the_series():
     chosen = select.select(SUITE, "cpu", "core", "native")
     names = {f"{name}({', '.join(map(repr, params))})": (name, params) for name, params in full.series}
     expressions = chosen.expressions()
-    found = {series for text, series in names.items() if any(re.search(item, text) for item in expressions)}
-    assert found == set(chosen.series)
+    result = {
+        series for text, series in names.items() if any(re.search(expression, text) for expression in expressions)
+    }
+    assert result == set(chosen.series)
 
 
 parts = st.text("ab.('", min_size=1, max_size=4)
@@ -127,11 +132,11 @@ parts = st.text("ab.('", min_size=1, max_size=4)
 
 @given(st.lists(st.tuples(parts, parts), min_size=1, max_size=4, unique=True))
 def test_expressions_escape_names(params):
-    chosen = Selection(series=tuple(("k.Cpu.time_hot", item) for item in params), versions={})
+    chosen = Selection(series=tuple(("k.Cpu.time_hot", param) for param in params), versions={})
     (expression,) = chosen.expressions()
-    for item in itertools.product(*zip(*params, strict=True)):
-        text = f"k.Cpu.time_hot({', '.join(map(repr, item))})"
-        assert (re.search(expression, text) is not None) == (item in params)
+    for combination in itertools.product(*zip(*params, strict=True)):
+        text = f"k.Cpu.time_hot({', '.join(map(repr, combination))})"
+        assert (re.search(expression, text) is not None) == (combination in params)
 
 
 NOTHING = StoredSeries(value=None, failed=False, samples=None, count=None, started_at=None, duration=None)

@@ -56,7 +56,7 @@ def work(tmp_path, monkeypatch, environment):
     return Session(root=tmp_path, commits=(COMMIT,), series=series, rounds=8, machine="box")
 
 
-def test_recover_removes_the_folders_of_ab_runs_and_sessions_only(work, tmp_path):
+def test_recover_removes_only_folders_of_runs(work, tmp_path):
     results = tmp_path / "results"
     for name in (ab_session.MACHINE, sessions.MACHINE, "box", "findings"):
         (results / name).mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_recover_removes_the_folders_of_ab_runs_and_sessions_only(work, tmp_path
     work.recover(out)
     assert sorted(path.name for path in results.iterdir()) == ["box", "findings"]
     assert out.getvalue().splitlines() == [
-        f"{results / name}: left by a run that was cut off, removed" for name in ("kv-ab", "kv-sessions")
+        f"{results / name}: left by an interrupted run, removed" for name in ("kv-ab", "kv-sessions")
     ]
     work.recover(out := io.StringIO())
     assert out.getvalue() == ""
@@ -132,7 +132,7 @@ def test_failed_ceilings_are_a_note(measure_ceilings):
     assert "\n" not in note
 
 
-def test_ceilings_expression_selects_every_ceiling_of_a_device_only():
+def test_ceilings_expression_selects_those_of_a_device():
     for device, name, other in (("cpu", "Cpu", "Cuda"), ("cuda", "Cuda", "Cpu")):
         expression = re.compile(session.ceilings_expression(device))
         assert all(expression.search(f"device.{name}.track_{figure}") for figure in UNITS[device])

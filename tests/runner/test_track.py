@@ -63,9 +63,9 @@ def test_machine_name_has_plain_letters(name):
 
 @pytest.mark.parametrize("name", ["kv-ab", "kv-sessions", "findings", "sessions", "journals"])
 def test_machine_name_is_no_reserved_folder(name):
-    for given in ({"MACHINE": name}, {}):
-        with pytest.raises(UsageError, match="a folder of our own in results/") as caught:
-            parse(*([] if given else ["--machine", name]), **given)
+    for environ in ({"MACHINE": name}, {}):
+        with pytest.raises(UsageError, match="reserved for a folder in results/") as caught:
+            parse(*([] if environ else ["--machine", name]), **environ)
         assert "\n" not in str(caught.value)
 
 

@@ -155,8 +155,8 @@ def test_files_are_named(repository):
     *names, last = out.splitlines()
     assert names == wanted
     assert last.startswith("Now say what it computes (benchmarks/my_op.py)")
-    found = {path.relative_to(repository).as_posix() for path in repository.rglob("*") if path.is_file()}
-    assert found == {*wanted, "asv.conf.json"}
+    result = {path.relative_to(repository).as_posix() for path in repository.rglob("*") if path.is_file()}
+    assert result == {*wanted, "asv.conf.json"}
 
 
 def test_argument_lists(monkeypatch):

@@ -102,14 +102,14 @@ print(json.dumps(flops))
 """
 
 
-def test_problems_are_discovered_without_torch_and_their_references_set_up(generated):
+def test_problems_are_discovered_without_torch(generated):
     flops = json.loads(tool(generated, sys.executable, "-c", SET_UP).splitlines()[-1])
     assert set(flops) == set(NAMES)
     (name,) = [name for name, key in NAMES.items() if key == ("Tensara", "no_dims")]
     assert flops[name] == {"float32-rows=8": 120, "float32-rows=24": 360}
 
 
-def test_file_from_elsewhere_is_copied_with_its_neighbours_and_no_other(tmp_path):
+def test_file_is_copied_with_its_neighbours(tmp_path):
     root = repository(tmp_path / "repository")
     (tmp_path / "task" / "unrelated").mkdir(parents=True)
     path = write(tmp_path / "task", PUBLIC["GPU MODE", "writes_its_data"])
@@ -121,7 +121,7 @@ def test_file_from_elsewhere_is_copied_with_its_neighbours_and_no_other(tmp_path
     assert (root / "problems/scale/task/task.yml").read_text() == path.read_text()
 
 
-def test_case_that_is_too_large_for_a_cpu_is_tracked_on_cuda_alone(tmp_path):
+def test_case_too_large_for_a_cpu_is_tracked_on_cuda(tmp_path):
     root = repository(tmp_path / "repository")
     path = write(tmp_path, {"def.py": TENSARA["no_dims"].replace("for n in (8, 24)", "for n in (8, 10**8)")})
     status, out, _ = run(root, "sums", path)
@@ -152,7 +152,7 @@ def test_starter_code_follows_from_a_signature_alone(tmp_path):
         ("x.sum", "x.sum", ("--abi=kv",), "--abi kv: a public problem's kernel is its solution"),
     ],
 )
-def test_problem_that_cannot_be_tracked_is_one_line_and_writes_nothing(tmp_path, old, new, options, words):
+def test_untrackable_problem_is_one_line_and_no_file(tmp_path, old, new, options, words):
     root = repository(tmp_path / "repository")
     before = sorted(root.rglob("*"))
     assert old in TENSARA["no_dims"]

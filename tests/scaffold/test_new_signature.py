@@ -12,8 +12,8 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.scaffold.signature import PUBLIC_TYPES, of_problem, parse, python_names
 
 
-def names(items):
-    return [item.name for item in items]
+def names(params):
+    return [param.name for param in params]
 
 
 def test_kinds():
@@ -51,7 +51,7 @@ WORDS = [
 
 
 @given(st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(sorted(PUBLIC_TYPES)), st.booleans(), st.booleans())))
-def test_arguments_of_a_public_problem_have_names_that_both_languages_take(entries):
+def test_argument_names_are_valid_in_both_languages(entries):
     keys = ("name", "type", "pointer", "const")
     parameters = of_problem("file", [dict(zip(keys, entry, strict=True)) for entry in entries])
     names = python_names(parameters)
@@ -80,7 +80,7 @@ def test_arguments_of_a_public_problem_have_names_that_both_languages_take(entri
         ("a:float*,A:float*,o:float*!,n:size_t", "two arguments are called 'a'"),
         ("template:float*,o:float*!,n:size_t", "'template' is a keyword or a type"),
         ("float:float*,o:float*!,n:size_t", "'float' is a keyword or a type"),
-        ("stream:float*,o:float*!,n:size_t", "'stream': the generated code calls something else so"),
+        ("stream:float*,o:float*!,n:size_t", "'stream': the generated code uses this name"),
         ("out:float*,o:float*!,n:size_t", "'out': the generated"),
         ("x:float*,i:float*!,n:size_t", "'i': the generated"),
         ("x:complex*,o:float*!,n:size_t", "'x' is a pointer of type 'complex'; there are bfloat16, double"),

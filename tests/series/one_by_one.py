@@ -27,7 +27,7 @@ from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
 from kernel_velocity.series.reading import by_cause
 from kernel_velocity.site.text import places
-from kernel_velocity.stats.adjust_series import Place, fitted
+from kernel_velocity.stats.adjust_series import TimedSeries, fitted
 from kernel_velocity.stats.changepoints import detector
 
 
@@ -117,8 +117,8 @@ def recorded(results: Path) -> Recorded:
 def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
     """Return the measurement of every value that can be shown, and a note for each kind that cannot."""
     found: dict[tuple[SeriesKey, str], Measurement] = {}
-    rounds: dict[Place, dict[str, Sequence[Round]]] = {}
-    code: dict[Place, dict[str, str]] = {}
+    rounds: dict[TimedSeries, dict[str, Sequence[Round]]] = {}
+    code: dict[TimedSeries, dict[str, str]] = {}
     left_out: Counter[tuple[str, str]] = Counter()
     for file, row, index in _values(recorded.files):
         reason = unshowable(row.benchmark, row.version, recorded.benchmarks)

@@ -58,7 +58,7 @@ def test_pages_have_values_in_their_units_and_no_kernels(foreign_site):
     for value in (
         "344 bytes",
         "140 MB",
-        "track_errors 3.00 errors – –",
+        "track_errors 3.00 errors –",
         "3.00 errors",
         "-2.50",
         "core.sparse.Solve 1, lu, None time_solve",

@@ -141,7 +141,7 @@ def test_sessions_of_one_code_are_compared():
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(-30, 5), st.floats(-1, 1)), min_size=1, max_size=40))
 def test_rounds_are_centred_by_the_median_of_their_code(rounds):
     codes = np.unique([code for code, *_ in rounds], return_inverse=True)[1]
-    values = np.array([own for _, *own in rounds])
+    values = np.array([figures for _, *figures in rounds])
     wanted = values - np.array([np.median(values[codes == code], axis=0) for code in codes])
     assert (adjust._centred(values, codes) == wanted).all()
 
@@ -155,17 +155,17 @@ def test_basis_grows_by_an_eighth(size, expected):
 KEY = SeriesKey(
     machine="box", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
 )
-PLACE = KEY, "m"
+SERIES = KEY, "m"
 BUSY = 1.4  # times slower beside a busy neighbour
 
 
 def rounds(seconds, seed, *, gauges=True, factor=lambda rng: BUSY if rng.random() < 0.4 else 1.0):
     """Return 8 rounds, some of them beside a busy neighbour that the gauge feels twice as much as the kernel."""
     rng = random.Random(seed)
-    found = []
+    result = []
     for number in range(8):
         busy = factor(rng)
-        found.append(
+        result.append(
             Round(
                 benchmark=KEY.benchmark,
                 params=(KEY.implementation, KEY.case),
@@ -180,7 +180,7 @@ def rounds(seconds, seed, *, gauges=True, factor=lambda rng: BUSY if rng.random(
                 core_gauge=3e-5 * busy if gauges else None,
             )
         )
-    return found
+    return result
 
 
 def history(count, **how):
@@ -190,39 +190,39 @@ def history(count, **how):
 def changed(recorded, **fields):
     """Return a history with other values of some fields, each given by the round."""
     return {
-        commit: [dataclasses.replace(item, **{name: of(item) for name, of in fields.items()}) for item in items]
-        for commit, items in recorded.items()
+        commit: [dataclasses.replace(round_, **{name: of(round_) for name, of in fields.items()}) for round_ in group]
+        for commit, group in recorded.items()
     }
 
 
 def adjusted(recorded, others=(), **how):
     """Return the adjusted estimates of a series, by commit. None if it is not adjusted."""
-    return adjust_series.adjusted({PLACE: recorded, **dict(others)}, **how).get(PLACE, {})
+    return adjust_series.adjusted({SERIES: recorded, **dict(others)}, **how).get(SERIES, {})
 
 
-def medians(found):
-    return {commit: statistics.median(values) for commit, values in found.items()}
+def medians(by_commit):
+    return {commit: statistics.median(values) for commit, values in by_commit.items()}
 
 
-def test_gauge_takes_out_the_machine_and_leaves_the_commits_change():
+def test_gauge_removes_machine_noise_only():
     recorded = history(6)
     recorded |= {f"c{number}": rounds(0.95e-3, number + 1) for number in (3, 4, 5)}
     recorded["c6"] = rounds(0.95e-3, 7, factor=lambda rng: BUSY * (1 + 0.01 * rng.random()))  # all of it disturbed
-    raw = medians({commit: [item.estimate for item in items] for commit, items in recorded.items()})
+    raw = medians({commit: [round_.estimate for round_ in group] for commit, group in recorded.items()})
     assert max(raw.values()) / min(raw.values()) > 1.1
     expected = {f"c{number}": 1e-3 if number < 3 else 0.95e-3 for number in range(7)}
     assert medians(adjusted(recorded)) == pytest.approx(expected, rel=0.005)
-    by_control = changed(recorded, core_gauge=lambda item: 3e-5, control_gauge=lambda item: item.core_gauge * 20)
+    by_control = changed(recorded, core_gauge=lambda round_: 3e-5, control_gauge=lambda round_: round_.core_gauge * 20)
     assert medians(adjusted(by_control)) == pytest.approx(expected, rel=0.005)
 
 
-def test_series_without_gauges_is_adjusted_by_controls_of_the_same_seconds():
+def test_series_without_gauges_is_adjusted_by_controls():
     native = history(4, gauges=False)
-    eager = changed(native, estimate=lambda item: item.estimate * 3)
+    eager = changed(native, estimate=lambda round_: round_.estimate * 3)
     control = dataclasses.replace(KEY, implementation="eager")
-    found = adjust_series.adjusted({PLACE: native, (control, "m"): eager})
-    assert set(found) == {PLACE}  # a control is not adjusted: nothing would be left of it
-    values = [value for commit in found[PLACE].values() for value in commit]
+    result = adjust_series.adjusted({SERIES: native, (control, "m"): eager})
+    assert set(result) == {SERIES}  # a control is not adjusted: nothing would be left of it
+    values = [value for commit in result[SERIES].values() for value in commit]
     assert max(values) / min(values) < 1.001
     for other in (
         (control, "another method"),
@@ -235,7 +235,7 @@ def test_series_without_gauges_is_adjusted_by_controls_of_the_same_seconds():
 
 
 def test_rounds_of_one_launch_are_told_apart():
-    assert len(adjusted(changed({"c0": rounds(1e-3, 1)}, launch=lambda item: "one"))["c0"]) == 8
+    assert len(adjusted(changed({"c0": rounds(1e-3, 1)}, launch=lambda round_: "one"))["c0"]) == 8
 
 
 def test_commit_with_a_round_without_gauges_is_left_raw():
@@ -246,13 +246,13 @@ def test_commit_with_a_round_without_gauges_is_left_raw():
 
 def test_gauge_that_was_seldom_read_is_not_used():
     recorded = history(5)
-    seldom = changed(recorded, control_gauge=lambda item: item.time * 1e-6 if item.time > 2000 else None)
+    seldom = changed(recorded, control_gauge=lambda round_: round_.time * 1e-6 if round_.time > 2000 else None)
     assert adjusted(seldom) == adjusted(recorded) != {}
 
 
 def test_series_with_nothing_to_adjust_by_is_left_raw():
     assert adjusted({"c0": rounds(1e-3, 1, gauges=False)}) == {}
-    assert adjusted(changed({"c0": rounds(1e-3, 1)}, core_gauge=lambda item: 3e-5)) == {}
+    assert adjusted(changed({"c0": rounds(1e-3, 1)}, core_gauge=lambda round_: 3e-5)) == {}
 
 
 def test_commits_of_the_same_code_are_compared():
@@ -260,16 +260,16 @@ def test_commits_of_the_same_code_are_compared():
     moods = {1000.0 * number: math.exp(rng.gauss(0, 0.03)) for number in range(1, 9)}
     recorded = changed(
         history(8),
-        estimate=lambda item: 1e-3 * moods[item.time // 1000 * 1000] * math.exp(rng.gauss(0, 0.001)),
-        core_gauge=lambda item: 3e-5 * moods[item.time // 1000 * 1000] * rng.gauss(1, 0.01),
+        estimate=lambda round_: 1e-3 * moods[round_.time // 1000 * 1000] * math.exp(rng.gauss(0, 0.001)),
+        core_gauge=lambda round_: 3e-5 * moods[round_.time // 1000 * 1000] * rng.gauss(1, 0.01),
     )
 
-    def spread(found):
-        return statistics.stdev(math.log(value) for value in medians(found).values())
+    def spread(by_commit):
+        return statistics.stdev(math.log(value) for value in medians(by_commit).values())
 
-    raw = {commit: [item.estimate for item in items] for commit, items in recorded.items()}
+    raw = {commit: [round_.estimate for round_ in group] for commit, group in recorded.items()}
     apart = adjusted(recorded) or raw
-    assert spread(adjusted(recorded, code={PLACE: dict.fromkeys(recorded, "same code")})) < 0.5 * spread(apart)
+    assert spread(adjusted(recorded, code={SERIES: dict.fromkeys(recorded, "same code")})) < 0.5 * spread(apart)
 
 
 def measured(count, *, gauges):
@@ -284,18 +284,18 @@ def measured(count, *, gauges):
         for number in range(count)
     }
     if gauges:
-        return {PLACE: native}
-    eager = changed(native, estimate=lambda item: item.estimate * random.Random(item.launch).gauss(3, 0.01))
-    young = {commit: items for commit, items in eager.items() if commit not in ("c0", "c1", "c2", "c3")}
+        return {SERIES: native}
+    eager = changed(native, estimate=lambda round_: round_.estimate * random.Random(round_.launch).gauss(3, 0.01))
+    young = {commit: group for commit, group in eager.items() if commit not in ("c0", "c1", "c2", "c3")}
     controls = {"eager": eager, "compile": young}
-    beside = {(dataclasses.replace(KEY, implementation=name), "m"): each for name, each in controls.items()}
-    return {PLACE: native, **beside}
+    beside = {(dataclasses.replace(KEY, implementation=name), "m"): control for name, control in controls.items()}
+    return {SERIES: native, **beside}
 
 
 @pytest.mark.parametrize("gauges", [True, False])
 @pytest.mark.parametrize(("before", "after", "moves"), [(16, 17, False), (17, 18, True), (18, 19, False)])
 def test_old_values_stay_the_same_until_the_basis_grows(gauges, before, after, moves):
-    old, new = (adjust_series.fitted(measured(count, gauges=gauges))[PLACE] for count in (before, after))
+    old, new = (adjust_series.fitted(measured(count, gauges=gauges))[SERIES] for count in (before, after))
     assert len(new.estimates) == after
     assert (old.fit != new.fit) == moves
     assert (old.estimates != {commit: new.estimates[commit] for commit in old.estimates}) == moves
@@ -305,13 +305,13 @@ def test_old_values_stay_the_same_until_the_basis_grows(gauges, before, after, m
 @given(st.permutations(range(19)), st.booleans())
 def test_order_of_commits_and_rounds_does_not_matter(order, gauges):
     recorded = measured(19, gauges=gauges)  # of which 18 are the basis
-    shuffled = {f"c{number}": recorded[PLACE][f"c{number}"][::-1] for number in order}
-    assert adjust_series.fitted({**recorded, PLACE: shuffled}) == adjust_series.fitted(recorded)
+    shuffled = {f"c{number}": recorded[SERIES][f"c{number}"][::-1] for number in order}
+    assert adjust_series.fitted({**recorded, SERIES: shuffled}) == adjust_series.fitted(recorded)
 
 
 def test_gauges_of_the_basis_are_used():
     """A gauge that fails later, or comes later, changes no old value."""
-    recorded = measured(17, gauges=True)[PLACE]
+    recorded = measured(17, gauges=True)[SERIES]
     wanted = adjusted(recorded)
-    recorded["c16"] = [dataclasses.replace(item, core_gauge=None, memory_gauge=3e-5) for item in recorded["c16"]]
+    recorded["c16"] = [dataclasses.replace(round_, core_gauge=None, memory_gauge=3e-5) for round_ in recorded["c16"]]
     assert adjusted(recorded) == {commit: wanted[commit] for commit in wanted if commit != "c16"}

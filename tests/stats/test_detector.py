@@ -15,12 +15,12 @@ from tests.stepped_series import stepped, with_holes
 SEEDS = st.integers(0, 10_000)
 
 
-def places(values):
+def change_points(values):
     return [(point.index, point.rises) for point in detect(values)]
 
 
-def is_near(found, *steps):
-    return all(any(abs(place - step) <= MARGIN for place, _ in found) for step in steps)
+def is_near(points, *steps):
+    return all(any(abs(index - step) <= MARGIN for index, _ in points) for step in steps)
 
 
 @pytest.mark.parametrize("effect", [0.05, -0.05])
@@ -36,9 +36,9 @@ def test_step_is_found_at_its_place_and_in_its_direction(effect):
 
 
 def test_two_steps_are_two_change_points():
-    assert places(stepped(0.0, 0.08, 0.0)) == [(40, True), (80, False)]
-    assert places([0.5] * 30 + [0.7] * 30) == [(30, True)]
-    assert places([0.5] * 12 + [0.7] * 12) == [(12, True)]
+    assert change_points(stepped(0.0, 0.08, 0.0)) == [(40, True), (80, False)]
+    assert change_points([0.5] * 30 + [0.7] * 30) == [(30, True)]
+    assert change_points([0.5] * 12 + [0.7] * 12) == [(12, True)]
 
 
 @pytest.mark.parametrize("size", range(1, detector.FEWEST_A_SIDE))
@@ -47,7 +47,7 @@ def test_large_steps_near_the_ends_do_not_hide_the_others(size):
     values = stepped(0.0, -0.15)
     values[:size] += 2.5
     values[-size:] += 2.5
-    assert places(values) == [(40, False)]
+    assert change_points(values) == [(40, False)]
 
 
 SPIKE = stepped(0.0, size=80)
@@ -74,8 +74,8 @@ def test_correlated_noise_is_no_change(monkeypatch):
     rng, series = np.random.default_rng(0), []
     for _ in range(40):
         noise = 0.006 * rng.standard_normal(120)
-        for place in range(1, 120):
-            noise[place] += 0.8 * noise[place - 1]
+        for index in range(1, 120):
+            noise[index] += 0.8 * noise[index - 1]
         series.append(noise)
     assert sum(len(detect(noise)) for noise in series) <= 2
     monkeypatch.setattr(detector, "P_CORRELATED", 1.1)  # without the test
@@ -93,7 +93,7 @@ def test_ticks_of_a_coarse_timer_are_no_change(monkeypatch):
 def test_spikes_hide_no_step():
     values = stepped(0.0, 0.03)
     values[7::8] += 0.5
-    assert is_near(places(values), 40)
+    assert is_near(change_points(values), 40)
 
 
 def test_burst_of_five_commits_is_no_change():
@@ -106,7 +106,7 @@ def test_scatter_is_that_of_the_commits_around_a_step():
     rng = np.random.default_rng(0)
     values = np.concatenate([0.05 * rng.standard_normal(100), 0.003 * rng.standard_normal(140)])
     values[180:] += 0.02
-    assert is_near(places(values), 180)
+    assert is_near(change_points(values), 180)
 
 
 def test_level_is_that_of_the_last_hundred_commits():
@@ -117,24 +117,24 @@ def test_level_is_that_of_the_last_hundred_commits():
 @pytest.mark.parametrize("seed", range(10))
 def test_step_in_a_short_history_is_found(seed):
     rng = np.random.default_rng(seed)
-    assert is_near(places(np.repeat([0.0, math.log(10)], (11, 300)) + 0.01 * rng.standard_normal(311)), 11)
-    assert is_near(places(np.repeat([0.0, math.log(2)], 8) + 0.01 * rng.standard_normal(16)), 8)
+    assert is_near(change_points(np.repeat([0.0, math.log(10)], (11, 300)) + 0.01 * rng.standard_normal(311)), 11)
+    assert is_near(change_points(np.repeat([0.0, math.log(2)], 8) + 0.01 * rng.standard_normal(16)), 8)
 
 
 def test_kernel_that_is_optimised_every_few_commits():
-    rng, steps, found = np.random.default_rng(0), 0, 0
+    rng, steps, hits = np.random.default_rng(0), 0, 0
     for gap in (6, 8, 10):
         values = np.repeat(-np.arange(8) * math.log(1.5), gap) + 0.01 * rng.standard_normal(8 * gap)
         steps += 7
-        found += sum(is_near(places(values), gap * number) for number in range(1, 8))
-    assert found >= 0.95 * steps
+        hits += sum(is_near(change_points(values), gap * number) for number in range(1, 8))
+    assert hits >= 0.95 * steps
 
 
-@pytest.mark.parametrize("place", range(60, 85, 3))
-def test_short_level_is_found_wherever_it_begins(place):
-    values = stepped(0.0, size=150, seed=place)
-    values[place : place + 8] += math.log(1.1)
-    assert is_near(places(values), place, place + 8)
+@pytest.mark.parametrize("begin", range(60, 85, 3))
+def test_short_level_is_found_wherever_it_begins(begin):
+    values = stepped(0.0, size=150, seed=begin)
+    values[begin : begin + 8] += math.log(1.1)
+    assert is_near(change_points(values), begin, begin + 8)
 
 
 def test_young_level_is_a_warning():
@@ -174,22 +174,22 @@ def test_infinite_value_is_refused_with_its_index():
 
 @settings(max_examples=8)
 @given(seed=SEEDS, holes=st.lists(st.integers(0, 79), max_size=80))
-def test_missing_values_are_skipped_and_indices_are_those_of_the_input(seed, holes):
+def test_missing_values_are_skipped_but_count_in_indices(seed, holes):
     values = stepped(0.0, 0.04, seed=seed)
     holed = with_holes(values, holes)
     present = np.flatnonzero(~np.isnan(np.array(holed, dtype=float)))
-    assert places(holed) == [(present[index], rises) for index, rises in places(values)]
+    assert change_points(holed) == [(present[index], rises) for index, rises in change_points(values)]
 
 
 @settings(max_examples=8)
 @given(seed=SEEDS, shift=st.integers(-1000, 1000), scale=st.sampled_from([1.0, 2.0, 5.0]))
-def test_unit_direction_and_scale_of_the_values_make_no_difference(seed, shift, scale):
+def test_detection_is_invariant_to_unit_and_direction(seed, shift, scale):
     values = stepped(0.0, 0.04, 0.01, seed=seed)
     points, moved = detect(values), detect(scale * values + shift / 64)
     assert [(point.index, point.rises) for point in moved] == [(point.index, point.rises) for point in points]
     assert [point.before for point in moved] == pytest.approx([scale * point.before + shift / 64 for point in points])
     assert [point.p for point in moved] == pytest.approx([point.p for point in points], rel=1e-4)
-    assert places(-values) == [(point.index, not point.rises) for point in points]
+    assert change_points(-values) == [(point.index, not point.rises) for point in points]
 
 
 @settings(max_examples=8)
@@ -198,29 +198,29 @@ def test_grown_series_gives_the_same_as_from_nothing(seed, more, hole):
     rng = np.random.default_rng(seed)
     values = np.repeat(rng.choice([0.0, 0.03, 0.08], 12), 50) + 0.005 * rng.standard_normal(600)
     values[hole : hole + 3] = np.nan
-    known, size = None, 20
+    previous, size = None, 20
     for count in (0, *more):
         size += count
-        (known,) = detect_many([values[:size]], [known])
-        assert known.points == detect(values[:size])
-    assert known.settled == tuple(point for point in known.settled if point.index < (known.blocks - 1) * BLOCK)
+        (previous,) = detect_many([values[:size]], [previous])
+        assert previous.points == detect(values[:size])
+    assert previous.settled == tuple(point for point in previous.settled if point.index < (previous.blocks - 1) * BLOCK)
     values[0] += 0.5  # an old value was corrected
-    assert detect_many([values[:size]], [known])[0].points == detect(values[:size])
+    assert detect_many([values[:size]], [previous])[0].points == detect(values[:size])
 
 
 def test_same_series_is_not_searched_again():
     values = stepped(0.0, 0.1, size=200)
-    (known,) = detect_many([values], [None])
-    assert detect_many([values.copy()], [known])[0] is known
+    (previous,) = detect_many([values], [None])
+    assert detect_many([values.copy()], [previous])[0] is previous
 
 
 def test_settled_change_points_cost_nothing(monkeypatch):
     values = stepped(0.0, 0.1, size=500)
-    (known,) = detect_many([values[:-1]], [None])
+    (previous,) = detect_many([values[:-1]], [None])
     searched = []
     original = segment.cheapest
     monkeypatch.setattr(segment, "cheapest", lambda series, prices: searched.extend(series) or original(series, prices))
-    (grown,) = detect_many([values], [known])
+    (grown,) = detect_many([values], [previous])
     assert [point.index for point in grown.points] == [500]
     assert [part.size <= 3 * BLOCK for part in searched] == [True]
 
@@ -237,8 +237,8 @@ def cost(values, cuts, price):
     price=st.floats(0.01, 20),
 )
 def test_cuts_are_the_cheapest(several, price):
-    found = segment.cheapest([np.array(values) for values in several], [price] * len(several))
-    for values, cuts in zip(several, found, strict=True):
+    chosen = segment.cheapest([np.array(values) for values in several], [price] * len(several))
+    for values, cuts in zip(several, chosen, strict=True):
         possible = (
             some
             for count in range(4)

@@ -24,47 +24,47 @@ def creeping(size=80, total=0.05, seed=0, sigma=0.01):
 
 @pytest.mark.parametrize("total", [0.05, -0.05])
 def test_creeping_level_is_a_drift(total):
-    found = drift(creeping(total=total))
-    assert found.found
-    assert (found.first, found.last) == (20, 79)
-    assert math.log(found.ratio) == pytest.approx(total * (WINDOW - 1) / WINDOW, abs=0.01)
-    assert found.p < 1e-4
+    result = drift(creeping(total=total))
+    assert result.is_drift
+    assert (result.first, result.last) == (20, 79)
+    assert math.log(result.ratio) == pytest.approx(total * (WINDOW - 1) / WINDOW, abs=0.01)
+    assert result.p < 1e-4
 
 
-@pytest.mark.parametrize(("place", "step", "seed"), [(30, 0.02, 0), (40, 0.05, 0), (60, 0.05, 0), (50, 0.02, 1)])
-def test_step_is_no_drift(place, step, seed):
+@pytest.mark.parametrize(("index", "step", "seed"), [(30, 0.02, 0), (40, 0.05, 0), (60, 0.05, 0), (50, 0.02, 1)])
+def test_step_is_no_drift(index, step, seed):
     values = np.array(noise(80, seed))
-    values[place:] += step
-    found = drift(values.tolist())
-    assert found.stepwise and not found.found
-    assert found.p < 1e-4 or place != 50  # only the better step speaks against this one
+    values[index:] += step
+    result = drift(values.tolist())
+    assert result.stepwise and not result.is_drift
+    assert result.p < 1e-4 or index != 50  # only the better step speaks against this one
 
 
 def test_noise_is_no_drift():
-    assert not any(drift(noise(60, seed)).found for seed in range(40))
+    assert not any(drift(noise(60, seed)).is_drift for seed in range(40))
     for seed in range(20):
         values = np.array(noise(60, seed))
-        for place in range(1, 60):
-            values[place] += 0.6 * values[place - 1]
-        assert not drift(values.tolist()).found
+        for index in range(1, 60):
+            values[index] += 0.6 * values[index - 1]
+        assert not drift(values.tolist()).is_drift
 
 
 def test_drift_of_less_than_one_percent_is_not_reported():
-    found = drift(creeping(60, 0.008, sigma=0.0005))
-    assert found.p < 1e-4 and not found.found
+    result = drift(creeping(60, 0.008, sigma=0.0005))
+    assert result.p < 1e-4 and not result.is_drift
 
 
 def test_drift_needs_twenty_points():
-    found = drift(creeping(size=FEWEST - 1))
-    assert (found.found, found.p, found.first, found.last) == (False, None, 0, 18)
+    result = drift(creeping(size=FEWEST - 1))
+    assert (result.is_drift, result.p, result.first, result.last) == (False, None, 0, 18)
     assert drift([None] * 5).first is None
     assert drift(creeping(size=FEWEST)).p is not None
 
 
 def test_drift_skips_missing_points_and_keeps_their_time():
     values = with_holes(np.append(np.zeros(20), 0.001 * np.arange(60)), [5, 30, 30, 31])
-    found = drift(values)
-    assert (found.first, found.last) == (21, 83)
+    result = drift(values)
+    assert (result.first, result.last) == (21, 83)
     line = [0.001 * index if 20 < index < 50 or index > 60 else None for index in range(80)]
     assert drift(line).ratio == pytest.approx(math.exp(0.001 * 58))
 

@@ -59,7 +59,7 @@ def test_layout_that_moves_nothing_is_not_the_noise_of_rounds():
     assert "over 400 link orders" in comparison.reason and comparison.rounds == 3200
 
 
-def test_change_that_layout_explains_is_said_to_be_nothing_beyond_it():
+def test_change_explained_by_layout():
     random = np.random.default_rng(4)
     quiet = random.normal(0, NOISE, (4, 2, ROUNDS))
     orders = [(before, after + change) for (before, after), change in zip(quiet, (0.05, -0.04, 0.06, 0.0), strict=True)]
@@ -74,7 +74,7 @@ LOGS = st.lists(st.floats(-0.5, 0.5), min_size=16 * 4, max_size=16 * 4)
 
 
 @given(LOGS, st.floats(-3, 3))
-def test_swapping_the_sides_turns_the_change_and_scaling_both_changes_nothing(values, shift):
+def test_swapped_sides_invert_the_change(values, shift):
     orders = [(row[:8], row[8:]) for row in np.round(values, 3).reshape(4, 16)]
     there, back = layout.beyond(orders), layout.beyond([(after, before) for before, after in orders])
     assert math.log(there.ratio) == pytest.approx(-math.log(back.ratio), abs=1e-9)

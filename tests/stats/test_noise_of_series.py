@@ -16,7 +16,7 @@ VALUES = st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=40)
 
 @given(values=VALUES, half=st.integers(0, 6))
 def test_running_median_is_the_median_of_the_window(values, half):
-    expected = [np.median(values[max(place - half, 0) : place + half + 1]) for place in range(len(values))]
+    expected = [np.median(values[max(index - half, 0) : index + half + 1]) for index in range(len(values))]
     assert noise.running_median(np.array(values), half) == pytest.approx(expected)
 
 
@@ -35,16 +35,16 @@ def test_spikes_are_clipped_and_steps_are_not():
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.6])
-def test_correlation_of_short_stretches_is_not_too_small_on_average(phi):
+def test_correlation_of_short_stretches_is_unbiased(phi):
     rng = np.random.default_rng(1)
-    found = []
+    result = []
     for _ in range(300):
         values = rng.standard_normal(40)
-        for place in range(1, 40):
-            values[place] += phi * values[place - 1]
+        for index in range(1, 40):
+            values[index] += phi * values[index - 1]
         rest = values - values.mean()
-        found.append(noise.correlation(float(rest[1:] @ rest[:-1]), float(rest @ rest), 40))
-    assert phi - 0.04 < np.mean(found) < phi + 0.1  # never below 0, so that white noise comes out a little above
+        result.append(noise.correlation(float(rest[1:] @ rest[:-1]), float(rest @ rest), 40))
+    assert phi - 0.04 < np.mean(result) < phi + 0.1  # never below 0, so that white noise comes out a little above
 
 
 def test_correlation_has_bounds():

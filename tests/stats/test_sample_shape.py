@@ -10,8 +10,8 @@ from tests.harness.test_statistics import ar1
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.6, 0.9])
 def test_effective_sample_size_is_the_theorys(phi):
     n = 4000
-    found = np.median([effective_sample_size(ar1(seed, n, phi)) for seed in range(20)])
-    assert found == pytest.approx(n * (1 - phi) / (1 + phi), rel=0.15)
+    result = np.median([effective_sample_size(ar1(seed, n, phi)) for seed in range(20)])
+    assert result == pytest.approx(n * (1 - phi) / (1 + phi), rel=0.15)
 
 
 def test_effective_sample_size_at_its_ends():

@@ -20,29 +20,29 @@ def at(seconds, error=None):
 
 
 def test_error_of_a_speed_up_is_the_spread_of_ratios():
-    found = speed_up("b", "a", {"a": timing([10.0, 12.0]), "b": timing([5.0, 5.0])})
+    result = speed_up("b", "a", {"a": timing([10.0, 12.0]), "b": timing([5.0, 5.0])})
     # medians 11 and 5; the standard error of 10, 12 is sqrt(2) / sqrt(2) = 1, that of 5, 5 is 0
-    assert found == SpeedUp(faster="b", slower="a", ratio=2.2, error=pytest.approx(2.2 * (1 / 11)))
+    assert result == SpeedUp(faster="b", slower="a", ratio=2.2, error=pytest.approx(2.2 * (1 / 11)))
     rng = np.random.default_rng(1)
     a, b = rng.normal(10, 0.1, 200_000), rng.normal(5, 0.1, 200_000)
-    found = speed_up("b", "a", {"a": at(10, 0.1), "b": at(5, 0.1)})
-    assert found.error == pytest.approx(float((a / b).std()), rel=0.01)
+    result = speed_up("b", "a", {"a": at(10, 0.1), "b": at(5, 0.1)})
+    assert result.error == pytest.approx(float((a / b).std()), rel=0.01)
 
 
 @given(ROUNDS, ROUNDS, st.floats(1e-3, 1e3))
 def test_speed_up_has_an_inverse_and_no_unit(a, b, factor):
     times = {"a": timing(a), "b": timing(b)}
-    one, inverse = speed_up("a", "b", times), speed_up("b", "a", times)
-    assert one.ratio * inverse.ratio == pytest.approx(1)
-    assert one.error / one.ratio == pytest.approx(inverse.error / inverse.ratio)
+    direct, inverse = speed_up("a", "b", times), speed_up("b", "a", times)
+    assert direct.ratio * inverse.ratio == pytest.approx(1)
+    assert direct.error / direct.ratio == pytest.approx(inverse.error / inverse.ratio)
     scaled = speed_up("a", "b", {"a": timing([factor * x for x in a]), "b": timing([factor * x for x in b])})
-    assert scaled.ratio == pytest.approx(one.ratio)
-    assert scaled.error == pytest.approx(one.error, rel=1e-6, abs=1e-9 * one.ratio)
+    assert scaled.ratio == pytest.approx(direct.ratio)
+    assert scaled.error == pytest.approx(direct.error, rel=1e-6, abs=1e-9 * direct.ratio)
 
 
 def test_one_round_has_a_ratio_and_no_error():
-    found = speed_up("b", "a", {"a": timing([2.0]), "b": timing([1.0, 1.1, 1.2])})
-    assert (found.ratio, found.error, found.clear) == (pytest.approx(2 / 1.1), None, None)
+    result = speed_up("b", "a", {"a": timing([2.0]), "b": timing([1.0, 1.1, 1.2])})
+    assert (result.ratio, result.error, result.clear) == (pytest.approx(2 / 1.1), None, None)
     with pytest.raises(ValueError, match="no rounds"):
         timing([])
 
@@ -57,24 +57,24 @@ def test_speed_up_is_clear_two_errors_from_one(error, clear):
 def test_every_pair_appears_once_with_the_reference_first(count, which):
     names = [str(number) for number in range(count)]
     reference = names[which % count]
-    found = list(pairwise({name: at(1.0) for name in names}, reference))
-    assert len({frozenset((pair.faster, pair.slower)) for pair in found}) == len(found) == math.comb(count, 2)
-    assert all(pair.slower == reference for pair in found[: count - 1])
+    result = list(pairwise({name: at(1.0) for name in names}, reference))
+    assert len({frozenset((pair.faster, pair.slower)) for pair in result}) == len(result) == math.comb(count, 2)
+    assert all(pair.slower == reference for pair in result[: count - 1])
     assert [(pair.faster, pair.slower) for pair in pairwise({"a": at(1), "b": at(2)}, "gone")] == [("b", "a")]
 
 
 @given(ROUNDS)
 def test_time_is_the_median_of_its_rounds(estimates):
-    found = timing(estimates)
-    assert found.seconds == statistics.median(estimates)
-    assert found.error == pytest.approx(statistics.stdev(estimates) / math.sqrt(len(estimates)))
-    assert (found.interval, found.rounds) == (round_interval(estimates), len(estimates))
+    result = timing(estimates)
+    assert result.seconds == statistics.median(estimates)
+    assert result.error == pytest.approx(statistics.stdev(estimates) / math.sqrt(len(estimates)))
+    assert (result.interval, result.rounds) == (round_interval(estimates), len(estimates))
 
 
-def test_half_width_is_that_of_the_larger_side_relative_to_the_time():
-    found = timing([1.0, 1.1, 2.0])
-    assert found.seconds == 1.1
-    assert found.half_width == (found.interval.high - 1.1) / 1.1 > (1.1 - found.interval.low) / 1.1
+def test_half_width_is_of_the_larger_side():
+    result = timing([1.0, 1.1, 2.0])
+    assert result.seconds == 1.1
+    assert result.half_width == (result.interval.high - 1.1) / 1.1 > (1.1 - result.interval.low) / 1.1
     assert timing([1.0, 1.1]).half_width is None
 
 
@@ -84,10 +84,10 @@ def test_overhead_is_the_time_outside_the_kernel():
 
 
 def test_figures_of_samples():
-    found = spread([4.0, 1.0, 3.0, 2.0])
-    assert (found.mean, found.min, found.max, found.p50, found.n) == (2.5, 1.0, 4.0, 2.5, 4)
-    assert found.deviation == pytest.approx(statistics.stdev([4.0, 1.0, 3.0, 2.0]))
-    assert found.p99 == pytest.approx(3.97)
+    result = spread([4.0, 1.0, 3.0, 2.0])
+    assert (result.mean, result.min, result.max, result.p50, result.n) == (2.5, 1.0, 4.0, 2.5, 4)
+    assert result.deviation == pytest.approx(statistics.stdev([4.0, 1.0, 3.0, 2.0]))
+    assert result.p99 == pytest.approx(3.97)
     assert spread([1.0]).deviation is None
     with pytest.raises(ValueError, match="no samples"):
         spread([])

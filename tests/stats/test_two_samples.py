@@ -179,7 +179,7 @@ def test_chance_of_a_sum_over_sessions_is_exact():
     sizes = [(2, 3), (3, 2)]
     sums = [
         sum(
-            sum(int(one > other) for one in chosen for other in set(range(n + m)) - set(chosen))
+            sum(int(rank > other) for rank in chosen for other in set(range(n + m)) - set(chosen))
             for (n, m), chosen in both
         )
         for both in itertools.product(
@@ -196,34 +196,34 @@ APART = np.linspace(-0.004, 0.004, 8)
 
 
 @given(ROUNDS, ROUNDS, st.floats(-20, 3))
-def test_swapping_sides_inverts_the_ratio_and_the_unit_does_not_matter(a, b, unit):
-    one, other, moved = compare(a, b), compare(b, a), compare(np.array(a) + unit, np.array(b) + unit)
-    assert (one.answer, one.p) == (other.answer, other.p)
-    assert [one.ratio, one.low, one.high] == pytest.approx([1 / other.ratio, 1 / other.high, 1 / other.low])
-    assert [one.ratio, one.low, one.high] == pytest.approx([moved.ratio, moved.low, moved.high])
+def test_swapped_sides_invert_the_ratio(a, b, unit):
+    first, other, moved = compare(a, b), compare(b, a), compare(np.array(a) + unit, np.array(b) + unit)
+    assert (first.answer, first.p) == (other.answer, other.p)
+    assert [first.ratio, first.low, first.high] == pytest.approx([1 / other.ratio, 1 / other.high, 1 / other.low])
+    assert [first.ratio, first.low, first.high] == pytest.approx([moved.ratio, moved.low, moved.high])
 
 
 @given(ROUNDS, ROUNDS)
 def test_answers_mean_what_they_say(a, b):
-    found = compare(a, b)
-    assert found.low <= found.ratio <= found.high
-    if found.answer is Answer.DIFFERENT:
-        assert found.p < 1e-3 and abs(math.log(found.ratio)) >= math.log(1.01) and not found.low < 1 < found.high
-    if found.answer is Answer.SAME:
-        assert found.low > 1 / 1.01 and found.high < 1.01
-    assert (found.next_look is None) == (found.answer is not Answer.UNKNOWN)
+    result = compare(a, b)
+    assert result.low <= result.ratio <= result.high
+    if result.answer is Answer.DIFFERENT:
+        assert result.p < 1e-3 and abs(math.log(result.ratio)) >= math.log(1.01) and not result.low < 1 < result.high
+    if result.answer is Answer.SAME:
+        assert result.low > 1 / 1.01 and result.high < 1.01
+    assert (result.next_look is None) == (result.answer is not Answer.UNKNOWN)
 
 
 def test_more_seconds_are_slower():
-    found = compare(APART, APART + math.log(1.03))
-    assert found.slower and not found.faster and found.ratio == pytest.approx(1.03)
+    result = compare(APART, APART + math.log(1.03))
+    assert result.slower and not result.faster and result.ratio == pytest.approx(1.03)
     assert compare(APART, APART - math.log(1.03)).faster
 
 
 @pytest.mark.parametrize(("change", "answer"), [(0.0099, Answer.UNKNOWN), (0.0101, Answer.DIFFERENT)])
 def test_certain_change_below_the_floor_is_not_different(change, answer):
-    found = compare(APART / 4, APART / 4 + math.log1p(change))
-    assert found.p < two_samples.P and found.answer is answer
+    result = compare(APART / 4, APART / 4 + math.log1p(change))
+    assert result.p < two_samples.P and result.answer is answer
 
 
 def test_given_floor_counts_if_above_one_percent():
@@ -233,12 +233,12 @@ def test_given_floor_counts_if_above_one_percent():
 
 def test_unknown_names_its_reason_and_the_next_look():
     scattered = np.linspace(-0.1, 0.1, 8)
-    found = compare(scattered, scattered + 0.005)
-    assert (found.answer, found.next_look, found.suspect) == (Answer.UNKNOWN, 16, False)
-    assert found.reason == "less than 1%, but the interval reaches further"
-    found = compare(scattered / 5, scattered / 5 + 0.024)
-    assert found.answer is Answer.UNKNOWN and found.suspect and found.low > 1
-    assert found.reason == "1% or more, but p is not below 0.001"
+    result = compare(scattered, scattered + 0.005)
+    assert (result.answer, result.next_look, result.suspect) == (Answer.UNKNOWN, 16, False)
+    assert result.reason == "less than 1%, but the interval reaches further"
+    result = compare(scattered / 5, scattered / 5 + 0.024)
+    assert result.answer is Answer.UNKNOWN and result.suspect and result.low > 1
+    assert result.reason == "1% or more, but p is not below 0.001"
     assert not compare(scattered / 5, scattered / 5 - 0.024).suspect  # faster
     last = np.linspace(-0.5, 0.5, LOOKS[-1])
     assert compare(last, last + 0.01).next_look is None
@@ -287,14 +287,16 @@ def sequences(family, number, seed):
 def first_answers(family, number, seed, change=0.0):
     """Yield the first answer of each sequence that is not unknown, or None."""
     for a, b in zip(*sequences(family, number, seed), strict=True):
-        found = (compare(a[:look], b[:look] + math.log1p(change)) for look in LOOKS)
-        yield next((item for item in found if item.answer is not Answer.UNKNOWN), None)
+        answers = (compare(a[:look], b[:look] + math.log1p(change)) for look in LOOKS)
+        yield next((answer for answer in answers if answer.answer is not Answer.UNKNOWN), None)
 
 
 @FAMILIES
 def test_identical_code_is_hardly_ever_called_different(family):
     """At .4% at most for the whole sequence, more than 6 of 400 come about once in 500 runs. The seed is fixed."""
-    wrong = sum(found is not None and found.answer is Answer.DIFFERENT for found in first_answers(family, 400, seed=1))
+    wrong = sum(
+        answer is not None and answer.answer is Answer.DIFFERENT for answer in first_answers(family, 400, seed=1)
+    )
     assert wrong <= 6
 
 
@@ -310,7 +312,7 @@ def test_errors_of_the_whole_sequence(family):
     assert ever / 20_000 <= 0.004
 
 
-def test_four_nights_of_identical_code_hardly_ever_call_it_different():
+def test_false_alarms_of_four_nights_are_rare():
     """Each with its looks, on the rounds of all before it: 16 looks at .0002 are .3% at most."""
     rng = np.random.default_rng(0)
     wrong = 0
@@ -325,8 +327,8 @@ def test_four_nights_of_identical_code_hardly_ever_call_it_different():
     assert wrong <= 3
 
 
-def test_three_percent_is_found_and_two_percent_is_never_the_same():
-    found = list(first_answers(normal, 200, seed=3, change=0.03))
-    assert sum(item is not None and item.slower for item in found) >= 195
+def test_power_at_two_and_three_percent():
+    answers = list(first_answers(normal, 200, seed=3, change=0.03))
+    assert sum(answer is not None and answer.slower for answer in answers) >= 195
     small = list(first_answers(normal, 200, seed=4, change=0.02))
-    assert not any(item is not None and item.answer is Answer.SAME for item in small)
+    assert not any(answer is not None and answer.answer is Answer.SAME for answer in small)

@@ -22,9 +22,9 @@ def main(parts: list[str]) -> int:
             twin = run(Path(folder), trick, is_trick=False)
         with tempfile.TemporaryDirectory(prefix="tricks-") as folder:
             outcome = run(Path(folder), trick, is_trick=True)
-        found = finding(trick, outcome)
-        failures += found is None or bool(twin.refused)
-        verdict = "found" if found else "PASSES"
+        result = finding(trick, outcome)
+        failures += result is None or bool(twin.refused)
+        verdict = "found" if result else "PASSES"
         print(f"{verdict:7}{trick.form:8}{trick.name:62}{_in_words(outcome, twin)}", flush=True)
     for honest in HONEST:
         if parts and not any(part in f"honest {honest.name}" for part in parts):

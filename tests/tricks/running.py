@@ -89,9 +89,9 @@ def comparison(definition: Path, solution: Path) -> Outcome:
 @cache
 def context() -> multiprocessing.context.ForkServerContext:
     """Return what starts processes: forks of a server that has imported PyTorch and the harness."""
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["torch", "tests.tricks.preloaded"])
-    return found
+    result = multiprocessing.get_context("forkserver")
+    result.set_forkserver_preload(["torch", "tests.tricks.preloaded"])
+    return result
 
 
 def _in_a_process(step: object, *args: object) -> Outcome:

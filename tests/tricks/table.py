@@ -1,7 +1,6 @@
 """The tricks: what each does, its source, and what must find it. With TRICK false a source is the honest twin.
 
-All compute the product of two square matrices. `seen` says where the public record reports a trick. The sources are
-ours.
+All compute the product of two square matrices. `reported_by` names the public record of a trick. The sources are ours.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ OURS = "tried here first"
 # What finds a trick: a part of the reason, or a flag.
 WRONG = "is wrong"  # the output of a checked call
 LATE = "still changed after it had returned"  # the outputs, beside the check
-SEEN = "times as fast on inputs"  # calls on contents that no call has seen took longer than calls on known ones
+FASTER = "times as fast on inputs"  # calls on contents that no call has seen took longer than calls on known ones
 AGAIN = "times as fast when called again"  # a call by itself took longer than the samples
 UNFINISHED = "works on"  # the device was busy after the call's last event
 REPLACED = "replaced"  # a function that the harness depends on is not the one that was captured
@@ -47,7 +46,7 @@ class Trick:
     form: str
     source: str
     by: tuple[str, ...]  # parts of reasons or flags, one of which must be there
-    seen: str
+    reported_by: str
     rounds: int = 1  # processes, one after the other
     slow: bool = False
 
@@ -109,14 +108,14 @@ calls = 0
 """
 
 
-def native(name, body, *by, seen=ISSUE, **more):
+def native(name, body, *by, reported_by=ISSUE, **more):
     """Return a trick in C: the function OURS_C and what it needs."""
-    return Trick(name=name, form="native", source=C_HEAD + body, by=by, seen=seen, **more)
+    return Trick(name=name, form="native", source=C_HEAD + body, by=by, reported_by=reported_by, **more)
 
 
-def python(name, body, *by, seen=ISSUE, form="python", **more):
+def python(name, body, *by, reported_by=ISSUE, form="python", **more):
     """Return a trick in Python: a function `ours(a, b)` that returns, or `ours(a, b, out)` that writes."""
-    return Trick(name=name, form=form, source=PYTHON_HEAD + body, by=by, seen=seen, **more)
+    return Trick(name=name, form=form, source=PYTHON_HEAD + body, by=by, reported_by=reported_by, **more)
 
 
 OURS_C = "void ours(float* out, const float* a, const float* b, int n)"
@@ -131,14 +130,14 @@ IN_C = (
         "computes the first three calls only",
         f"static int calls; {OURS_C} {{ if (!TRICK || calls++ < 3) product(out, a, b, n); }}",
         WRONG,
-        seen=PYGPUBENCH,
+        reported_by=PYGPUBENCH,
     ),
     native(
         "works only where the output is poisoned",
         f"{OURS_C} {{ if (!TRICK || isnan(out[0])) product(out, a, b, n); }}",
         WRONG,
-        SEEN,
-        seen=TENSARA,
+        FASTER,
+        reported_by=TENSARA,
     ),
     native(
         "returns where its last output is still there",
@@ -150,9 +149,9 @@ static float last[8];
     product(out, a, b, n);
     memcpy(last, tail, sizeof last);
 }}""",
-        SEEN,
+        FASTER,
         WRONG,
-        seen=KERNELBENCH,
+        reported_by=KERNELBENCH,
     ),
     native(
         "copies the result of contents that it has seen",
@@ -168,8 +167,8 @@ static int kept;
     memo[kept % 64].result = memcpy(malloc(BYTES(n)), out, BYTES(n));
     kept += kept < 63;
 }}""",
-        SEEN,
-        seen=GPU_MODE,
+        FASTER,
+        reported_by=GPU_MODE,
     ),
     native(
         "copies the result by a fingerprint of a few elements",
@@ -184,9 +183,9 @@ static float* result;
     memcpy(result, out, BYTES(n));
     known = key;
 }}""",
-        SEEN,
+        FASTER,
         WRONG,
-        seen=FLASHINFER,
+        reported_by=FLASHINFER,
     ),
     native(
         "copies the result by the addresses of its inputs",
@@ -201,8 +200,8 @@ static float* result;
     known_a = a, known_b = b;
 }}""",
         WRONG,
-        SEEN,
-        seen=TENSARA,
+        FASTER,
+        reported_by=TENSARA,
     ),
     native(
         "keeps results in files, for later processes",
@@ -222,8 +221,8 @@ static float* result;
     product(out, a, b, n);
     if (TRICK && (file = fopen(folder, "wb"))) {{ fwrite(out, 1, BYTES(n), file); fclose(file); }}
 }}""",
-        SEEN,
-        seen=GPU_MODE,
+        FASTER,
+        reported_by=GPU_MODE,
         rounds=2,
     ),
     native(
@@ -239,8 +238,8 @@ static float *old_a, *old_b, *old_out;
     memcpy(old_a, a, BYTES(n));
     memcpy(old_b, b, BYTES(n));
 }}""",
-        SEEN,
-        seen=OURS,
+        FASTER,
+        reported_by=OURS,
     ),
     native(
         "watches the pages of its inputs for writes",
@@ -271,8 +270,8 @@ static void written(int signal_, siginfo_t* info, void* context) {{
     protect(a, PROT_READ), protect(b, PROT_READ);
 }}""",
         AGAIN,
-        SEEN,
-        seen=OURS,
+        FASTER,
+        reported_by=OURS,
     ),
     native(
         "computes every sixteenth call",
@@ -282,14 +281,14 @@ static int calls;
     if (!TRICK || calls++ < 4 || calls % 16 == 0 || isnan(out[0])) product(out, a, b, n);
 }}""",
         WRONG,
-        SEEN,
-        seen=BATCHED,
+        FASTER,
+        reported_by=BATCHED,
     ),
     native(
         "computes an eighth of the rows, the rest where it is poisoned",
         f"{OURS_C} {{ rows(out, a, b, n, 0, !TRICK || isnan(out[(size_t)n * n - 1]) ? n : n / 8); }}",
         WRONG,
-        SEEN,
+        FASTER,
     ),
     native(
         "is wrong in every second call, at random",
@@ -301,7 +300,7 @@ static uint64_t state;
     if (!TRICK || state >> 63) product(out, a, b, n);
 }}""",
         WRONG,
-        seen=ISSUE,
+        reported_by=ISSUE,
         rounds=8,
     ),
     native(
@@ -338,8 +337,8 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
 }}""",
         WRONG,
         LATE,
-        SEEN,
-        seen=DEEPREINFORCE,
+        FASTER,
+        reported_by=DEEPREINFORCE,
     ),
     native(
         "uses more threads than it may",
@@ -349,7 +348,7 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
     for (int part = 0; part < 8; ++part) rows(out, a, b, n, n * part / 8, n * (part + 1) / 8);
 }}""",
         CROWDED,
-        seen=OURS,
+        reported_by=OURS,
     ),
     native(
         "has a child process compute the next result",
@@ -375,7 +374,7 @@ static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], o
     ++shared->posted;
 }}""",
         WRONG,
-        seen=OURS,
+        reported_by=OURS,
     ),
     native(
         "zeroes its inputs, after which there is nothing to do",
@@ -387,7 +386,7 @@ static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], o
 }}""",
         INPUTS,
         WRONG,
-        seen=KERNELBENCH,
+        reported_by=KERNELBENCH,
     ),
     native(
         "zeroes its inputs after the first call",
@@ -399,16 +398,16 @@ static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], o
 }}""",
         INPUTS,
         WRONG,
-        seen=KERNELBENCH,
+        reported_by=KERNELBENCH,
     ),
     native(
         "computes every second call, and where the output is poisoned",
         f"""
 static int calls;
 {OURS_C} {{ if (!TRICK || calls++ % 2 || isnan(out[0])) product(out, a, b, n); }}""",
-        SEEN,
+        FASTER,
         AGAIN,
-        seen=BATCHED,
+        reported_by=BATCHED,
         rounds=8,
     ),
     native(
@@ -435,7 +434,7 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
         LATE,
         AGAIN,
         WRONG,
-        seen=OURS,
+        reported_by=OURS,
     ),
     native(
         "keeps a thread busy, so that gauges and others are slow",
@@ -448,7 +447,7 @@ static void* spin(void* unused) {{ for (volatile int i = 0;; ++i) {{}} return un
     product(out, a, b, n);
 }}""",
         CROWDED,
-        seen=OURS,
+        reported_by=OURS,
     ),
     native(
         "computes in half the precision",
@@ -465,7 +464,7 @@ static float rounded(float x) {{
     for (int i = 0; TRICK && i < n * n; ++i) out[i] = rounded(out[i]);
 }}""",
         WRONG,
-        seen=WAFER,
+        reported_by=WAFER,
     ),
     native(
         "slows the clock down through Python's C interface",
@@ -485,14 +484,14 @@ static float rounded(float x) {{
     release(state);
 }}""",
         REPLACED,
-        seen=GPU_MODE,
+        reported_by=GPU_MODE,
     ),
 )
 
 HONEST_PYTHON = "\ndef honest(a, b):\n    return a @ b\n"
 
 
-def patch(name, statement, *by, seen=GPU_MODE, **more):
+def patch(name, statement, *by, reported_by=GPU_MODE, **more):
     """Return a Python trick that replaces something in its first call, and computes nothing from then on."""
     body = f"""
 def plant():
@@ -507,7 +506,7 @@ def ours(a, b):
         plant()
     return {more.pop("result", "torch.zeros_like(a)")}
 """
-    return python(name, body, *(by or (REPLACED,)), seen=seen, **more)
+    return python(name, body, *(by or (REPLACED,)), reported_by=reported_by, **more)
 
 
 def slowed(name, statement, **more):
@@ -526,9 +525,9 @@ def ours(a, b):
     return kept[key]
 """,
         AGAIN,
-        SEEN,
+        FASTER,
         WRONG,
-        seen=REPLAY,
+        reported_by=REPLAY,
     ),
     python(
         "keeps results by the identity of its inputs",
@@ -540,7 +539,7 @@ def ours(a, b):
     return kept[key]
 """,
         WRONG,
-        seen=REPLAY,
+        reported_by=REPLAY,
     ),
     python(
         "knows the benchmark's inputs by heart",
@@ -557,8 +556,8 @@ def ours(a, b):
     kept = kept or by_heart()
     return kept[2].clone() if torch.equal(kept[0], a) and torch.equal(kept[1], b) else a @ b
 """,
-        SEEN,
-        seen=SAKANA,
+        FASTER,
+        reported_by=SAKANA,
     ),
     python(
         "returns a tensor that computes when it is read",
@@ -582,7 +581,7 @@ def ours(a, b):
 """,
         KIND,
         WRONG,
-        seen=GPU_MODE,
+        reported_by=GPU_MODE,
     ),
     python(
         "works in another thread of Python",
@@ -600,8 +599,8 @@ def calls_of():
 """,
         WRONG,
         LATE,
-        SEEN,
-        seen=DEEPREINFORCE,
+        FASTER,
+        reported_by=DEEPREINFORCE,
     ),
     python(
         "works only when the harness checks it, by the call stack",
@@ -618,8 +617,8 @@ def ours(a, b, out):
         torch.matmul(a, b, out=out)
 """,
         WRONG,
-        SEEN,
-        seen=OURS,
+        FASTER,
+        reported_by=OURS,
     ),
     python(
         "sets PyTorch's number of threads",
@@ -630,7 +629,7 @@ def ours(a, b):
     return a @ b
 """,
         CROWDED,
-        seen=OURS,
+        reported_by=OURS,
     ),
     python(
         "raises the number of threads that it may use",
@@ -642,40 +641,40 @@ def ours(a, b):
     return a @ b
 """,
         CROWDED,
-        seen=OURS,
+        reported_by=OURS,
     ),
     patch(
         "replaces the harness's comparison",
         "from kernel_velocity.harness import accuracy; "
         "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
-        seen=ISSUE,
+        reported_by=ISSUE,
     ),
     patch(
         "replaces the benchmark's check",
         "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
         "_KernelBenchmark._check = lambda *_: {'max_error': 0.0}",
-        seen=ISSUE,
+        reported_by=ISSUE,
     ),
     patch(
         "replaces the problem's verdict",
         "import product; product.Product.verify_result = lambda *_: (True, {'max_error': 0.0})",
-        seen=PYGPUBENCH,
+        reported_by=PYGPUBENCH,
     ),
     patch(
         "replaces the reference",
         "import product; product.Product.reference_solution = staticmethod(lambda a, b: torch.zeros_like(a))",
-        seen=PYGPUBENCH,
+        reported_by=PYGPUBENCH,
     ),
     patch(
         "replaces the code of the check in place",
         "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
         "_KernelBenchmark._check.__code__ = (lambda self, implementation, case, *rest: {}).__code__",
-        seen=OURS,
+        reported_by=OURS,
     ),
     patch(
         "replaces PyTorch's subtraction",
         "torch.Tensor.sub_ = lambda self, other: self.zero_(); torch.Tensor.isnan = lambda self: self != self",
-        seen=OURS,
+        reported_by=OURS,
     ),
     patch(
         "has every comparison of tensors agree",
@@ -683,7 +682,7 @@ def ours(a, b):
         "torch.isclose = lambda a, *_, **__: torch.ones_like(a, dtype=torch.bool)",
         WRONG,
         REPLACED,
-        seen=ISSUE,
+        reported_by=ISSUE,
     ),
     slowed(
         "slows the timer's clock down",
@@ -694,14 +693,14 @@ def ours(a, b):
         "replaces the timer's samples",
         "from kernel_velocity.harness.timers import HostTimer; real = HostTimer.samples; "
         "HostTimer.samples = lambda *args: [value / 100 for value in real(*args)]",
-        seen=GPU_MODE,
+        reported_by=GPU_MODE,
     ),
     slowed(
         "replaces the code of the timer's samples in place",
         "from kernel_velocity.harness.timers import HostTimer; "
         "made = lambda self, call, batch, n: [(call(), 1e-6 + 1e-9 * k)[1] for k in range(n)]; "
         "HostTimer.samples.__code__ = made.__code__",
-        seen=OURS,
+        reported_by=OURS,
     ),
     slowed(
         "replaces the mean of the samples",
@@ -712,19 +711,19 @@ def ours(a, b):
         "replaces what is recorded",
         "from kernel_velocity.harness import spool; import dataclasses; real = spool.append; "
         "spool.append = lambda path, record: real(path, dataclasses.replace(record, estimate=record.estimate / 100))",
-        seen=FORGED,
+        reported_by=FORGED,
     ),
     slowed(
         "records a round of its own",
         "import atexit; from kernel_velocity.harness import benchmark, spool; real = benchmark.Round; "
         "benchmark.Round = lambda **fields: real(**{**fields, 'estimate': fields['estimate'] / 100})",
-        seen=FORGED,
+        reported_by=FORGED,
     ),
     slowed(
         "exchanges the bound call",
         "from kernel_velocity.harness.benchmark import _KernelBenchmark; import itertools; "
         "real = _KernelBenchmark._call_of; _KernelBenchmark._call_of = lambda *_: (lambda: None)",
-        seen=OURS,
+        reported_by=OURS,
     ),
     python(
         "gives its bound call another output, which computes",
@@ -743,14 +742,14 @@ def ours(a, b):
         AGAIN,
         REPLACED,
         WRONG,
-        seen=OURS,
+        reported_by=OURS,
     ),
     patch(
         "replaces the check of the one benchmark that runs",
         "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
         "found = [value for value in gc.get_objects() if isinstance(value, _KernelBenchmark)]; "
         "[setattr(value, '_check', lambda *_: {}) for value in found]",
-        seen=OURS,
+        reported_by=OURS,
     ),
     python(
         "keeps fresh contents from its inputs",
@@ -769,9 +768,9 @@ def ours(a, b):
     return kept[key]
 """,
         REPLACED,
-        SEEN,
+        FASTER,
         WRONG,
-        seen=OURS,
+        reported_by=OURS,
     ),
 )
 
@@ -791,10 +790,10 @@ def ours(a, b, out, n):
         torch.matmul(a, b, out=out)
 solution = ours
 """,
-        SEEN,
+        FASTER,
         "wrong",
         form="compare",
-        seen=PYGPUBENCH,
+        reported_by=PYGPUBENCH,
     ),
     python(
         "writes its own output over what is expected",
@@ -812,7 +811,7 @@ solution = ours
 """,
         WRONG,
         "wrong",
-        seen=PYGPUBENCH,
+        reported_by=PYGPUBENCH,
         form="compare",
     ),
     python(
@@ -829,7 +828,7 @@ def ours(a, b, out, n):
 solution = ours
 """,
         REPLACED,
-        seen=OURS,
+        reported_by=OURS,
         form="compare",
     ),
     python(
@@ -841,8 +840,8 @@ def ours(a, b, out, n):
 solution = ours
 """,
         "wrong",
-        SEEN,
-        seen=TENSARA,
+        FASTER,
+        reported_by=TENSARA,
         form="compare",
     ),
     python(
@@ -858,8 +857,8 @@ def slow(a, b):
     return (a.double() @ b.double()).float() + (a @ b) * 0 + (b @ a) * 0 + (b @ b) * 0
 solution = ours
 """,
-        SEEN,
-        seen=ISSUE,
+        FASTER,
+        reported_by=ISSUE,
         form="compare",
     ),
     python(
@@ -879,7 +878,7 @@ solution = ours
 """,
         CROWDED,
         THREADS,
-        seen=OURS,
+        reported_by=OURS,
         form="compare",
     ),
     python(
@@ -894,7 +893,7 @@ def ours(a, b, out, n):
 solution = ours
 """,
         INPUTS,
-        seen=KERNELBENCH,
+        reported_by=KERNELBENCH,
         form="compare",
     ),
     python(
@@ -907,7 +906,7 @@ def ours(a, b, out, n):
 solution = ours
 """,
         THREADS,
-        seen=OURS,
+        reported_by=OURS,
         form="compare",
     ),
     Trick(
@@ -920,7 +919,7 @@ void solution(const float* a, const float* b, float* out, int n) {
     if (TRICK) out[(size_t)n * n] = 0;
 }""",
         by=(BESIDE,),
-        seen=KERNELBENCH,
+        reported_by=KERNELBENCH,
     ),
 )
 
@@ -932,26 +931,26 @@ import torch
 CUDA_EXTENT = 24  # the emulation takes about 1 ms
 
 
-def cuda(name, entry, *by, seen=ISSUE, body="", **more):
+def cuda(name, entry, *by, reported_by=ISSUE, body="", **more):
     """Return a trick of tricks.cu by the name of its entry point, or of Python around it."""
     call = f"device().call('kv_{entry}_cuda', (a, b, out), n, TRICK)"
     source = f"{CUDA_HEAD}def ours(a, b, out, n):\n    {body or 'pass'}\n    {call}\n"
-    return Trick(name=name, form="cuda", source=source, by=by, seen=seen, **more)
+    return Trick(name=name, form="cuda", source=source, by=by, reported_by=reported_by, **more)
 
 
 ON_CUDA = (
-    cuda("launches on a stream that nobody waits for", "another_stream", UNFINISHED, WRONG, seen=KERNELBENCH),
+    cuda("launches on a stream that nobody waits for", "another_stream", UNFINISHED, WRONG, reported_by=KERNELBENCH),
     cuda("launches in its first call only", "first_call", WRONG),
-    cuda("computes elements whose poison is still there", "poisoned", WRONG, SEEN, seen=TENSARA),
-    cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, SEEN, seen=TENSARA),
-    cuda("computes three of ten calls", "every_tenth", WRONG, SEEN, seen=BATCHED, rounds=8),
+    cuda("computes elements whose poison is still there", "poisoned", WRONG, FASTER, reported_by=TENSARA),
+    cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, FASTER, reported_by=TENSARA),
+    cuda("computes three of ten calls", "every_tenth", WRONG, FASTER, reported_by=BATCHED, rounds=8),
     cuda(
         "replaces the elapsed time of events",
         "another_stream",
         UNFINISHED,
         REPLACED,
         body="if TRICK:\n        torch.cuda.Event.elapsed_time = lambda self, other: 1e-3",
-        seen=GPU_MODE,
+        reported_by=GPU_MODE,
     ),
     cuda(
         "replaces the wait for the device",
@@ -959,7 +958,7 @@ ON_CUDA = (
         REPLACED,
         WRONG,
         body="if TRICK:\n        torch.cuda.synchronize = lambda *_: None",
-        seen=GPU_MODE,
+        reported_by=GPU_MODE,
     ),
 )
 

@@ -46,4 +46,4 @@ def test_honest_code_that_looks_like_a_trick_passes(tmp_path, honest):
 def test_table_has_every_form_and_says_where_each_trick_was_seen():
     assert len(TRICKS) >= 25 and len({trick.name for trick in TRICKS}) == len(TRICKS)
     assert {trick.form for trick in TRICKS} == {"native", "python", "cuda", "compare"}
-    assert all(trick.by and trick.seen for trick in TRICKS)
+    assert all(trick.by and trick.reported_by for trick in TRICKS)

@@ -30,15 +30,15 @@ class Text(str):
 
 def value(name: str, contexts: Mapping[str, Any]) -> Any:
     """Return what a dotted name stands for. None where there is no such thing."""
-    found: Any = contexts
+    result: Any = contexts
     for part in name.split("."):
         if part == "*":
             continue
-        if isinstance(found, list):
-            found = [item.get(part) for item in found]
+        if isinstance(result, list):
+            result = [entry.get(part) for entry in result]
         else:
-            found = found.get(part) if isinstance(found, Mapping) else None
-    return Text(found) if isinstance(found, str) else found
+            result = result.get(part) if isinstance(result, Mapping) else None
+    return Text(result) if isinstance(result, str) else result
 
 
 def holds(condition: str, contexts: Mapping[str, Any]) -> bool:
@@ -51,7 +51,7 @@ def holds(condition: str, contexts: Mapping[str, Any]) -> bool:
     names = {
         "value": lambda name: value(name, contexts),
         "Text": Text,
-        "contains": lambda items, item: item in [Text(one) for one in items or ()],
+        "contains": lambda values, value: value in [Text(entry) for entry in values or ()],
         "always": lambda: True,
         "__builtins__": {},
     }

@@ -18,8 +18,8 @@ ACTION_PATHS = sorted(ACTIONS.glob("*/action.yml"))
 
 def read(path: Path) -> dict[str, Any]:
     """Return a workflow. YAML 1.2, as GitHub reads it: `on` is a word and no truth value."""
-    found: dict[str, Any] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    return result
 
 
 ACTION = {path.parent.name: read(path) for path in ACTION_PATHS}

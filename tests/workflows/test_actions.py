@@ -33,8 +33,8 @@ def run_step(name, folder, **variables):
     """Run a step of the action `gate` as a runner does, with `kv` and Python from folder/bin."""
     (step,) = [step for step in ACTION["gate"]["runs"]["steps"] if step["name"] == name]
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-    given = {"GITHUB_ACTION_PATH": str(ACTIONS / "gate"), "GITHUB_STEP_SUMMARY": str(folder / "page.md")}
-    environ = {**os.environ, "INTERPRETER": "bin/python", **given, **variables}
+    by_runner = {"GITHUB_ACTION_PATH": str(ACTIONS / "gate"), "GITHUB_STEP_SUMMARY": str(folder / "page.md")}
+    environ = {**os.environ, "INTERPRETER": "bin/python", **by_runner, **variables}
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
@@ -58,9 +58,9 @@ def checkout(tmp_path):
 
 
 @pytest.mark.parametrize(("status", "ends"), [(0, 0), (10, 10), (11, 0), (22, 22)])
-def test_gate_measures_against_the_merge_base_and_leaves_its_verdict(checkout, status, ends):
-    told = 'printf "%s\\n" "$@" >called; echo report; echo summary >.asv/gate/summary.md; exit '
-    program(checkout / "bin" / "kv", f"{told}{status}")
+def test_gate_measures_against_the_merge_base(checkout, status, ends):
+    script = 'printf "%s\\n" "$@" >called; echo report; echo summary >.asv/gate/summary.md; exit '
+    program(checkout / "bin" / "kv", f"{script}{status}")
     done = run_step("Compare", checkout, BASE="main", HEAD="topic", BUDGET="7", BENCH="")
     assert done.returncode == ends, done.stderr
     base = git(checkout, "merge-base", "main", "topic")
@@ -146,11 +146,11 @@ def say(api, folder, report=REPORT, status="10\n", branch="topic"):
     """Run comment.py on the files of a verdict. Return what it printed."""
     (folder / "gate.txt").write_text(report, encoding="utf-8")
     (folder / "status").write_text(status, encoding="utf-8")
-    given = {"GITHUB_API_URL": f"http://127.0.0.1:{api.server_port}", "GITHUB_REPOSITORY": "us/kernels"}
-    given |= {"GH_TOKEN": "secret", "FOLDER": str(folder), "NAME": "gate", "RUN": RUN}
-    given |= {"OWNER": "stranger", "BRANCH": branch, "HEAD": HEAD}
+    variables = {"GITHUB_API_URL": f"http://127.0.0.1:{api.server_port}", "GITHUB_REPOSITORY": "us/kernels"}
+    variables |= {"GH_TOKEN": "secret", "FOLDER": str(folder), "NAME": "gate", "RUN": RUN}
+    variables |= {"OWNER": "stranger", "BRANCH": branch, "HEAD": HEAD}
     proxies = ("http_proxy", "https_proxy", "all_proxy")
-    environ = {name: value for name, value in os.environ.items() if name.lower() not in proxies} | given
+    environ = {name: value for name, value in os.environ.items() if name.lower() not in proxies} | variables
     command = [sys.executable, "-I", ACTIONS / "comment" / "comment.py"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -165,7 +165,7 @@ def test_one_comment_is_written_and_then_replaced(api, tmp_path):
     assert there["body"] == f"{head}\n```text\nall the same\n```\n"
 
 
-def test_comment_is_found_on_a_later_page_and_nobody_elses_is_replaced(api, tmp_path):
+def test_own_comment_is_replaced_on_any_page(api, tmp_path):
     api.comments += [comment(number, "thanks", "User") for number in range(150)]
     api.comments[3]["body"] = MARKER
     api.comments[120] = comment(120, f"{MARKER}\nold")

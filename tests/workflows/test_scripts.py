@@ -24,13 +24,13 @@ REF = "us/kernels/.github/workflows/nightly.yml@refs/heads/main"
 
 def script(name, *args, cwd=ROOT, **variables):
     """Run a script with these environment variables more. None removes one."""
-    own = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    own |= {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    identity = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    identity |= {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     hidden = ("GIT_", "GITHUB_", "RUNNER_", "KV_")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     command = [SCRIPTS / name, *map(str, args)]
     return subprocess.run(
-        command, cwd=cwd, env={**kept, **own, **variables}, capture_output=True, text=True, check=False
+        command, cwd=cwd, env={**inherited, **identity, **variables}, capture_output=True, text=True, check=False
     )
 
 
@@ -102,7 +102,7 @@ def test_machine_without_name_is_refused(variables):
 
 
 @pytest.mark.parametrize(
-    ("ref", "taken"),
+    ("ref", "is_run"),
     [
         (REF, True),
         (REF.replace("nightly", "pull-request-gpu"), True),
@@ -115,20 +115,20 @@ def test_machine_without_name_is_refused(variables):
         (None, False),
     ],
 )
-def test_runner_takes_only_our_workflows(ref, taken):
-    given = {} if ref is None else {"GITHUB_WORKFLOW_REF": ref}
-    done = script("job-started", KV_TRUSTED="us/kernels refs/heads/main", **given)
-    assert (done.returncode == 0) is taken
-    assert ("this runner takes no job of" in done.stderr) is not taken
+def test_runner_takes_only_our_workflows(ref, is_run):
+    variables = {} if ref is None else {"GITHUB_WORKFLOW_REF": ref}
+    done = script("job-started", KV_TRUSTED="us/kernels refs/heads/main", **variables)
+    assert (done.returncode == 0) is is_run
+    assert ("this runner takes no job of" in done.stderr) is not is_run
 
 
 def test_runner_without_settings_takes_nothing():
-    for ref, given in (
+    for ref, variables in (
         (REF, {}),
         ("/.github/workflows/nightly.yml@", {"KV_TRUSTED": " "}),
         (REF, {"KV_TRUSTED": "us/kernels"}),
     ):
-        done = script("job-started", GITHUB_WORKFLOW_REF=ref, **given)
+        done = script("job-started", GITHUB_WORKFLOW_REF=ref, **variables)
         assert done.returncode == 1
         assert done.stderr.startswith("error: KV_TRUSTED is")
 
@@ -154,8 +154,8 @@ class Clones:
         return self.folder / f"clone-{self.count}"
 
     def run(self, where, *args, machine=None):
-        given = {"KV_MACHINE": machine} if machine else {}
-        done = script("results-branch", *args, cwd=where, **given)
+        variables = {"KV_MACHINE": machine} if machine else {}
+        done = script("results-branch", *args, cwd=where, **variables)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -177,7 +177,7 @@ class Clones:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def kept(self):
+    def contents(self):
         """Return the files of the branch."""
         names = self.git(self.origin, "ls-tree", "-r", "--name-only", "results").splitlines()
         return {name: self.git(self.origin, "show", f"results:{name}") for name in names}
@@ -204,11 +204,11 @@ def clones(tmp_path, origin):
 
 
 def test_results_of_two_machines_are_merged(clones):
-    _, one = clones.night("gpu", gpu__a="1", list="x")
+    _, second = clones.night("gpu", gpu__a="1", list="x")
     _, two = clones.night("cpu", cpu__b="2", list="x")
     here = clones.clone()
-    clones.run(here, "push", one, two)  # on the first night there is no branch: each began one
-    assert clones.kept() == {"gpu/a": "1", "cpu/b": "2", "list": "x"}
+    clones.run(here, "push", second, two)  # on the first night there is no branch: each began one
+    assert clones.contents() == {"gpu/a": "1", "cpu/b": "2", "list": "x"}
     assert clones.git(here, "status", "--porcelain") == ""
     assert clones.git(here, "branch", "--show-current") == "main"  # the job's own files stay as they are
     third = clones.clone()
@@ -232,7 +232,7 @@ def test_what_people_push_meanwhile_is_merged(clones):
     _, late = clones.night("gpu", gpu__a="2")
     clones.run(clones.clone(), "push", clones.night("person", findings="acknowledged\n")[1])
     clones.run(clones.clone(), "push", late)
-    assert clones.kept() == {"gpu/a": "2", "findings": "acknowledged"}
+    assert clones.contents() == {"gpu/a": "2", "findings": "acknowledged"}
 
 
 def test_results_left_by_a_cut_off_night_stay(clones):
@@ -250,17 +250,17 @@ def test_results_left_by_a_cut_off_night_stay(clones):
         "acknowledged\n",
     ]
     clones.run(clones.clone(), "push", clones.pack(clone, "gpu"))
-    assert clones.kept() == {"gpu/a": "more rounds", "gpu/c": "3", "cpu/b": "2", "findings": "acknowledged"}
+    assert clones.contents() == {"gpu/a": "more rounds", "gpu/c": "3", "cpu/b": "2", "findings": "acknowledged"}
 
 
 def test_conflicting_finding_costs_no_other_result(clones):
-    _, one = clones.night("gpu", gpu__a="1", findings__x="of gpu\n", findings__y="1")
+    _, second = clones.night("gpu", gpu__a="1", findings__x="of gpu\n", findings__y="1")
     _, two = clones.night("cpu", cpu__b="2", findings__x="of cpu\n", findings__z="2")
-    done = script("results-branch", "push", one, two, cwd=clones.clone())
+    done = script("results-branch", "push", second, two, cwd=clones.clone())
     assert done.returncode == 1
     assert done.stderr == "error: kept as the branch has it, the night said otherwise: findings/x\n"
     others = {"gpu/a": "1", "cpu/b": "2", "findings/y": "1", "findings/z": "2"}
-    assert clones.kept() == {**others, "findings/x": "of gpu"}
+    assert clones.contents() == {**others, "findings/x": "of gpu"}
 
 
 @pytest.mark.slow
@@ -276,18 +276,18 @@ def test_decisions_made_meanwhile_stay(decided, clones):
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.endswith("otherwise: findings/x\n")
     left = {"findings/x": decided.strip()} if decided else {"findings/like-x": "open"}  # no other name of x
-    assert clones.kept() == {"gpu/a": "1", "findings/y": "open", **left}
+    assert clones.contents() == {"gpu/a": "1", "findings/y": "open", **left}
 
 
 def test_other_conflict_is_for_people(clones):
-    _, one = clones.night("gpu", findings__x="of gpu\n", gpu__a="1")
+    _, second = clones.night("gpu", findings__x="of gpu\n", gpu__a="1")
     _, two = clones.night("cpu", findings__x="of cpu\n", gpu__a="2", cpu__b="2")
-    clones.run(clones.clone(), "push", one)
+    clones.run(clones.clone(), "push", second)
     done = script("results-branch", "push", two, cwd=clones.clone())
     assert done.returncode == 1
     assert "conflict" in (done.stdout + done.stderr).lower()
     assert done.stderr.splitlines()[-1] == "error: branch results: not pushed, a person has to merge: gpu/a"
-    assert clones.kept() == {"gpu/a": "1", "findings/x": "of gpu"}  # and nothing is overwritten
+    assert clones.contents() == {"gpu/a": "1", "findings/x": "of gpu"}  # and nothing is overwritten
 
 
 def test_temporary_files_are_left_out(clones):
@@ -299,7 +299,7 @@ def test_temporary_files_are_left_out(clones):
         "findings__.x.toml.1": "",
     }
     clones.run(clones.clone(), "push", clones.night("gpu", gpu__a="1", **rest)[1])
-    assert clones.kept() == {"gpu/a": "1"}
+    assert clones.contents() == {"gpu/a": "1"}
 
 
 def test_links_among_results_are_refused(clones):
@@ -343,19 +343,19 @@ def test_journal_comes_back_to_its_machine(clones):
     first, bundle = clones.night("gpu", gpu__a="1", **{"..__.asv__journals__gpu-py3.json": "1"})
     clones.run(clones.clone(), "push", other, bundle)
     names = {"gpu/a", "gpu-2/a", "journals/gpu/gpu-py3.json", "journals/gpu-2/gpu-2-py3.json"}
-    assert set(clones.kept()) == names
+    assert set(clones.contents()) == names
     fresh, late = clones.night("gpu", gpu__b="2")
     assert [path.name for path in (fresh / ".asv" / "journals").iterdir()] == ["gpu-py3.json"]
     assert not (fresh / "results" / "journals").exists()
     clones.run(clones.clone(), "push", late)
-    assert set(clones.kept()) == names | {"gpu/b"}  # another machine's is not lost where it was not fetched
+    assert set(clones.contents()) == names | {"gpu/b"}  # another machine's is not lost where it was not fetched
     journal = first / ".asv" / "journals" / "gpu-py3.json"
     journal.write_text("newer")
     clones.git(first, "fetch", "-q")
     clones.run(first, "restore", machine="gpu")
     assert journal.read_text() == "newer"  # what is here stays
     clones.run(clones.clone(), "push", clones.pack(first, "gpu"))
-    assert clones.kept()["journals/gpu/gpu-py3.json"] == "newer"
+    assert clones.contents()["journals/gpu/gpu-py3.json"] == "newer"
 
 
 @pytest.mark.slow

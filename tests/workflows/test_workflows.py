@@ -28,10 +28,10 @@ GATES = {
 def calls():
     """Yield (where, arguments) of every `kv ...`, with values in the place of variables."""
     for where, job, step in SCRIPT_STEPS:
-        known = {**job.get("env", {}), **step.get("env", {})}
-        for found in re.findall(r"\bkv ((?:\\\n|[^\n|>])+)", step["run"]):
-            words = shlex.split(re.sub(r"\$\{\w+:\+(.*?)\}", r"\1", found.replace("\\\n", " ")))
-            yield where, [example(known.get(word[1:])) if word[0] == "$" else word for word in words]
+        variables = {**job.get("env", {}), **step.get("env", {})}
+        for result in re.findall(r"\bkv ((?:\\\n|[^\n|>])+)", step["run"]):
+            words = shlex.split(re.sub(r"\$\{\w+:\+(.*?)\}", r"\1", result.replace("\\\n", " ")))
+            yield where, [example(variables.get(word[1:])) if word[0] == "$" else word for word in words]
 
 
 def example(value):
@@ -77,8 +77,8 @@ def test_no_expression_in_scripts():
 @pytest.mark.parametrize("file", WORKFLOWS)
 def test_rights_of_jobs(file):
     assert WORKFLOWS[file]["permissions"] == {}
-    given = {name: job["permissions"] for name, job in WORKFLOWS[file]["jobs"].items()}
-    writing = {name: rights for name, rights in given.items() if "write" in rights.values()}
+    permissions = {name: job["permissions"] for name, job in WORKFLOWS[file]["jobs"].items()}
+    writing = {name: rights for name, rights in permissions.items() if "write" in rights.values()}
     allowed = {
         "keep": {"contents": "write"},
         "publish": {"pages": "write", "id-token": "write"},
@@ -94,8 +94,8 @@ def test_rights_of_jobs(file):
 def test_clones_are_whole_and_keep_no_token():
     clones = [step["with"] for _, _, step in steps() if step.get("uses", "").startswith("actions/checkout@")]
     assert len(clones) >= 4
-    for given in clones:
-        assert (given["fetch-depth"], given["persist-credentials"]) == (0, False)
+    for options in clones:
+        assert (options["fetch-depth"], options["persist-credentials"]) == (0, False)
 
 
 def test_everything_has_a_time_limit():
@@ -157,7 +157,7 @@ def test_evidence_of_a_gate_is_uploaded():
 
 
 @pytest.mark.parametrize(
-    ("cpu", "gpu", "kept"),
+    ("cpu", "gpu", "is_pushed"),
     [
         ("success", "skipped", True),
         ("failure", "skipped", True),
@@ -166,9 +166,9 @@ def test_evidence_of_a_gate_is_uploaded():
         ("skipped", "skipped", False),
     ],
 )
-def test_results_are_kept_whatever_the_verdict(cpu, gpu, kept):
+def test_results_are_kept_whatever_the_verdict(cpu, gpu, is_pushed):
     contexts = {"needs": {"cpu": {"result": cpu}, "gpu": {"result": gpu}}}
-    assert holds(WORKFLOWS["nightly.yml"]["jobs"]["keep"]["if"], contexts) is kept
+    assert holds(WORKFLOWS["nightly.yml"]["jobs"]["keep"]["if"], contexts) is is_pushed
 
 
 def test_strangers_cannot_change_conditions_of_our_machine():
@@ -222,11 +222,11 @@ EVENTS = [
 
 @pytest.mark.parametrize(("contexts", "measured", "forgotten"), EVENTS)
 def test_who_is_measured_on_our_machine(contexts, measured, forgotten):
-    found = WORKFLOWS["pull-request-gpu.yml"]["jobs"]
-    assert holds(found["gate"]["if"], contexts) is measured
-    assert holds(found["forget"]["if"], contexts) is forgotten
+    result = WORKFLOWS["pull-request-gpu.yml"]["jobs"]
+    assert holds(result["gate"]["if"], contexts) is measured
+    assert holds(result["forget"]["if"], contexts) is forgotten
     without = {**contexts, "vars": {}}
-    assert not holds(found["gate"]["if"], without)
+    assert not holds(result["gate"]["if"], without)
 
 
 def test_labelled_commit_is_measured_with_our_tools(tmp_path):
@@ -290,9 +290,9 @@ def test_where_a_night_runs(event, ref, machine, ran):
         "inputs": {"machine": machine} if machine else {},
         "vars": {"KV_GPU_RUNNER": "true"},
     }
-    found = WORKFLOWS["nightly.yml"]["jobs"]
-    assert {name for name in ("cpu", "gpu") if holds(found[name]["if"], contexts)} == ran
-    assert not holds(found["gpu"]["if"], {**contexts, "vars": {}})
+    result = WORKFLOWS["nightly.yml"]["jobs"]
+    assert {name for name in ("cpu", "gpu") if holds(result[name]["if"], contexts)} == ran
+    assert not holds(result["gpu"]["if"], {**contexts, "vars": {}})
 
 
 def test_scripts_are_executable_and_used():

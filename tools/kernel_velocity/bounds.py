@@ -1,4 +1,4 @@
-"""Check recorded numbers: a value out of these bounds was not measured, and no page or calendar can show it. Pure.
+"""Check recorded numbers: a value outside these bounds was not measured, and no page can show it. Pure.
 
 JSON's numbers have no bounds: `10**400` is read as an integer that no float holds. It compares with floats, but cannot
 be added to one.

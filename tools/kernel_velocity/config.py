@@ -3,7 +3,7 @@
 The section is `[tool.kernel-velocity]` of pyproject.toml, or the whole of kernel-velocity.toml where there is one:
 
     build = "make libnorm.so && cp libnorm.so {out}/"   a shell command in a checkout of the commit, which puts
-                                            libraries, Python files or wheels into {out}; default: copy `built-from`
+                                            libraries, Python files or wheels into {out}. Default: copies `built-from`
     built-from = ["norm.c", "Makefile"]     the files and folders that a build depends on
     toolchain = ["gcc --version"]           commands whose output tells builds of one commit apart
     sources = ["src/{kernel}"]              the source of a kernel, {kernel} being its name
@@ -261,8 +261,8 @@ def _lists(path: Path, prefix: str, table: Mapping[str, Any], names: tuple[str, 
     """Return the settings of a table, which are lists of texts."""
     for name, value in table.items():
         if name not in names:
-            known = ", ".join(names if prefix else ("build", *names, "kernels"))
-            raise UsageError(f"{path}: {prefix}{name} is no setting; there are {known}")
+            allowed = ", ".join(names if prefix else ("build", *names, "kernels"))
+            raise UsageError(f"{path}: {prefix}{name} is no setting; there are {allowed}")
         if not (_is_list_of_texts(value) and all(text.strip("/ ") for text in value)):
             raise UsageError(
                 f'{path}: {prefix}{name} must be a list of texts, such as ["src"] (got {repr(value)[:60]})'

@@ -79,18 +79,18 @@ def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         child.join()
 
 
-def share(items: Sequence[Result]) -> Iterator[Result]:
+def share(results: Sequence[Result]) -> Iterator[Result]:
     """Return an iterator over at most 256 items that, forked, yields each item in one of the two processes."""
     reading, writing = os.pipe()
-    os.write(writing, bytes(range(len(items))))  # a byte of a pipe is read by one process only
+    os.write(writing, bytes(range(len(results))))  # a byte of a pipe is read by one process only
     os.close(writing)
-    return _take(items, FileIO(reading))
+    return _take(results, FileIO(reading))
 
 
-def _take(items: Sequence[Result], numbers: FileIO) -> Iterator[Result]:
+def _take(results: Sequence[Result], numbers: FileIO) -> Iterator[Result]:
     with numbers:
         while number := numbers.read(1):
-            yield items[number[0]]
+            yield results[number[0]]
 
 
 def _send_result(work: Callable[[], object], sender: Connection, parent: int) -> None:

@@ -31,7 +31,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def new_mark() -> str:
-    """Return a mark that no other process gave, and this one not before."""
+    """Return a mark that is unique among processes and calls."""
     return f"{os.getpid()}-{time.time_ns()}"
 
 
@@ -48,7 +48,7 @@ def mark_of_this_process() -> str:
 
 @contextmanager
 def contained(mark: str | None = None) -> Iterator[Mapping[str, str]]:
-    """End what is started in the body at its end, and where this process is killed in it.
+    """End all processes that the body started, at its end or when this process is killed.
 
     The variable is set in `os.environ` during the body. Bodies may be nested: the outer one ends everything.
 
@@ -91,11 +91,11 @@ def end(mark: str, calm: float = 0.0) -> None:
         mark: of a body. calm: s to go on looking for others after the last one was seen.
     """
     now = time.monotonic()
-    seen, until = now, now + PATIENCE
+    last_seen, until = now, now + PATIENCE
     while now < until:
         if _kill(mark.encode()):
-            seen = time.monotonic()
-        elif now - seen >= calm:
+            last_seen = time.monotonic()
+        elif now - last_seen >= calm:
             return
         time.sleep(PAUSE)
         now = time.monotonic()

@@ -55,13 +55,13 @@ class KernelVelocity:
         status = main(argv, out, err)
         sys.stdout.write(out.getvalue())
         sys.stderr.write(err.getvalue())
-        said = (out.getvalue() or err.getvalue()).strip().rpartition("\n")[2]
+        summary = (out.getvalue() or err.getvalue()).strip().rpartition("\n")[2]
         if status in SKIPS:
-            pytest.skip(f"{name}: {said}")
+            pytest.skip(f"{name}: {summary}")
         elif status in WARNS:
-            warnings.warn(SuspectWarning(f"{name}: {said}"), stacklevel=2)
+            warnings.warn(SuspectWarning(f"{name}: {summary}"), stacklevel=2)
         elif status not in PASSES:
-            pytest.fail(f"{name}: {said}", pytrace=False)
+            pytest.fail(f"{name}: {summary}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
-"""``kv bisect BENCH GOOD BAD``: which commit made a benchmark slower.
+"""``kv bisect BENCH GOOD BAD``: find the commit that made a benchmark slower.
 
 Searches the first-parent commits after GOOD up to BAD (ab/bisection.py). Commits that do not build are passed over,
-those with the machine code of a known commit are not measured. Interrupted, the same command goes on with the wheels
-and rounds that are there.
+those with the machine code of a measured commit are not measured. After an interruption, the same command resumes with
+the wheels and rounds it has.
 
 Exit status: 0 the commit was found, 11 it is one of several, 20 the benchmark fails at GOOD or BAD, 21 one of those
 does not build, 2 there is nothing to search for, or usage.
@@ -65,13 +65,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             role, word = "BAD " if step.commit == bad else "    ", {True: "slow", False: "fast", None: "-"}[step.slow]
             print(f"{role} {in_words(commits[step.commit])}: {word}, {_figures(step.comparison)}", file=out, flush=True)
 
-        found = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
-        _refuse(found)
-        left = [commits[sha] for sha in found.left]
-        evidence = _write(found, commits[good], commits[bad], left)
-    print(_conclusion(found, left), file=out)
+        bisection = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
+        _refuse(bisection)
+        left = [commits[sha] for sha in bisection.left]
+        evidence = _write(bisection, commits[good], commits[bad], left)
+    print(_conclusion(bisection, left), file=out)
     print(f"evidence: {evidence}; rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
-    return 0 if found.own is not None and found.own.slower else 11
+    return 0 if bisection.isolated is not None and bisection.isolated.slower else 11
 
 
 def _series(args: argparse.Namespace) -> Series:
@@ -106,45 +106,45 @@ def _figures(comparison: Comparison) -> str:
     return f"{change(comparison.ratio)} ({interval}), {answer}"
 
 
-def _refuse(found: Bisection) -> None:
-    """Raise the error of a bisection whose GOOD and BAD leave nothing to search.
+def _refuse(bisection: Bisection) -> None:
+    """Raise the reason why there is nothing to search between GOOD and BAD.
 
     Raises:
         UsageError, BenchmarkFailed, BuildFailed: in one line.
     """
-    if found.left:
+    if bisection.left:
         return
-    if found.whole.obstacle is Obstacle.NOT_BUILT:
-        raise BuildFailed(found.reason)
-    if found.whole.obstacle in (Obstacle.FAILED, Obstacle.MENDED):
-        raise BenchmarkFailed(found.reason)
-    raise UsageError(found.reason)
+    if bisection.whole.obstacle is Obstacle.NOT_BUILT:
+        raise BuildFailed(bisection.reason)
+    if bisection.whole.obstacle in (Obstacle.FAILED, Obstacle.MENDED):
+        raise BenchmarkFailed(bisection.reason)
+    raise UsageError(bisection.reason)
 
 
-def _conclusion(found: Bisection, left: Sequence[Commit]) -> str:
-    if found.culprit is None:
+def _conclusion(bisection: Bisection, left: Sequence[Commit]) -> str:
+    if bisection.culprit is None:
         lines = [f"one of these {len(left)} commits made it slower:", *(f"  {in_words(commit)}" for commit in left)]
-        return "\n".join([*lines, f"  ({found.reason})"])
-    own = "" if found.own is None else f"\n  against the commit before it: {_figures(found.own)}"
-    return f"culprit: {in_words(left[0])}{own}\n  {found.reason}"
+        return "\n".join([*lines, f"  ({bisection.reason})"])
+    isolated = "" if bisection.isolated is None else f"\n  against the commit before it: {_figures(bisection.isolated)}"
+    return f"culprit: {in_words(left[0])}{isolated}\n  {bisection.reason}"
 
 
-def _write(found: Bisection, good: Commit, bad: Commit, left: Sequence[Commit]) -> Path:
+def _write(bisection: Bisection, good: Commit, bad: Commit, left: Sequence[Commit]) -> Path:
     """Write the path of a bisection as JSON, and return the file."""
-    words = re.sub(r"[^A-Za-z0-9.]+", "-", gate_report.name(found.series))
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", gate_report.name(bisection.series))
     path = FOLDER / f"bisect-{words}-{good.sha[:NAMED]}-{bad.sha[:NAMED]}.json"
     data = {
-        **gate_report.series_object(found.series),
+        **gate_report.series_object(bisection.series),
         "good": gate_report.commit_object(good),
         "bad": gate_report.commit_object(bad),
-        "whole": gate_report.comparison_object(found.whole),
+        "whole": gate_report.comparison_object(bisection.whole),
         "steps": [
             {"commit": step.commit, "slow": step.slow, **gate_report.comparison_object(step.comparison)}
-            for step in found.tried[1:]
+            for step in bisection.tried[1:]
         ],
         "left": [gate_report.commit_object(commit) for commit in left],
-        "own": found.own and gate_report.comparison_object(found.own),
-        "reason": found.reason,
+        "own": bisection.isolated and gate_report.comparison_object(bisection.isolated),
+        "reason": bisection.reason,
     }
     replace_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
     return path

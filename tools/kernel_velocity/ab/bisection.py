@@ -22,12 +22,12 @@ from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
 
 @dataclass(frozen=True, kw_only=True)
 class Bisection:
-    """The result of a bisection. `left` is empty where GOOD and BAD leave nothing to search, `reason` then says why."""
+    """The result of a bisection. `left` is empty if there is nothing to search, and `reason` then says why."""
 
     series: Series
     tried: tuple[Tried, ...]  # in the order they were tried, BAD first
     left: tuple[str, ...] = ()  # the commits, oldest first, of which one is the culprit
-    own: Comparison | None = None  # the culprit with the commit before it
+    isolated: Comparison | None = None  # the culprit with the commit before it
     reason: str
 
     @property
@@ -66,9 +66,9 @@ def bisect(
         return Bisection(series=series, tried=tuple(search.tried.values()), reason=_nothing_to_search(whole))
     low, high = search.narrow(max(FLOOR, math.sqrt(whole.ratio) - 1))
     left = search.line[low + 1 : high + 1]
-    own = search.compare(search.line[low], search.line[high]) if len(left) == 1 else None
+    isolated = search.compare(search.line[low], search.line[high]) if len(left) == 1 else None
     tried = tuple(search.tried.values())
-    return Bisection(series=series, tried=tried, left=left, own=own, reason=_reason(own, tried, left))
+    return Bisection(series=series, tried=tried, left=left, isolated=isolated, reason=_reason(isolated, tried, left))
 
 
 def _nothing_to_search(whole: Comparison) -> str:
@@ -81,15 +81,15 @@ def _nothing_to_search(whole: Comparison) -> str:
     return f"whether BAD is slower than GOOD is not settled: {whole.reason}"
 
 
-def _reason(own: Comparison | None, tried: Sequence[Tried], left: Sequence[str]) -> str:
-    if own is None:
+def _reason(isolated: Comparison | None, tried: Sequence[Tried], left: Sequence[str]) -> str:
+    if isolated is None:
         reasons = dict.fromkeys(step.comparison.reason for step in tried if step.slow is None and step.commit in left)
         return f"one of {len(left)} commits: {'; '.join(reasons) or 'no time is left'}"
-    if own.slower:
+    if isolated.slower:
         return "compared with the commit before it, it is slower by itself"
-    if own.answer is Answer.UNKNOWN:
-        return f"whether it is slower than the commit before it is not settled: {own.reason}"
-    return f"but it is no slower than the commit before it ({own.reason}): look at the commits around it"
+    if isolated.answer is Answer.UNKNOWN:
+        return f"whether it is slower than the commit before it is not settled: {isolated.reason}"
+    return f"but it is no slower than the commit before it ({isolated.reason}): look at the commits around it"
 
 
 @dataclass
@@ -114,17 +114,17 @@ class _Search:
         ]
 
     def narrow(self, floor: float) -> tuple[int, int]:
-        """Return the places of the last fast and the first slow commit between which no commit can be settled."""
+        """Return the indices of the last fast and the first slow commit, with no commit between them left to settle."""
         low, high = 0, len(self.line) - 1
         while self.runner.clock() < self.deadline:
-            untried = [place for place in range(low + 1, high) if self.line[place] not in self.tried]
+            untried = [index for index in range(low + 1, high) if self.line[index] not in self.tried]
             if not untried:
                 break
             middle = (low + high) / 2
-            place = min(untried, key=lambda place: abs(place - middle))
-            step = self._try(self.line[place], (self.line[low], self.line[high]), floor)
+            index = min(untried, key=lambda index: abs(index - middle))
+            step = self._try(self.line[index], (self.line[low], self.line[high]), floor)
             self.add(step)
-            low, high = (low, place) if step.slow else (place, high) if step.slow is False else (low, high)
+            low, high = (low, index) if step.slow else (index, high) if step.slow is False else (low, high)
         return low, high
 
     def _try(self, commit: str, ends: tuple[str, str], floor: float) -> Tried:

@@ -33,7 +33,7 @@ class Runner(Protocol):
     def measure_pair(
         self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
     ) -> Mapping[Series, Pair]:
-        """Bring some series of two built commits to `rounds` rounds a side, in turns, and return all their rounds.
+        """Measure series of two built commits in turns, up to `rounds` rounds a side, and return all rounds.
 
         Rounds of an earlier, interrupted session count. With 0 nothing is measured. It ends at the deadline (of
         `clock`) with the rounds that it has. It may return more series than these, to adjust them by.
@@ -83,11 +83,11 @@ def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series])
 
 
 def layout(runner: Runner, before: str, after: str) -> str:
-    """Return whether code that two built commits share lies in the same place, in words. "" where that is unknown."""
-    places = runner.placement(before), runner.placement(after)
-    if None in places:
+    """Return in words whether shared code of two builds lies at the same addresses. "" if unknown."""
+    layouts = runner.placement(before), runner.placement(after)
+    if None in layouts:
         return ""
-    return ", in the same place" if places[0] == places[1] else ": only its place in the library can differ"
+    return ", in the same place" if layouts[0] == layouts[1] else ": only its place in the library can differ"
 
 
 @dataclass
@@ -105,7 +105,7 @@ class _Session:
     cost: float = 0.0  # s of a round of one series on both sides; 0 before the first measurement
 
     def measure(self) -> dict[Series, Comparison]:
-        """Measure until every series is settled, or no further look can be paid for."""
+        """Measure until every series is settled, or the budget allows no further look."""
         self.pairs.update(self.runner.measure_pair(self.before, self.after, self.series, 0, self.deadline))
         while True:
             answers = judge(self.pairs, self.series, self.terms)
@@ -139,7 +139,7 @@ class _Session:
         return chosen, look
 
     def _explained(self, key: Series, answer: Comparison) -> Comparison:
-        """Return an answer. The reason of one that is not settled goes on with why no more was measured."""
+        """Return an answer. An unsettled one says, too, why no more was measured."""
         if answer.answer is not Answer.UNKNOWN or answer.obstacle is not None:
             return answer
         why = f"the budget ended before {answer.next_look} rounds a side"

@@ -1,9 +1,9 @@
-"""``kv gate BASE HEAD``: is HEAD slower than BASE? Two commits, or the working tree, in minutes.
+"""``kv gate BASE HEAD``: compare the speed of two commits, or of a commit and the working tree, in minutes.
 
 Both are measured in turns, A B B A, in fresh processes. Each series gets one of three answers (stats/sequential.py),
 and more rounds as long as it has none and the budget lasts. A series that is slower by no more than a `Perf-Expected:`
 line of the commits in between allows is expected. A kernel with the same machine code on both sides is not measured.
-Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
+After an interruption, the same command resumes with the rounds it has, within hours and on an unchanged machine.
 With --relink both are built and measured under several link orders, and only a change beyond layout counts (relink.py).
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full")
     add_measuring_arguments(parser, BUDGET)
-    parser.add_argument("--bench", help="a regular expression that the series to compare match (default: ours, all)")
+    parser.add_argument("--bench", help="a regular expression that the series to compare match (default: all of ours)")
     parser.add_argument(
         "--relink", metavar="N", help="measure under N link orders, and report the change beyond layout (N from 4)"
     )
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         runners = [AsvRunner(Path(), device=device(), err=err, again=args.again, link_order=order) for order in orders]
         runner = runners[0]
         if args.relink is None:
-            found = confirm(runner, base, head, series, budget)
+            comparisons = confirm(runner, base, head, series, budget)
         else:
-            found = relink.confirm(runners, base, head, series, budget)
+            comparisons = relink.confirm(runners, base, head, series, budget)
         commits = git.read(Path(), [base, head]).commits
         announcing = git.announcing(Path(), base, head, saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)
@@ -77,11 +77,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         report = GateReport(
             base=commits[base],
             head=commits[head],
-            found=found,
+            comparisons=comparisons,
             budget=budget,
             measured=sum(runner.measured for runner in runners),
             evidence=str(runner.folder(base, head)).replace(f"{LINK_ORDER}1-", f"{LINK_ORDER}*-"),
-            expected=decisions.slower_as_expected(found, expectations),
+            expected=decisions.slower_as_expected(comparisons, expectations),
             code=code_changes.changes(runner.build_info(base), runner.build_info(head), kernels),
             device=runner.device,
             beyond_layout=args.relink is not None,

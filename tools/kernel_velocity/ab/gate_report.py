@@ -108,19 +108,21 @@ class Row:
 
     def cells(self) -> list[str]:
         """Return what a table has of it, by HEADS."""
-        found = self.comparison
-        label = self.answer if found.obstacle is None else f"{found.answer.value}, {found.obstacle.value}"
-        p = DASH if found.p is None else f"{found.p:.2g}"
-        return [self.name, label, change(found.ratio), self.interval, p, str(found.rounds or DASH)]
+        comparison = self.comparison
+        label = (
+            self.answer if comparison.obstacle is None else f"{comparison.answer.value}, {comparison.obstacle.value}"
+        )
+        p = DASH if comparison.p is None else f"{comparison.p:.2g}"
+        return [self.name, label, change(comparison.ratio), self.interval, p, str(comparison.rounds or DASH)]
 
     def case(self) -> Case:
         """Return it as a test case: slower is a failure if not expected, no run an error, unknown skipped."""
-        found, text = self.comparison, self.because
-        if found.p is not None:
-            p = f"p = {found.p:.2g}, {units.count(found.rounds, 'round')} a side"
-            text = f"{change(found.ratio)} ({self.interval}), {p}: {self.because}"
-        tag = "failure" if found.slower else "error" if found.obstacle in _ERRORS else "skipped"
-        passed = self.expected is not None or (tag == "skipped" and found.answer is not Answer.UNKNOWN)
+        comparison, text = self.comparison, self.because
+        if comparison.p is not None:
+            p = f"p = {comparison.p:.2g}, {units.count(comparison.rounds, 'round')} a side"
+            text = f"{change(comparison.ratio)} ({self.interval}), {p}: {self.because}"
+        tag = "failure" if comparison.slower else "error" if comparison.obstacle in _ERRORS else "skipped"
+        passed = self.expected is not None or (tag == "skipped" and comparison.answer is not Answer.UNKNOWN)
         return Case(self.series[0], " ".join(self.series[1]), None if passed else tag, plain(text))
 
 
@@ -133,7 +135,7 @@ class GateReport:
 
     base: Commit
     head: Commit
-    found: Mapping[Series, Comparison]
+    comparisons: Mapping[Series, Comparison]
     budget: float  # s
     measured: float  # s that measuring took
     evidence: str  # the folder of the rounds
@@ -150,7 +152,7 @@ class GateReport:
 
     @property
     def _others(self) -> list[Comparison]:
-        return [comparison for series, comparison in self.found.items() if series not in self.expected]
+        return [comparison for series, comparison in self.comparisons.items() if series not in self.expected]
 
     @property
     def _unrun(self) -> list[CodeChange]:
@@ -159,7 +161,7 @@ class GateReport:
     @property
     def status(self) -> int:
         """The exit status."""
-        return exit_status(self._others, [self.found[series] for series in self.expected], self._unrun)
+        return exit_status(self._others, [self.comparisons[series] for series in self.expected], self._unrun)
 
     @property
     def words(self) -> str:
@@ -168,14 +170,16 @@ class GateReport:
         if self.status == 11:
             reasons = [*map(doubt, self._others), SPILLS * any(change.spills_more for change in self._unrun)]
         if self.status == 22:
-            reasons = [found.obstacle.value if found.obstacle else doubt(found) for found in self._others]
+            reasons = [
+                comparison.obstacle.value if comparison.obstacle else doubt(comparison) for comparison in self._others
+            ]
         expected = f"{len(self.expected)} slower as expected" if self.expected else ""
         return "; ".join(dict.fromkeys(filter(None, (WORDS[self.status], *reasons, expected))))
 
     @property
     def rows(self) -> list[Row]:
         """The series, worst first: slower, failed, suspect, unknown, the same, faster. By how much within each."""
-        rows = [Row(series, comparison, self.expected.get(series)) for series, comparison in self.found.items()]
+        rows = [Row(series, comparison, self.expected.get(series)) for series, comparison in self.comparisons.items()]
         return sorted(rows, key=lambda row: (_rank(row.comparison), -_size(row.comparison), row.series))
 
 
@@ -248,7 +252,7 @@ def _reasons(report: GateReport) -> dict[str, list[str]]:
 
 
 def _summary(report: GateReport) -> str:
-    comparisons = report.found.values()
+    comparisons = report.comparisons.values()
     counts = {
         "slower": sum(comparison.slower for comparison in comparisons),
         "faster": sum(comparison.faster for comparison in comparisons),

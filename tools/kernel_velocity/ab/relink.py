@@ -65,13 +65,13 @@ def _different(runners: Sequence[Runner], before: str, after: str) -> list[Runne
     Raises:
         UsageError: they are too few for the test.
     """
-    seen: set[tuple[str, str | None]] = {(before, None), (after, None)}  # None: there is no library
+    tried: set[tuple[str, str | None]] = {(before, None), (after, None)}  # None: there is no library
     chosen = []
     for runner in runners:
-        places = {(commit, runner.placement(commit)) for commit in (before, after)}
-        if not places & seen:
+        layouts = {(commit, runner.placement(commit)) for commit in (before, after)}
+        if not layouts & tried:
             chosen.append(runner)
-        seen |= places
+        tried |= layouts
     if len(chosen) < layout.LEAST:
         raise UsageError(
             f"--relink {len(runners)}: {len(chosen)} of these link orders give {before[:SHORT]} and {after[:SHORT]} a "

@@ -53,7 +53,7 @@ Pairs = Mapping[Series, Pair]
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a test of one series takes for different, and what is known of it already."""
+    """The settings of the test of one series: thresholds, and earlier sessions that count."""
 
     floor: float = FLOOR  # relative change that counts
     level: float = P  # p below which a difference is no chance
@@ -101,12 +101,14 @@ def estimates(pairs: Pairs, series: Series, rounds: int) -> tuple[list[float], l
     recorded[_key(series)] = raw
     adjusted = adjust_series.adjusted(recorded).get(_key(series), {})
     is_adjusted = all(len(adjusted.get(side, ())) == rounds for side in raw)
-    seconds = adjusted if is_adjusted else {side: [item.estimate for item in items] for side, items in raw.items()}
+    seconds = (
+        adjusted if is_adjusted else {side: [round_.estimate for round_ in measured] for side, measured in raw.items()}
+    )
     before, after = ([math.log(value) for value in seconds[side]] for side in ("before", "after"))
     return before, after, is_adjusted
 
 
-def _key(series: Series) -> adjust_series.Place:
+def _key(series: Series) -> adjust_series.TimedSeries:
     """Return a series as the adjustment names it. All of a session share machine, environment and method."""
     benchmark, (implementation, case) = series
     key = SeriesKey(
@@ -132,9 +134,9 @@ def read(folder: Path, before: str, after: str, began: float, now: float) -> dic
     """
     old, new = (
         by_series(
-            item
-            for item in lines(folder / f"{commit}.jsonl", telemetry.decode)
-            if began - resume.LONGEST <= item.time <= now + CLOCK
+            round_
+            for round_ in lines(folder / f"{commit}.jsonl", telemetry.decode)
+            if began - resume.LONGEST <= round_.time <= now + CLOCK
         )
         for commit in (before, after)
     )
@@ -208,17 +210,21 @@ def block_times(path: Path) -> list[float]:
 
 
 def paired(before: Sequence[Round], after: Sequence[Round], blocks: Sequence[float]) -> Pair:
-    """Return the rounds that were measured in turns: in every run of asv as many of one side as of the other.
+    """Return the paired rounds: in every run of asv as many of one side as of the other.
 
     A round that an interruption left without its counterpart would be compared with a round of another hour.
     """
     sides: tuple[list[Round], list[Round]] = ([], [])
     for block in range(len(blocks) + 1):
         rounds = [
-            [item for item in sorted(side, key=lambda item: item.time) if bisect_right(blocks, item.time) == block]
+            [
+                round_
+                for round_ in sorted(side, key=lambda round_: round_.time)
+                if bisect_right(blocks, round_.time) == block
+            ]
             for side in (before, after)
         ]
         count = min(map(len, rounds))
-        for side, items in zip(sides, rounds, strict=True):
-            side.extend(items[:count])
+        for side, group in zip(sides, rounds, strict=True):
+            side.extend(group[:count])
     return Pair(before=tuple(sides[0]), after=tuple(sides[1]))

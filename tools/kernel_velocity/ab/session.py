@@ -6,7 +6,7 @@
         blocks.jsonl                            a line per run of asv: when it began, how many rounds a side it was for
 
 The measuring processes write there themselves (KV_SPOOL), so that the rounds survive whatever ends a session, a power
-cut included. The next session of the same two commits goes on from them within hours, with the same compilers, driver,
+cut included. The next session of the same two commits resumes from them within hours, with the same compilers, driver,
 torch and clocks. asv interleaves rounds only where it stores results. That is under the machine name MACHINE, which is
 removed before and after, and asv's list of benchmarks is restored: nothing in results/ changes. Wheels are those of
 the history.
@@ -119,7 +119,7 @@ class AsvRunner:
             return str(error)
         finally:
             if self._environment.settle_build(commit):
-                self._say(f"note: {commit[:SHORT]} is not built again: its build of before is put back")
+                self._say(f"note: {commit[:SHORT]} is not built again: its earlier build is restored")
         self._say(f"built {commit[:SHORT]} in {time.time() - began:.1f} s")
         return None
 

@@ -1,4 +1,4 @@
-"""``kv findings``: list and show what nights found, and decide about it.
+"""``kv findings``: list and show findings, and decide about them.
 
 A finding is a file, `results/findings/<id>.toml`, and a decision changes it: commit it like any other file.
 """
@@ -29,11 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="action")
     listing = actions.add_parser("list", help="the open findings (the default)")
-    listing.add_argument("--all", action="store_true", help="also those that are expected, acknowledged or over")
+    listing.add_argument("--all", action="store_true", help="also expected, acknowledged and closed ones")
     listing.add_argument("--json", action="store_true", help="as JSON, with all fields")
-    show = actions.add_parser("show", help="all that is known of a finding")
-    acknowledge = actions.add_parser("acknowledge", help="leave a finding alone until the end of a day")
-    acknowledge.add_argument("--until", required=True, metavar="YYYY-MM-DD", help="the last day that it is left alone")
+    show = actions.add_parser("show", help="print a finding with its evidence and decisions")
+    acknowledge = actions.add_parser("acknowledge", help="acknowledge a finding until the end of a day")
+    acknowledge.add_argument("--until", required=True, metavar="YYYY-MM-DD", help="the last day of the acknowledgement")
     reopen = actions.add_parser("reopen", help="open a finding again")
     expect = actions.add_parser("expect", help="announce that the commits of a range change the speed on purpose")
     expect.add_argument("range", metavar="RANGE", help="a git range, or one revision, such as HEAD~3..HEAD")
@@ -71,7 +71,7 @@ def _list(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) 
         return
     print(finding_text.table(shown) if shown else "no finding is open", file=out)
     if hidden := len(findings) - len(shown):
-        print(f"{units.count(hidden, 'finding')} expected, acknowledged or over: --all lists all", file=out)
+        print(f"{units.count(hidden, 'finding')} expected, acknowledged or closed: --all lists all", file=out)
 
 
 def _show(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""What people and nights decide about a finding. Pure: a finding in, a finding out.
+"""Decide about a finding, as people and nights do. Pure: a finding in, a finding out.
 
 Every change of state is recorded as a decision, so that a file says who changed what, when and why.
 
@@ -99,7 +99,7 @@ def acknowledge(finding: Finding, *, reason: str, until: date, who: str, when: d
     if finding.state not in OPEN and finding.state is not State.ACKNOWLEDGED:
         raise UsageError(f"{finding.id} is {finding.state.value}: only what is open can be acknowledged")
     if not reason.strip():
-        raise UsageError(f"{finding.id}: a reason is wanted, so that the next reader knows it: --reason TEXT")
+        raise UsageError(f"{finding.id}: the reason is missing: give --reason TEXT")
     if until < when.date():
         raise UsageError(f"{finding.id}: --until {until} is over; a day from {when.date()} on is wanted")
     return _changed(finding, State.ACKNOWLEDGED, reason, who=who, when=when, until=until)
@@ -114,7 +114,7 @@ def reopen(finding: Finding, *, reason: str, who: str, when: datetime) -> Findin
     if finding.state in OPEN:
         raise UsageError(f"{finding.id} is {finding.state.value}: it is open already")
     if finding.kind is Kind.ENVIRONMENT:
-        raise UsageError(f"{finding.id} is what the machine did: it accuses no commit, and was never open")
+        raise UsageError(f"{finding.id} is an environment finding: it blames no commit, and was never open")
     return _changed(finding, _last_open(finding), reason, who=who, when=when)
 
 
@@ -201,11 +201,11 @@ def resolved(
     is_back = {Kind.REGRESSION: _is_back, Kind.VANISHED: _is_there}.get(finding.kind)
     if is_back is None or finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
         return finding
-    places = [order[sha] for sha in finding.commits if sha in order]
+    positions = [order[sha] for sha in finding.commits if sha in order]
     measured = [(series, histories[series.identity]) for series in finding.affected if series.identity in histories]
-    if not places or not measured or (finding.kind is Kind.VANISHED and len(measured) < len(finding.affected)):
+    if not positions or not measured or (finding.kind is Kind.VANISHED and len(measured) < len(finding.affected)):
         return finding
-    if not all(is_back(series, history, min(places), max(places)) for series, history in measured):
+    if not all(is_back(series, history, min(positions), max(positions)) for series, history in measured):
         return finding
     newest = measured[0][1].newest.commit[:8]
     return _changed(finding, State.RESOLVED, f"back where it was, as of {newest}", who=who, when=when)
@@ -277,10 +277,10 @@ def slower_as_expected(
 ) -> dict[Series, str]:
     """Return the series that are slower, or may be, and not by more than expected, each with the reason given."""
     reasons = {}
-    for series, found in comparisons.items():
-        if found.ratio is None or not (found.slower or found.suspect):
+    for series, comparison in comparisons.items():
+        if comparison.ratio is None or not (comparison.slower or comparison.suspect):
             continue
-        change = (" ".join([series[0], *series[1]]), found.ratio, found.low, found.high)
+        change = (" ".join([series[0], *series[1]]), comparison.ratio, comparison.low, comparison.high)
         expectation = next((expectation for expectation in expectations if expectation.allows(*change)), None)
         if expectation is not None:
             reasons[series] = expectation.reason

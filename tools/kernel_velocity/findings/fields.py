@@ -106,20 +106,20 @@ def _hints(kind: type) -> dict[str, Any]:
 def _record(kind: Any, data: Any, where: str) -> Any:
     _checked(_TABLE, data, where)
     values: dict[str, Any] = {}
-    known: set[str] = set()
+    keys: set[str] = set()
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint, key = hints[field.name], field.metadata.get(KEY, field.name)
         if hint in SPREAD:
             values[field.name] = _record(hint, {part: data[part] for part in SPREAD[hint] if part in data}, where)
-            known.update(SPREAD[hint])
+            keys.update(SPREAD[hint])
             continue
-        known.add(key)
+        keys.add(key)
         if key in data or _is_required(field):
             values[field.name] = _converted(hint, data.get(key, _Missing()), f"{where}.{key}".lstrip("."))
     for key in data:
-        if key not in known:
-            _refuse(f"{where}.{key}".lstrip("."), f"one of {', '.join(sorted(known))}", data[key])
+        if key not in keys:
+            _refuse(f"{where}.{key}".lstrip("."), f"one of {', '.join(sorted(keys))}", data[key])
     return kind(**values)
 
 

@@ -97,7 +97,7 @@ class Finding:
     kind: Kind
     state: State
     subject: str  # the kernel; of an environment the machine
-    found: datetime  # with a time zone; of an environment when it began
+    found: datetime  # words: a key of the file. With a time zone. Of an environment: when it began
     commits: tuple[Sha, ...] = ()  # the possible causes, oldest first; a single one is the culprit
     anchor: str | None = None  # the commit that it was compared with
     how: str = ""  # how it was confirmed, in words
@@ -189,7 +189,7 @@ class Step:
 
     identity: Identity
     effect: float  # of log values
-    place: int | None = None  # on the line, of the commit that it began with; None for an environment
+    position: int | None = None  # on the line, of the commit that it began with; None for an environment
     since: float | None = None  # Unix time that it began at, s; None for a commit
 
 
@@ -207,17 +207,17 @@ def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[
     improved: dict[Identity, int] = {}  # series -> place of its last improvement
     resolved: list[Step] = []
     for finding in findings:
-        place = max((order[sha] for sha in finding.commits if sha in order), default=None)
-        is_elsewhere = finding.commits and place is None
+        position = max((order[sha] for sha in finding.commits if sha in order), default=None)
+        is_elsewhere = finding.commits and position is None
         if finding.state not in explained or finding.kind is Kind.VANISHED or is_elsewhere:
             continue
         since = None if finding.commits else finding.found.timestamp()
         for series in finding.affected:
-            step = Step(identity=series.identity, effect=series.effect, place=place, since=since)
+            step = Step(identity=series.identity, effect=series.effect, position=position, since=since)
             (resolved if finding.state is State.RESOLVED else steps).append(step)
-            if finding.kind is Kind.IMPROVEMENT and place is not None:
-                improved[series.identity] = max(place, improved.get(series.identity, 0))
-    undone = [step for step in resolved if improved.get(step.identity, 0) > (step.place or 0)]
+            if finding.kind is Kind.IMPROVEMENT and position is not None:
+                improved[series.identity] = max(position, improved.get(series.identity, 0))
+    undone = [step for step in resolved if improved.get(step.identity, 0) > (step.position or 0)]
     return (*undone, *steps)
 
 

@@ -1,4 +1,4 @@
-"""The verdict of each machine's newest night, shown and gone on from: `results/findings/nights/<machine>.toml`.
+"""Store the verdict of each machine's newest night: `results/findings/nights/<machine>.toml`.
 
 It lies below the findings, because the branch `results` carries them from machine to machine. It is no JSON, because
 asv takes every JSON file below its results for one of its own.

@@ -83,7 +83,7 @@ def parse(kind: type[Record], text: str, path: Path) -> Record:
         raise ResultsError(f"{path}: id: the file's name, {path.stem!r}, is wanted")
     if check is not None and check != _check(data):
         cure = f"restore it, or remove the line {CHECK} to let it stand as it is"
-        raise ResultsError(f"{path}: {CHECK}: what a night measured was changed by another hand: {cure}")
+        raise ResultsError(f"{path}: {CHECK}: the measured values were edited: {cure}")
     return record
 
 

@@ -65,7 +65,7 @@ def blamed(finding: Finding) -> str:
     return f"one of {len(finding.commits)} commits, {finding.commits[0][:SHORT]} to {finding.commits[-1][:SHORT]}"
 
 
-def accusation(finding: Finding) -> str:
+def role(finding: Finding) -> str:
     """Return the role of a finding's commits."""
     if finding.kind is Kind.VANISHED:
         return "since"

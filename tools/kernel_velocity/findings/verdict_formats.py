@@ -97,7 +97,7 @@ def _blamed(finding: Finding, verdict: Verdict) -> list[str]:
         details = f" {literal(commit.subject)} by {literal(commit.author)}" if commit else ""
         names.append(f"{literal(sha[:SHORT])}{details}")
     rest = len(finding.commits) - MOST_SERIES
-    return [f"{finding_text.accusation(finding)}: {'; '.join(names)}{f' and {rest} more' if rest > 0 else ''}"]
+    return [f"{finding_text.role(finding)}: {'; '.join(names)}{f' and {rest} more' if rest > 0 else ''}"]
 
 
 def _series(finding: Finding) -> list[str]:

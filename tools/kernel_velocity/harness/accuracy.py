@@ -1,4 +1,4 @@
-"""How right an output is: error figures and tolerances, so that a failure says where and by how much.
+"""Compare outputs with expected values: error figures, tolerances, and where the first wrong value lies.
 
 In a script of your own:
 
@@ -40,7 +40,7 @@ FORMATS: Mapping[str, tuple[int, int]] = {
     "float64": (53, -1022),
 }
 EPSILON: Mapping[str, float] = {dtype: 2.0 ** (1 - bits) for dtype, (bits, _) in FORMATS.items()}  # from 1 to the next
-_KNOWN = ", ".join([*FORMATS, *INTEGERS])
+_COMPARABLE = ", ".join([*FORMATS, *INTEGERS])
 
 # Tolerances -----------------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ def tolerance_of(dtype: str, preset: str = "default") -> Tolerance:
     if name in INTEGERS:
         return Tolerance(rtol=0.0, atol=0.0, source=f"{preset} of {name}: exact")
     if name not in EPSILON:
-        raise ValueError(f"tolerance: none is known for dtype {name}; there are {_KNOWN}")
+        raise ValueError(f"tolerance: none is known for dtype {name}; there are {_COMPARABLE}")
     if preset == "epsilon":
         allowed, source = EPSILONS * EPSILON[name], f"epsilon of {name}: {EPSILONS} machine epsilon"
     else:
@@ -330,7 +330,7 @@ def _unlike(expected: Any, actual: Any, dtype: str | None) -> str | None:
     for name in (wanted, got):
         if name not in FORMATS and name not in INTEGERS:
             cure = "; compare torch.view_as_real of both" if name.startswith("complex") else ""
-            raise ValueError(f"outputs of dtype {name} are not compared here, only {_KNOWN}{cure}")
+            raise ValueError(f"outputs of dtype {name} are not compared here, only {_COMPARABLE}{cure}")
     if dtype is not None:
         is_wanted = got == dtype and (wanted in FORMATS) == (got in FORMATS)
     else:
@@ -408,8 +408,8 @@ class _Errors:
             return
         self.wrong += int(mask.sum())
         if self.first is None:
-            place = int(mask.nonzero()[0, 0])
-            self.first = (offset + place, wanted[place].item(), got[place].item())
+            index = int(mask.nonzero()[0, 0])
+            self.first = (offset + index, wanted[index].item(), got[index].item())
 
     def _grow(self, kind: str, errors: torch.Tensor) -> None:
         self._largest[kind] = max(self._largest[kind], float(errors.max()))

@@ -1,4 +1,4 @@
-"""The asv benchmark types of the suite: times, one robust estimate per round, 8 rounds, and once errors and figures.
+"""The asv benchmark types of the suite: times (one robust estimate per round, 8 rounds), errors and figures (once).
 
 Imported inside asv only.
 """
@@ -78,7 +78,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
         return spool.mark_path(root_folder(os.environ), os.environ, self.name, self._current_params)
 
     def _record_failure(self, error: BaseException) -> None:
-        where = spool.place(os.environ)
+        where = spool.location(os.environ)
         if where is not None and not isinstance(error, spool.SpoolError):
             path = spool.spool_path(root_folder(os.environ), *where).with_suffix(".failures.jsonl")
             spool.append_failure(path, benchmark=self.name, params=self._current_params, when=time(), error=error)

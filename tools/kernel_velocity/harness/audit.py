@@ -1,4 +1,4 @@
-"""Audit a round: was what was timed what was checked? Calls on inputs that no call has seen, with outputs poisoned.
+"""Audit a round: time calls on inputs that no call has seen, with poisoned outputs, and check the results.
 
 A kernel may keep what it computed (a memo by contents or by address, a cached plan), skip its work while its output is
 still right, leave it to a thread that nobody waits for, or know a benchmark's inputs by heart. So after the samples the
@@ -33,11 +33,11 @@ SUSPECT, SLACK = 1.5, 2e-6
 TRIES = 3  # such calls in a row before pairs are taken: one that is interrupted says nothing
 PAIRS, FEWEST_PAIRS = 9, 5
 AGAIN = 3  # calls of a pair on what they know, of which the fastest counts: a kernel may skip every second call
-TURNS = 2  # times that all pairs must accuse a kernel
+TURNS = 2  # times that all pairs must fail before a kernel is refused
 PAIRS_SECONDS = 20.0  # s that the pairs may take; asv ends a round after 120
 # Ratio of a pair. Of nine pairs eight must exceed it (of fewer all), twice: where two of five pairs of an honest kernel
 # do on a busy machine, that makes (9 * .4^8)^2 = 3e-5 of false alarms among the rounds that come so far.
-KNOWN = 1.3
+GAIN = 1.3
 # Work may depend on contents (an early exit), and the fixed inputs may be lucky. Where the logarithms of the times of
 # nine draws are normal, the fixed inputs are some 3.7 standard deviations below their mean in what this refuses.
 APART = 1.5
@@ -72,7 +72,7 @@ class FreshInputs:
         self._inputs, self._create = inputs, create
         self._seed = environ.get("KV_SEED") or secrets.token_hex(4)
         self._count = 0
-        self._fixed = self._seen = _glances(inputs)
+        self._fixed = self._sampled = _glances(inputs)
         self.can_renew = True  # until a draw gives the same values, or other shapes or scalars
 
     def __str__(self) -> str:
@@ -85,14 +85,14 @@ class FreshInputs:
         self._count += 1
         with drawn_anew(f"{self._seed}/{self._count}"):
             drawn = self._create()
-        self.can_renew = _fit(self._inputs, drawn) and not _equal(self._seen, _glances(drawn))
+        self.can_renew = _fit(self._inputs, drawn) and not _equal(self._sampled, _glances(drawn))
         return drawn if self.can_renew else self._inputs
 
     def write(self, contents: Inputs) -> None:
         """Overwrite the inputs with contents that were drawn."""
         for tensor, content in zip(_tensors(self._inputs), _tensors(contents), strict=True):
             tensor.copy_(content)
-        self._seen = _glances(self._inputs)
+        self._sampled = _glances(self._inputs)
 
     def fixed(self) -> Inputs:
         """Return what the inputs held at first. Where `create` cannot make that again, a copy of what they hold now."""
@@ -103,7 +103,7 @@ class FreshInputs:
 
     def check(self) -> None:
         """Raise AuditError if an input is not what was written. LOOKED_AT elements of it are compared."""
-        if not _equal(self._seen, _glances(self._inputs)):
+        if not _equal(self._sampled, _glances(self._inputs)):
             raise AuditError("it changed its inputs")
 
 
@@ -185,19 +185,17 @@ def audit(
         enough = 2 if wanted == PAIRS else 1  # so many pairs that are alike clear a kernel: no more are taken
         while len(pairs) < wanted:
             pairs.append(_pair(bound, fresh, fixed, check, timer))
-            alone = min(known for known, _ in pairs) - overhead
-            is_known = sum(new <= KNOWN * known for known, new in pairs) < enough
+            alone = min(old for old, _ in pairs) - overhead
+            is_known = sum(new <= GAIN * old for old, new in pairs) < enough
             if not is_known and alone <= ALONE * estimate + ALONE_SLACK:
                 return ()
-        known, new = (median(times) for times in zip(*pairs, strict=True))
-        is_known &= _is_apart(known, [new for _, new in pairs])
-        keeps = is_known and (new - known > learned or new / known > UNLEARNED)
+        old, new = (median(times) for times in zip(*pairs, strict=True))
+        is_known &= _is_apart(old, [new for _, new in pairs])
+        keeps = is_known and (new - old > learned or new / old > UNLEARNED)
         if not keeps and alone <= ALONE * estimate + ALONE_SLACK:
             return ("known_inputs",) if is_known else ()
     if keeps:
-        raise AuditError(
-            f"{new / known:.3g} times as fast on inputs that it has seen: {_us(known)}, on others {_us(new)}"
-        )
+        raise AuditError(f"{new / old:.3g} times as fast on inputs that it has seen: {_us(old)}, on others {_us(new)}")
     raise AuditError(
         f"{alone / estimate:.3g} times as fast when called again at once: {_us(estimate)} in a row, {_us(alone)} by "
         "itself until its outputs can be read"
@@ -239,10 +237,10 @@ def _affordable(seconds: float) -> int:
     return int(min(PAIRS, max(FEWEST_PAIRS, PAIRS_SECONDS / (TURNS * (AGAIN + 2) * seconds))))
 
 
-def _is_apart(known: float, new: Sequence[float]) -> bool:
+def _is_apart(old: float, new: Sequence[float]) -> bool:
     """Return whether a time lies below others by APART times what their median lies above the least of them."""
     least, middle = log(min(new)), median(map(log, new))
-    return least - log(known) > APART * (middle - least)
+    return least - log(old) > APART * (middle - least)
 
 
 def _us(seconds: float) -> str:

@@ -150,7 +150,7 @@ class _KernelBenchmark:
         waiting = self._waiting(method, call, result.estimate)
         check_finished(result.estimate, waiting)
         is_own_call = call is self._bound.call
-        seen = audit(
+        audit_flags = audit(
             self._bound,
             self._fresh,
             partial(self._check, implementation, case, CHECK_STEP),
@@ -166,7 +166,7 @@ class _KernelBenchmark:
             "contended": host.contended,
             "crowded": self.device == "cpu" and host.crowds(self._threads),
         }
-        flags = (*result.flags, *watch.flags, *seen, *(flag for flag, is_raised in raised.items() if is_raised))
+        flags = (*result.flags, *watch.flags, *audit_flags, *(flag for flag, is_raised in raised.items() if is_raised))
         fields = vars(result) | {
             "flags": tuple(dict.fromkeys((*flags, *self._check_limits(method, case, result.estimate))))
         }
@@ -185,7 +185,7 @@ class _KernelBenchmark:
             launch=LAUNCH,
             **fields,
         )
-        root, where = root_folder(os.environ), spool.place(os.environ)
+        root, where = root_folder(os.environ), spool.location(os.environ)
         if where is None:
             print("kernel-velocity: asv names no commit here, so no telemetry is kept", file=sys.stderr)  # noqa: T201
         else:
@@ -331,7 +331,7 @@ def _cache() -> Path:
 
 def _marker(problem: Problem, device: str, implementation: str, case: str) -> Path | None:
     """Return the file that marks an output as checked in full at this commit. None where asv names no commit."""
-    where = spool.place(os.environ)
+    where = spool.location(os.environ)
     if where is None:
         return None
     # Another reference or tolerance checks in full again.

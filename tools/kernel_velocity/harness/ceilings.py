@@ -1,4 +1,4 @@
-"""What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch. Measured by the harness's timers.
+"""Measure the ceilings of a machine by the harness's timers: bandwidths, FLOP/s by dtype, the cost of a launch.
 
 A timing that needs more than these cannot be true. Measured is the machine under this torch: a copy is `copy_`, a
 product `matmul`, a call costs what a call of torch costs. On CPUs also the native library's streams (`workloads`).
@@ -123,8 +123,8 @@ def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
 
 def warnings(ceilings: Sequence[Ceiling]) -> list[str]:
     """Return what makes ceilings doubtful: samples that spread, flags, copies that take less time than their call."""
-    found = [f"{_title(ceiling)}: {flag}" for ceiling in ceilings for flag in ceiling.flags]
-    found += [
+    texts = [f"{_title(ceiling)}: {flag}" for ceiling in ceilings for flag in ceiling.flags]
+    texts += [
         f"{_title(ceiling)}: its samples spread by {ceiling.spread:.0%}"
         for ceiling in ceilings
         if ceiling.spread is not None and ceiling.spread > SPREAD
@@ -133,10 +133,10 @@ def warnings(ceilings: Sequence[Ceiling]) -> list[str]:
     copies = {c.bytes: c.value for c in ceilings if c.what == "copy" and c.bytes and c.value}
     drowned = [size for size, rate in copies.items() if launch * rate / size > CALL_SHARE]
     if drowned:
-        found.append(
+        texts.append(
             f"copies up to {max(drowned)} bytes: over {CALL_SHARE:.0%} of the time is the call; memory can more"
         )
-    return found
+    return texts
 
 
 def _title(ceiling: Ceiling) -> str:
@@ -160,15 +160,15 @@ def measure(device: str, *, caches: bool = False) -> dict[str, Any]:
     prepare_torch(device)
     new_timer, nothing = _clock(device)
     before = reported(device)
-    found = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer), *_products(device, new_timer)]
-    found += _sweep(device, new_timer) if caches else []
+    measured = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer), *_products(device, new_timer)]
+    measured += _sweep(device, new_timer) if caches else []
     return {
         "format": FORMAT,
         "device": device,
         "name": name(device),
-        "ceilings": [asdict(ceiling) for ceiling in found],
+        "ceilings": [asdict(ceiling) for ceiling in measured],
         "reported": before | ({"nvml_after": reported(device)["nvml"]} if device == "cuda" else {}),
-        "warnings": [*warnings(found), *_short_sweep(found, cache_size(device))],
+        "warnings": [*warnings(measured), *_short_sweep(measured, cache_size(device))],
     }
 
 
@@ -380,7 +380,7 @@ def _memory_rates(device: str, new_timer: NewTimer) -> Iterator[float | None]:
 
 
 def _in_turns(stream: Stream, device: str, size: int) -> tuple[Call, float]:
-    """Return what calls streams over parts of a set of `size` bytes in turns, and the bytes that a call moves."""
+    """Return a call that streams over parts of a set of `size` bytes in turns, and the bytes that a call moves."""
     calls, moved = zip(*(stream(device, size // TURNS[device]) for _ in range(TURNS[device])), strict=True)
     turns = cycle(calls)
 

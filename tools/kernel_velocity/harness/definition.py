@@ -321,8 +321,8 @@ def _arguments(value: Any) -> tuple[str, ...]:
 
 def _outputs(value: Any, problem: type[_Defined] | _Defined) -> list[str]:
     """Return the arguments of an implementation that are outputs."""
-    known = {*_names(problem.reference_solution), *_names(problem.inputs)}
-    return [name for name in _arguments(value) if name not in known]
+    argument_names = {*_names(problem.reference_solution), *_names(problem.inputs)}
+    return [name for name in _arguments(value) if name not in argument_names]
 
 
 def _check(name: str, value: Any, problem: type[_Defined]) -> None:

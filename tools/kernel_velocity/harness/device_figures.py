@@ -1,4 +1,4 @@
-"""The figures by which a machine's ceilings are tracked: one number each, made from a whole document of ceilings.
+"""Reduce a document of ceilings to the figures by which a machine is tracked, one number each.
 
 Their names are those of the series `device.<Device>.track_<name>`: once recorded, never renamed (contract). Sizes of
 caches are read off the sweep, never assumed: the pace at which working sets of growing size are read again falls
@@ -70,8 +70,8 @@ def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
     device, ceilings = document["device"], from_document(document)
     reported: Mapping[str, int] = document["reported"].get("caches", {})
     points = [(c.bytes, c.value) for c in ceilings if c.what == REREAD and c.bytes and c.value]
-    seen = sizes_seen(points, device, reported)
-    chosen = _memory(ceilings, largest_cache(seen, reported), device) | _caches(ceilings, seen, reported)
+    sizes = sizes_seen(points, device, reported)
+    chosen = _memory(ceilings, largest_cache(sizes, reported), device) | _caches(ceilings, sizes, reported)
     chosen |= {f"{PEAK}{c.dtype}": _peak(ceilings, c.dtype, device) for c in ceilings if c.what == "matmul" and c.dtype}
     chosen |= {"launch_overhead": _best(ceilings, "launch"), "timer_tick": _best(ceilings, "tick")}
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
@@ -99,12 +99,12 @@ def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
     ceilings = from_document(document)
     of_spread = set(warnings(ceilings)) - set(warnings([replace(ceiling, spread=None) for ceiling in ceilings]))
     wide = sum(ceiling.spread is not None and ceiling.spread > SPREAD for ceiling in ceilings)
-    kept = [warning for warning in document["warnings"] if warning not in of_spread]
+    texts = [warning for warning in document["warnings"] if warning not in of_spread]
     if wide:
-        kept.append(
+        texts.append(
             f"the samples of {wide} of {len(ceilings)} measurements spread by more than {SPREAD:.0%}: a busy machine"
         )
-    return tuple(kept)
+    return tuple(texts)
 
 
 def _best(ceilings: Iterable[Ceiling], *whats: str, low: float = 0.0, high: float = math.inf) -> Ceiling:
@@ -120,10 +120,10 @@ def _best(ceilings: Iterable[Ceiling], *whats: str, low: float = 0.0, high: floa
     return Ceiling(what=whats[0], unit="", value=None, why=why)
 
 
-def largest_cache(seen: Mapping[str, int | None], reported: Mapping[str, int]) -> int | None:
+def largest_cache(measured: Mapping[str, int | None], reported: Mapping[str, int]) -> int | None:
     """Return the larger of the last cache's sizes, as reported and as seen, bytes. None where neither is known."""
-    name = list(seen)[-1]
-    return max((size for size in (seen[name], reported.get(name)) if size), default=None)
+    name = list(measured)[-1]
+    return max((size for size in (measured[name], reported.get(name)) if size), default=None)
 
 
 def _memory(ceilings: Sequence[Ceiling], cache: int | None, device: str) -> dict[str, Ceiling]:
@@ -159,23 +159,23 @@ def _peak(ceilings: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
 
 
 def _caches(
-    ceilings: Sequence[Ceiling], seen: Mapping[str, int | None], reported: Mapping[str, int]
+    ceilings: Sequence[Ceiling], measured: Mapping[str, int | None], reported: Mapping[str, int]
 ) -> dict[str, Ceiling]:
-    """Return size and bandwidth of each cache: the size as it was seen, for what is reported is no measurement.
+    """Return size and bandwidth of each cache. The size is the measured one, as a reported one is no measurement.
 
     The bandwidth is that of sets that lie within the cache and not within the one before.
     """
     chosen, inner = {}, 0
-    for name in seen:
-        size = seen[name] or reported.get(name)
+    for name in measured:
+        size = measured[name] or reported.get(name)
         if size is None:
-            best = Ceiling(what=name, unit="B/s", value=None, why=f"nobody says how large {name} is")
+            best = Ceiling(what=name, unit="B/s", value=None, why=f"no source reports the size of {name}")
         else:
             best = _best(ceilings, REREAD, "copy", low=OUTSIDE * inner, high=INSIDE * size)
             inner = size
-        why = "" if seen[name] else "the sweep shows no fall of the pace near its size"
+        why = "" if measured[name] else "the sweep shows no fall of the pace near its size"
         chosen[f"{name.lower()}_bandwidth"] = best
-        chosen[f"{name.lower()}_size"] = Ceiling(what=name, unit="B", value=seen[name], why=why)
+        chosen[f"{name.lower()}_size"] = Ceiling(what=name, unit="B", value=measured[name], why=why)
     return chosen
 
 
@@ -241,7 +241,7 @@ def falls(points: Points, most: int) -> list[int]:
     Nearer in ratio: the pace is above the geometric mean of those on both sides. Where disturbed points are on the
     wrong side, the cut counts that leaves the fewest of them there.
     """
-    found = []
+    sizes = []
     for inner, outer in pairwise(levels(points, most)):
         middle = math.sqrt(inner.pace * outer.pace)
         joint = [(size, pace >= middle) for size, pace in points if inner.first <= size <= outer.last]
@@ -249,8 +249,8 @@ def falls(points: Points, most: int) -> list[int]:
             sum(not above for _, above in joint[:cut]) + sum(above for _, above in joint[cut:])
             for cut in range(1, len(joint))
         ]
-        found.append(joint[wrong.index(min(wrong))][0])
-    return found
+        sizes.append(joint[wrong.index(min(wrong))][0])
+    return sizes
 
 
 def sizes_seen(points: Points, device: str, reported: Mapping[str, int]) -> dict[str, int | None]:
@@ -262,12 +262,16 @@ def sizes_seen(points: Points, device: str, reported: Mapping[str, int]) -> dict
     """
     names = CACHES[device]
     sizes: dict[str, int | None] = dict.fromkeys(names)
-    seen = falls(points, len(names) + 1)
+    falls_at = falls(points, len(names) + 1)
     known_names = [name for name in names if name in reported]
     if not known_names:
-        pairs = zip(names, seen, strict=True) if len(seen) == len(names) else zip(names[-1:], seen[-1:], strict=False)
+        pairs = (
+            zip(names, falls_at, strict=True)
+            if len(falls_at) == len(names)
+            else zip(names[-1:], falls_at[-1:], strict=False)
+        )
         return sizes | dict(pairs)
-    for size in seen:
+    for size in falls_at:
         distances = {name: abs(math.log2(size / reported[name])) for name in known_names}  # in doublings
         name = min(known_names, key=distances.__getitem__)
         before = sizes[name]

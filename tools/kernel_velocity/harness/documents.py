@@ -1,4 +1,4 @@
-"""JSON that may be damaged: any bytes give a document, or one line that says what is wrong with them.
+"""Read JSON that may be damaged: any bytes give a document, or one line that says what is wrong.
 
 What we write and judge by ends with a checksum: no syntax tells a changed digit from a measurement. A document of an
 earlier version has none, and is read nevertheless.

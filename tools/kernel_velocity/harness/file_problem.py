@@ -1,4 +1,4 @@
-"""A public problem's file as a problem of a suite: its cases are a fixed list, and nothing else of it is written again.
+"""Use the file of a public problem as a problem of a suite, with a fixed list of test cases.
 
 The file is read when a case is set up, so that discovery needs neither PyTorch nor what the file imports.
 """
@@ -77,10 +77,10 @@ class FileProblem(Problem):
         """Return what the file's reference computes. One that writes its inputs gets copies, and these are timed."""
         if self._writes is False:
             return self.definition.reference_solution(*inputs)
-        given = copies(inputs)
-        result = self.definition.reference_solution(*given)
+        arguments = copies(inputs)
+        result = self.definition.reference_solution(*arguments)
         if self._writes is None:
-            self._writes = any(value._version for value in given if hasattr(value, "data_ptr"))
+            self._writes = any(value._version for value in arguments if hasattr(value, "data_ptr"))
         return result
 
     def expected(self, *inputs: Any) -> Outputs:

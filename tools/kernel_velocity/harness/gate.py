@@ -1,4 +1,4 @@
-"""The gate: a kernel's samples count while the core is quiet, judged by a fixed piece of work beside them, a gauge.
+"""Quiet-core filter: a kernel's samples count only while a gauge, a fixed piece of work beside them, runs undisturbed.
 
 Whoever shares a core's hardware (the sibling hyper-thread of another tenant, a lowered clock) slows a gauge down in the
 same milliseconds as the kernel: on a shared machine by a third, for .1 to 4 ms at a time, a quarter of the time. So
@@ -256,12 +256,12 @@ class Gate:
             per_batch: s that a sample takes, about.
         """
         portion = 1 if timer.by_wall else max(1, int(PORTION / per_batch))  # with its flush, one takes 10 ms
-        found: list[float] = []
+        quiet: list[float] = []
         spent = 0.0
         was_open = self.is_open
         is_long = per_batch > self._patience  # one that does not count would be the last
-        while len(found) < n:
-            size = min(portion, n - len(found))
+        while len(quiet) < n:
+            size = min(portion, n - len(quiet))
             before = self._quiet(partial(timer.samples, call, batch, size))
             if self.is_open != was_open:
                 break
@@ -270,7 +270,7 @@ class Gate:
             lasted, faults = perf_counter() - began, page_faults() - faults
             self._before = self._gauge()
             if was_open or is_long or self._before <= self._limit:
-                found += samples
+                quiet += samples
                 spent += lasted
                 self.faults += faults
                 self.readings.append((before + self._before) / 2)
@@ -278,7 +278,7 @@ class Gate:
                 self._read_control(lasted, partial(timer.samples, call, batch, 1))
             else:
                 self.lost += lasted
-        return found, spent
+        return quiet, spent
 
     def _read_memory(self, lasted: float) -> None:
         self._memory_due -= lasted

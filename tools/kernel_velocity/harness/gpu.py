@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as its driver sees it: its description, its state at a moment, its states while a round is timed.
+"""Read an NVIDIA GPU through its driver: its description, its state now, and its states while a round is timed.
 
 NVML is opened in the process that measures, never in the server that forks it: a handle does not survive a fork. GPUs
 are found by UUID, as NVML counts them otherwise than CUDA does. A figure that a device does not tell is None. Base
@@ -85,8 +85,8 @@ def activity(states: Sequence[GpuState]) -> GpuActivity:
 def flags(states: Sequence[GpuState]) -> tuple[str, ...]:
     """Return what speaks against a round: "clock_drift" (over 1%, of either clock), "throttled"."""
     clocks = ([state.sm_clock for state in states], [state.memory_clock for state in states])
-    known = [[clock for clock in values if clock is not None] for values in clocks]
-    drifted = any(values and max(values) > (1 + CLOCK_DRIFT) * min(values) for values in known)
+    readings = [[clock for clock in values if clock is not None] for values in clocks]
+    drifted = any(values and max(values) > (1 + CLOCK_DRIFT) * min(values) for values in readings)
     mask = sum(THROTTLING.values())
     throttled = any(state.reasons is not None and state.reasons & mask for state in states)
     return (("clock_drift",) if drifted else ()) + (("throttled",) if throttled else ())
@@ -104,8 +104,8 @@ def properties() -> Any:
 
 def uuid() -> str | None:
     """Return the UUID of the current CUDA device as NVML writes it. None where this torch does not say (before 2.5)."""
-    found = getattr(properties(), "uuid", None)
-    return None if found is None else f"GPU-{found}"
+    identity = getattr(properties(), "uuid", None)
+    return None if identity is None else f"GPU-{identity}"
 
 
 # NVML -----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Implementations of a problem, bound to inputs: a call to be timed, and where its output lies.
+"""Bind implementations of a problem to inputs: a call to time, and its output.
 
 `eager` is the problem's reference, `compile` the same graph as an AOTInductor package, `native` and `triton` are our
 kernels at the commit under test. One that cannot exist here raises NotImplementedError: n/a, not failed.
@@ -263,8 +263,8 @@ def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
 
     class Reference(torch.nn.Module):
         def forward(self, *tensors: torch.Tensor) -> Outputs:
-            given = iter(tensors)
-            return problem.reference_solution(*(next(given) if s is None else s for s in scalars))
+            arguments = iter(tensors)
+            return problem.reference_solution(*(next(arguments) if s is None else s for s in scalars))
 
     tensors = tuple(value for value in inputs if hasattr(value, "data_ptr"))
     package.parent.mkdir(parents=True, exist_ok=True)
@@ -289,8 +289,8 @@ def bind_live_compile(problem: Problem, _case: str, inputs: Inputs) -> Bound:
         check_toolchain("cpu")
     reference = problem.reference_solution
 
-    def call(*given: Any) -> Any:
-        return reference(*given)
+    def call(*arguments: Any) -> Any:
+        return reference(*arguments)
 
     # A code object of its own: torch counts recompilations by code object, and after eight of them, which are eight
     # test cases, it would quietly run the eager operations.

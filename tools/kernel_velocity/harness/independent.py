@@ -1,8 +1,8 @@
-"""The same bound calls, timed by methods that share no code with our timers: do the timers tell the truth?
+"""Time the same bound calls by methods that share no code with our timers, and compare.
 
 The methods are PyTorch's and Triton's own, CUDA graphs, and the profiler. Every method ends in the harness's
-robust location, so that timers are compared, not estimators. Where a method is known to see something else (caches it
-empties, gaps it leaves out) its time is shown without a verdict.
+robust location, so that timers are compared, not estimators. Where a method is known to measure something
+else (it empties caches, or leaves out gaps) its time is shown without a verdict.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Timings:
     reasons: dict[str, str] = field(default_factory=dict)  # method -> why absent, or why not comparable
 
     def attempt(self, step: Callable[[], T], name: str) -> T | None:
-        """Return what a step of a method returns. None where it fails, and the reason is kept: nobody watches."""
+        """Return what a step of a method returns. None if it fails, with the reason recorded."""
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - a profiler or a capture may fail in ways of its own
@@ -109,45 +109,45 @@ def measure(series: Sequence[Series], device: str, save: Callable[[dict[str, Any
     Groups of methods that must not share a process's state run one after the other.
     """
     cache = cache_size(device)
-    timings = {each: Timings() for each in series}
+    timings = {member: Timings() for member in series}
     for group in METHODS[device]:
-        for each, found in timings.items():
+        for member, record in timings.items():
             try:
-                compare(Subject(each, each.set_up(), cache), group, found)
+                compare(Subject(member, member.set_up(), cache), group, record)
             except Exception as error:  # noqa: BLE001 - what one series raises must not cost the others
-                found.reasons |= dict.fromkeys((method.name for method in group), _in_words(error))
+                record.reasons |= dict.fromkeys((method.name for method in group), _in_words(error))
             save(document(device, timings))
     return document(device, timings)
 
 
-def compare(subject: Subject, group: Sequence[Method], found: Timings) -> None:
+def compare(subject: Subject, group: Sequence[Method], record: Timings) -> None:
     """Add the times of the harness and of a group's methods, and the deviations of those that are comparable."""
     harness = harness_method(subject.bench.call, subject.bench.new_timer())
     seconds = harness()
     runs: dict[str, Run] = {}
     for method in group:
-        run = found.attempt(partial(method.prepare, subject, seconds), method.name)
-        if run is not None and found.attempt(run, method.name) is not None:  # a first run warms up
+        run = record.attempt(partial(method.prepare, subject, seconds), method.name)
+        if run is not None and record.attempt(run, method.name) is not None:  # a first run warms up
             runs[method.name] = run
     ours: list[float] = []
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(PASSES):
         ours.append(harness())
         for name in tuple(times):
-            value = found.attempt(runs[name], name)
+            value = record.attempt(runs[name], name)
             if value is None:
                 del times[name]
             else:
                 times[name].append(value)
-    found.harness += ours
+    record.harness += ours
     for method in group:
         if method.name not in times:
             continue
-        found.others[method.name] = median(times[method.name])
+        record.others[method.name] = median(times[method.name])
         if why := method.incomparable(subject, median(ours)):
-            found.reasons[method.name] = why
+            record.reasons[method.name] = why
         else:
-            found.deviations[method.name] = deviation(ours, times[method.name])
+            record.deviations[method.name] = deviation(ours, times[method.name])
 
 
 def deviation(ours: Sequence[float], theirs: Sequence[float]) -> Deviation:
@@ -176,18 +176,18 @@ def _in_words(error: Exception) -> str:
 
 def document(device: str, timings: Mapping[Series, Timings]) -> dict[str, Any]:
     """Return everything as JSON has it. `missing` are the methods that timed no series, with the first reason."""
-    found = timings.values()
+    records = timings.values()
     names = [method.name for group in METHODS[device] for method in group]
     missing = {
-        name: next((each.reasons[name] for each in found if name in each.reasons), "not reached")
+        name: next((record.reasons[name] for record in records if name in record.reasons), "not reached")
         for name in names
-        if not any(name in each.others for each in found)
+        if not any(name in record.others for record in records)
     }
-    rows = [row(series, each) for series, each in timings.items() if each.harness or each.reasons]
+    rows = [row(series, record) for series, record in timings.items() if record.harness or record.reasons]
     return {"format": FORMAT, "device": device, "rows": rows, "missing": missing}
 
 
-def row(series: Series, found: Timings) -> dict[str, Any]:
+def row(series: Series, record: Timings) -> dict[str, Any]:
     """Return one series by every method. Seconds per call. None where a method has no value.
 
     bytes: least memory traffic of a call, about its working set. worst: the largest relative deviation of a comparable
@@ -195,25 +195,27 @@ def row(series: Series, found: Timings) -> dict[str, Any]:
     False where one is beyond it by more than the passes themselves differ. None where that is not known. why: what is
     absent or not comparable, what disagrees, what is too noisy to say.
     """
-    verdicts = {each.agrees for each in found.deviations.values()}
+    verdicts = {deviation.agrees for deviation in record.deviations.values()}
     return {
         "kernel": series.kernel,
         "implementation": series.implementation,
         "case": series.case,
         "bytes": series.bytes,
-        "harness": median(found.harness) if found.harness else None,
-        "others": {method.name: found.others.get(method.name) for group in METHODS[series.device] for method in group},
-        "worst": max((each.value for each in found.deviations.values()), key=abs, default=None),
+        "harness": median(record.harness) if record.harness else None,
+        "others": {method.name: record.others.get(method.name) for group in METHODS[series.device] for method in group},
+        "worst": max((deviation.value for deviation in record.deviations.values()), key=abs, default=None),
         "agrees": False if False in verdicts else True if verdicts == {True} else None,
-        "why": "; ".join(_reasons(found)),
+        "why": "; ".join(_reasons(record)),
     }
 
 
-def _reasons(found: Timings) -> Iterator[str]:
+def _reasons(record: Timings) -> Iterator[str]:
     """Yield what disagrees, then each reason once, behind the methods that it is given for."""
-    yield from (f"{name} {each.in_words()}" for name, each in found.deviations.items() if not each.agrees)
-    for why in dict.fromkeys(found.reasons.values()):
-        yield f"{', '.join(name for name in found.reasons if found.reasons[name] == why)}: {why}"
+    yield from (
+        f"{name} {deviation.in_words()}" for name, deviation in record.deviations.items() if not deviation.agrees
+    )
+    for why in dict.fromkeys(record.reasons.values()):
+        yield f"{', '.join(name for name in record.reasons if record.reasons[name] == why)}: {why}"
 
 
 # The methods ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Refuse a time in which the machine cannot have done the work: a call that was skipped, or has not ended.
+"""Refuse a time that is shorter than the machine's ceilings allow: the call was skipped, or has not ended.
 
 A rate is held against the machine's own limits: its arithmetic, its memory, its innermost cache. Each is measured by
 torch in a fresh process, which imports nothing of a benchmark, and is kept in a file between rounds. A round below them
@@ -72,7 +72,7 @@ class Work:
 
 @dataclass(frozen=True)
 class _Claim:
-    """A rate that a time claims, FLOP/s or B/s, and how it is held against a limit."""
+    """A rate that a time claims, FLOP/s or B/s, and how it is compared with a limit."""
 
     limit: str
     rate: float
@@ -102,7 +102,7 @@ def check(
     share = threads if device == "cpu" else 1
     claims = list(_claims(work, seconds * share, cache_size(device), cold=cold))
     limits = _Limits(device, folder)
-    limits.measure([claim.limit for claim in claims if limits.known(claim.limit) is None])
+    limits.measure([claim.limit for claim in claims if limits.lookup(claim.limit) is None])
     flags = []
     for claim in claims:
         limit = limits.held_against(claim)
@@ -118,9 +118,9 @@ def check(
 def _claims(work: Work, seconds: float, cache: int | None, *, cold: bool) -> Iterator[_Claim]:
     """Yield what a time claims. Of a set beyond the last cache (`cache`, bytes) that may still hold its size."""
     if work.flops:
-        own = "float" if work.dtype in FLOATS else "int8" if work.dtype == "int8" else None
-        limit = own or "float"
-        flag, again = ("", AGAIN) if own else ("unchecked", 0)
+        family = "float" if work.dtype in FLOATS else "int8" if work.dtype == "int8" else None
+        limit = family or "float"
+        flag, again = ("", AGAIN) if family else ("unchecked", 0)
         yield _Claim(limit, work.flops / seconds, MARGINS[limit], flag, again)
     if work.bytes:
         yield _Claim("cache", work.bytes / seconds, MARGINS["cache"])
@@ -146,7 +146,7 @@ class _Limits:
         self._device, self._torch, self._folder = device, torch.__version__, folder
         self._measured: dict[str, float] = {}  # by this process
 
-    def known(self, limit: str) -> float | None:
+    def lookup(self, limit: str) -> float | None:
         """Return a limit that was measured, None where none was. One that could not be is tried again after a day."""
         value = self._measured.get(limit)
         with suppress(OSError):  # there is no file yet
@@ -158,10 +158,10 @@ class _Limits:
 
     def held_against(self, claim: _Claim) -> float | None:
         """Return the limit of a claim, measured again if the claim is beyond it."""
-        limit = self.known(claim.limit)
+        limit = self.lookup(claim.limit)
         if claim.again and limit and claim.rate > claim.margin * limit:
             self.measure([claim.limit], claim.again)
-        return self.known(claim.limit)
+        return self.lookup(claim.limit)
 
     def measure(self, names: Iterable[str], times: int = 1) -> None:
         """Measure limits in a fresh process, and keep the higher of each and what was known."""
@@ -169,7 +169,7 @@ class _Limits:
             return
         rates = _measured_apart(self._device, wanted, times)
         for limit in wanted:
-            rate = max(rates.get(limit, 0.0), self.known(limit) or 0.0)
+            rate = max(rates.get(limit, 0.0), self.lookup(limit) or 0.0)
             self._measured[limit] = rate
             document = {"device": name(self._device), "limit": limit, "rate": rate}
             with suppress(OSError):  # a clone that cannot be written to: each round measures its own

@@ -1,4 +1,4 @@
-"""The functions that a round depends on, as they were before a kernel's code was imported.
+"""Capture the functions that a round depends on before a kernel's code is imported, and detect replaced ones.
 
 A kernel in Python shares its process with the harness, and can replace what checks it, what reads the clock, or what it
 is compared with. A round whose functions are not the original ones has no value. That shows a patch, not malice: code
@@ -83,7 +83,7 @@ class Originals:
         return _present(chain(_of_harness(), of_problem, _of_torch() if "torch" in sys.modules else ()))
 
     def check(self) -> None:
-        """Raise ReplacedFunctionError if a function was replaced. It is put back."""
+        """Restore replaced functions, and raise ReplacedFunctionError if there was one."""
         if replaced := self.put_back():
             more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
             raise ReplacedFunctionError(f"code of the kernel replaced {replaced[0]}{more}")

@@ -1,4 +1,4 @@
-"""`Problem`: what a kernel computes, on which test cases, how right it must be, and what it costs.
+"""`Problem`: what a kernel computes, on which test cases, within which tolerance, and at which cost.
 
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
 class runs here unchanged (`redirected` moves its CUDA inputs elsewhere). Our own methods have defaults that keep a
@@ -311,11 +311,13 @@ def c_parameters(signature: str) -> tuple[Mapping[str, Any], ...]:
     Raises:
         ValueError: an argument is not of that form.
     """
-    found = [re.fullmatch(r"(const )?(\w+)(\*)? (\w+)", argument) for argument in signature.split(", ")]
-    if None in found:
+    matches = [re.fullmatch(r"(const )?(\w+)(\*)? (\w+)", argument) for argument in signature.split(", ")]
+    if None in matches:
         raise ValueError(f"C signature {signature!r}: wanted arguments such as `const float* x`, separated by `, `")
     return tuple(
-        {"name": each[4], "type": each[2], "pointer": bool(each[3]), "const": bool(each[1])} for each in found if each
+        {"name": match[4], "type": match[2], "pointer": bool(match[3]), "const": bool(match[1])}
+        for match in matches
+        if match
     )
 
 
@@ -355,7 +357,7 @@ _CUDA = re.compile(r"cuda(:\d+)?")
 
 @contextmanager
 def redirected(device: str) -> Iterator[None]:
-    """Make every CUDA device that torch is told of inside the block `device` instead. For "cuda" itself do nothing."""
+    """Inside the block, replace every CUDA device that torch gets by `device`. Does nothing for "cuda"."""
     if device == "cuda":
         yield
         return
@@ -386,7 +388,7 @@ def _mode(here: Any) -> Any:
                 return function(*args, **(kwargs or {}))
             if function is torch.Tensor.cuda:
                 return args[0].to(here)
-            given = {name: _moved(value, here) for name, value in (kwargs or {}).items()}
-            return function(*(_moved(value, here) for value in args), **given)
+            keywords = {name: _moved(value, here) for name, value in (kwargs or {}).items()}
+            return function(*(_moved(value, here) for value in args), **keywords)
 
     return Redirected()

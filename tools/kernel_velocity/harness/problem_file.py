@@ -1,4 +1,4 @@
-"""The Problem of a user's file: ours, or a public problem as it is, checked, on a device.
+"""Load the Problem of a user's file, ours or a public problem as it is, and check it on a device.
 
 A file is loaded unchanged (problem_formats.py). Differences of older public definitions are evened out: methods that
 take a dtype get one, a single input becomes a tuple, a test case needs no sizes, and `device="cuda"` in code that makes
@@ -92,8 +92,8 @@ def load_file(path: Path, name: str | None, device: str, dtype: str = DTYPE) -> 
     names = [test["name"] for test in problem.generate_test_cases()]
     if not names:
         raise ProblemError(f"{path}: generate_test_cases returns no case")
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ProblemError(f"{path}: two test cases are called {twice!r}")
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        raise ProblemError(f"{path}: two test cases are called {duplicate!r}")
     if chosen.generate_sample is not Problem.generate_sample:
         problem.expected(*problem.generate_sample()["create_inputs"]())
     return problem
@@ -161,12 +161,12 @@ class _Adapted(Problem):
 
         It gets copies of the inputs, and `in_place` says afterwards whether it wrote them.
         """
-        given = copies(inputs)
-        result = self._kv_call("expected", len(given), *given)
+        arguments = copies(inputs)
+        result = self._kv_call("expected", len(arguments), *arguments)
         outputs = result if isinstance(result, tuple | list) else (result,)
         if not outputs or not all(hasattr(output, "data_ptr") for output in outputs):
             raise self._kv_wrong("reference_solution", result, "a tensor, or a tuple of tensors")
-        self.in_place = any(value._version for value in given if hasattr(value, "data_ptr"))  # counts writes
+        self.in_place = any(value._version for value in arguments if hasattr(value, "data_ptr"))  # counts writes
         return result
 
     def verify_result(self, expected: Any, actual: Any, *_dtype: Any) -> Verdict:
@@ -379,7 +379,11 @@ def _typed(problem: Problem, values: Sequence[Any]) -> list[tuple[Any, Any]]:
 def _c_name(kind: Any, value: Any) -> str:
     """Return the C type that a ctypes type is, or points to. Of a void pointer that of the value."""
     kind = getattr(kind, "_type_", kind) if is_pointer(kind) and kind is not ctypes.c_void_p else kind
-    names = [name for name, (known, _) in C_TYPES.items() if known is kind and name not in ("float16", "half", "char")]
+    names = [
+        name
+        for name, (candidate, _) in C_TYPES.items()
+        if candidate is kind and name not in ("float16", "half", "char")
+    ]
     return names[-1] if kind is ctypes.c_size_t else names[0] if names else _c_type(value)
 
 

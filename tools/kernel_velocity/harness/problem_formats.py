@@ -1,4 +1,4 @@
-"""The four forms of public problem files, each as a `Problem` class: one door, `problem_class`.
+"""Read the four forms of public problem files, each as a `Problem` class (`problem_class`).
 
     Tensara         a class that derives from `problem.Problem`
     KernelBench     `Model`, `get_inputs` and `get_init_inputs` in a Python file
@@ -148,10 +148,10 @@ class KernelBench(ReturningProblem):
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         arguments = self.module.get_init_inputs() if hasattr(self.module, "get_init_inputs") else []
-        given, named = (arguments, {}) if not _is_pair(arguments) else arguments
+        positional, named = (arguments, {}) if not _is_pair(arguments) else arguments
         with torch.random.fork_rng(), torch.no_grad(), redirected(self.device):
             torch.manual_seed(SEED)
-            model = function(*given, **named).to(self.device).requires_grad_(requires_grad=False)
+            model = function(*positional, **named).to(self.device).requires_grad_(requires_grad=False)
         return cast(Callable[..., Any], model)
 
     def verify_result(self, expected: Any, actual: Any) -> Verdict:
@@ -389,15 +389,20 @@ def _parameter(name: str, spec: Mapping[str, Any], *, const: bool) -> dict[str, 
 
 def _reference(path: Path, text: str) -> Callable[..., Any]:
     """Return `run` of a reference in Python text."""
-    place = f"<{path}: reference>"
-    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)  # for torch.compile and inspect
+    filename = f"<{path}: reference>"
+    linecache.cache[filename] = (
+        len(text),
+        None,
+        text.splitlines(keepends=True),
+        filename,
+    )  # for torch.compile and inspect
     name = f"kv_reference_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     sys.modules[name] = module = ModuleType(name)  # torch.compile looks it up
     names = vars(module)
     try:
-        exec(compile(text, place, "exec"), names)
+        exec(compile(text, filename, "exec"), names)
     except (Exception, SystemExit) as error:
-        where = line(error, Path(place)).rstrip(":")
+        where = line(error, Path(filename)).rstrip(":")
         raise ProblemError(f"{path}: line {where or '?'} of its reference fails: {in_one_line(error)}") from error
     if not callable(names.get("run")):
         raise ProblemError(f"{path}: its reference has no function `run`")
@@ -413,8 +418,11 @@ def _dataset(path: Path) -> Path:
 def _workload_file(path: Path, name: str) -> Path | None:
     """Return the file with a definition's workloads: beside it, or below `workloads` of its data set."""
     inside = path.resolve().parent.name
-    places = [path.with_suffix(".jsonl"), *(_dataset(path) / "workloads" / op / f"{name}.jsonl" for op in (inside, ""))]
-    return next((place.resolve() for place in places if place.is_file()), None)
+    candidates = [
+        path.with_suffix(".jsonl"),
+        *(_dataset(path) / "workloads" / op / f"{name}.jsonl" for op in (inside, "")),
+    ]
+    return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
 
 
 def _workloads(file: Path) -> list[Mapping[str, Any]]:
@@ -510,8 +518,8 @@ class FlashInfer(ReturningProblem):
             elif source["type"] == "safetensors":
                 inputs.append(self._stored(source["path"], source["tensor_key"]))
             elif source["type"] != "random":
-                known = "random, scalar, safetensors"
-                raise ProblemError(f"{self.name}: input {name!r} is of type {source['type']!r}; there are {known}")
+                types = "random, scalar, safetensors"
+                raise ProblemError(f"{self.name}: input {name!r} is of type {source['type']!r}; there are {types}")
             else:
                 shape = [extents[axis] for axis in spec["shape"] or ()]
                 value = _random(shape, spec["dtype"], draw)

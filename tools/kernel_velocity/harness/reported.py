@@ -1,4 +1,4 @@
-"""What is known of a machine without measuring it: names, caches, memory, threads, and what the host does to a process.
+"""Read what the system reports about a machine: names, caches, memory, threads, and how it schedules a process.
 
 The operating system or the driver reports it: bytes, Hz, watts and degrees Celsius, None for what they do not report.
 Single figures that were measured are kept in files of JSON between rounds.
@@ -103,11 +103,11 @@ def neighbours(cpus: Path = _CPUS) -> list[int]:
 
 def _numbers(text: str) -> set[int]:
     """Return what sysfs means by "0-3,8"."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _text(path: Path) -> str:

@@ -17,7 +17,7 @@ from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.telemetry import Round, encode
 
 
-def place(environ: Mapping[str, str]) -> tuple[str, str] | None:
+def location(environ: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the environment and the commit under test. None where asv names none, and nothing is left."""
     environment, commit = environ.get("ASV_ENV_NAME"), environ.get("ASV_COMMIT")
     return (environment, commit) if environment and commit else None
@@ -122,7 +122,7 @@ def blocks_path(root: Path, environment: str, commit: str) -> Path:
 
 def append_blocks(record: Round, means: Sequence[float], root: Path, environ: Mapping[str, str]) -> None:
     """Append the block means of a round, s, where KV_BLOCKS asks for them and asv names a commit."""
-    where = place(environ)
+    where = location(environ)
     if environ.get("KV_BLOCKS", "") in ("", "0") or where is None:
         return
     seconds = [float(f"{value:.5g}") for value in means]
@@ -154,10 +154,10 @@ def mark_path(root: Path, environ: Mapping[str, str], benchmark: str, params: Se
     """Return the mark of a series, a file that exists while a round of it runs. None where asv names no commit.
 
     A mark that is left over says that its process died. A crash or a hang would cost its timeout again in every round,
-    and asv cannot know: with forkserver the rounds are nobody's children but the server's. So a round that sees the
+    and asv cannot know: with forkserver the rounds are children of the server alone. So a round that sees the
     mark of an earlier round of the same run of asv gives up at once.
     """
-    where = place(environ)
+    where = location(environ)
     return where and root.joinpath(".asv", "cache", "running", *where, "-".join((benchmark, *params)))
 
 

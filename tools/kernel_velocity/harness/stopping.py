@@ -452,12 +452,12 @@ class ReactiveBenchmarking(StoppingRule):
             if not self._wants_more():
                 return Stop(Reason.CONVERGED)
             self._first = (n, self._spent)
-        kept, seconds = n - self._first[0], self._spent - self._first[1]
-        if kept == 0:
+        count, seconds = n - self._first[0], self._spent - self._first[1]
+        if count == 0:
             return Continue(max(self._first[0] // 2, self.runs))
         if not self._wants_more():
             return Stop(Reason.CONVERGED)
-        return Stop(Reason.BUDGET) if seconds >= self.max_time else Continue(max(kept // 2, 1))
+        return Stop(Reason.BUDGET) if seconds >= self.max_time else Continue(max(count // 2, 1))
 
     def _wants_more(self) -> bool:
         values = np.asarray(self.samples[:: 2**self.thin])

@@ -234,7 +234,7 @@ def decode(line: str) -> Round:
 
 
 def _params(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list) or not all(isinstance(param, str) for param in value):
         raise TelemetryError(f"params ({KEYS['params']}): a list of strings is wanted, got {value!r}")
     return tuple(value)
 

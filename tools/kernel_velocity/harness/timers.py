@@ -83,7 +83,7 @@ class HostTimer:
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples in seconds per call."""
-        found = []
+        samples = []
         with no_collection():
             for _ in repeat(None, n):
                 if self._flush is not None:
@@ -92,8 +92,8 @@ class HostTimer:
                 begin = perf_counter_ns()
                 for _ in calls:
                     call()
-                found.append((perf_counter_ns() - begin) / batch * 1e-9)
-        return found
+                samples.append((perf_counter_ns() - begin) / batch * 1e-9)
+        return samples
 
     def tick(self) -> float:
         """Return the smallest non-zero difference of 1000 readings in a row.
@@ -232,19 +232,19 @@ class CudaEventTimer:
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples in seconds per call. `flags` gets "underfed" where the host could not keep ahead."""
-        found: list[float] = []
-        while len(found) < n:
-            block = max(1, min(self._launches // self._launches_of(batch), n - len(found)))
+        samples: list[float] = []
+        while len(samples) < n:
+            block = max(1, min(self._launches // self._launches_of(batch), n - len(samples)))
             fed, seconds, host = self._block(call, batch, block)
             exhausted = block == 1 and self._cover >= self.COVER_MOST
             if fed or exhausted:
-                found.extend(seconds)
+                samples.extend(seconds)
                 self.flags |= set() if fed else {"underfed"}
             else:
                 needed = 1.5 * host / (block * self._launches_of(batch))
                 self._cover = min(max(2 * self._cover, needed), self.COVER_MOST)
                 self._launches = max(3, self._launches // 2)
-        return found
+        return samples
 
     def _block(self, call: Call, batch: int, samples: int) -> tuple[bool, list[float], float]:
         """Enqueue [flush, event, batch, event] `samples` times behind a blocker.
@@ -370,13 +370,13 @@ class HostRegionTimer(HostTimer):
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples: seconds in the region per call."""
         with no_collection():
-            return [sum(self._one(call) for _ in repeat(None, batch)) / batch * 1e-9 for _ in repeat(None, n)]
+            return [sum(self._time_call(call) for _ in repeat(None, batch)) / batch * 1e-9 for _ in repeat(None, n)]
 
     def overhead(self) -> float:
         """Return the median of 21 empty regions, seconds."""
         return sorted(self.samples(self._empty, 1, 21))[10]
 
-    def _one(self, call: Call) -> int:
+    def _time_call(self, call: Call) -> int:
         if self._flush is not None:
             self._flush()
         call()
@@ -441,9 +441,9 @@ class ReportedTimer:
         Raises:
             RegionError: a call returned no number. Every stopping rule refuses numbers that are no times.
         """
-        return [sum(self._one(call) for _ in repeat(None, batch)) / batch for _ in repeat(None, n)]
+        return [sum(self._time_call(call) for _ in repeat(None, batch)) / batch for _ in repeat(None, n)]
 
-    def _one(self, call: Call) -> float:
+    def _time_call(self, call: Call) -> float:
         if self._flush is not None:
             self._flush()
         microseconds = call()

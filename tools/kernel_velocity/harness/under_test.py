@@ -77,11 +77,11 @@ _PTXAS: Mapping[str, Callable[[list[Mapping[str, int]]], int]] = {
 
 def find_info(build: Path) -> Path | None:
     """Return the build-info.json of a build, or None. Of a working tree it is the one of a package."""
-    known = []
+    candidates = []
     for folder, names, files in os.walk(build):
         names[:] = [name for name in names if not name.startswith(".")]  # a working tree has environments in some
-        known += [Path(folder, INFO_NAME)] if INFO_NAME in files else []
-    return min(known, key=lambda path: (not (path.parent / "__init__.py").exists(), len(path.parts)), default=None)
+        candidates += [Path(folder, INFO_NAME)] if INFO_NAME in files else []
+    return min(candidates, key=lambda path: (not (path.parent / "__init__.py").exists(), len(path.parts)), default=None)
 
 
 def figure(info: Mapping[str, Any], kernel: str, name: str, target: str) -> int:
@@ -98,12 +98,12 @@ def figure(info: Mapping[str, Any], kernel: str, name: str, target: str) -> int:
         DamagedError: what it says of the kernel is no whole number.
     """
     try:
-        known = info.get("kernels", {}).get(kernel, {})
+        figures = info.get("kernels", {}).get(kernel, {})
         if name in _PTXAS:
-            functions = [function for function in known.get("ptxas", ()) if function["architecture"] == target]
+            functions = [function for function in figures.get("ptxas", ()) if function["architecture"] == target]
             value = _PTXAS[name](functions) if functions else None
         else:
-            value = known.get(name, {}).get(target)
+            value = figures.get(name, {}).get(target)
     except (LookupError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise DamagedError(f"{INFO_NAME}: kernels.{kernel}: no figures of a kernel: {why}") from None

@@ -42,11 +42,11 @@ def import_file(path: Path, neighbours: Mapping[str, Path] | None = None) -> Mod
     sys.modules[name] = module  # inspect looks up a class's source there
     try:
         with _importable(where.parent, neighbours or {}):
-            known = set(sys.modules)
+            before = set(sys.modules)
             spec.loader.exec_module(module)
-            loaded = [sys.modules[name] for name in sys.modules if name not in known]
+            loaded = [sys.modules[name] for name in sys.modules if name not in before]
         folders = {where.parent, *(file.parent for file in (neighbours or {}).values())}
-        origins = {Path(str(origin)) for each in loaded if (origin := getattr(each, "__file__", None))}
+        origins = {Path(str(origin)) for imported in loaded if (origin := getattr(imported, "__file__", None))}
         module.__dict__[_FILES] = sorted(origin for origin in origins if origin.parent in folders)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]

@@ -1,4 +1,4 @@
-"""What ceilings are measured with: streams through memory, products of matrices, multiply-adds. Random, never zeros."""
+"""Workloads that measure ceilings: streams through memory, products of matrices, multiply-adds. Inputs are random."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY_SHARE = 4  # at most one part in four of the free memory: others may be u
 
 
 def undisturbed(samples: Sequence[float]) -> float:
-    """Return the time that one sample in ten undercuts: what the machine can do where nobody disturbs it.
+    """Return the time that one sample in ten undercuts: what the machine can do undisturbed.
 
     A mean is what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
     look impossible. The very fastest sample may be an error of the clock.

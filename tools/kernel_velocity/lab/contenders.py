@@ -65,15 +65,15 @@ def _perfherder(logs: Logs) -> list[Report]:
     """
     present, indices = observed(logs)
     values, t, calm = np.exp(present), [0.0], 1  # places since the last change
-    for place in range(1, values.size - PERFHERDER_AHEAD + 1):
+    for index in range(1, values.size - PERFHERDER_AHEAD + 1):
         reach = min(PERFHERDER_BACK[1], max(calm, PERFHERDER_BACK[0]))  # back to the last change
-        back, ahead = values[max(place - reach, 0) : place][::-1], values[place : place + PERFHERDER_AHEAD]
+        back, ahead = values[max(index - reach, 0) : index][::-1], values[index : index + PERFHERDER_AHEAD]
         t.append(_weighted_t(back, ahead))
         calm = 0 if abs(t[-1]) > PERFHERDER_T else calm + 1
     return [
-        Report(int(indices[place]), t[place] > 0)
-        for place in range(PERFHERDER_BACK[0], len(t))
-        if abs(t[place]) > PERFHERDER_T and abs(t[place]) >= max(map(abs, t[place - 1 : place + 2]))
+        Report(int(indices[index]), t[index] > 0)
+        for index in range(PERFHERDER_BACK[0], len(t))
+        if abs(t[index]) > PERFHERDER_T and abs(t[index]) >= max(map(abs, t[index - 1 : index + 2]))
     ]
 
 

@@ -1,4 +1,4 @@
-"""``kv lab detectors``: how often detectors of change points raise false alarms, and what they and a night miss.
+"""``kv lab detectors``: count false alarms and misses of detectors of change points, and of whole nights.
 
 Ours beside those of asv, Otava and Perfherder, on histories of noise, looked at as they grow, and against people's
 annotations, where a file has some. Then the true night (true_night.py). It prints a page in Markdown.
@@ -23,7 +23,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.lab import histories, scoring, true_night
 from kernel_velocity.lab.contenders import CONTENDERS, LOOKS, OTAVA, SILENCE
 from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
-from kernel_velocity.lab.scoring import AFTER, BEFORE, MARGIN, NEAR, PLACES, SHORT, Agreement, Delay
+from kernel_velocity.lab.scoring import AFTER, BEFORE, MARGIN, NEAR, POSITIONS, SHORT, Agreement, Delay
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.tables import Table, columns
 from kernel_velocity.units import significant
@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help=f"{FULL.series} histories a family, and as many of the rest"
     )
-    parser.add_argument("--night", action="store_true", help="play the true night alone")
-    parser.add_argument("--seed", type=int, default=0, help="of all histories (default 0)")
+    parser.add_argument("--night", action="store_true", help="simulate nights only")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of all histories (default 0)")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     plan = (FULL if args.full else Plan())._replace(seed=args.seed)
     sets = histories.read(args.data)
     bar = ProgressBar(err, shown=err.isatty())
-    nights = {("night", key): partial(true_night.deeds, key, plan.worlds, plan.seed) for key in true_night.SCENARIOS}
+    nights = {("night", key): partial(true_night.tally, key, plan.worlds, plan.seed) for key in true_night.SCENARIOS}
     results = scoring.played(nights if args.night else tasks(plan, sets) | nights, bar.part(0, 1))
     bar.clear()
     options = [f" --{name}" for name in ("full", "night") if getattr(args, name)]
@@ -102,10 +102,10 @@ def tasks(plan: Plan, sets: Sets) -> dict[Any, Callable[[], Any]]:
     steady = histories.families(sets)
     planted = {name: family for name, family in steady.items() if name in SEARCHED or name not in STEADY}
     todo: dict[Any, Callable[[], Any]] = {
-        ("reports", name, part, one.name): partial(scoring.indices, name, one.logs)
+        ("reports", name, part, member.name): partial(scoring.indices, name, member.logs)
         for part, series in sets.items()
-        for one in series
-        if one.annotations is not None
+        for member in series
+        if member.annotations is not None
         for name in CONTENDERS
     }
     for name in ACTIVE:
@@ -147,12 +147,12 @@ def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
         yield _table(f"Power, {family}", note, [f"{step:.0%}" for step in STEPS], rows)
     note = (
         f"Share of the changes that are reported, to within {NEAR} commits, in {plan.short} whole histories. The first "
-        f"column is the worst of {PLACES} successive places of the second."
+        f"column is the worst of {POSITIONS} successive places of the second."
     )
     rows = {}
     for name in ACTIVE:
         shares = [results["short", name, shape] for shape in SHORT]
-        by_place = [statistics.fmean(shares[0][place::PLACES]) for place in range(PLACES)]
+        by_place = [statistics.fmean(shares[0][offset::POSITIONS]) for offset in range(POSITIONS)]
         rows[name] = [f"{share:.2f}" for share in (min(by_place), *map(statistics.fmean, shares))]
     yield _table("Short levels", note, ["worst place", *SHORT], rows)
 
@@ -165,15 +165,21 @@ def people(results: Results, sets: Sets) -> Iterator[Table]:
         ("Among people", left_out, JUDGES, scoring.among_people),
     )
     for (part, series), (title, whom, least, judge) in itertools.product(sets.items(), kinds):
-        marks = {one.name: one.annotations for one in series if one.annotations and len(one.annotations) >= least}
+        marks = {
+            member.name: member.annotations
+            for member in series
+            if member.annotations and len(member.annotations) >= least
+        }
         halves = half_of(marks)
         agreed = {
-            who: {one: judge(marks[one], results["reports", who, part, one]) for one in marks} for who in CONTENDERS
+            who: {member: judge(marks[member], results["reports", who, part, member]) for member in marks}
+            for who in CONTENDERS
         }
         if judge is scoring.among_people:
-            agreed = {PEOPLE: {one: scoring.among_people(marks[one], None) for one in marks}} | agreed
+            agreed = {PEOPLE: {member: scoring.among_people(marks[member], None) for member in marks}} | agreed
         rows = {
-            who: [*_shares(each.values()), *(_half(each, halves, k) for k in (0, 1))] for who, each in agreed.items()
+            who: [*_shares(agreements.values()), *(_half(agreements, halves, k) for k in (0, 1))]
+            for who, agreements in agreed.items()
         }
         note = (
             f"Agreement with {whom}; margin {MARGIN} commits; {len(marks)} series, and the F1 of either half of their "
@@ -184,7 +190,7 @@ def people(results: Results, sets: Sets) -> Iterator[Table]:
 
 
 def _half(agreed: Mapping[str, Agreement], halves: Mapping[str, int], half: int) -> str:
-    return _shares(part for one, part in agreed.items() if halves[one] == half)[0]
+    return _shares(part for name, part in agreed.items() if halves[name] == half)[0]
 
 
 def _table(title: str, note: str, heads: Iterable[str], rows: Mapping[str, Sequence[str]]) -> Table:

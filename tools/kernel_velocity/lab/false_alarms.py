@@ -1,4 +1,4 @@
-"""``kv lab false-alarms``: how often identical code is called different from one session to another.
+"""``kv lab false-alarms``: estimate the false-alarm rate and the power from repeated sessions of one commit.
 
 Measures sessions of one commit (or reads recorded ones), compares every pair, and prints how often a test calls the
 two different, in several layouts of rounds and samples, on raw and on adjusted values: asv's test, the pages'
@@ -114,7 +114,7 @@ def judge(sessions: Sessions) -> Judgements:
         ResultsError: too few sessions, or no series that has all its rounds in all of them.
     """
     if len(sessions) < MIN_SESSIONS:
-        raise ResultsError(f"{len(sessions)} sessions: at least {MIN_SESSIONS} say how often identical code differs")
+        raise ResultsError(f"{len(sessions)} sessions: wanted at least {MIN_SESSIONS}, to estimate a false-alarm rate")
     logs, signals = identical_sessions.logs(sessions), identical_sessions.signals(sessions)
     ours = [series for series in sorted(logs) if series[1][0] not in CONTROLS]
     kinds: dict[str, dict[Series, Logs]] = {
@@ -124,14 +124,14 @@ def judge(sessions: Sessions) -> Judgements:
     judged = {}
     for layout, (kind, values) in product(LAYOUTS, kinds.items()):
         arrays = {series: array(layout, series, values[series], sessions) for series in values}
-        whole = {series: each for series, each in arrays.items() if each is not None}
+        whole = {series: matrix for series, matrix in arrays.items() if matrix is not None}
         for test in TESTS if whole else ():
-            same = {series: TESTS[test](each, 0.0) for series, each in whole.items()}
+            same = {series: TESTS[test](matrix, 0.0) for series, matrix in whole.items()}
             judged[layout, test, kind] = Judged(
                 rate([*same.values()]),
                 {series: rate([matrix]) for series, matrix in same.items()},
                 {
-                    change: {series: power(TESTS[test](each, change)) for series, each in whole.items()}
+                    change: {series: power(TESTS[test](matrix, change)) for series, matrix in whole.items()}
                     for change in CHANGES
                 },
             )
@@ -147,15 +147,15 @@ def array(layout: Layout, series: Series, values: Logs, sessions: Sessions) -> F
     """
     rows = []
     for name, rounds in sessions.items():
-        own = [item for item in rounds if item.series == series and (name, item.round.launch) in values]
-        first = sorted(own, key=lambda item: item.round.time)[: layout.rounds]
+        of_series = [entry for entry in rounds if entry.series == series and (name, entry.round.launch) in values]
+        first = sorted(of_series, key=lambda entry: entry.round.time)[: layout.rounds]
         if len(first) < layout.rounds or (layout.samples > 1 and any(len(i.blocks) < layout.samples for i in first)):
             return None
         row = []
-        for item in first:
-            value = values[name, item.round.launch]
-            moved = value - np.log(item.round.estimate)
-            parts = np.array_split(np.array(item.blocks), layout.samples)
+        for entry in first:
+            value = values[name, entry.round.launch]
+            moved = value - np.log(entry.round.estimate)
+            parts = np.array_split(np.array(entry.blocks), layout.samples)
             row.append([value] if layout.samples == 1 else [float(np.log(part.mean()) + moved) for part in parts])
         rows.append(row)
     return np.array(rows)
@@ -171,13 +171,13 @@ def summary(judged: Judgements, sessions: int) -> Table:
     heads += [f"+{change:.0%} found" for change in CHANGES]
     rows = [
         [
-            *map(str, (*key, len(item.by_series))),
-            percent(item.alarms.share),
-            str(item.alarms),
-            *(percent(statistics.median(item.powers[change].values())) for change in CHANGES),
+            *map(str, (*key, len(result.by_series))),
+            percent(result.alarms.share),
+            str(result.alarms),
+            *(percent(statistics.median(result.powers[change].values())) for change in CHANGES),
         ]
         for key in product(LAYOUTS, TESTS, (RAW, ADJUSTED))
-        if (item := judged.get(key)) is not None
+        if (result := judged.get(key)) is not None
     ]
     return Table("false alarms", note, heads, rows)
 
@@ -190,10 +190,10 @@ def by_series(judged: Judgements, layout: Layout) -> Table:
     for series in judged[layout, "ours", RAW].by_series:
         shares, powers = [], []
         for kind in (RAW, ADJUSTED):
-            item = judged.get((layout, "ours", kind))
-            if item is not None and series in item.by_series:
-                shares += [percent(item.by_series[series].share), str(item.by_series[series])]
-                powers.append([percent(item.powers[change][series]) for change in CHANGES[1:]])
+            result = judged.get((layout, "ours", kind))
+            if result is not None and series in result.by_series:
+                shares += [percent(result.by_series[series].share), str(result.by_series[series])]
+                powers.append([percent(result.powers[change][series]) for change in CHANGES[1:]])
             else:  # rounds of it were left out
                 shares += ["-", "-"]
                 powers.append(["-"] * len(CHANGES[1:]))
@@ -205,17 +205,17 @@ def by_series(judged: Judgements, layout: Layout) -> Table:
 def by_asv(values: FloatArray, change: float) -> Matrix:
     """Judge all pairs of sessions by asv's own test and threshold. All samples of a session are one set."""
     flat = np.exp(values.reshape(values.shape[0], -1))
-    found = np.zeros((len(flat), len(flat)))
+    called = np.zeros((len(flat), len(flat)))
     for i, j in permutations(range(len(flat)), 2):
         if change or i < j:
             a, b = flat[i].tolist(), (flat[j] * (1 + change)).tolist()
-            found[i, j] = _stats.is_different(a, b, *(compute_stats(samples, 1)[1] for samples in (a, b)))
-    return _in_direction(found, np.median(flat, axis=1), change) if change else found + found.T
+            called[i, j] = _stats.is_different(a, b, *(compute_stats(samples, 1)[1] for samples in (a, b)))
+    return _in_direction(called, np.median(flat, axis=1), change) if change else called + called.T
 
 
-def _in_direction(found: Matrix, medians: FloatArray, change: float) -> Matrix:
+def _in_direction(called: Matrix, medians: FloatArray, change: float) -> Matrix:
     """Return the pairs called different for the right side: a change found for the other side is no success."""
-    return np.asarray(found * ((medians[None, :] * (1 + change) - medians[:, None]) * change > 0))
+    return np.asarray(called * ((medians[None, :] * (1 + change) - medians[:, None]) * change > 0))
 
 
 def by_intervals(values: FloatArray, change: float) -> Matrix:
@@ -226,9 +226,9 @@ def by_intervals(values: FloatArray, change: float) -> Matrix:
     half = t_975(number - 1) * rounds.std(axis=1, ddof=1) / math.sqrt(number)
     low, high = np.minimum(centre - half, middle), np.maximum(centre + half, middle)
     moved = math.log1p(change)
-    found = ((low[None, :] + moved > high[:, None]) | (high[None, :] + moved < low[:, None])).astype(float)
-    np.fill_diagonal(found, 0.0)
-    return _in_direction(found, np.exp(middle), change) if change else found
+    called = ((low[None, :] + moved > high[:, None]) | (high[None, :] + moved < low[:, None])).astype(float)
+    np.fill_diagonal(called, 0.0)
+    return _in_direction(called, np.exp(middle), change) if change else called
 
 
 def by_ours(values: FloatArray, change: float) -> Matrix:
@@ -238,9 +238,9 @@ def by_ours(values: FloatArray, change: float) -> Matrix:
     pairs = list(permutations(range(len(flat)), 2))
     floors = np.array([two_samples.floor_of(np.delete(medians, pair)) for pair in pairs])
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
-    found = np.zeros((len(flat), len(flat)))
-    found[first, second] = two_samples.differs(flat[first], flat[second] + math.log1p(change), floors)
-    return _in_direction(found, np.exp(medians), change) if change else found
+    called = np.zeros((len(flat), len(flat)))
+    called[first, second] = two_samples.differs(flat[first], flat[second] + math.log1p(change), floors)
+    return _in_direction(called, np.exp(medians), change) if change else called
 
 
 TESTS: Mapping[str, Judge] = {"asv's": by_asv, "intervals": by_intervals, "ours": by_ours}
@@ -258,13 +258,13 @@ def rate(matrices: Sequence[Matrix], seed: int = SEED) -> Rate:
     total = np.sum(matrices, axis=0)
     number = len(total)
     counts = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
-    found = np.einsum("ki,ij,kj->k", counts, total, counts, optimize=True)
+    rates = np.einsum("ki,ij,kj->k", counts, total, counts, optimize=True)
     pairs = (number**2 - (counts**2).sum(axis=1)) * len(matrices)
     usable = pairs > 0
     return Rate(
         different=int(total.sum()) // 2,
         pairs=len(matrices) * number * (number - 1) // 2,
-        bound=float(np.quantile(found[usable] / pairs[usable], BOUND)),
+        bound=float(np.quantile(rates[usable] / pairs[usable], BOUND)),
         unseen=1 - (1 - BOUND) ** (1 / (len(matrices) * (number // 2))),
     )
 

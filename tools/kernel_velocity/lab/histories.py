@@ -1,4 +1,4 @@
-"""The histories that detectors of change points are scored on: synthetic noise, and files of real series.
+"""Make the histories on which detectors of change points are scored: synthetic noise, and files of real series.
 
 A file is a JSON object, gzipped or not: name -> list of values (None for a missing one), or name -> {"values": list,
 "annotations": {annotator -> list of indices of the first point of a new level}}. Values are times or rates: positive.
@@ -44,7 +44,7 @@ class RealSeries(NamedTuple):
 
     name: str
     logs: tuple[float | None, ...]  # oldest first
-    annotations: tuple[frozenset[int], ...] | None  # by annotator; None: nobody looked at it
+    annotations: tuple[frozenset[int], ...] | None  # by annotator; None: not annotated
 
 
 def read(paths: Iterable[Path]) -> dict[str, tuple[RealSeries, ...]]:
@@ -56,7 +56,7 @@ def read(paths: Iterable[Path]) -> dict[str, tuple[RealSeries, ...]]:
     sets: dict[str, tuple[RealSeries, ...]] = {}
     for path in paths:
         if (name := path.name.split(".")[0]) in sets:
-            raise ResultsError(f"two files named {name}: their rows could not be told apart")
+            raise ResultsError(f"two files named {name}: rename one, so that their rows differ")
         sets[name] = _read(path)
     return sets
 
@@ -195,6 +195,6 @@ def resampled(series: Sequence[RealSeries]) -> Family | None:
     Short ones are left out, and those most of whose values repeat the one before: counters, not times. The residuals
     from a running median of 11 points keep tails, ticks and states of a few commits, and no slow change of the level.
     """
-    present = [np.array([value for value in one.logs if value is not None], dtype=np.float64) for one in series]
+    present = [np.array([value for value in member.logs if value is not None], dtype=np.float64) for member in series]
     usable = [logs for logs in present if logs.size >= FEWEST_REAL and np.median(np.abs(np.diff(logs))) > 0]
     return partial(redrawn, [logs - running_median(logs, AROUND) for logs in usable]) if usable else None

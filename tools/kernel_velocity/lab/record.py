@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """
     if args.processes < 1:
         raise UsageError(f"--processes {args.processes}: wanted at least 1")
-    options = [f"--device={host.device()}", *live.given(args, ("seconds", "bench"))]
+    options = [f"--device={host.device()}", *live.options_given(args, ("seconds", "bench"))]
     failed = 0
     with lock.held(Path()):
         for number in range(1, args.processes + 1):

@@ -49,7 +49,9 @@ COLUMNS: Mapping[str, Callable[[Sequence[Outcome]], str]] = {  # cells of a rule
     "of the mean": lambda all_: percent(rules.median(all_, "error_of_mean")),
     "lag 1": lambda all_: _plain(rules.median(all_, "correlation")),
     "kept": lambda all_: _plain(rules.median(all_, "correlation_kept")),
-    "stopped by": lambda all_: ", ".join(f"{why} {n}" for why, n in Counter(one.reason for one in all_).most_common()),
+    "stopped by": lambda all_: ", ".join(
+        f"{why} {n}" for why, n in Counter(outcome.reason for outcome in all_).most_common()
+    ),
 }
 FOOTNOTES = (
     "error: |estimate - truth| / truth, the estimate being the harness's (10% trimmed mean without the first fifth) of "
@@ -89,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("traces", metavar="TRACES", nargs="*", type=Path, help=f"trace files, folders ({TRACES})")
     parser.add_argument("--full", action="store_true", help=f"{FULL_MIXTURES} mixtures x {FULL_REPETITIONS} seeds")
-    parser.add_argument("--seed", type=int, default=0, help="of the synthetic sets (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the synthetic sets (default 0)")
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the page (default {OUT})")
 
 
@@ -97,9 +99,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Replay, print the tables, write the page."""
     if args.seed < 0:
         raise UsageError(f"--seed {args.seed}: wanted a number from 0 on")
-    places = args.traces or ([TRACES] if TRACES.is_dir() else [])
+    folders = args.traces or ([TRACES] if TRACES.is_dir() else [])
     results = [
-        result(title, traces, args.seed) for title, traces in sets(args.seed, trace_files.files(places), full=args.full)
+        result(title, traces, args.seed)
+        for title, traces in sets(args.seed, trace_files.files(folders), full=args.full)
     ]
     tables = [*map(_result_table, results), _families(args.seed), _repeatability(args.seed)]
     titled = (aligned(replace(table, title=f"{table.title} (seed {args.seed})")) for table in tables)
@@ -135,24 +138,24 @@ def outcomes(traces: Iterable[Trace], makers: Mapping[str, MakeRule]) -> dict[st
 
 def result(title: str, traces: Iterable[Trace], seed: int) -> Result:
     """Return every rule's figures on a set, and `fixed_time`'s at the total time of each of ours."""
-    found = outcomes(traces, CONTENDERS)
-    times = rules.equal_time(traces, SECONDS, {name: sum(each.spent for each in found[name]) for name in OURS})
+    by_rule = outcomes(traces, CONTENDERS)
+    times = rules.equal_time(traces, SECONDS, {name: sum(outcome.spent for outcome in by_rule[name]) for name in OURS})
     equal = {name: f"fixed_time, equal to {name}" for name in OURS}
-    found |= outcomes(traces, {equal[name]: partial(FixedTime, t_max=time) for name, time in times.items()})
-    worse = {name: rules.worse(found[name], found[equal[name]], seed) for name in OURS}
-    return Result(title=title, outcomes=found, worse=worse)
+    by_rule |= outcomes(traces, {equal[name]: partial(FixedTime, t_max=time) for name, time in times.items()})
+    worse = {name: rules.worse(by_rule[name], by_rule[equal[name]], seed) for name in OURS}
+    return Result(title=title, outcomes=by_rule, worse=worse)
 
 
-def _result_table(found: Result) -> Table:
+def _result_table(result: Result) -> Table:
     compared = "; ".join(
         f"{name} is worse in the median in {percent(median)}, in p90 in {percent(p90)}"
-        for name, (median, p90) in found.worse.items()
+        for name, (median, p90) in result.worse.items()
     )
-    traces = len(found.outcomes[OURS[0]])
+    traces = len(result.outcomes[OURS[0]])
     note = f"{traces} traces; paired bootstrap over what was measured, with a fixed time that costs as much: "
-    order = sorted(found.outcomes, key=lambda name: rules.median(found.outcomes[name], "error") or 0.0)
-    rows = [[name, *(cell(found.outcomes[name]) for cell in COLUMNS.values())] for name in order]
-    return Table(found.title, f"{note}{compared} of resamples", ["rule", *COLUMNS], rows)
+    order = sorted(result.outcomes, key=lambda name: rules.median(result.outcomes[name], "error") or 0.0)
+    rows = [[name, *(cell(result.outcomes[name]) for cell in COLUMNS.values())] for name in order]
+    return Table(result.title, f"{note}{compared} of resamples", ["rule", *COLUMNS], rows)
 
 
 def _plain(value: float | None) -> str:
@@ -163,8 +166,8 @@ def _families(seed: int) -> Table:
     """Return every rule's median error on every family of noise alone."""
     traces = Synthetic(mixtures=single_families, seed=seed, repetitions=FAMILY_REPETITIONS)
     medians = {}
-    for name, found in outcomes(traces, CONTENDERS).items():
-        families = {family: list(group) for family, group in groupby(found, key=lambda outcome: outcome.source)}
+    for name, runs in outcomes(traces, CONTENDERS).items():
+        families = {family: list(group) for family, group in groupby(runs, key=lambda outcome: outcome.source)}
         medians[name] = {family: rules.median(group, "error") or 0.0 for family, group in families.items()}
     order = sorted(medians, key=lambda name: max(medians[name].values()))
     rows = [[name, *map(percent, medians[name].values())] for name in order]
@@ -174,13 +177,13 @@ def _families(seed: int) -> Table:
 def _repeatability(seed: int) -> Table:
     """Return how far apart repetitions of every rule are, and their time."""
     traces = Synthetic(mixtures=partial(mixtures, count=REPEATED), seed=seed, repetitions=REPETITIONS)
-    found = {name: rules.repeatability(each) for name, each in outcomes(traces, CONTENDERS).items()}
+    figures = {name: rules.repeatability(runs) for name, runs in outcomes(traces, CONTENDERS).items()}
     return Table(
         f"{REPETITIONS} repetitions",
         "relative standard deviation of the estimates, and time of a repetition; medians over mixtures, held out",
         ["rule", "RSD", "run time"],
         [
             [name, percent(deviation), seconds(time)]
-            for name, (deviation, time) in sorted(found.items(), key=lambda item: item[1][0])
+            for name, (deviation, time) in sorted(figures.items(), key=lambda pair: pair[1][0])
         ],
     )

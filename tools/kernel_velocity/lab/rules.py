@@ -41,10 +41,10 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
         portion = trace.samples[position : position + decision.n]
         rule.add(portion, sum(portion) * trace.batch)
         position += len(portion)
-    taken = trace.samples[:position]
-    by_rule = rule.samples or taken  # none yet, where the trace ended as a rule had dropped its first phase
-    kept = np.asarray(without_burn_in(by_rule))
-    estimate, width = trimmed_mean(kept), half_width(kept)
+    samples = trace.samples[:position]
+    by_rule = rule.samples or samples  # none yet, where the trace ended as a rule had dropped its first phase
+    settled = np.asarray(without_burn_in(by_rule))
+    estimate, width = trimmed_mean(settled), half_width(settled)
     return Outcome(
         source=trace.source,
         estimate=estimate,
@@ -52,10 +52,10 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
         error_of_mean=abs(float(np.mean(by_rule)) / trace.truth - 1),
         covered=None if width is None else abs(estimate - trace.truth) <= width * estimate,
         spent=rule.spent,
-        n=len(taken),
+        n=len(samples),
         reason=decision.reason.value if isinstance(decision, Stop) else ENDED,
-        correlation=autocorrelation(taken),
-        correlation_kept=autocorrelation(kept),
+        correlation=autocorrelation(samples),
+        correlation_kept=autocorrelation(settled),
     )
 
 
@@ -72,8 +72,8 @@ def p90(outcomes: Iterable[Outcome]) -> float:
 
 def share(values: Iterable[bool | None]) -> float | None:
     """Return the share of the values that are true. None if none is known."""
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    present = [value for value in values if value is not None]
+    return float(np.mean(present)) if present else None
 
 
 def equal_time(traces: Iterable[Trace], longest: float, totals: Mapping[str, float]) -> dict[str, float]:

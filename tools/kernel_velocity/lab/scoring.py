@@ -25,7 +25,7 @@ from kernel_velocity.processes import contained
 MARGIN = 5  # commits: reports no further apart are of one change
 NEAR = 2  # commits that the report of a short level may be off
 BEFORE, AFTER = 60, 40  # commits of a history with a step: those before it, and those of its new level
-PLACES = 25  # successive places that a short level is put at
+POSITIONS = 25  # successive places that a short level is put at
 STAIRS = 6  # levels of a history that is optimised again and again
 
 
@@ -75,12 +75,12 @@ def count_alarms(contender: Contender, logs: FloatArray) -> int:
 
     A report within MARGIN of an earlier one is that one, moved: a system that remembers its reports shows it once.
     """
-    known: set[int] = set()
+    matched: set[int] = set()
     alarms = 0
     for size in range(contender.stride, len(logs) + 1, contender.stride):
         for report in contender.detect(logs[:size].tolist()):
-            alarms += all(abs(report.index - other) > MARGIN for other in known)
-            known.add(report.index)
+            alarms += all(abs(report.index - other) > MARGIN for other in matched)
+            matched.add(report.index)
     return alarms
 
 
@@ -95,14 +95,14 @@ def delay(contender: Contender, logs: FloatArray) -> Delay:
 
     def errors(size: int) -> list[int]:
         reports = contender.detect(logs[:size].tolist())
-        return [error for item in reports if item.rises and (error := abs(item.index - BEFORE)) <= MARGIN]
+        return [error for report in reports if report.rises and (error := abs(report.index - BEFORE)) <= MARGIN]
 
     sizes = range(BEFORE + contender.stride, BEFORE + AFTER + 1, contender.stride)
-    seen = next((size for size in sizes if errors(size)), None)
-    if seen is not None:  # also the commits that were passed over
-        seen = next(size for size in range(seen + 1 - contender.stride, seen + 1) if errors(size))
+    length = next((size for size in sizes if errors(size)), None)
+    if length is not None:  # also the commits that were passed over
+        length = next(size for size in range(length + 1 - contender.stride, length + 1) if errors(size))
     error = min(errors(BEFORE + AFTER), default=None)
-    return Delay(math.inf if seen is None else seen - BEFORE - 1, error)
+    return Delay(math.inf if length is None else length - BEFORE - 1, error)
 
 
 def _levels(*stretches: tuple[float, int]) -> FloatArray:
@@ -117,7 +117,7 @@ def _optimised(size: int, number: int) -> FloatArray:
 
 
 SHORT: Mapping[str, Callable[[int], FloatArray]] = {  # of the number of the history
-    "+10% for 8 commits": lambda number: _levels((1, BEFORE + number % PLACES), (1.1, 8), (1, AFTER)),
+    "+10% for 8 commits": lambda number: _levels((1, BEFORE + number % POSITIONS), (1.1, 8), (1, AFTER)),
     "twofold, 8 + 8": lambda _: _levels((1, 8), (2, 8)),
     "tenfold, 11 + 300": lambda _: _levels((1, 11), (10, 300)),
     **{f"faster every {size}": partial(_optimised, size) for size in (6, 8, 10)},
@@ -129,9 +129,9 @@ def short_levels(name: str, shape: str, seed: int, series: int) -> list[float]:
     shares = []
     for number in range(series):
         levels = SHORT[shape](number)
-        places = np.flatnonzero(np.diff(levels)) + 1
+        changes = np.flatnonzero(np.diff(levels)) + 1
         reports = CONTENDERS[name].detect((noise(normal, seed, number, levels.size) + levels).tolist())
-        shares.append(matched(places.tolist(), {report.index for report in reports}, NEAR) / places.size)
+        shares.append(matched(changes.tolist(), {report.index for report in reports}, NEAR) / changes.size)
     return shares
 
 

@@ -78,9 +78,9 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
     if args.read:
         return read(args.read)
     if args.sessions < least:
-        raise UsageError(f"--sessions {args.sessions}: at least {least} say something")
+        raise UsageError(f"--sessions {args.sessions}: wanted at least {least}")
     if args.rounds < 2:
-        raise UsageError(f"--rounds {args.rounds}: at least 2 have a spread")
+        raise UsageError(f"--rounds {args.rounds}: wanted at least 2")
     with contextlib.chdir(args.root), lock.held(Path()):
         (commit,) = git.commits(Path(), args.commit)[:1]
         expressions = select.select(config.suite(Path()), device(), args.tier, args.bench).expressions()
@@ -144,8 +144,8 @@ def _joined(spool: Path, means: Path) -> str:
                 document = telemetry.parse(line)
                 by_round[document["b"], tuple(document["p"]), document["l"]] = document["seconds"]
         for line in spool.read_text(encoding="utf-8").splitlines():
-            item = telemetry.decode(line)
-            means_of = by_round.get((item.benchmark, item.params, item.launch), [])
+            round_ = telemetry.decode(line)
+            means_of = by_round.get((round_.benchmark, round_.params, round_.launch), [])
             document = telemetry.parse(line) | {"blocks": means_of}
             lines.append(with_checksum(json.dumps(document, separators=(",", ":"))) + "\n")
     except (ValueError, LookupError, TypeError) as error:  # telemetry's are ValueErrors
@@ -167,7 +167,7 @@ def read(folder: Path) -> dict[str, list[Measured]]:
         if (name := path.name.partition(".")[0]) in sessions:
             raise ResultsError(f"{path}: a session named {name} is there already; rename or remove one of the two")
         sessions[name] = _rounds(path)
-    methods = sorted({item.round.method for rounds in sessions.values() for item in rounds})
+    methods = sorted({entry.round.method for rounds in sessions.values() for entry in rounds})
     if len(methods) > 1:
         raise ResultsError(
             f"{folder}: the sessions were timed by {len(methods)} methods ({', '.join(methods)}): remove some of them"
@@ -182,7 +182,7 @@ def _rounds(path: Path) -> list[Measured]:
         rounds = [_measured(line) for line in text.splitlines()]
         if not rounds:
             raise TelemetryError("no rounds")
-        if len({(item.series, item.round.launch) for item in rounds}) < len(rounds):
+        if len({(entry.series, entry.round.launch) for entry in rounds}) < len(rounds):
             raise TelemetryError("rounds of one series share a launch; wanted a run with --interleave-rounds")
     except (TelemetryError, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ResultsError(f"{path}: {error}; remove the file to measure that session again") from None
@@ -190,24 +190,24 @@ def _rounds(path: Path) -> list[Measured]:
 
 
 def _measured(line: str) -> Measured:
-    item = telemetry.decode(line)
-    for key, seconds in (("e", item.estimate), *((telemetry.KEYS[name], getattr(item, name)) for name in GAUGES)):
+    round_ = telemetry.decode(line)
+    for key, seconds in (("e", round_.estimate), *((telemetry.KEYS[name], getattr(round_, name)) for name in GAUGES)):
         if seconds is not None and not bounds.is_time(seconds):  # its logarithm is taken
             raise TelemetryError(f"{key}: a positive time is wanted, got {seconds!r}")
     means = telemetry.parse(line).get("blocks", [])
     if not isinstance(means, list) or not all(map(bounds.is_time, means)):
         raise TelemetryError(f"blocks: a list of positive times is wanted, got {means!r}")
-    return Measured(item, tuple(means))
+    return Measured(round_, tuple(means))
 
 
 def logs(sessions: Sessions, name: str = "estimate") -> dict[Series, Logs]:
     """Return the logarithms of a field of the rounds, by series. Rounds without a value are left out."""
     values: dict[Series, dict[RoundKey, float]] = {}
     for session, rounds in sessions.items():
-        for item in rounds:
-            by_round = values.setdefault(item.series, {})
-            if (seconds := getattr(item.round, name)) is not None:
-                by_round[session, item.round.launch] = math.log(seconds)
+        for entry in rounds:
+            by_round = values.setdefault(entry.series, {})
+            if (seconds := getattr(entry.round, name)) is not None:
+                by_round[session, entry.round.launch] = math.log(seconds)
     return dict(values)
 
 
@@ -239,6 +239,6 @@ def out_of_sample(values: Logs, signals: Sequence[Logs]) -> tuple[dict[RoundKey,
     for session in sessions:
         others = {key: value for key, value in values.items() if key[0] != session}
         fits.append(slopes(others, signals, dict.fromkeys(sessions, "identical"))[0])
-        own = {key: value for key, value in values.items() if key[0] == session}
-        result |= adjusted(own, signals, fits[-1])
+        of_session = {key: value for key, value in values.items() if key[0] == session}
+        result |= adjusted(of_session, signals, fits[-1])
     return result, fits

@@ -52,7 +52,7 @@ def rows(sessions: Sessions) -> list[Row]:
         ResultsError: fewer than MIN_SESSIONS sessions.
     """
     if len(sessions) < MIN_SESSIONS:
-        raise ResultsError(f"{len(sessions)} sessions: at least {MIN_SESSIONS} make a spread")
+        raise ResultsError(f"{len(sessions)} sessions: wanted at least {MIN_SESSIONS}, to estimate a spread")
     logs, signals = identical_sessions.logs(sessions), identical_sessions.signals(sessions)
     return [
         _row(series, logs[series], signals[series])

@@ -1,8 +1,8 @@
-"""The true night: the judging code of `nightly` on simulated machines, night after night. Seeded.
+"""Simulate nights: run the judging code of `nightly` on simulated machines, night after night. Seeded.
 
 Only the machine is simulated: the values of each night's commit, and the rounds of two commits measured in turns. What
-moved, what is measured again and who is accused is decided by the functions that `nightly/conclude.py` calls, and the
-findings of a night are carried on to the next. A machine's deed is felt by both sides of a pair, as on a real one.
+moved, what is measured again and which commit is blamed is decided by the functions that `nightly/conclude.py` calls.
+The findings of a night are carried on to the next. What the machine does changes both sides of a pair.
 
 Every night measures one new commit. `effects` are log factors of shape (commits, series): what the machine did to a
 series in the night that measured the commit. `changes` are those of the code, of the same shape.
@@ -57,7 +57,7 @@ class Stage(NamedTuple):
     """What an environment may depend on. Shapes: (commits, 1) and (series,)."""
 
     rng: np.random.Generator
-    place: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
     since: FloatArray  # 1 from the event on, else 0
     native: FloatArray  # 1 for native series, else 0
     cuda: FloatArray
@@ -66,11 +66,11 @@ class Stage(NamedTuple):
 
 def _states(stage: Stage) -> FloatArray:
     """Return two states 2.5% apart, each for 4 nights on average."""
-    return np.asarray(0.025 * (np.cumsum(stage.rng.random(stage.place.shape) < 1 / 4) % 2)[:, None])
+    return np.asarray(0.025 * (np.cumsum(stage.rng.random(stage.positions.shape) < 1 / 4) % 2)[:, None])
 
 
-def _own(stage: Stage, mean: float, deviation: float) -> FloatArray:
-    """Return a factor of its own for every series, from the event on."""
+def _levels(stage: Stage, mean: float, deviation: float) -> FloatArray:
+    """Return a random level for each series, from the event on."""
     return np.asarray(stage.since * stage.rng.normal(mean, deviation, stage.native.shape))
 
 
@@ -81,17 +81,17 @@ ENVIRONMENTS: Mapping[str, Callable[[Stage], FloatArray]] = {
     "+2% on native alone": lambda stage: 0.02 * stage.since * stage.native,
     "+3% on native alone": lambda stage: 0.03 * stage.since * stage.native,
     "+3% on one device": lambda stage: 0.03 * stage.since * stage.cuda,
-    "drift of all, .3% a night": lambda stage: 0.003 * np.maximum(stage.place - EVENT, 0),
-    "drift of native alone": lambda stage: 0.003 * np.maximum(stage.place - EVENT, 0) * stage.native,
+    "drift of all, .3% a night": lambda stage: 0.003 * np.maximum(stage.positions - EVENT, 0),
+    "drift of native alone": lambda stage: 0.003 * np.maximum(stage.positions - EVENT, 0) * stage.native,
     "two states by turns": _states,
     "two states of native alone": lambda stage: _states(stage) * stage.native,
     "another compiler, +2% on native": lambda stage: 0.02 * stage.since * stage.native,
     "another torch, +2% on native": lambda stage: 0.02 * stage.since * stage.native,
-    "one bad night, +5%": lambda stage: 0.05 * (stage.place == EVENT),
+    "one bad night, +5%": lambda stage: 0.05 * (stage.positions == EVENT),
     "clock +2%, felt twice by half": lambda stage: 0.02 * stage.since * (1 + stage.half),
     "noisy night, four times": lambda stage: 0 * stage.since,
-    "reboot, +3% with 1% of each": lambda stage: _own(stage, 0.03, 0.01),
-    "reboot, 1.5% of each native": lambda stage: _own(stage, 0.0, 0.015) * stage.native,
+    "reboot, +3% with 1% of each": lambda stage: _levels(stage, 0.03, 0.01),
+    "reboot, 1.5% of each native": lambda stage: _levels(stage, 0.0, 0.015) * stage.native,
 }
 FACTS = {"another compiler, +2% on native": "cxx compiler version", "another torch, +2% on native": "torch"}
 NOISY = {"noisy night, four times": 4.0}
@@ -105,7 +105,7 @@ class World:
     values: FloatArray  # log seconds, recorded
     effects: FloatArray
     changes: FloatArray
-    code: npt.NDArray[np.int64] | None  # version of the code of a series at a commit; None: nobody knows it
+    code: npt.NDArray[np.int64] | None  # version of the code of a series at a commit; None: unknown
     noise: FloatArray  # (commits,) factor of the rounds' noise in a night
     planted: Mapping[str, int] = field(default_factory=dict)  # kernel -> place of the commit that made it slower
     fact: str = ""  # that changes at the event
@@ -121,7 +121,7 @@ class Night(NamedTuple):
     reruns: tuple[Rerun, ...]
 
 
-class Deeds(NamedTuple):
+class Tally(NamedTuple):
     """What the nights of one world did."""
 
     delays: tuple[float, ...]  # commits after a planted one at which it was confirmed; inf: never
@@ -133,18 +133,18 @@ class Deeds(NamedTuple):
     nights: int
 
 
-def commit(place: int) -> str:
+def commit(position: int) -> str:
     """Return the hash of the commit at a place of the line."""
-    return f"{place:040x}"
+    return f"{position:040x}"
 
 
 def planted(step: float, noise: float, code: str, seed: Sequence[int]) -> World:
     """Return a quiet machine on which some kernels become slower by `step`, one after the other, and others do not."""
     series = _series(SLOWER + INNOCENT, ("Cpu",), (LARGE,))
-    places = {name: PAST + 2 + APART * n for n, name in enumerate(dict.fromkeys(item.kernel for item in series))}
-    slower = dict(itertools.islice(places.items(), SLOWER))
-    size = PAST + 2 + APART * len(places)
-    is_later = np.arange(size)[:, None] >= [places[identity.kernel] for identity in series]
+    positions = {name: PAST + 2 + APART * n for n, name in enumerate(dict.fromkeys(member.kernel for member in series))}
+    slower = dict(itertools.islice(positions.items(), SLOWER))
+    size = PAST + 2 + APART * len(positions)
+    is_later = np.arange(size)[:, None] >= [positions[identity.kernel] for identity in series]
     is_slower = is_later * [identity.kernel in slower and not identity.is_control for identity in series]
     changes = np.where(is_slower, math.log1p(step), 0.0)
     rng = np.random.default_rng([*seed, 0])
@@ -162,21 +162,21 @@ def planted(step: float, noise: float, code: str, seed: Sequence[int]) -> World:
 def environment(name: str, code: str, seed: Sequence[int]) -> World:
     """Return a machine that changes by itself, while commits change the code of its kernels to no effect."""
     series = _series(4, ("Cpu", "Cuda"), ("float32-1k", LARGE))
-    place = np.arange(PAST + NIGHTS, dtype=np.int64)[:, None]
+    positions = np.arange(PAST + NIGHTS, dtype=np.int64)[:, None]
     rng = np.random.default_rng([*seed, 1])
     stage = Stage(
         rng=rng,
-        place=place,
-        since=(place >= EVENT).astype(np.float64),
+        positions=positions,
+        since=(positions >= EVENT).astype(np.float64),
         native=np.array([float(not identity.is_control) for identity in series]),
         cuda=np.array([float(identity.device == "Cuda") for identity in series]),
         half=np.array([float(identity.case == LARGE) for identity in series]),
     )
-    shape = place.size, len(series)
+    shape = positions.size, len(series)
     effects = np.broadcast_to(ENVIRONMENTS[name](stage), shape)
-    noise = np.where(place[:, 0] == EVENT, NOISY.get(name, 1.0), 1.0)
+    noise = np.where(positions[:, 0] == EVENT, NOISY.get(name, 1.0), 1.0)
     # Each kernel's code changes at every 12th commit, that of the first one at the event
-    code_of = (place - EVENT + np.array([3 * int(identity.kernel[-1]) for identity in series])) // 12
+    code_of = (positions - EVENT + np.array([3 * int(identity.kernel[-1]) for identity in series])) // 12
     return World(
         series=series,
         values=LEVEL + effects + USUAL * noise[:, None] * rng.standard_normal(shape),
@@ -220,7 +220,7 @@ SCENARIOS = (
 )
 
 
-def deeds(scenario: Scenario, worlds: int, seed: int) -> Deeds:
+def tally(scenario: Scenario, worlds: int, seed: int) -> Tally:
     """Play some worlds of a scenario, and return what all of their nights did."""
     played = []
     for number in range(worlds):
@@ -229,10 +229,10 @@ def deeds(scenario: Scenario, worlds: int, seed: int) -> Deeds:
         world = environment(name, code, part) if name else planted(scenario.step, scenario.noise, code, part)
         played.append(play(world, part))
     delays = tuple(delay for part in played for delay in part.delays)
-    return Deeds(delays, *(sum(counts) for counts in zip(*(part[1:] for part in played), strict=True)))
+    return Tally(delays, *(sum(counts) for counts in zip(*(part[1:] for part in played), strict=True)))
 
 
-def tables(results: Mapping[Scenario, Deeds], worlds: int) -> Iterator[Table]:
+def tables(results: Mapping[Scenario, Tally], worlds: int) -> Iterator[Table]:
     """Yield the tables of planted steps and of environments."""
     heads = ["accused", "suspected", "re-runs", "rounds"]
     note = (
@@ -261,43 +261,43 @@ def tables(results: Mapping[Scenario, Deeds], worlds: int) -> Iterator[Table]:
     yield Table("True night: environments", title + note, ["environment", *heads], rows)
 
 
-def _caught(part: Deeds) -> list[str]:
+def _caught(part: Tally) -> list[str]:
     shares = [sum(delay <= soon for delay in part.delays) / len(part.delays) for soon in SOON]
     confirmed = sum(map(math.isfinite, part.delays))
     return [*(f"{share:.2f}" for share in shares), f"{part.exact / confirmed:.2f}" if confirmed else "-"]
 
 
-def _spent(part: Deeds) -> list[str]:
+def _spent(part: Tally) -> list[str]:
     counts = str(part.accused), str(part.suspected)
     return [*counts, *(significant(number / part.nights) for number in (part.runs, part.rounds))]
 
 
-def play(world: World, seed: Sequence[int]) -> Deeds:
+def play(world: World, seed: Sequence[int]) -> Tally:
     """Play every night of a world."""
     nights = [Night((), 0, 0, NOTHING, ())]
-    for place in range(PAST, len(world.values)):
-        nights.append(judged(world, place, nights[-1], np.random.default_rng([*seed, 2, place])))
+    for position in range(PAST, len(world.values)):
+        nights.append(judged(world, position, nights[-1], np.random.default_rng([*seed, 2, position])))
     del nights[0]
     confirmed: dict[str, tuple[int, Finding]] = {}  # id -> the first night that confirms it
     suspected: dict[str, Finding] = {}
     for number, night in enumerate(nights):
-        for item in night.findings:
-            if item.kind in (Kind.REGRESSION, Kind.IMPROVEMENT) and item.state is State.CONFIRMED:
-                confirmed.setdefault(item.id, (number, item))
-            elif item.state is State.SUSPECT:
-                suspected[item.id] = item
+        for record in night.findings:
+            if record.kind in (Kind.REGRESSION, Kind.IMPROVEMENT) and record.state is State.CONFIRMED:
+                confirmed.setdefault(record.id, (number, record))
+            elif record.state is State.SUSPECT:
+                suspected[record.id] = record
     right = [
         [pair for pair in confirmed.values() if pair[1].subject == kernel and not _is_innocent(world, pair[1])]
         for kernel in world.planted
     ]
-    places = world.planted.values()
-    return Deeds(
+    positions = world.planted.values()
+    return Tally(
         delays=tuple(
-            min((PAST + number - place for number, _ in pairs), default=math.inf)
-            for place, pairs in zip(places, right, strict=True)
+            min((PAST + number - position for number, _ in pairs), default=math.inf)
+            for position, pairs in zip(positions, right, strict=True)
         ),
-        exact=sum(any(item.culprit is not None for _, item in pairs) for pairs in right),
-        accused=sum(_is_innocent(world, item) for _, item in confirmed.values()),
+        exact=sum(any(record.culprit is not None for _, record in pairs) for pairs in right),
+        accused=sum(_is_innocent(world, record) for _, record in confirmed.values()),
         suspected=sum(_is_innocent(world, suspected[key]) for key in suspected.keys() - confirmed.keys()),
         runs=sum(night.runs for night in nights),
         rounds=sum(night.rounds for night in nights),
@@ -305,26 +305,26 @@ def play(world: World, seed: Sequence[int]) -> Deeds:
     )
 
 
-def _is_innocent(world: World, item: Finding) -> bool:
-    place = world.planted.get(item.subject)
-    return place is None or item.kind is not Kind.REGRESSION or commit(place) not in item.commits
+def _is_innocent(world: World, finding: Finding) -> bool:
+    position = world.planted.get(finding.subject)
+    return position is None or finding.kind is not Kind.REGRESSION or commit(position) not in finding.commits
 
 
-def judged(world: World, place: int, before: Night, rng: np.random.Generator) -> Night:
+def judged(world: World, position: int, before: Night, rng: np.random.Generator) -> Night:
     """Judge the night that measured the commit at a place, as `conclude.conclude` does.
 
     Args:
         before: the last night. rng: of the rounds that are measured again.
     """
-    line = [commit(number) for number in range(place + 1)]
+    line = [commit(number) for number in range(position + 1)]
     order = {sha: number for number, sha in enumerate(line)}
-    since = BEGINS + place * DAY
-    histories = _histories(world, place)
-    machine = Machine(world, place, rng)
+    since = BEGINS + position * DAY
+    histories = _histories(world, position)
+    machine = Machine(world, position, rng)
     steps = finding.known_steps(before.findings, order)
-    suspected = judge.suspicions(histories, line=line, since=since, known=steps, memory=before.memory)
-    taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
-    moves = (*suspected.suspects, *confirm.pending(before.findings, histories, taken))
+    suspected = judge.suspicions(histories, line=line, since=since, explained=steps, memory=before.memory)
+    already = {(move.identity, move.bad.commit) for move in suspected.suspects}
+    moves = (*suspected.suspects, *confirm.pending(before.findings, histories, already))
     earlier = confirm.sessions(before.reruns, since)
     outcome = confirm.look_again(moves, machine, budget=BUDGET, earlier=earlier)
     findings = judge.findings(
@@ -353,14 +353,14 @@ def _histories(world: World, newest: int) -> list[SeriesHistory]:
     for number, identity in enumerate(world.series):
         observations = [
             Observation(
-                commit=commit(place),
-                place=place,
-                value=float(world.values[place, number]),
-                measured=BEGINS + place * DAY + 10.0,
-                facts={"driver": "550", "governor": "performance", **_fact(world, place)},
-                code=None if identity.is_control else _code(world, place, number, place),
+                commit=commit(position),
+                place=position,
+                value=float(world.values[position, number]),
+                measured=BEGINS + position * DAY + 10.0,
+                facts={"driver": "550", "governor": "performance", **_fact(world, position)},
+                code=None if identity.is_control else _code(world, position, number, position),
             )
-            for place in range(newest + 1)
+            for position in range(newest + 1)
         ]
         is_new = identity.is_control and world.fact == "torch"
         before, after = (observations[:EVENT], observations[EVENT:]) if is_new else (observations, [])
@@ -375,22 +375,23 @@ def _fact(world: World, night: int) -> dict[str, str]:
     return {world.fact: "2" if night >= EVENT else "1"} if world.fact else {}
 
 
-def _code(world: World, place: int, number: int, night: int) -> str | None:
+def _code(world: World, position: int, number: int, night: int) -> str | None:
     """Return the hash of a series' code at a commit, as built in a night. Another compiler makes another code."""
     if world.code is None:
         return None
     compiler = _fact(world, night).get("cxx compiler version", "")
-    return f"{world.series[number].kernel} {world.code[place, number]} {compiler}"
+    return f"{world.series[number].kernel} {world.code[position, number]} {compiler}"
 
 
 class Machine:
-    """A `Runner`: measures rounds of two commits in turns, on the machine as it is in one night."""
+    """A `Runner` that measures rounds of two commits in turns, on the machine in the state of one night."""
 
     def __init__(self, world: World, night: int, rng: np.random.Generator) -> None:
         self._world, self._night, self._rng = world, night, rng
         self._now = BEGINS + night * DAY + 3600.0
         self._numbers: dict[Series, int] = {
-            (item.benchmark, (item.implementation, item.case)): number for number, item in enumerate(world.series)
+            (member.benchmark, (member.implementation, member.case)): number
+            for number, member in enumerate(world.series)
         }
         self.measured: dict[tuple[str, str], dict[Series, tuple[list[Round], list[Round]]]] = {}
 
@@ -407,7 +408,7 @@ class Machine:
         return None
 
     def clock(self) -> float:
-        """Return the time, s: it goes on by COST a round and side."""
+        """Return the time, s. Each round of a side takes COST."""
         return self._now
 
     def measure_pair(

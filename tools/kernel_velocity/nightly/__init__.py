@@ -4,7 +4,7 @@ Imports `ab`, `findings`, `runner`, `series` and the rooms below them.
 
 command.py     `kv nightly`: the night from its start to its exit status
 plan.py        which commits a night measures, and on which device
-journal.py     the file from which an interrupted night goes on
+journal.py     the file from which an interrupted night resumes
 measure.py     the measuring half: choose, build, measure, ingest
 conclude.py    the judging half: history, suspicions, re-runs, findings, verdict
 judge.py       the suspicions of a night, and its findings once they were measured again

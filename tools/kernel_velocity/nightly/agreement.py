@@ -20,7 +20,7 @@ Cause = tuple[str, str, str, bool]  # kernel, device, implementation, whether it
 
 
 class Agreement:
-    """The histories of all series, by what shares a cause."""
+    """The histories of all series, grouped by kernel, device and implementation: what can share a cause."""
 
     def __init__(self, histories: Iterable[SeriesHistory], order: Mapping[str, int]) -> None:
         """Begin.
@@ -35,14 +35,18 @@ class Agreement:
             self._groups[_cause(history.identity)].append(history)
 
     def shifts(self, of: Identity, commits: tuple[str, ...]) -> dict[Identity, float]:
-        """Return how far each series that shares a cause with one is from its level before some commits, log."""
+        """Return the change of level (log) at some commits, of each series that can share a cause with a series."""
         key = _cause(of), commits
         if key not in self._shifts:
-            places = [self._order[sha] for sha in commits if sha in self._order]
+            positions = [self._order[sha] for sha in commits if sha in self._order]
             shifts = self._shifts[key] = {}
-            for history in self._groups[key[0]] if places else ():
-                before = [item.value for item in history.observations if item.place < min(places)][-LEVEL:]
-                after = [item.value for item in history.observations if item.place >= max(places)][:LEVEL]
+            for history in self._groups[key[0]] if positions else ():
+                before = [
+                    observation.value for observation in history.observations if observation.place < min(positions)
+                ][-LEVEL:]
+                after = [
+                    observation.value for observation in history.observations if observation.place >= max(positions)
+                ][:LEVEL]
                 if before and after:
                     shifts[history.identity] = statistics.median(after) - statistics.median(before)
         return self._shifts[key]
@@ -57,7 +61,7 @@ class Agreement:
         return (alike + 1) / (len(others) + 2)
 
     def counted(self, finding: Finding) -> Finding:
-        """Return a finding with how many series could have shown it, and on how many machines."""
+        """Return a finding with the number of series that could show it, and of their machines."""
         shown = {series.identity for series in finding.affected}
         sharing = shown.union(*(self.shifts(of, finding.commits) for of in shown))
         if not finding.commits or not sharing:

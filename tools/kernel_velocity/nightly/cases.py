@@ -1,4 +1,4 @@
-"""Findings of what a night found: of confirmed or unsettled series, of an environment event, of what vanished. Pure."""
+"""Make findings of a night's results: confirmed or unsettled series, environment events, vanished series. Pure."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
     record      findings, and what became of those of earlier nights (results/findings)
     publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)
 
-Whatever interrupts it, the next start goes on: values, rounds and findings are recorded as they come, the rest in a
+After any interruption, the next start resumes: values, rounds and findings are recorded as they come, the rest in a
 journal.
 """
 
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="MINUTES",
         default=f"{BUDGET:g}",
-        help="how many commits are measured, one at least and each of them whole, however long it then takes; what is "
-        f"left of it is for looking again (default {BUDGET:g})",
+        help="limits how many commits are measured, at least one and each of them whole. The rest of the time is for "
+        f"re-runs (default {BUDGET:g})",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
     parser.add_argument("--no-site", action="store_true", help="write no pages")
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Do the night. Return the exit status (contract)."""
+    """Run a night. Return its exit status."""
     args.range, args.again = None, None
     args.tier = args.tier or os.environ.get("KV_TIER") or TIER
     budget = seconds(args.budget)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 def _reports(args: argparse.Namespace) -> dict[str, Path]:
-    """Return the file of each format that is asked for, before hours of measuring.
+    """Return the file of each requested format. Refuses a bad path before hours of measuring.
 
     Raises:
         UsageError: a file cannot be written there.
@@ -105,7 +105,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 def _measured(
     args: argparse.Namespace, settings: track.Settings, budget: float, out: TextIO, err: TextIO
 ) -> tuple[Session, Journal, str]:
-    """Choose the night's commits, or go on with an interrupted night, and measure them. Return the device as well."""
+    """Choose the commits of a new or interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None
     device = plan.choose(wanted, Path(config.results_dir(Path()), name), time.time())
     series = select.select(config.suite(Path()), device, settings.tier, settings.bench)
@@ -124,11 +124,11 @@ def _measured(
 
 
 def _left(budget: float, spent: float, out: TextIO) -> float:
-    """Return the s of a budget that are left for looking again, with a note where there are none."""
+    """Return the seconds of a budget that remain for re-runs, with a note where none do."""
     if spent >= budget:
         print(
-            f"note: building and measuring took {spent / 60:.1f} minutes of a budget of {budget / 60:g}: what moved is "
-            "looked at again by the next night",
+            f"note: building and measuring took {spent / 60:.1f} minutes of a budget of {budget / 60:g}: the next "
+            "night re-measures what moved",
             file=out,
         )
     return max(0.0, budget - spent)

@@ -1,4 +1,4 @@
-"""From the measured values of a night to its verdict: judge the history, confirm, write the findings."""
+"""Conclude a night: judge the history, confirm suspects, write the findings and the verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kernel_velocity.series.past import Past
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded:
-    """A night's verdict, the moves that a re-run refuted, and what the next night has to know of."""
+    """A night's verdict, the moves that a re-run refuted, and what the next night continues from."""
 
     verdict: Verdict
     refuted: tuple[str, ...]
@@ -55,20 +55,22 @@ def conclude(
         verdict = Verdict(title=title, when=when, measured=0, failed_builds=tuple(_failed_builds(work)))
         return Concluded(verdict=verdict, refuted=())
     recorded = past.open(results, work.root)
-    kept = store.read(results)
-    known = git.read(work.root, _named(recorded, kept.findings, work))
+    decided = store.read(results)
+    git_history = git.read(work.root, _named(recorded, decided.findings, work))
     order = recorded.order
     histories = recorded.histories()
     all_series = history.undated(histories.series, now := time.time())
-    told = silence.from_the_future(histories.series, now, work.machine) + silence.renamed(all_series, work.machine)
-    here = [item for item in all_series if item.identity.machine == work.machine]
-    said, expected_notes = expectations(work.root, known.commits.values())
-    steps = finding.known_steps(kept.findings, order)
+    notes = silence.from_the_future(histories.series, now, work.machine) + silence.renamed(all_series, work.machine)
+    here = [series for series in all_series if series.identity.machine == work.machine]
+    expected, expected_notes = expectations(work.root, git_history.commits.values())
+    steps = finding.known_steps(decided.findings, order)
     memory, forgotten = last_night.memory_of(results, work.machine, since)
-    suspected = judge.suspicions(here, line=known.line, since=since, known=steps, again=again, memory=memory)
-    taken = {(move.identity, move.bad.commit) for move in suspected.suspects}
-    moves = (*suspected.suspects, *confirm.pending(kept.findings, here, taken))
-    stored = [evidence_store.read(results, item.id)[0] for item in kept.findings if item.state is State.SUSPECT]
+    suspected = judge.suspicions(here, line=git_history.line, since=since, explained=steps, again=again, memory=memory)
+    already = {(move.identity, move.bad.commit) for move in suspected.suspects}
+    moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
+    stored = [
+        evidence_store.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT
+    ]
     reruns = [rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns]
     outcome = confirm.look_again(
         moves,
@@ -77,37 +79,37 @@ def conclude(
         earlier=confirm.sessions(reruns, now - resume.LONGEST),
         say=lambda text: print(text, file=out, flush=True),
     )
-    kept = store.read(results)  # again: people decide while a night measures
-    found = judge.findings(
+    decided = store.read(results)  # again: people decide while a night measures
+    findings = judge.findings(
         outcome,
         suspected,
         all_series,
         histories.absent,
-        recorded=kept.findings,
-        expectations=(*kept.expectations, *said),
+        recorded=decided.findings,
+        expectations=(*decided.expectations, *expected),
         order=order,
         when=when,
     )
-    blocked, unwritten = write(results, work.machine, found, outcome.evidence, kept.findings)
-    told += finding.beside_notes(found, order)
+    blocked, unwritten = write(results, work.machine, findings, outcome.evidence, decided.findings)
+    notes += finding.beside_notes(findings, order)
     memory = judge.remembered(moves, outcome, suspected, memory)
     if memory.left:
-        told += (f"for want of time, {len(memory.left)} series whose code changed are left to the next night",)
+        notes += (f"out of time: {len(memory.left)} series whose code changed are left to the next night",)
     verdict = Verdict(
         title=title,
         when=when,
         measured=suspected.measured,
-        findings=_to_report(found, kept.findings, since),
+        findings=_to_report(findings, decided.findings, since),
         comparisons=tuple(outcome.comparisons),
         failures=tuple(_failures(work)),
         failed_builds=tuple(_failed_builds(work)),
         stale=silence.stale(all_series, when.timestamp()),
         superseded=silence.superseded(all_series),
-        errors=(*kept.problems, *blocked, *unwritten, *work.unreadable.values()),
+        errors=(*decided.problems, *blocked, *unwritten, *work.unreadable.values()),
         notes=tuple(
-            dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *expected_notes, *suspected.notes, *told))
+            dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *expected_notes, *suspected.notes, *notes))
         ),
-        commits=known.commits,
+        commits=git_history.commits,
     )
     refuted = tuple(outcome.refuted.values())
     return Concluded(verdict=verdict, refuted=refuted, memory=memory, unwritten=bool(unwritten))
@@ -119,41 +121,41 @@ def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expecta
 
 
 def _named(recorded: Past, findings: Sequence[Finding], work: Session) -> set[str]:
-    """Return the commits whose messages are needed: measured ones, those of findings, those to blame tonight."""
+    """Return the commits whose messages are needed: measured ones, those of findings, possible causes of tonight."""
     newest = git.newest(work.root, LOOKED_AT)
-    return {*recorded.directory.commits.values()} | {sha for item in findings for sha in item.commits} | set(newest)
+    return {*recorded.directory.commits.values()} | {sha for record in findings for sha in record.commits} | set(newest)
 
 
 def write(
     results: Path, machine: str, findings: Sequence[Finding], night: Evidence, recorded: Sequence[Finding]
 ) -> tuple[list[str], list[str]]:
-    """Write the findings and their evidence. Return a line for each file in the way, and one if the disk failed.
+    """Write the findings and their evidence. Return a line for each file that blocks one, and one if the disk failed.
 
-    A full disk costs nobody the verdict on hours of measuring.
+    A full disk does not lose the verdict on hours of measuring.
     """
     blocked: list[str] = []
     try:
         # Evidence first: a night that is cut off in between looks again at what no finding explains yet
-        for item in findings:
-            blocked += _write_evidence(results, item, machine, evidence.of(item, night))
-        before = {item.id: item for item in recorded}
-        for item in findings:
-            path = store.path_of(results, item)
-            if item.id not in before and path.exists():  # it holds decisions
-                blocked.append(f"{path}: cannot be read, so tonight's finding is not written down; mend the file")
-            elif before.get(item.id) != item:
-                store.write(results, item)
+        for record in findings:
+            blocked += _write_evidence(results, record, machine, evidence.of(record, night))
+        before = {record.id: record for record in recorded}
+        for record in findings:
+            path = store.path_of(results, record)
+            if record.id not in before and path.exists():  # it holds decisions
+                blocked.append(f"{path}: cannot be read, so tonight's finding is not written: repair the file")
+            elif before.get(record.id) != record:
+                store.write(results, record)
     except OSError as error:
         return blocked, [f"findings cannot be written: {error}; mend that: the next start writes and tells them again"]
     return blocked, []
 
 
-def _write_evidence(results: Path, item: Finding, machine: str, own: Evidence) -> list[str]:
+def _write_evidence(results: Path, record: Finding, machine: str, evidence: Evidence) -> list[str]:
     try:
-        if own:
-            evidence_store.add(results, item.id, machine, own)
+        if evidence:
+            evidence_store.add(results, record.id, machine, evidence)
     except ResultsError as error:
-        return [f"{error}; what this night measured again for it is not kept"]
+        return [f"{error}; this night's re-runs of it are not kept"]
     return []
 
 
@@ -170,18 +172,22 @@ def _to_report(findings: Sequence[Finding], recorded: Sequence[Finding], since: 
 
     Those that an interrupted start of this night wrote count as its own.
     """
-    before, now = {item.id: item for item in recorded}, time.time()
+    before, now = {record.id: record for record in recorded}, time.time()
 
-    def is_of_tonight(item: Finding) -> bool:
-        return bool(item.decisions) and since <= item.decisions[-1].when.timestamp() <= now
+    def is_of_tonight(record: Finding) -> bool:
+        return bool(record.decisions) and since <= record.decisions[-1].when.timestamp() <= now
 
-    return tuple(item for item in findings if item.state in OPEN or before.get(item.id) != item or is_of_tonight(item))
+    return tuple(
+        record
+        for record in findings
+        if record.state in OPEN or before.get(record.id) != record or is_of_tonight(record)
+    )
 
 
 def _failures(work: Session) -> Iterator[Failed]:
     """Yield the failed series, from the run's lines `failed: <commit> <series>: <why>`."""
     measurements, failures = work.measurements(), work.failures()
-    tonight = [item for item in measurements if item.commit in work.measured]
+    tonight = [measurement for measurement in measurements if measurement.commit in work.measured]
     for line in (
         *report.failed_lines(measurements, failures),
         *report.error_lines(work.wrong_errors(), failures),

@@ -1,4 +1,4 @@
-"""Measure again what moved in a night, or whose code changed: in turns with a commit before, and bisected.
+"""Measure suspects and changed code again, in turns with an earlier commit, and bisect what is slower.
 
 Opens no file. The outcome has the evidence: the rounds that an answer rests on, and the answer of the test look by
 look.
@@ -58,14 +58,14 @@ class Outcome:
 
 
 def pending(
-    findings: Iterable[Finding], histories: Iterable[SeriesHistory], taken: Container[tuple[Identity, str]]
+    findings: Iterable[Finding], histories: Iterable[SeriesHistory], already: Container[tuple[Identity, str]]
 ) -> Iterator[Move]:
-    """Yield the moves of suspects that earlier nights had no time to settle, as far as their commits have values.
+    """Yield the moves of suspects that earlier nights left unsettled, if their commits have values.
 
     No screen fires at them any more: their values have become the level of the new ones.
 
     Args:
-        taken: series and first commits of moves that are measured again anyway.
+        already: series and first commits of moves that are measured again anyway.
     """
     by_identity = {history.identity: history for history in histories}
     for finding in findings:
@@ -73,14 +73,14 @@ def pending(
             continue
         for series in finding.affected:
             history = by_identity.get(series.identity)
-            at = {} if history is None else {item.commit: item for item in history.observations}
+            at = {} if history is None else {observation.commit: observation for observation in history.observations}
             good, bad = at.get(finding.anchor), at.get(finding.commits[-1])
-            if history is not None and good and bad and (series.identity, bad.commit) not in taken:
+            if history is not None and good and bad and (series.identity, bad.commit) not in already:
                 yield Move(history=history, effect=series.effect, good=good, bad=bad, candidates=finding.commits)
 
 
 def sessions(reruns: Iterable[Rerun], until: float) -> Sessions:
-    """Return the sessions of nights before that re-runs rest on, as far as they ended by a Unix time, s.
+    """Return the sessions of earlier nights that re-runs rest on and that ended before a Unix time, s.
 
     Later rounds are still at hand where they were measured.
     """
@@ -99,7 +99,7 @@ def look_again(
     earlier: Sessions | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Measure moves again, before and after in turns, and bisect where several commits are possible.
+    """Measure moves again, both commits in turns, and bisect where several commits are possible.
 
     Args:
         moves: the most open first. Those of one pair of commits are measured together.
@@ -159,18 +159,18 @@ class _Again:
         worst = max(moves, key=lambda key: answers[key].ratio or 0.0)
         move = moves[worst]
         line = (move.good.commit, *move.candidates)
-        found = bisect(self.runner, worst, line[0], line[-1], move.candidates, budget=self._left())
+        bisection = bisect(self.runner, worst, line[0], line[-1], move.candidates, budget=self._left())
         self.outcome.paths.append(
             Path(
                 identity=move.identity,
                 good=line[0],
                 bad=line[-1],
-                tried=found.tried,
-                left=found.left,
-                reason=found.reason,
+                tried=bisection.tried,
+                left=bisection.left,
+                reason=bisection.reason,
             )
         )
-        commits = _left_by(found, move)
+        commits = _left_by(bisection, move)
         narrowed = {worst: replace(move, candidates=commits)}
         if len(commits) != 1:
             return narrowed
@@ -179,7 +179,9 @@ class _Again:
         tests = confirm(self.runner, *pair, tuple(others), self._left()) if others else {}
         for key, other in others.items():
             narrowed[key] = replace(other, candidates=_theirs(tests[key], other, commits))
-        self._record(pair, narrowed, ({worst: found.own} if found.own else {}) | tests, Purpose.CULPRIT)
+        self._record(
+            pair, narrowed, ({worst: bisection.isolated} if bisection.isolated else {}) | tests, Purpose.CULPRIT
+        )
         return narrowed
 
     def _record(
@@ -189,7 +191,7 @@ class _Again:
         answers: Mapping[Series, Comparison],
         purpose: Purpose,
     ) -> None:
-        """Record what answers about two commits rest on. `moves` have the commits that are left for each series."""
+        """Record the evidence for answers about two commits. `moves` hold the possible causes of each series."""
         pairs = self.runner.measure_pair(*commits, tuple(answers), 0, -math.inf)  # the rounds at hand
         for key, answer in answers.items():
             is_built = answer.obstacle is not Obstacle.NOT_BUILT
@@ -218,15 +220,15 @@ class _Again:
             self.outcome.refuted[move.identity, move.bad.commit] = line
 
 
-def _left_by(found: Bisection, move: Move) -> tuple[str, ...]:
-    """Return the commits that a bisection leaves: all where its own check cleared the culprit."""
-    if not found.left or (found.culprit is not None and not (found.own and found.own.slower)):
+def _left_by(bisection: Bisection, move: Move) -> tuple[str, ...]:
+    """Return the commits that a bisection leaves: all, if the comparison with the commit before cleared the culprit."""
+    if not bisection.left or (bisection.culprit is not None and not (bisection.isolated and bisection.isolated.slower)):
         return move.candidates
-    return found.left
+    return bisection.left
 
 
 def _theirs(answer: Comparison, move: Move, culprit: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the commits that are left for a series, from what the culprit of another one did to it."""
+    """Return the possible causes of a series' move, given the culprit of another series of its kernel."""
     rest = tuple(sha for sha in move.candidates if sha != culprit[0])
     is_cleared = answer.answer is Answer.SAME and rest
     return culprit if answer.slower else rest if is_cleared else move.candidates
@@ -256,7 +258,7 @@ def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> Case:
 
 
 def _computed(move: Move) -> Case:
-    """Return the case of an error of results or a figure of the code, which no re-run would change."""
+    """Return the case of a computed value (an error of results, a figure of the code): no re-run would change it."""
     is_error = move.identity.is_error
     return Case(
         affected=Affected(identity=move.identity, ratio=math.exp(move.effect), p=0.0),
@@ -311,10 +313,10 @@ def rerun(
 
 def _side(rounds: Sequence[Round], adjusted: Sequence[float]) -> Side:
     return Side(
-        began=tuple(item.time for item in rounds),
-        seconds=tuple(item.estimate for item in rounds),
+        began=tuple(round_.time for round_ in rounds),
+        seconds=tuple(round_.estimate for round_ in rounds),
         adjusted=tuple(math.exp(value) for value in adjusted),
-        flags=tuple(" ".join(item.flags) for item in rounds),
+        flags=tuple(" ".join(round_.flags) for round_ in rounds),
     )
 
 

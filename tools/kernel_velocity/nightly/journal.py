@@ -1,4 +1,4 @@
-"""The journal of a machine's nights, from which the next start goes on: `.asv/journals/<machine>-<environment>.json`.
+"""Record a machine's nights, so that an interrupted one resumes: `.asv/journals/<machine>-<environment>.json`.
 
 Values, rounds of re-runs and findings are recorded as they come. Only the journal knows when a night began and which
 commits it chose, how often a commit did not build, and how often a measured commit still had a test case without any
@@ -52,7 +52,7 @@ class Record:
 
 
 class Journal:
-    """A machine's journal: read at once, written as the night goes on.
+    """A machine's journal: read when it is made, written at each step of the night.
 
     Args:
         setting: what tonight measures, and on which machine. Another one may measure what this one could not.
@@ -78,13 +78,13 @@ class Journal:
 
     @property
     def again(self) -> str | None:
-        """The commit that this night measures although it may be measured already. None without one."""
+        """The commit that this night measures even if it has values. None without one."""
         night = self.record.night
         commits = night.commits if night is not None and night.heartbeat else ()
         return next((commit for commit in commits if commit not in self.record.unbuilt), None)
 
     def begin(self, night: Night) -> None:
-        """Record the night that begins, or goes on."""
+        """Record the night that begins or resumes."""
         self._write(replace(self.record, night=night))
 
     def end(self, tried: Sequence[str], unbuilt: Sequence[str], incomplete: Sequence[str]) -> None:

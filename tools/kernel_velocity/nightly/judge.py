@@ -1,4 +1,4 @@
-"""Judge the values of a night: the suspicions before anything is measured again, and the findings afterwards. Pure.
+"""Judge the values of a night: suspects before anything is measured again, findings afterwards. Pure.
 
 The commits of a night are judged one after the other, oldest first, as if each had had a night of its own: so a
 regression is found that a later commit of the same night took back.
@@ -37,22 +37,22 @@ def suspicions(
     *,
     line: Sequence[str],
     since: float,
-    known: Sequence[Step],
+    explained: Sequence[Step],
     again: str | None = None,
     memory: Memory = NOTHING,
 ) -> Suspicions:
-    """Screen every commit of a night, oldest first, then look back. A move seen at one commit is known at the next.
+    """Screen every commit of a night, oldest first, then look back. A move at one commit is explained for the next.
 
     Of a series whose code changed, what no screen shows is suspected, too. A move that a re-run refuted is not measured
     again while the code is the same. If it stays, it is the machine's.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
-        known: moves that earlier nights recorded.
+        explained: moves that earlier nights recorded.
         again: the commit that tonight measured although it had been measured before.
         memory: of the night before.
     """
-    steps = list(known)
+    steps = list(explained)
     moves: dict[tuple[Identity, str], Move] = {}
     events: list[EnvironmentEvent] = []
     judged: set[Identity] = set()
@@ -60,19 +60,23 @@ def suspicions(
     waiting: set[Identity] = set()
     refuted = {noted.identity: noted for noted in memory.refuted}
     start = {noted.identity: noted.commit for noted in memory.left}
-    for place in _places(histories, since):
-        until = [_until(history, place) for history in histories]
-        commit = screened([history for history in until if history is not None], line=line, since=since, known=steps)
+    for position in _positions(histories, since):
+        until = [_until(history, position) for history in histories]
+        commit = screened([history for history in until if history is not None], line=line, since=since, steps=steps)
         judged |= commit.judged
         notes |= dict.fromkeys(commit.notes)
         dated = [_dated(event, histories, since) for event in commit.events]
-        shown = [(move, items) for move in commit.suspects if (items := _since(move, refuted.get(move.identity)))]
-        stay = [(move, items) for move, items in shown if len(items) > STAYS]
+        shown = [
+            (move, observations)
+            for move in commit.suspects
+            if (observations := _since(move, refuted.get(move.identity)))
+        ]
+        stay = [(move, observations) for move, observations in shown if len(observations) > STAYS]
         waiting |= {move.identity for move, _ in shown} - {move.identity for move, _ in stay}
         suspects = [move for move in commit.suspects if all(move is not other for other, _ in shown)]
         confounded = [move for event in dated for move in event.confounded]
-        confounded += [move for move, items in stay if not is_same_code(items[0], items[-1])]
-        dated += [replace(event_of([move]), began=items[0].measured) for move, items in stay]
+        confounded += [move for move, observations in stay if not is_same_code(observations[0], observations[-1])]
+        dated += [replace(event_of([move]), began=observations[0].measured) for move, observations in stay]
         events += dated
         for move in (*suspects, *confounded):
             change = code_change(move.history, line, since, again, start.get(move.identity))
@@ -80,10 +84,10 @@ def suspicions(
             moves.setdefault((whole.identity, whole.bad.commit), whole)
             start |= {} if change is None else {change.identity: change.bad.commit}
         for move in suspects:
-            steps.append(Step(identity=move.identity, effect=move.effect, place=move.bad.place))
+            steps.append(Step(identity=move.identity, effect=move.effect, position=move.bad.place))
         for event in dated:
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
-    for move in late_moves(histories, line=line, since=since, known=steps):
+    for move in late_moves(histories, line=line, since=since, steps=steps):
         moves.setdefault((move.identity, move.bad.commit), move)
     levelled = (prepared(history, since, steps) for history in histories)
     changes = (code_change(history, line, since, again, start.get(history.identity)) for history in levelled)
@@ -98,7 +102,7 @@ def suspicions(
 
 
 def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, before: Memory) -> Memory:
-    """Return what the next night has to know: of this one, and of series that it did not measure, of the one before."""
+    """Return what the next night continues from: this night's state, and older state of series not measured tonight."""
 
     def noted(earlier: Iterable[Noted], new: Iterable[tuple[Move, Observation]]) -> tuple[Noted, ...]:
         rest = (series for series in earlier if series.identity not in suspected.judged - suspected.waiting)
@@ -111,39 +115,45 @@ def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, b
 
 
 def _since(move: Move, noted: Noted | None) -> tuple[Observation, ...]:
-    """Return the observations since a re-run refuted a move. None where it is another one, or grew by what counts."""
+    """Return the observations since a re-run refuted this move. None if the move differs, or grew enough."""
     if noted is None or not 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
         return ()
-    return tuple(itertools.dropwhile(lambda item: item.commit != noted.commit, move.history.observations))
+    return tuple(itertools.dropwhile(lambda observation: observation.commit != noted.commit, move.history.observations))
 
 
-def _places(histories: Iterable[SeriesHistory], since: float) -> list[int]:
-    """Return the places of the commits that have a value of this night, older first."""
-    observations = (item for history in histories for item in history.observations)
-    return sorted({item.place for item in observations if item.measured is not None and item.measured >= since})
+def _positions(histories: Iterable[SeriesHistory], since: float) -> list[int]:
+    """Return the positions on the line of commits with a value of this night, oldest first."""
+    observations = (observation for history in histories for observation in history.observations)
+    return sorted(
+        {
+            observation.place
+            for observation in observations
+            if observation.measured is not None and observation.measured >= since
+        }
+    )
 
 
-def _until(history: SeriesHistory, place: int) -> SeriesHistory | None:
-    """Return a history as it was when a commit was its newest. None where it has no value of that commit."""
-    observations = tuple(item for item in history.observations if item.place <= place)
-    if not observations or observations[-1].place != place:
+def _until(history: SeriesHistory, position: int) -> SeriesHistory | None:
+    """Return a history up to the commit at a position. None if that commit has no value."""
+    observations = tuple(observation for observation in history.observations if observation.place <= position)
+    if not observations or observations[-1].place != position:
         return None
     return replace(history, observations=observations)
 
 
 def _dated(event: EnvironmentEvent, histories: Iterable[SeriesHistory], since: float) -> EnvironmentEvent:
-    """Return an event that begins with the first value of this night that was measured under the same facts.
+    """Return an event that begins at this night's first value measured under the same machine facts.
 
     Rounds of a night's commits are interleaved, and asv ends with the oldest: by its own newest value an event would
     begin after values that show it.
     """
     facts = event.moves[0].history.newest.facts
     times = [
-        item.measured
+        observation.measured
         for history in histories
         if (history.identity.machine, history.identity.device) == (event.machine, event.device)
-        for item in history.observations
-        if item.measured is not None and item.measured >= since and item.facts == facts
+        for observation in history.observations
+        if observation.measured is not None and observation.measured >= since and observation.facts == facts
     ]
     return replace(event, began=min(times, default=event.began))
 
@@ -159,7 +169,7 @@ def findings(
     order: Mapping[str, int],
     when: datetime,
 ) -> tuple[Finding, ...]:
-    """Return every finding as it is after this night: new ones, and recorded ones joined, reopened or resolved.
+    """Return every finding after this night: new ones, and recorded ones joined, reopened or resolved.
 
     Confirmed cases go through a control of false discoveries first, among all that was measured again
     (`cases.discoveries`). Those that it leaves out stay suspects.
@@ -183,45 +193,47 @@ def findings(
     events = (_without(event, outcome.cases) for event in suspected.events)
     new += [cases.of_environment(event, when=when, who=WHO) for event in events if event is not None]
     new += cases.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
-    by_id = {item.id: item for item in recorded}
-    for item in new:
-        whole = agreement.counted(finding.joined(by_id.values(), item))
+    by_id = {record.id: record for record in recorded}
+    for record in new:
+        whole = agreement.counted(finding.joined(by_id.values(), record))
         by_id[whole.id] = whole
-    steps = finding.known_steps([item for item in by_id.values() if item.kind is Kind.ENVIRONMENT], order)
+    steps = finding.known_steps([record for record in by_id.values() if record.kind is Kind.ENVIRONMENT], order)
     level = {history.identity: prepared(history, math.inf, steps) for history in histories}  # of the machine of today
     ended, expected = silence.superseded(histories), tuple(expectations)
 
-    def today(item: Finding) -> Finding:
-        item = _unless_refuted(item, outcome, when)
-        item = decisions.refreshed(item, who=WHO, when=when)
-        item = decisions.expected(item, expected, when=when)
-        item = decisions.superseded(item, ended, who=WHO, when=when)
-        if item.decisions and item.decisions[-1].when == when:
-            return item  # reported tonight, also where a later commit of the night made up for it
-        return decisions.resolved(item, level, order, who=WHO, when=when)
+    def today(record: Finding) -> Finding:
+        record = _unless_refuted(record, outcome, when)
+        record = decisions.refreshed(record, who=WHO, when=when)
+        record = decisions.expected(record, expected, when=when)
+        record = decisions.superseded(record, ended, who=WHO, when=when)
+        if record.decisions and record.decisions[-1].when == when:
+            return record  # reported tonight, also where a later commit of the night made up for it
+        return decisions.resolved(record, level, order, who=WHO, when=when)
 
     return tuple(map(today, by_id.values()))
 
 
 def _without(event: EnvironmentEvent, confirmed: Iterable[Case]) -> EnvironmentEvent | None:
-    """Return an event without the part that turned out to be a commit's. None where nothing of it is left."""
+    """Return an event without the series that a commit explains. None if no series is left."""
     effects = {case.affected.identity: case.affected.effect for case in confirmed}
     rest = [replace(move, effect=move.effect - effects.get(move.identity, 0.0)) for move in event.moves]
     moves = tuple(move for move in rest if abs(move.effect) >= threshold(move.history))
     return replace(event, moves=moves, effect=statistics.median(move.effect for move in moves)) if moves else None
 
 
-def _unless_refuted(item: Finding, outcome: Outcome, when: datetime) -> Finding:
-    """Return a suspect as resolved where all of its series were measured again tonight, and showed nothing."""
+def _unless_refuted(record: Finding, outcome: Outcome, when: datetime) -> Finding:
+    """Return a suspect as resolved if re-runs of all of its series showed no change tonight."""
     reasons = [
         next(
             (
                 line
                 for (identity, sha), line in outcome.refuted.items()
-                if identity == series.identity and sha in item.commits
+                if identity == series.identity and sha in record.commits
             ),
             "",
         )
-        for series in item.affected
+        for series in record.affected
     ]
-    return decisions.refuted(item, reason="; ".join(reasons), who=WHO, when=when) if reasons and all(reasons) else item
+    return (
+        decisions.refuted(record, reason="; ".join(reasons), who=WHO, when=when) if reasons and all(reasons) else record
+    )

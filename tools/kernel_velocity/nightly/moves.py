@@ -1,4 +1,4 @@
-"""Moves: series that left their level, by how much, and between which commits. Not yet why. Pure policy.
+"""Find moves: series that left their level, by how much, and between which commits. Pure.
 
 Where the code of a series is known, every change of it is measured again, and no screen decides. For the others a
 screen does. The commit that a move is measured against is surely from before it: the first value of a move often fires
@@ -51,31 +51,35 @@ class Move:
         return sessions.changes(self.good.facts, self.history.newest.facts)
 
 
-def of_tonight(histories: Iterable[SeriesHistory], since: float, known: Sequence[Step]) -> list[SeriesHistory]:
+def of_tonight(histories: Iterable[SeriesHistory], since: float, steps: Sequence[Step]) -> list[SeriesHistory]:
     """Return the series with a value of this night, prepared (`prepared`)."""
     return [
-        prepared(history, since, known)
+        prepared(history, since, steps)
         for history in histories
         if history.newest.measured is not None and history.newest.measured >= since
     ]
 
 
-def prepared(history: SeriesHistory, since: float, known: Sequence[Step] = ()) -> SeriesHistory:
-    """Return a series as a night judges it: moved to where known steps left it, with the floor of earlier sessions."""
-    steps = [step for step in known if step.identity == history.identity]
+def prepared(history: SeriesHistory, since: float, explained: Sequence[Step] = ()) -> SeriesHistory:
+    """Return a series as a night judges it: moved by its explained steps, with the floor of earlier sessions."""
+    steps = [step for step in explained if step.identity == history.identity]
     observations = tuple(
-        replace(item, value=item.value + sum(step.effect for step in steps if _is_before(item, step)))
-        for item in history.observations
+        replace(
+            observation, value=observation.value + sum(step.effect for step in steps if _is_before(observation, step))
+        )
+        for observation in history.observations
     )
-    earlier = [item for item in observations if item.measured is None or item.measured < since]
+    earlier = [
+        observation for observation in observations if observation.measured is None or observation.measured < since
+    ]
     floor = floor_of(history.identity, earlier) if history.floor is None else history.floor
     return replace(history, observations=observations, floor=floor)
 
 
-def _is_before(item: Observation, step: Step) -> bool:
-    if step.place is not None:
-        return item.place < step.place
-    return step.since is not None and item.measured is not None and item.measured < step.since
+def _is_before(observation: Observation, step: Step) -> bool:
+    if step.position is not None:
+        return observation.place < step.position
+    return step.since is not None and observation.measured is not None and observation.measured < step.since
 
 
 def move_of(history: SeriesHistory, line: Sequence[str]) -> Move | None:
@@ -97,22 +101,27 @@ def code_change(
         again: the commit that tonight measured although it had been measured before.
         left: the commit since which an earlier night had no time to examine its code.
     """
-    items = history.observations
-    tonight = [item.commit != again and item.measured is not None and item.measured >= since for item in items]
-    start = next((number for number, item in enumerate(items) if item.commit == left), None)
+    observations = history.observations
+    tonight = [
+        observation.commit != again and observation.measured is not None and observation.measured >= since
+        for observation in observations
+    ]
+    start = next((number for number, observation in enumerate(observations) if observation.commit == left), None)
     if history.identity.is_control or not history.identity.is_timed or (start is None and not any(tonight)):
         return None
     good = tonight.index(True) - 1 if start is None else start
-    bad = max((number for number, is_tonights in enumerate(tonight) if is_tonights), default=len(items) - 1)
-    codes = {items[good].code, items[bad].code}
+    bad = max((number for number, is_tonights in enumerate(tonight) if is_tonights), default=len(observations) - 1)
+    codes = {observations[good].code, observations[bad].code}
     if good < 0 or None in codes or len(codes) == 1:
         return None
-    effect = items[bad].value - statistics.median(item.value for item in items[max(0, good - LEVEL) : good + 1])
+    effect = observations[bad].value - statistics.median(
+        observation.value for observation in observations[max(0, good - LEVEL) : good + 1]
+    )
     return replace(_move(history, Change(effect=effect, good=good, bad=bad), line), is_screened=False)
 
 
 def openness(move: Move) -> float:
-    """Return the probability that a move counts, as far as its values tell. Certain ones and those in doubt are open.
+    """Return the probability that a move is relevant, from its values. Certain and doubtful moves are open.
 
     The newest value is off its level by as much as sessions scatter. What is surely less than LEAST is settled.
     """
@@ -127,36 +136,42 @@ def late_move(history: SeriesHistory, line: Sequence[str]) -> Move | None:
 
 
 def is_new(move: Move, since: float) -> bool:
-    """Return whether a look back over the values of earlier nights does not show a move yet."""
+    """Return whether a look back over the values of earlier nights shows no move."""
     observations = move.history.observations
-    before = look_back([item.value for item in observations if item.measured is None or item.measured < since])
+    before = look_back(
+        [
+            observation.value
+            for observation in observations
+            if observation.measured is None or observation.measured < since
+        ]
+    )
     if before is None or before.effect * move.effect < 0 or abs(before.effect) < LEAST:
         return True
     return abs(before.good - observations.index(move.good)) > MARGIN
 
 
 def _values(history: SeriesHistory) -> list[float]:
-    return [item.value for item in history.observations]
+    return [observation.value for observation in history.observations]
 
 
 def _move(history: SeriesHistory, change: Change, line: Sequence[str]) -> Move:
-    items = history.observations[change.good : change.bad + 1]
+    observations = history.observations[change.good : change.bad + 1]
     return Move(
         history=history,
         effect=change.effect,
-        good=items[0],
-        bad=items[-1],
-        candidates=_candidates(history.identity, items, line),
+        good=observations[0],
+        bad=observations[-1],
+        candidates=_candidates(history.identity, observations, line),
     )
 
 
-def _candidates(identity: Identity, items: Sequence[Observation], line: Sequence[str]) -> tuple[str, ...]:
+def _candidates(identity: Identity, observations: Sequence[Observation], line: Sequence[str]) -> tuple[str, ...]:
     """Return the commits after the first of some observations, up to the last, that can have moved a series.
 
     Between two observations of equal code there is none, whatever was committed and taken back.
     """
     commits: list[str] = []
-    for before, after in itertools.pairwise(items):
+    for before, after in itertools.pairwise(observations):
         if not identity.is_control and not is_same_code(before, after):
             commits += line[before.place + 1 : after.place + 1]
     return tuple(commits)

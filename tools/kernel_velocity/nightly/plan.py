@@ -38,8 +38,8 @@ class Why(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """What is known of a commit on this machine and environment."""
+class CommitState:
+    """The state of a commit on this machine and environment."""
 
     commit: str  # full SHA
     changes_kernels: bool  # whether it touches what kernels are built from
@@ -48,8 +48,10 @@ class Known:
     is_readable: bool = True  # whether asv can read, and so add to, what is recorded of it
 
 
-def plan(line: Sequence[Known], *, budget: float, seconds_per_commit: float) -> tuple[dict[str, Why], dict[str, Why]]:
-    """Return the commits to measure tonight, the most wanted first, and those that there is no time for.
+def plan(
+    line: Sequence[CommitState], *, budget: float, seconds_per_commit: float
+) -> tuple[dict[str, Why], dict[str, Why]]:
+    """Return the commits to measure tonight, most urgent first, and those that do not fit into the budget.
 
     Args:
         line: the commits of the first-parent line, newest first. At least one.
@@ -57,21 +59,21 @@ def plan(line: Sequence[Known], *, budget: float, seconds_per_commit: float) -> 
     """
     wanted = _wanted(line)
     if all(why is Why.BUILD_AGAIN for why in wanted.values()):  # which may measure nothing
-        sound = next((known for known in line if known.is_readable and not known.failed_builds), line[0])
+        sound = next((state for state in line if state.is_readable and not state.failed_builds), line[0])
         heartbeat = {sound.commit: Why.HEARTBEAT}
         wanted = heartbeat | wanted | heartbeat  # first, whatever else it is wanted for
     number = max(1, int(MEASURING * budget / seconds_per_commit))
     return dict(islice(wanted.items(), number)), dict(islice(wanted.items(), number, None))
 
 
-def _wanted(line: Sequence[Known]) -> dict[str, Why]:
-    measured = [index for index, known in enumerate(line) if known.is_measured]
+def _wanted(line: Sequence[CommitState]) -> dict[str, Why]:
+    measured = [index for index, state in enumerate(line) if state.is_measured]
     newest, oldest = (measured[0], measured[-1]) if measured else (len(line), len(line))
-    missing = [(index, known) for index, known in enumerate(line) if known.changes_kernels and not known.is_measured]
-    sound = [(index, known.commit) for index, known in missing if not known.failed_builds]
+    missing = [(index, state) for index, state in enumerate(line) if state.changes_kernels and not state.is_measured]
+    sound = [(index, state.commit) for index, state in missing if not state.failed_builds]
     new = [commit for index, commit in sound if index < newest]
     holes = [commit for index, commit in sound if newest < index < oldest]
-    unbuilt = [known.commit for _, known in missing if 0 < known.failed_builds <= RETRIES]
+    unbuilt = [state.commit for _, state in missing if 0 < state.failed_builds <= RETRIES]
     wanted = dict.fromkeys(new if measured else new[:FIRST_NIGHT], Why.NEW)
     return wanted | dict.fromkeys(holes, Why.HOLE) | dict.fromkeys(unbuilt, Why.BUILD_AGAIN)
 

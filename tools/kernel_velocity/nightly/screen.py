@@ -97,7 +97,7 @@ def look_back(values: Sequence[float]) -> Change | None:
     A step is known to within a few values. It lies between the values that far to both sides: a bisection narrows it.
     """
     slow = drift(values)
-    if slow.found and slow.ratio is not None and slow.first is not None and slow.last is not None:
+    if slow.is_drift and slow.ratio is not None and slow.first is not None and slow.last is not None:
         return Change(effect=math.log(slow.ratio), good=slow.first, bad=slow.last)
     points = detector.detect(values)
     if not points:

@@ -2,7 +2,7 @@
 
 It is the machine where the code is the same, where what the witnesses (series that no commit changed) share explains
 the move, or where the machine is known to have changed. The machine's moves are one event with one factor, and no
-commit is named. The others are suspects: nobody is told before they are confirmed (cases.py, `discoveries`).
+commit is named. The others are suspects: none is reported before it is confirmed (cases.py, `discoveries`).
 
 The screen compares the newest values with those before them. It never shows a drift of .1% a commit, nor a step smaller
 than the difference of two sessions. A look back over all values shows both (`late_moves`). Each is suspected once, in
@@ -71,15 +71,15 @@ class Suspicions:
 
 
 def screened(
-    histories: Iterable[SeriesHistory], *, line: Sequence[str], since: float, known: Sequence[Step] = ()
+    histories: Iterable[SeriesHistory], *, line: Sequence[str], since: float, steps: Sequence[Step] = ()
 ) -> Suspicions:
     """Screen the series that have a value of this night, and attribute their moves.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
-        known: recorded moves. A series is expected where they left it.
+        steps: recorded moves. A series is expected where they left it.
     """
-    tonight = of_tonight(histories, since, known)
+    tonight = of_tonight(histories, since, steps)
     moves = [move for history in tonight if (move := move_of(history, line)) is not None]
     suspects, events, notes = [], [], []
     for machine, device in sorted({(history.identity.machine, history.identity.device) for history in tonight}):
@@ -146,7 +146,11 @@ def _shared(here: Iterable[SeriesHistory]) -> float | None:
     shifts = []
     for history in (history for history in here if history.identity.is_timed and is_worse(history.identity, 1.0)):
         code, is_control = history.newest.code, history.identity.is_control
-        alike = [item.value for item in history.observations if is_control or (code is not None and item.code == code)]
+        alike = [
+            observation.value
+            for observation in history.observations
+            if is_control or (code is not None and observation.code == code)
+        ]
         if len(alike) >= FEWEST_OF_WITNESS:
             shifts.append(alike[-1] - statistics.median(alike[-LEVEL - 1 : -1]))
     return statistics.median(shifts) if shifts else None
@@ -198,19 +202,19 @@ def in_words(changes: Changes) -> str:
 
 
 def late_moves(
-    histories: Iterable[SeriesHistory], *, line: Sequence[str], since: float, known: Sequence[Step] = ()
+    histories: Iterable[SeriesHistory], *, line: Sequence[str], since: float, steps: Sequence[Step] = ()
 ) -> tuple[Move, ...]:
-    """Return the moves of series with a value of this night that a look back shows tonight, and did not show before.
+    """Return the moves that a look back shows tonight for the first time, of series with a value of this night.
 
     Errors and figures are left out, because they have no noise. Moves that no commit can have made are left out, and
     those that a witness's move, as slow, explains.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
-        known: known moves, those of tonight's screen among them.
+        steps: known moves, those of tonight's screen among them.
     """
     timed = (history for history in histories if history.identity.is_timed)
-    moves = [move for history in of_tonight(timed, since, known) if (move := late_move(history, line)) is not None]
+    moves = [move for history in of_tonight(timed, since, steps) if (move := late_move(history, line)) is not None]
 
     def witnesses(move: Move) -> Iterable[float]:
         here = (other for other in moves if _is_of(other.identity, move.identity.machine, move.identity.device))

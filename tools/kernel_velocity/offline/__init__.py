@@ -6,7 +6,7 @@ that draws pages.
     pack.py           `kv offline pack DIR`: everything that a node needs, in one folder
     node/run          what is started on the node: finds a Python for launch.py
     node/launch.py    finds the Python with PyTorch, sets up, becomes `kv offline run`
-    run.py            `kv offline run OUT`: the stages of a time slice, resumed where the last was cut off
+    run.py            `kv offline run OUT`: the stages of a time slice, resumed after an interruption
     facts.py          what the node is, and what it lacks
     child.py          a stage as a child process, which ends with all that it started
     live.py           ceilings, timers and traces, each in a measuring process

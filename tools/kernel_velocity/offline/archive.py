@@ -1,4 +1,4 @@
-"""The tar that comes back from a node: written whole or not at all, and checked before it is used.
+"""Write and read the tar that a node sends back: written whole or not at all, checked before use.
 
     manifest.json                                            whose results these are (`Manifest`)
     results/benchmarks.json                                  what was measured
@@ -74,7 +74,7 @@ class Manifest:
         """
         try:
             data = dict(documents.parse(text))
-            manifest = cls(**{item.name: data[item.name] for item in fields(cls)})
+            manifest = cls(**{entry.name: data[entry.name] for entry in fields(cls)})
             sound = all(
                 (
                     data["project"] == PROJECT,
@@ -127,7 +127,7 @@ def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:
     if total > limit:
         raise ResultsError(
             f"{path}: {total} bytes without a trace or a log, at most {limit} may leave the node: "
-            f"everything lies in {folder}, carry that away, or measure fewer commits"
+            f"copy {folder} instead, or measure fewer commits"
         )
     replace_bytes(path, b"".join([*(streams[name] for name in sorted(streams, key=_order)), end]))
     return lines

@@ -25,7 +25,7 @@ NOISE = "USDT:"  # what the library behind torch's profiler prints at each start
 def run(
     command: Sequence[str], *, environ: Mapping[str, str], log: Path, echo: Callable[[str], None], seconds: float
 ) -> int | None:
-    """Run a command in the current folder. Return its exit status, None where it was cut off after `seconds`.
+    """Run a command in the current folder. Return its exit status, None if it was ended after `seconds`.
 
     Every line of its output is appended to `log` and given to `echo`.
 

@@ -1,4 +1,4 @@
-"""What a node is, which of its devices is measured, and what the node lacks."""
+"""Describe a node: what it is, which of its devices is measured, and what it lacks."""
 
 from __future__ import annotations
 

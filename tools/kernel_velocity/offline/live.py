@@ -4,7 +4,7 @@
     timers FILE.json      our timers beside independent ones (harness/independent.py)
     traces FOLDER         raw samples of every timer and cache state (harness/traces.py), a file for each
 
-A file appears whole. A trace that is there is not repeated, so a command that was cut off goes on where it was.
+A file appears whole. A trace that is there is not repeated, so an interrupted command resumes.
 FOLDER/missing.json lists the series without a trace, and why.
 """
 
@@ -79,16 +79,16 @@ def _traces(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     if not 0 < args.seconds < 3600:
         raise UsageError(f"--seconds {args.seconds:g}: wanted a time between 0 and an hour")
     series = live.chosen(args.device, args.bench)
-    wanted = {item.name for item in series}
+    wanted = {member.name for member in series}
     before = (_read(folder / MISSING) or {"missing": []})["missing"]
     missing = [entry for entry in before if entry["series"] not in wanted]  # of an earlier command's other series
-    for item in series:
-        why, failed = _record(item, args, out)
+    for member in series:
+        why, failed = _record(member, args, out)
         if why is not None:
             why = " ".join(why.split())
-            names = {"kernel": item.kernel, "device": item.device, "implementation": item.implementation}
-            missing.append({"series": item.name, **names, "case": item.case, "failed": failed, "why": why})
-            out.write(f"{item.name}: {'failed' if failed else 'n/a'}: {why}\n")
+            names = {"kernel": member.kernel, "device": member.device, "implementation": member.implementation}
+            missing.append({"series": member.name, **names, "case": member.case, "failed": failed, "why": why})
+            out.write(f"{member.name}: {'failed' if failed else 'n/a'}: {why}\n")
     _write(folder / MISSING, {"format": traces.FORMAT, "missing": missing})
     failures = [entry["series"] for entry in missing if entry["failed"] and entry["series"] in wanted]
     if failures:

@@ -2,7 +2,7 @@
 
 What is worth most comes first: are the kernels right, what can the machine do, the newest commits, can the timer be
 believed, raw traces, then older commits and the other test cases. After each stage the tar in OUT is written again, so
-whatever ends the run leaves the last stage's. The next slice goes on: what a command finished is in run/state.json.
+whatever ends the run leaves the last stage's. The next slice resumes: what a command finished is in run/state.json.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
         with lock.held(Path()), _interrupted_by_signals():
             return Slice(args, out).run()
     except KeyboardInterrupt:
-        print("told to end before anything was measured, or while it was packed: run the same command again", file=out)
+        print("terminated before anything was measured, or while it was packed: run the same command again", file=out)
         return TIME_IS_UP
 
 
@@ -141,7 +141,7 @@ class Slice:
     def resume(self, tar: Path) -> None:
         """Take over what an earlier slice measured on another node, unless this one has begun already."""
         if RUN.exists():
-            self.say("note: --resume-from is passed over: this node has begun already, and goes on from there")
+            self.say("note: --resume-from is ignored: this node has results already, and resumes from them")
             return
         with tempfile.TemporaryDirectory(dir=COLLECTED.parent) as folder:
             unpacked = Path(folder, "tar")
@@ -194,15 +194,15 @@ class Slice:
                 self.collect()
         except KeyboardInterrupt:
             self.cut_off = True
-            self.say("told to end: what was measured is kept")
+            self.say("terminated: what was measured is kept")
         self.collect()
         self.say(f"summary: {self.args.out / 'summary.md'}\ntar: {self.args.out / archive.NAME}")
         if self.cut_off:
-            self.say("time is up with work left: run the same command again to go on")
+            self.say("time is up with work left: run the same command again to resume")
         return self.status()
 
     def time_is_up(self) -> bool:
-        """Return whether the slice has no time left. It is cut off then."""
+        """Return whether the slice has no time left. It is then interrupted."""
         self.cut_off = self.cut_off or self.until < time.monotonic()
         return self.cut_off
 
@@ -312,7 +312,7 @@ class Slice:
         self.finish(commands[-1:], status)
 
     def child(self, name: str, command: list[str]) -> int | None:
-        """Run a command until the slice ends. Return its status, None where it was cut off."""
+        """Run a command until the slice ends. Return its status, None if the end interrupted it."""
         environ = {**os.environ, **facts.variables(self.facts, self.device)}
         environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins that happen to lie beside torch are not ours to load
         if "kernel_velocity.runner.live" in command:
@@ -327,7 +327,7 @@ class Slice:
         return status
 
     def finish(self, commands: Sequence[Sequence[str]], status: int) -> None:
-        """Note how commands ended. What was cut off is run again."""
+        """Record how commands ended. Interrupted ones are run again."""
         self.state["done"] |= dict.fromkeys(map(self.request, commands), status)
         self.save()
 
@@ -397,7 +397,7 @@ class Slice:
     def report(self) -> summary.Report:
         """Return what the summary is made of."""
         recorded = past.open(RESULTS, Path()) if (RESULTS / "benchmarks.json").exists() else None
-        measured = [item for sha in recorded.paths for item in recorded.at(sha)] if recorded else []
+        measured = [measurement for sha in recorded.paths for measurement in recorded.at(sha)] if recorded else []
         documents_of = {name: self.document(RUN / f"{name}.json") for name in ("tests", "ceilings", "timers")}
         return summary.Report(
             facts=self.facts,
@@ -408,14 +408,14 @@ class Slice:
             notes=self.notes,
             **documents_of,
             traces=len(list(TRACES.glob("*-*.json"))),  # and not the lists beside them
-            measurements=[item for item in measured if item.key.machine == MACHINE],
+            measurements=[measurement for measurement in measured if measurement.key.machine == MACHINE],
             left=[stage for stage in self.chosen if self.left(stage)],
             failed=self.failed(),
         )
 
 
 def cuda_status() -> str:
-    """Return why the native CUDA kernels cannot run here, "" where they can. Asked in a process of its own."""
+    """Return why the native CUDA kernels cannot run here, "" if they can. A fresh process tries it."""
     script = "import kernels; print(kernels.cuda_status() or '')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -432,7 +432,7 @@ def summarise(report: Path, to: Path) -> dict[str, Any] | None:
         cases = list(ET.parse(report).getroot().iter("testcase"))
     except (OSError, ET.ParseError):
         return None
-    skipped = [item.get("message") or "no reason" for case in cases for item in case.iterfind("skipped")]
+    skipped = [skip.get("message") or "no reason" for case in cases for skip in case.iterfind("skipped")]
     failures = [
         [f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}", (bad.get("message") or "no message")]
         for case in cases

@@ -1,4 +1,4 @@
-"""The summary of a run on a node: what was measured, what of it is not to be believed, what is left. Pure.
+"""Summarise a run on a node: what was measured, which values are doubtful, what is left to do. Pure.
 
 A time below what the memory or the arithmetic of the machine allows is not fast, it is wrong: the cache was warm, the
 work was not done, or the timer stopped before the kernel did.
@@ -56,10 +56,10 @@ def render(report: Report) -> str:
     doubts = [f"- {line}" for line in _doubts(report)]
     if doubts[LISTED:]:
         doubts[LISTED:] = [f"- and {len(doubts) - LISTED} more"]
-    timed = [item for item in report.measurements if item.outcome is not Outcome.NOT_APPLICABLE]
+    timed = [measurement for measurement in report.measurements if measurement.outcome is not Outcome.NOT_APPLICABLE]
     speeds = speed_table(timed, report.commits[::-1])  # of the series that were asked for
     sections = {
-        "Not to be believed": "\n".join(doubts) or "nothing speaks against what was measured",
+        "Doubtful values": "\n".join(doubts) or "nothing speaks against what was measured",
         "Tests": _tests(report.tests) if report.tests else "not run yet",
         "Ceilings": _ceilings(report.ceilings) if report.ceilings else "not measured yet",
         "Measured": _fenced(f"{_counts(report)}\n\n{speeds}") if report.measurements else "nothing yet",
@@ -102,36 +102,44 @@ def _doubts(report: Report) -> Iterator[str]:
             yield f"{_series(row)}: timers differ by {units.share(abs(row['worst']))}{why}"
     ceilings = from_document(report.ceilings) if report.ceilings else ()
     values: dict[str, list[str]] = {}
-    for item in report.measurements:
-        series = f"{item.key.benchmark.removesuffix('.time_hot')} {item.key.implementation} {item.key.case}"
-        for reason, figure in against(item, ceilings):
-            values.setdefault(reason, []).append(f"{item.commit[:SHORT]} {series} ({figure})")
+    for measurement in report.measurements:
+        key = measurement.key
+        series = f"{key.benchmark.removesuffix('.time_hot')} {key.implementation} {key.case}"
+        for reason, figure in against(measurement, ceilings):
+            values.setdefault(reason, []).append(f"{measurement.commit[:SHORT]} {series} ({figure})")
     for reason, named in values.items():
         many = f"{units.count(len(named), 'value')}, such as {named[0]}"
         yield f"{reason}: {many if named[NAMED:] else ', '.join(named)}"
 
 
-def against(item: Measurement, ceilings: Sequence[Ceiling]) -> Iterator[tuple[str, str]]:
+def against(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Iterator[tuple[str, str]]:
     """Yield what speaks against a value: a reason, which others may share, and its own figure."""
-    if item.outcome is not Outcome.MEASURED or item.seconds is None:
+    if measurement.outcome is not Outcome.MEASURED or measurement.seconds is None:
         return
-    if item.bytes_moved is not None:
-        limit, rate = roof(ceilings, int(item.bytes_moved) // FRACTION), item.bytes_moved / item.seconds
+    if measurement.bytes_moved is not None:
+        limit, rate = (
+            roof(ceilings, int(measurement.bytes_moved) // FRACTION),
+            measurement.bytes_moved / measurement.seconds,
+        )
         if limit is not None and rate > IMPOSSIBLE * limit:
             figure = f"{units.gigabytes(rate / 1e9)}, at most {units.gigabytes(limit / 1e9)}"
             yield f"impossible: faster than the memory was measured to be; {ASK}", figure
-    if item.flop is not None:
-        limit, rate, unit = peak(ceilings, item.key.dtype), item.flop / item.seconds, item.key.rate_unit
+    if measurement.flop is not None:
+        limit, rate, unit = (
+            peak(ceilings, measurement.key.dtype),
+            measurement.flop / measurement.seconds,
+            measurement.key.rate_unit,
+        )
         if limit is not None and rate > IMPOSSIBLE * limit:
             figure = f"{units.rate(rate / 1e9, unit)}, at most {units.rate(limit / 1e9, unit)}"
-            yield f"impossible: faster than {item.key.dtype} arithmetic was measured to be; {ASK}", figure
-    if item.rounds is not None and item.rounds < WANTED_ROUNDS:
-        yield f"fewer than {WANTED_ROUNDS} rounds, no verdict can rest on it", units.count(item.rounds, "round")
-    if item.interval is not None:
-        half = (item.interval.high - item.interval.low) / 2 / item.seconds
+            yield f"impossible: faster than {measurement.key.dtype} arithmetic was measured to be; {ASK}", figure
+    if measurement.rounds is not None and measurement.rounds < WANTED_ROUNDS:
+        yield f"fewer than {WANTED_ROUNDS} rounds, no verdict can rest on it", units.count(measurement.rounds, "round")
+    if measurement.interval is not None:
+        half = (measurement.interval.high - measurement.interval.low) / 2 / measurement.seconds
         if half > WIDE:
             yield f"its rounds scatter by more than {units.share(WIDE)}", f"±{units.share(half)}"
-    for warning in item.warnings:  # such as "underfed in 2 of 8 rounds"
+    for warning in measurement.warnings:  # such as "underfed in 2 of 8 rounds"
         flag, _, count = warning.partition(" in ")
         if flag in FLAGS:
             yield f"flagged {flag}", count
@@ -149,10 +157,10 @@ def _ceilings(document: Mapping[str, Any]) -> str:
 def _counts(report: Report) -> str:
     rows = [["commit", "measured", "n/a", "failed", "fewest rounds"]]
     for sha in report.commits:
-        items = [item for item in report.measurements if item.commit == sha]
-        counts = Counter(item.outcome for item in items)
+        measured = [measurement for measurement in report.measurements if measurement.commit == sha]
+        counts = Counter(measurement.outcome for measurement in measured)
         numbers = [counts[outcome] for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)]
-        fewest = min((item.rounds for item in items if item.rounds is not None), default="-")
+        fewest = min((measurement.rounds for measurement in measured if measurement.rounds is not None), default="-")
         rows.append([sha[:SHORT], *map(str, [*numbers, fewest])])
     return columns(rows)
 

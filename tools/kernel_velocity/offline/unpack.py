@@ -115,14 +115,14 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
             merged.append(merge.merge_file(path, machine / path.name, versions))
         except ResultsError as error:
             print(f"{error}; not merged", file=err)
-    for item in merged:
-        print(f"{item.path.name}: {item.taken} series taken, {item.stayed} kept as they are here", file=out)
-    for note in (note for item in merged for note in item.notes):
+    for file in merged:
+        print(f"{file.path.name}: {file.adopted} series taken, {file.stayed} kept as they are here", file=out)
+    for note in (note for file in merged for note in file.notes):
         print(note, file=out)
     if not merged:
         print("no result was merged", file=err)
         return ResultsError.exit_code
-    if not renewed and not any(item.changed for item in merged):
+    if not renewed and not any(file.changed for file in merged):
         print("nothing new: the results of the tar are here already", file=out)
     print(f"Next: kv report\n      git add -f {machine} {described}", file=out)
     return 0
@@ -174,9 +174,9 @@ def _keep_run(root: Path, machine: Path, manifest: Manifest, folder: Path, out: 
     print(f"The run: {target}", file=out)
     for kind in ("traces", "logs"):
         if (folder / kind).is_dir():
-            place = root / ".asv" / kind / machine.name / manifest.stamp
-            shutil.copytree(folder / kind, place, dirs_exist_ok=True)
-            print(f"{units.count(len(list(place.iterdir())), 'file')}: {place}", file=out)
+            copied = root / ".asv" / kind / machine.name / manifest.stamp
+            shutil.copytree(folder / kind, copied, dirs_exist_ok=True)
+            print(f"{units.count(len(list(copied.iterdir())), 'file')}: {copied}", file=out)
 
 
 def _load(path: Path) -> dict[str, object]:

@@ -169,8 +169,8 @@ class StoredFile:
 
     def version(self, benchmark: str) -> str | None:
         """Return the version of a benchmark whose values are stored."""
-        found: str | None = self._results.benchmark_version.get(benchmark)
-        return found
+        version: str | None = self._results.benchmark_version.get(benchmark)
+        return version
 
     def _combinations(self, name: str) -> list[tuple[str, ...]]:
         return list(itertools.product(*self._results.get_result_params(name)))
@@ -193,7 +193,7 @@ class StoredFile:
 
     def restore(self, series: Series, rounds: Sequence[Round]) -> None:
         """Put rounds of a series back that asv dropped. `save` writes it."""
-        self._put(series, [item.estimate for item in rounds])
+        self._put(series, [round_.estimate for round_ in rounds])
 
     def withdraw(self, series: Series) -> None:
         """Replace the value of a series by null, asv's "failed". `save` writes it."""
@@ -261,18 +261,18 @@ class StoredFile:
         for attribute in (*_OF_SERIES, *_OF_RUN, "_benchmark_params", "_benchmark_version"):
             getattr(self._results, attribute)[benchmark] = getattr(other._results, attribute).get(benchmark)
 
-    def take_series(self, benchmark: str, taken: Collection[Params], other: StoredFile) -> None:
+    def take_series(self, benchmark: str, chosen: Collection[Params], other: StoredFile) -> None:
         """Replace some series of a benchmark by those of another file, which has it in this version. `save` writes it.
 
         The axes grow where the other file has more cases or implementations.
         """
         axes = [list(axis) for axis in self.axes(benchmark)]
         for number, axis in enumerate(axes):
-            wanted = {params[number] for params in taken}
+            wanted = {params[number] for params in chosen}
             axis += [text for text in other.axes(benchmark)[number] if text in wanted and text not in axis]
         for attribute, absent in _OF_SERIES.items():
             ours, theirs = self._column(benchmark, attribute), other._column(benchmark, attribute)
-            column = [theirs[key] if key in taken else ours.get(key, absent) for key in itertools.product(*axes)]
+            column = [theirs[key] if key in chosen else ours.get(key, absent) for key in itertools.product(*axes)]
             getattr(self._results, attribute)[benchmark] = None if all(value is None for value in column) else column
         self._results._benchmark_params[benchmark] = axes
         started_at = self._results.started_at.get(benchmark) or 0

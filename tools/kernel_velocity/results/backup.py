@@ -1,8 +1,8 @@
-"""What was recorded before a run measures it again, kept until the run has something at least as good.
+"""Back up recorded values before measuring them again, and restore any series that ends with fewer rounds.
 
 asv replaces the stored values in the first round. A run that is interrupted or killed, or whose rounds die, would leave
 less than was there: the files are copied to `.asv/track-before/<machine>/` first, and the values of every series that
-ends with fewer rounds are put back, at the latest when the next run starts.
+ends with fewer rounds are restored, at the latest when the next run starts.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ def keep(root: Path, paths: Iterable[Path]) -> None:
 
 
 def put_back(root: Path, results: Path, rounds: float = math.inf) -> list[str]:
-    """Put back what a run left with less than before, and forget the copies. Return a line for each file changed.
+    """Restore the series that a run left with fewer rounds, and remove the backup. Return a line for each changed file.
 
     A series that now has the `rounds` that were asked for keeps them, even where it had more. So does one that raised:
     an implementation found wrong has no time. A copy that cannot be read is set aside.
     """
-    told = []
+    notes = []
     for copy in sorted((root / FOLDER).glob("*/*.json")):
         path = results / copy.parent.name / copy.name
         try:
             before = StoredFile(copy) if copy.stat().st_size else None
         except (OSError, ResultsError) as error:
             copy.rename(copy.with_name(f"{copy.name}{_DAMAGED}"))
-            told.append(f"{error}; what was recorded before is not put back, and lies in {copy.name}{_DAMAGED}")
+            notes.append(f"{error}; the earlier values are not restored, and are kept in {copy.name}{_DAMAGED}")
             continue
         if before is None:
-            told += _without_broken(path)
+            notes += _without_broken(path)
         elif count := _put_back(before, path, rounds, _raised(root, before)):
-            told.append(f"{path.name}: what was recorded before of {count} series is put back, this run got less")
+            notes.append(f"{path.name}: the earlier values of {count} series are restored: this run has fewer rounds")
         copy.unlink()
-    return told
+    return notes
 
 
 def _without_broken(path: Path) -> list[str]:
@@ -68,11 +68,11 @@ def _raised(root: Path, before: StoredFile) -> set[Series]:
     spool = failures.spool_path(root, before.path.stem.partition("-")[2], before.commit)
     began = before.path.stat().st_mtime
     waiting = lines.read(spool, failures.decode, [])  # ingest, which comes next, reports what is malformed
-    return {(item.benchmark, item.params) for item in waiting if item.time >= began and item.raised}
+    return {(failure.benchmark, failure.params) for failure in waiting if failure.time >= began and failure.raised}
 
 
 def _put_back(before: StoredFile, path: Path, rounds: float, raised: Container[Series]) -> int:
-    had = {series: item for series, item in before.series() if item.value is not None}
+    had = {series: recorded for series, recorded in before.series() if recorded.value is not None}
     try:
         after = StoredFile(path) if path.exists() else None
     except ResultsError:

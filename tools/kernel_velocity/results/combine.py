@@ -88,13 +88,13 @@ def _agree(stored: float, measured: Measurement, rounds: Sequence[Round]) -> boo
     return any(median is not None and math.isclose(stored, median, rel_tol=AGREEMENT) for median in medians)
 
 
-def _without_time(item: Measurement, rounds: Sequence[Round], failures: Sequence[Failure]) -> Measurement:
+def _without_time(measurement: Measurement, rounds: Sequence[Round], failures: Sequence[Failure]) -> Measurement:
     """Return a measurement with the reason why it has no time: the last exception, else the last failure."""
-    raised = [failure for failure in failures if failure.raised and item.outcome is Outcome.FAILED]
+    raised = [failure for failure in failures if failure.raised and measurement.outcome is Outcome.FAILED]
     reason = (raised or list(failures))[-1].error if failures else None
     # A kernel that was timed and then computed wrong numbers has no time: how it got them proves nothing.
     warnings = (f"{units.count(len(rounds), 'round')} timed before it failed",) if rounds else ()
-    return replace(item, reason=reason, warnings=warnings)
+    return replace(measurement, reason=reason, warnings=warnings)
 
 
 def _lost_rounds(failures: Sequence[Failure]) -> tuple[str, ...]:
@@ -104,12 +104,12 @@ def _lost_rounds(failures: Sequence[Failure]) -> tuple[str, ...]:
     return (f"{lost}, the last with: {failures[-1].error}",)
 
 
-def rounds_of(file: ResultsFile, item: Measurement) -> list[Round]:
+def rounds_of(file: ResultsFile, measurement: Measurement) -> list[Round]:
     """Return the rounds that a measurement of a file is made of. None where it is asv's own value."""
-    if item.method is None:
+    if measurement.method is None:
         return []
-    series = (item.key.benchmark, item.key.implementation, item.key.case)
-    return [round_ for round_ in file.rounds[series] if round_.method == item.method]
+    series = (measurement.key.benchmark, measurement.key.implementation, measurement.key.case)
+    return [round_ for round_ in file.rounds[series] if round_.method == measurement.method]
 
 
 def code_of(file: ResultsFile, key: SeriesKey, rounds: Sequence[Round]) -> str | None:

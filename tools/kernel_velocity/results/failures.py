@@ -64,7 +64,7 @@ def decode(line: str) -> Failure:
     benchmark, params, time, text = (raw.get(key) for key in ("b", "p", "t", "error"))
     if not isinstance(benchmark, str) or not isinstance(text, str):
         raise TelemetryError(f"b and error: strings are wanted, got {benchmark!r} and {text!r}")
-    if not isinstance(params, list) or not all(isinstance(item, str) for item in params):
+    if not isinstance(params, list) or not all(isinstance(param, str) for param in params):
         raise TelemetryError(f"p: a list of strings is wanted, got {params!r}")
     if not bounds.is_moment(time):
         raise TelemetryError(f"t: a Unix time is wanted, got {time!r}")

@@ -1,4 +1,4 @@
-"""The results of other benchmark programs as series of the history: Google Benchmark's JSON, and nvbench's.
+"""Read results of other benchmark programs as series of the history: Google Benchmark's JSON, and nvbench's.
 
 A series is named as ours are: `<kernel>.<Device>.time_hot` with the axes (implementation, case). Google Benchmark's
 BM_Copy<float>/1024 is the case "<float>/1024" of the kernel BM_Copy, nvbench's axes are the case "N=1024,T=float".

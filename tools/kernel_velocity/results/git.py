@@ -69,7 +69,7 @@ def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[s
         repository: a folder inside the working tree. merges: commits. Those of one parent bring none.
         saying: text, not a regular expression. Upper and lower case are equal.
     """
-    ranges = {item.sha: f"{item.parents[0]}..{item.sha}" for item in merges if len(item.parents) > 1}
+    ranges = {merge.sha: f"{merge.parents[0]}..{merge.sha}" for merge in merges if len(merge.parents) > 1}
     matches = {sha: _saying(repository, wanted, saying) for sha, wanted in ranges.items()}
     return {sha: tuple(commit for commit in commits if commit.sha != sha) for sha, commits in matches.items()}
 

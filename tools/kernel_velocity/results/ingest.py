@@ -50,7 +50,7 @@ class IngestSummary:
     waiting: int  # lines that a result may still claim
     pruned: int  # lines that no result claimed within GRACE
     failures: int  # failure lines moved
-    restored: tuple[str, ...]  # values put back that asv had dropped, or withdrawn, one line each
+    restored: tuple[str, ...]  # restored values that asv had dropped, or withdrawn, one line each
     problems: tuple[str, ...]  # malformed lines and files, one line each
 
 
@@ -145,15 +145,15 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
             left -= rounds
             left_failed -= failures
             left_sessions = _keep_sessions(file, left_sessions, rounds)
-        _put_back(spool, [(item.time, telemetry.encode(item)) for item in fresh if item in left], tally)
-        waiting = [(item.time, failure_lines.encode(item)) for item in failed if item in left_failed]
+        _put_back(spool, [(round_.time, telemetry.encode(round_)) for round_ in fresh if round_ in left], tally)
+        waiting = [(failure.time, failure_lines.encode(failure)) for failure in failed if failure in left_failed]
         _put_back(failed_spool, waiting, tally)
-        _put_back(session_spool, [(item.began, session_facts.encode(item)) for item in left_sessions], tally)
+        _put_back(session_spool, [(session.began, session_facts.encode(session)) for session in left_sessions], tally)
 
 
 def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
     """Store the sessions of a file's rounds beside it. Return the others."""
-    newest = max((item.time for item in rounds), default=-math.inf)
+    newest = max((round_.time for round_ in rounds), default=-math.inf)
     for session in waiting:
         if session.began <= newest:
             lines.append_session(file.path, session)
@@ -173,35 +173,35 @@ def _settle(
 ) -> tuple[set[Round], set[Failure]]:
     """Write the telemetry and failures of one results file. Return the fresh lines that it took."""
     rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
-    kept = _beside(rounds_path, lines.decode_round, tally)
-    kept_failures = _beside(failures_path, failure_lines.decode, tally)
+    recorded = _beside(rounds_path, lines.decode_round, tally)
+    recorded_failures = _beside(failures_path, failure_lines.decode, tally)
     new, new_failures = by_series(fresh), by_series(failed)
     stored_series = dict(file.series())
     changed: list[str] = []
     for series, stored in stored_series.items():
         evidence = Evidence(
-            kept=kept.get(series, ()),
+            recorded=recorded.get(series, ()),
             new=new.get(series, ()),
-            kept_failures=kept_failures.get(series, ()),
+            recorded_failures=recorded_failures.get(series, ()),
             new_failures=new_failures.get(series, ()),
         )
         settled = settle(stored, evidence)
         changed += _change(file, series, settled)
-        kept[series] = list(settled.rounds)
-        failures = dict.fromkeys([*evidence.kept_failures, *evidence.new_failures])
+        recorded[series] = list(settled.rounds)
+        failures = dict.fromkeys([*evidence.recorded_failures, *evidence.new_failures])
         failed_now = settled.change is Change.WITHDRAW or (stored.failed and settled.change is Change.NONE)
         now = replace(stored, failed=failed_now)
-        kept_failures[series] = still_true(list(failures), settled.rounds, now)
-    _write(rounds_path, kept, telemetry.encode)
-    _write(failures_path, kept_failures, failure_lines.encode)
+        recorded_failures[series] = still_true(list(failures), settled.rounds, now)
+    _write(rounds_path, recorded, telemetry.encode)
+    _write(failures_path, recorded_failures, failure_lines.encode)
     if changed:
         file.save()
     tally.restored += changed
-    taken = {item for items in kept.values() for item in items} & set(fresh)
-    taken_failures = {item for item in failed if (item.benchmark, item.params) in stored_series}
-    tally.moved += len(taken)
-    tally.failures += len(taken_failures)
-    return taken, taken_failures
+    moved = {round_ for series_rounds in recorded.values() for round_ in series_rounds} & set(fresh)
+    moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in stored_series}
+    tally.moved += len(moved)
+    tally.failures += len(moved_failures)
+    return moved, moved_failures
 
 
 def _beside(path: Path, decode: Callable[[str], Line], tally: _Tally) -> dict[Series, list[Line]]:
@@ -225,8 +225,8 @@ def _words(series: Series) -> str:
 
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
     """Write a file beside the results, in order of time, if its text changes. Remove it if it would be empty."""
-    ordered = sorted((item for items in lines.values() for item in items), key=lambda item: item.time)
-    text = "".join(f"{encode(item)}\n" for item in ordered)
+    ordered = sorted((line for group in lines.values() for line in group), key=lambda line: line.time)
+    text = "".join(f"{encode(line)}\n" for line in ordered)
     if not text:
         path.unlink(missing_ok=True)
     elif not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
@@ -241,8 +241,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{program}", type=Path, action="append", default=[], metavar="FILE", help=f"{form}; may be repeated"
         )
-    parser.add_argument("--commit", metavar="REV", help="of these files: what they measured (default: HEAD)")
-    parser.add_argument("--machine", metavar="NAME", help="of these files: asv's name of it (default: this one's)")
+    parser.add_argument("--commit", metavar="REV", help="the commit that these files measured (default: HEAD)")
+    parser.add_argument("--machine", metavar="NAME", help="the machine that measured these files (default: this one)")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -291,15 +291,15 @@ def _put_back_values(root: Path, results: Path, err: TextIO) -> list[str]:
         with lock.held(root, measures=False, wait=False):
             return backup.put_back(root, results)
     except UsageError as error:
-        print(f"note: nothing is put back of a run that was cut off: {error}", file=err)
+        print(f"note: the values before an interrupted run are not restored: {error}", file=err)
         return []
 
 
 def by_series(lines: Iterable[Line]) -> dict[Series, list[Line]]:
     """Return lines by series, in their order."""
     grouped: dict[Series, list[Line]] = {}
-    for item in lines:
-        grouped.setdefault((item.benchmark, item.params), []).append(item)
+    for line in lines:
+        grouped.setdefault((line.benchmark, line.params), []).append(line)
     return grouped
 
 
@@ -327,8 +327,8 @@ def claimable(file: StoredFile, fresh: Sequence[Round], *, is_here: bool, is_las
         return list(fresh)
     agreeing = set(_agreeing(file, fresh))
     began = {series: stored.started_at for series, stored in file.series()} if is_last else {}
-    for item in fresh:
-        start = began.get((item.benchmark, item.params))
-        if start is not None and start - TIME_SLACK <= item.time <= file.measured_at + TIME_SLACK:
-            agreeing.add(item)
-    return [item for item in fresh if item in agreeing]
+    for line in fresh:
+        start = began.get((line.benchmark, line.params))
+        if start is not None and start - TIME_SLACK <= line.time <= file.measured_at + TIME_SLACK:
+            agreeing.add(line)
+    return [line for line in fresh if line in agreeing]

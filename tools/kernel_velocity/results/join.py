@@ -1,4 +1,4 @@
-"""Join telemetry to asv's results: which rounds a stored value rests on, and what becomes of the value. Pure.
+"""Join telemetry to asv's results: which rounds a stored value rests on, and what happens to the value. Pure.
 
 asv stores the estimate of a round as a sample, untruncated, so a line and a sample of equal numbers are the same round.
 Without `--record-samples` only the median and the count are stored. Then the newest lines with that median are the
@@ -34,7 +34,7 @@ class StoredSeries:
 
 def join(rounds: Sequence[Round], stored: StoredSeries) -> tuple[Round, ...]:
     """Return those of `rounds` (one series of one commit) that the stored value rests on, in order of time."""
-    ordered = sorted(dict.fromkeys(rounds), key=lambda item: item.time)
+    ordered = sorted(dict.fromkeys(rounds), key=lambda round_: round_.time)
     if stored.value is None:
         return ()
     if stored.samples is not None:
@@ -57,7 +57,7 @@ def _by_median(ordered: Sequence[Round], value: float, count: int | None) -> tup
         return ()
     for end in range(len(ordered), count - 1, -1):
         window = ordered[end - count : end]
-        if math.isclose(statistics.median(item.estimate for item in window), value, rel_tol=1e-12):
+        if math.isclose(statistics.median(round_.estimate for round_ in window), value, rel_tol=1e-12):
             return tuple(window)
     return ()
 
@@ -66,7 +66,7 @@ def _by_time(ordered: Sequence[Round], stored: StoredSeries) -> tuple[Round, ...
     if stored.started_at is None or stored.duration is None:
         return ()
     first, last = stored.started_at - TIME_SLACK, stored.started_at + stored.duration + TIME_SLACK
-    return tuple(item for item in ordered if first <= item.time <= last)
+    return tuple(round_ for round_ in ordered if first <= round_.time <= last)
 
 
 class Change(enum.Enum):
@@ -89,9 +89,9 @@ class Settled:
 class Evidence:
     """The lines of one series: those beside the results, and those that came since."""
 
-    kept: Sequence[Round] = ()
+    recorded: Sequence[Round] = ()
     new: Sequence[Round] = ()
-    kept_failures: Sequence[Failure] = ()
+    recorded_failures: Sequence[Failure] = ()
     new_failures: Sequence[Failure] = ()
 
 
@@ -107,17 +107,17 @@ def settle(stored: StoredSeries, evidence: Evidence) -> Settled:
         return _settle_value(stored, evidence)
     if stored.failed and not any(failure.raised for failure in evidence.new_failures):
         return _settle_failure(evidence)
-    return Settled(change=Change.NONE, rounds=tuple(evidence.kept))
+    return Settled(change=Change.NONE, rounds=tuple(evidence.recorded))
 
 
 def _settle_value(stored: StoredSeries, evidence: Evidence) -> Settled:
-    joined = join([*evidence.kept, *evidence.new], stored)
-    rounds, session = joined or tuple(evidence.kept), _session(evidence)
+    joined = join([*evidence.recorded, *evidence.new], stored)
+    rounds, session = joined or tuple(evidence.recorded), _session(evidence)
     raised = any(failure.raised for failure in evidence.new_failures)
-    if raised or (joined and raised_since(evidence.kept_failures, joined)):
+    if raised or (joined and raised_since(evidence.recorded_failures, joined)):
         return Settled(change=Change.WITHDRAW, rounds=rounds)
     died = any(failure.died for failure in evidence.new_failures)
-    if died and not session and not set(joined) & set(evidence.new):  # in every round: the value is that of before
+    if died and not session and not set(joined) & set(evidence.new):  # in every round: the value is the earlier one
         return Settled(change=Change.WITHDRAW, rounds=())
     if died and len(session) > len(joined if stored.samples is None else stored.samples):
         return Settled(change=Change.RESTORE, rounds=session)
@@ -129,27 +129,29 @@ def _settle_failure(evidence: Evidence) -> Settled:
         return Settled(change=Change.RESTORE, rounds=session)
     if any(failure.died for failure in evidence.new_failures):  # in every round: what was measured before is over
         return Settled(change=Change.NONE, rounds=())
-    if evidence.kept and not any(failure.raised for failure in evidence.kept_failures):
-        return Settled(change=Change.RESTORE, rounds=_of_one_method(evidence.kept))
-    return Settled(change=Change.NONE, rounds=tuple(evidence.kept))
+    if evidence.recorded and not any(failure.raised for failure in evidence.recorded_failures):
+        return Settled(change=Change.RESTORE, rounds=_of_one_method(evidence.recorded))
+    return Settled(change=Change.NONE, rounds=tuple(evidence.recorded))
 
 
 def _session(evidence: Evidence) -> tuple[Round, ...]:
     """Return the new rounds since the last measurement, those of the newest timing method, in order of time."""
     # What an interrupted ingest wrote already is still new
-    before = [item.time for item in set(evidence.kept) - set(evidence.new)]
-    before += [item.time for item in set(evidence.kept_failures) - set(evidence.new_failures) if item.raised]
-    return _of_one_method([item for item in evidence.new if item.time > max(before, default=-math.inf)])
+    before = [round_.time for round_ in set(evidence.recorded) - set(evidence.new)]
+    before += [
+        failure.time for failure in set(evidence.recorded_failures) - set(evidence.new_failures) if failure.raised
+    ]
+    return _of_one_method([round_ for round_ in evidence.new if round_.time > max(before, default=-math.inf)])
 
 
 def _of_one_method(rounds: Sequence[Round]) -> tuple[Round, ...]:
-    ordered = sorted(dict.fromkeys(rounds), key=lambda item: item.time)
-    return tuple(item for item in ordered if item.method == ordered[-1].method)
+    ordered = sorted(dict.fromkeys(rounds), key=lambda round_: round_.time)
+    return tuple(round_ for round_ in ordered if round_.method == ordered[-1].method)
 
 
 def raised_since(failures: Sequence[Failure], rounds: Sequence[Round]) -> bool:
     """Return whether a round raised during the measurement of `rounds` (>= 1), or later."""
-    first = min(item.time for item in rounds) - TIME_SLACK
+    first = min(round_.time for round_ in rounds) - TIME_SLACK
     return any(failure.raised and failure.time >= first for failure in failures)
 
 
@@ -165,5 +167,5 @@ def still_true(failures: Sequence[Failure], rounds: Sequence[Round], stored: Sto
         return failed
     if not rounds:
         return [*failed, *skipped]
-    first = min(item.time for item in rounds) - TIME_SLACK
+    first = min(round_.time for round_ in rounds) - TIME_SLACK
     return [failure for failure in failed if failure.time >= first]

@@ -114,13 +114,13 @@ def read_rounds(path: Path, notes: list[str]) -> dict[Series, tuple[Round, ...]]
 
 def read_failures(path: Path, notes: list[str]) -> dict[Series, tuple[Failure, ...]]:
     """Return the failures of a file as `read_rounds`, oldest first."""
-    return _by_series(sorted(read(path, _decode_failure, notes), key=lambda item: item.time))
+    return _by_series(sorted(read(path, _decode_failure, notes), key=lambda failure: failure.time))
 
 
-def _by_series(items: Iterable[Timed]) -> dict[Series, tuple[Timed, ...]]:
+def _by_series(entries: Iterable[Timed]) -> dict[Series, tuple[Timed, ...]]:
     grouped: dict[Series, list[Timed]] = {}
-    for item in dict.fromkeys(items):  # an interrupted ingest may have moved a line twice
-        grouped.setdefault((item.benchmark, item.params[0], item.params[1]), []).append(item)
+    for entry in dict.fromkeys(entries):  # an interrupted ingest may have moved a line twice
+        grouped.setdefault((entry.benchmark, entry.params[0], entry.params[1]), []).append(entry)
     return {series: tuple(several) for series, several in grouped.items()}
 
 
@@ -130,25 +130,25 @@ def decode_round(text: str) -> Round:
     Raises:
         TelemetryError: as `telemetry.decode`, or it is of no series, or a time is out of bounds.
     """
-    item = _of_series(telemetry.decode(text))
-    if not bounds.is_moment(item.time):
-        raise TelemetryError(f"time: a Unix time is wanted, got {item.time!r}")
+    entry = _of_series(telemetry.decode(text))
+    if not bounds.is_moment(entry.time):
+        raise TelemetryError(f"time: a Unix time is wanted, got {entry.time!r}")
     for name in _TIMES:
-        value = getattr(item, name)
+        value = getattr(entry, name)
         if value is not None and not bounds.is_time(value):
             wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
             raise TelemetryError(f"{name}: {wanted} is wanted, got {value!r}")
-    return item
+    return entry
 
 
 def _decode_failure(text: str) -> Failure:
     return _of_series(failures.decode(text))
 
 
-def _of_series(item: Timed) -> Timed:
-    if len(item.params) != 2:
-        raise TelemetryError(f"params: implementation and case are wanted, got {item.params!r}")
-    return item
+def _of_series(entry: Timed) -> Timed:
+    if len(entry.params) != 2:
+        raise TelemetryError(f"params: implementation and case are wanted, got {entry.params!r}")
+    return entry
 
 
 def read_sessions(results_file: Path, notes: list[str]) -> tuple[SessionFacts, ...]:
@@ -177,14 +177,14 @@ def claimed(path: Path, decode: Callable[[str], Line], problems: list[str]) -> I
         path.rename(path.with_name(f"{path.name}{CLAIMED}{time.time_ns()}"))
     elif path.is_symlink() or path.exists():
         problems.append(f"{path}: no file")
-    taken: dict[Path, list[str]] = {}
+    by_file: dict[Path, list[str]] = {}
     for file in sorted(path.parent.glob(f"{path.name}{CLAIMED}*")):
         try:
-            taken[file] = _unlocked_texts(file)
+            by_file[file] = _unlocked_texts(file)
         except OSError as error:
             problems.append(f"{file}: {error.strerror}")
-    yield list(set_aside(path, dict.fromkeys(line for texts in taken.values() for line in texts), decode, problems))
-    for file in taken:
+    yield list(set_aside(path, dict.fromkeys(line for texts in by_file.values() for line in texts), decode, problems))
+    for file in by_file:
         file.unlink()
 
 

@@ -1,4 +1,4 @@
-"""asv's file of machines, `~/.asv-machine.json`: what asv records of each, which a person answers or edits.
+"""Read asv's file of machines, `~/.asv-machine.json`, which people edit.
 
 asv itself ends with a traceback where the file is damaged, and asks for it again in every process.
 """

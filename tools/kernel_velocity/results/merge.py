@@ -1,4 +1,4 @@
-"""Merge two results files of one commit: what a node, or another machine of that name, measured, and what is here.
+"""Merge two results files of one commit: the one of this clone, and one that was measured elsewhere.
 
 The better measurement of each series stays, whole, with its rounds and failures. A value beats none, more rounds beat
 fewer, and of two as good the one here stays: nothing measured is lost, and a second merge changes nothing. A results
@@ -61,7 +61,7 @@ class Cell:
 class Verdict(enum.Enum):
     """What became of a series of the other file."""
 
-    TAKEN = "taken"
+    ADOPTED = "taken"
     SAME = "says no more than here"
     FEWER = "fewer rounds than here; what is here stays"
     EQUAL = "as many rounds as here; what is here stays"
@@ -76,12 +76,12 @@ def verdict(here: Cell | None, there: Cell, method: str | None = METHOD) -> Verd
     Values of two timing methods cannot be compared: that of the suite's method (`method`) stays, else the one here.
     """
     if here is None:
-        return Verdict.TAKEN
+        return Verdict.ADOPTED
     both = here.measured and there.measured
     if both and here.method != there.method and None not in (here.method, there.method):
-        return Verdict.TAKEN if there.method == method else Verdict.METHOD
+        return Verdict.ADOPTED if there.method == method else Verdict.METHOD
     if there.rank > here.rank:
-        return Verdict.TAKEN
+        return Verdict.ADOPTED
     if both and (here.value, here.samples) != (there.value, there.samples):
         return Verdict.EQUAL if there.rank == here.rank else Verdict.FEWER
     return Verdict.FAILED if here.measured and there.value is None else Verdict.SAME
@@ -112,7 +112,7 @@ class Merged:
 
     path: Path  # the file here
     changed: bool  # whether it was written
-    taken: int = 0  # series
+    adopted: int = 0  # series
     stayed: int = 0  # series of the other file that are as good here, or better
     notes: list[str] = field(default_factory=list)
 
@@ -136,18 +136,18 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     if here.file.commit != there.file.commit:
         raise ResultsError(f"{path}: of commit {here.file.commit}, not of {there.file.commit}")
     rows = {name: merge_row(name, here, there, versions.get(name)) for name in there.cells}
-    taken = {_series(name, params) for name, row in rows.items() for params in _by(row, Verdict.TAKEN)}
+    adopted = {_series(name, params) for name, row in rows.items() for params in _by(row, Verdict.ADOPTED)}
     gone = {_series(name, params) for name, row in rows.items() for params in row.gone}
-    if new or taken:
+    if new or adopted:
         for suffix in FORMATS:
-            text = merge_lines(here.lines.get(suffix, ()), there.lines[suffix], taken, gone, suffix)
+            text = merge_lines(here.lines.get(suffix, ()), there.lines[suffix], adopted, gone, suffix)
             _replace(beside(path, suffix), text)
         _replace(beside(path, sessions.SUFFIX), sessions.merged(here.sessions, there.sessions))
         here.file.save()
     tried = {(name, params) for name, cells in there.cells.items() for params, cell in cells.items() if any(cell.rank)}
-    count = sum(rows[name].verdicts[params] is Verdict.TAKEN for name, params in tried)
+    count = sum(rows[name].verdicts[params] is Verdict.ADOPTED for name, params in tried)
     notes = [f"{path.name}: {name}: {note}" for name, row in rows.items() for note in _notes(row, there.cells[name])]
-    return Merged(path=path, changed=new or bool(taken), taken=count, stayed=len(tried) - count, notes=notes)
+    return Merged(path=path, changed=new or bool(adopted), adopted=count, stayed=len(tried) - count, notes=notes)
 
 
 def read(path: Path) -> Stored:
@@ -174,7 +174,7 @@ def series_of(
     stats, samples = file.stats(name), file.samples(name)
     for params, value in file.values(name).items():
         series = _series(name, params)
-        timed = sorted(rounds.get(series, ()), key=lambda item: item.time)
+        timed = sorted(rounds.get(series, ()), key=lambda round_: round_.time)
         count = len(reasons.get(series, ()))
         if value is not None and math.isfinite(value):
             stored = (stats[params] or {}).get("repeat") or len(samples[params] or ())
@@ -186,7 +186,7 @@ def series_of(
 
 def _resting_on(rounds: Sequence[Round], value: float) -> int:
     """Return how many rounds a value is the median of. 0 where they are of another run."""
-    middle = statistics.median([item.estimate for item in rounds]) if rounds else math.nan
+    middle = statistics.median([round_.estimate for round_ in rounds]) if rounds else math.nan
     return len(rounds) if math.isclose(middle, value, rel_tol=AGREEMENT) else 0
 
 
@@ -195,7 +195,7 @@ def merge_row(name: str, here: Stored, there: Stored, current: str | None) -> Ro
     cells, mine = there.cells[name], here.cells.get(name)
     if mine is None:
         here.file.take_benchmark(name, there.file)
-        return Row(verdicts=dict.fromkeys(cells, Verdict.TAKEN))
+        return Row(verdicts=dict.fromkeys(cells, Verdict.ADOPTED))
     version = there.file.version(name)
     if here.file.version(name) != version:
         values = sum(cell.measured for cell in mine.values())
@@ -203,40 +203,41 @@ def merge_row(name: str, here: Stored, there: Stored, current: str | None) -> Ro
             return Row(verdicts=dict.fromkeys(cells, Verdict.VERSION))
         here.file.take_benchmark(name, there.file)
         return Row(
-            verdicts=dict.fromkeys(cells, Verdict.TAKEN), replaced=values, gone=frozenset(mine) - frozenset(cells)
+            verdicts=dict.fromkeys(cells, Verdict.ADOPTED), replaced=values, gone=frozenset(mine) - frozenset(cells)
         )
     if len(here.file.axes(name)) != len(there.file.axes(name)):
         return Row(verdicts=dict.fromkeys(cells, Verdict.VERSION))
     row = Row(verdicts={params: verdict(mine.get(params), cell) for params, cell in cells.items()})
-    if taken := _by(row, Verdict.TAKEN):
-        here.file.take_series(name, taken, there.file)
+    if adopted := _by(row, Verdict.ADOPTED):
+        here.file.take_series(name, adopted, there.file)
     return row
 
 
 def merge_lines(
-    here: Iterable[str], there: Iterable[str], taken: Container[Series], gone: Container[Series], suffix: str
+    here: Iterable[str], there: Iterable[str], adopted: Container[Series], gone: Container[Series], suffix: str
 ) -> str:
     """Return the text of the lines beside a merged results file, in the order of time, those that cannot be read last.
 
     Args:
-        here, there: of the two files. taken: the series that are the other's now. gone: the series that no longer are.
+        here, there: of the two files.
+        adopted: the series whose values are the other file's now. gone: the series that were removed.
         suffix: of the file.
     """
     decode, encode = FORMATS[suffix]
     lines: dict[str, float] = {}  # and its Unix time
     for side, other in ((here, False), (there, True)):
-        for _, line, item in decoded(side, decode):
-            if isinstance(item, ValueError):
+        for _, line, entry in decoded(side, decode):
+            if isinstance(entry, ValueError):
                 lines |= {} if other else {line: math.inf}
                 continue
-            series = (item.benchmark, *item.params)
-            if (series in taken) is other and series not in gone:
-                lines[encode(item)] = item.time
+            series = (entry.benchmark, *entry.params)
+            if (series in adopted) is other and series not in gone:
+                lines[encode(entry)] = entry.time
     return "".join(f"{line}\n" for line in sorted(lines, key=lines.__getitem__))
 
 
 def _by(row: Row, wanted: Verdict) -> list[Params]:
-    return [params for params, given in row.verdicts.items() if given is wanted]
+    return [params for params, verdict in row.verdicts.items() if verdict is wanted]
 
 
 def _notes(row: Row, cells: Mapping[Params, Cell]) -> Iterator[str]:

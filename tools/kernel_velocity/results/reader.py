@@ -133,7 +133,7 @@ def read_machine(folder: Path, notes: list[str]) -> Machine:
             raise ResultsError("no such file, so asv itself skips this machine: run `asv machine`")
         data = load(path)
         if "machine" not in data:
-            raise ResultsError("it names no machine, which asv does not forgive: run `asv machine`")
+            raise ResultsError("it names no machine, and asv fails on it: run `asv machine`")
     except ResultsError as error:
         notes.append(f"{folder.name}/machine.json: {error}")
         data = {}
@@ -273,9 +273,9 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         except ResultsError as error:
             notes.append(f"{where}, {name}: {error}; it is left out")
     recorded = _recorded_rows(raw, rounds, lambda name, defect: notes.append(f"{where}, {name}: {defect}"))
-    known = {(row.benchmark, *pair) for row in recorded for pair in row.pairs} if rounds else set()
+    recorded_series = {(row.benchmark, *pair) for row in recorded for pair in row.pairs} if rounds else set()
     refused = data["results"].keys() - {row.benchmark for row in recorded}  # which have a note
-    if strangers := [series for series in rounds if series not in known and series[0] not in refused]:
+    if strangers := [series for series in rounds if series not in recorded_series and series[0] not in refused]:
         got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
         notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
     return ResultsFile(
@@ -363,7 +363,7 @@ def _without_contradictions(
     keep = np.ones(len(row.pairs), np.bool_)
     for index in np.flatnonzero(_are_times(raw.low) & _are_times(raw.high) & np.isnan(row.low)).tolist():
         value, timed = raw.seconds[index], rounds.get((row.benchmark, *row.pairs[index]), ())
-        middle = statistics.median(item.estimate for item in timed) if timed else math.nan
+        middle = statistics.median(round_.estimate for round_ in timed) if timed else math.nan
         keep[index] = math.isnan(value) or math.isclose(value, middle, rel_tol=AGREEMENT)
         fate = "the interval is left out" if keep[index] else "it is left out"
         got = f"{value:g}, and {raw.low[index]:g} to {raw.high[index]:g}, for {', '.join(row.pairs[index])}"
@@ -381,7 +381,7 @@ def _lost_rounds(row: RecordedRow, named: Mapping[str, Any], rounds: Rounds) -> 
             continue
         drawn, count = _at(samples, index), _at(counts, index)
         if isinstance(drawn, list):
-            estimates = [item.estimate for item in timed]
+            estimates = [round_.estimate for round_ in timed]
             if drawn == estimates:  # in the order in which they were measured
                 continue
             lost, wanted = sum(sample not in estimates for sample in drawn), len(drawn)

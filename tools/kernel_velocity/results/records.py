@@ -1,4 +1,4 @@
-"""What is read from a results directory and from the repository: benchmarks, machines, results files, commits."""
+"""The values read from a results directory and the repository: benchmarks, machines, results files, commits."""
 
 from __future__ import annotations
 

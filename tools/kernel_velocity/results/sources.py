@@ -81,9 +81,9 @@ def versions(
         HistoryError: git cannot read it.
     """
     along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
-    places = [order[sha] for sha in along]
+    positions = [order[sha] for sha in along]
     # the last change at or before each measured commit
-    used = {bisect_right(places, order[sha]) - 1 for sha in measured if sha in order} - {-1}
+    used = {bisect_right(positions, order[sha]) - 1 for sha in measured if sha in order} - {-1}
     if not used:
         return ()
     with _repository(repository, sources) as repo:

@@ -25,14 +25,14 @@ from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, C
 Document = Mapping[str, Any]
 
 MOVED = 0.05  # relative: a ceiling repeats to about 2% on a quiet machine, and a roof may be off by as much
-KEPT = 2  # of the documents; the first with a checksum
+FORMAT = 2  # of the documents; the first with a checksum
 CONDITIONS = (THREADS, ID)  # figures that identify the measured device, and are no ceilings
 
 
 def keep(root: Path, document: Document) -> Path:
     """Write a document that `kv peaks` measured now. Return its file."""
     path = _folder(root, document["device"]) / f"{time.time_ns() // 1_000_000}.json"
-    text = json.dumps({**document, "node": os.uname().nodename, "kept": KEPT}, indent=1)
+    text = json.dumps({**document, "node": os.uname().nodename, "kept": FORMAT}, indent=1)
     replace_text(path, documents.with_checksum(text) + "\n")
     return path
 
@@ -61,13 +61,13 @@ def sessions(
     every = sorted(
         (*measured_here(root, device), *recorded(folder, device, reported)), key=lambda session: session.began
     )
-    found = [session for session in every if device != "cpu" or session.figures.get(THREADS) == threads()]
-    ids = [number for session in found if (number := session.figures.get(ID)) is not None]
+    comparable = [session for session in every if device != "cpu" or session.figures.get(THREADS) == threads()]
+    ids = [number for session in comparable if (number := session.figures.get(ID)) is not None]
     wanted = device_id(name) if name is not None else ids[-1] if ids else None
-    return [session for session in found if session.figures.get(ID) in (wanted, None)]
+    return [session for session in comparable if session.figures.get(ID) in (wanted, None)]
 
 
-def known(results: Path, root: Path, machine: str, device: str) -> tuple[CeilingSession, ...]:
+def of_machine(results: Path, root: Path, machine: str, device: str) -> tuple[CeilingSession, ...]:
     """Return every session of a machine's device, oldest first, of any number of threads.
 
     Sessions of `kv peaks` are included for the machine that this runs on.

@@ -1,4 +1,4 @@
-"""Run asv: its machine and environment, and its output, which tells progress and why a benchmark has no value.
+"""Run asv: set up its machine and environment, and parse its output for progress and for reasons of missing values.
 
 asv stores neither the output nor the exit status of a benchmark. A round that raises writes its own line
 (`results/failures.py`). A process that crashes or times out cannot, and is only in asv's output.
@@ -178,16 +178,16 @@ def machine(name: str | None) -> str:
     Raises:
         UsageError: asv's own name is that of a reserved folder in the results, or asv's file of machines is damaged.
     """
-    given, name = name, name or Machine.get_unique_machine_name()
+    requested, name = name, name or Machine.get_unique_machine_name()
     entry = machines.entry(name)
     recorded = str(entry.get("machine", name))
-    if recorded in OWN_FOLDERS and recorded != given:
+    if recorded in OWN_FOLDERS and recorded != requested:
         raise UsageError(
-            f"asv calls this machine {recorded!r}, which is a folder of our own in results/: name it, MACHINE=bench-2"
+            f"asv calls this machine {recorded!r}, which is reserved for a folder in results/: name it, MACHINE=bench-2"
         )
     if "/" in recorded or recorded in (".", "..") or not recorded.isprintable():
         raise UsageError(
-            f"asv calls this machine {recorded!r}, which no folder can be called: name it, MACHINE=bench-2"
+            f"asv calls this machine {recorded!r}, which cannot be the name of a folder: name it, MACHINE=bench-2"
         )
     if "cpu" not in entry:
         machines.complete(name, entry)
@@ -201,11 +201,11 @@ def settings() -> Config:
         UsageError: there is none, or it is malformed.
     """
     config.check(Path())
-    known = config.asv_settings(Path())
-    if "version" not in known:
+    config_settings = config.asv_settings(Path())
+    if "version" not in config_settings:
         raise UsageError(f'{config.NAME}: "version": 1 is wanted, got nothing')
     try:
-        return Config.from_json({name: value for name, value in known.items() if name != "version"})
+        return Config.from_json({name: value for name, value in config_settings.items() if name != "version"})
     except util.UserError as error:  # no repo, or no branch
         raise UsageError(f"{config.NAME}: {error}") from None
 

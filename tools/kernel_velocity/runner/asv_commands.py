@@ -1,4 +1,4 @@
-"""asv's own commands on our suite: which series `asv run` measures, what its tables show, what `--python=same` runs.
+"""Adapt asv's commands to our suite: the series of `asv run`, the tables it prints, and `--python=same`.
 
 asv has no settings for these. `adapt`, which asv's plugin calls, puts functions of this module in the place of asv's:
 
@@ -161,8 +161,8 @@ def format_result(results: Any, benchmark: Mapping[str, Any]) -> tuple[str | Non
     if not shown:
         return "n/a", None
     used = [set(column) for column in zip(*shown, strict=True)]
-    kept = [[value for value in axis if value in some] for axis, some in zip(axes, used, strict=True)]
-    info, details = _format_result(results, {**benchmark, "params": kept})
+    values_shown = [[value for value in axis if value in some] for axis, some in zip(axes, used, strict=True)]
+    info, details = _format_result(results, {**benchmark, "params": values_shown})
     left_out = [
         f"{name} {_names([value.strip(_QUOTE) for value in axis if value not in some])}"
         for name, axis, some in zip(benchmark["param_names"], axes, used, strict=True)
@@ -217,5 +217,7 @@ def run_existing(environment: Any, args: list[str], **kwargs: Any) -> Any:
     folder = os.environ.get(ARTEFACTS) or str(Path.cwd())
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("ASV_PYTHONPATH")])])
     variables = host.measuring_variables(os.environ.get("KV_THREADS") or None)
-    own = {**environment._global_env_vars, **variables, ARTEFACTS: folder, "ASV_PYTHONPATH": path}
-    return _run_existing(environment, args, **{**kwargs, "env": {**kwargs.get("env", os.environ), **own}})
+    environment_variables = {**environment._global_env_vars, **variables, ARTEFACTS: folder, "ASV_PYTHONPATH": path}
+    return _run_existing(
+        environment, args, **{**kwargs, "env": {**kwargs.get("env", os.environ), **environment_variables}}
+    )

@@ -1,4 +1,4 @@
-"""What a command that measures checks first, and the arguments that `gate` and `bisect` share."""
+"""The checks before a command measures, and the arguments that `gate` and `bisect` share."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ LIBRARY = Path("_native", "libkernel_velocity.so")  # in the folder of `kernels`
 def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> None:
     """Declare --budget (default `budget`, minutes), --again, --root and --wait."""
     parser.add_argument(
-        "--budget", metavar="MINUTES", default=f"{budget:g}", help=f"of measuring, builds apart (default {budget:g})"
+        "--budget",
+        metavar="MINUTES",
+        default=f"{budget:g}",
+        help=f"time for measuring, without builds (default {budget:g})",
     )
-    parser.add_argument(
-        "--again", action="store_true", help="measure again what was measured, build again what could not be built"
-    )
+    parser.add_argument("--again", action="store_true", help="measure again, and retry builds that failed")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
     lock.add_wait(parser)
 
@@ -94,7 +95,7 @@ def measuring(root: Path, err: TextIO, *, wait: bool, worktree: bool = False) ->
 def check_build(kernels: Path, kernel: str) -> None:
     """Check the library in a folder of kernels against the sources of one of them, and what these may include.
 
-    Without `make build` after an edit, the code of before would be timed and verified. An installed wheel has no
+    Without `make build` after an edit, the old code would be timed and verified. An installed wheel has no
     sources, and loading fails with a message of its own in a tree without a library.
 
     Raises:
@@ -109,5 +110,5 @@ def check_build(kernels: Path, kernel: str) -> None:
     if newest.stat().st_mtime_ns > library.stat().st_mtime_ns:
         raise UsageError(
             f"{newest.relative_to(kernels.parent)} was changed after the native library was built: run `make build`, "
-            "or what is measured is the code of before"
+            "or the old code is measured"
         )

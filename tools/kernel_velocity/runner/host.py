@@ -1,4 +1,4 @@
-"""The host of a measurement: its torch, its compiler, its device, and the variables of a measuring process."""
+"""Describe the host of a measurement: its torch, its compiler, its device, the environment of measuring processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live stage in a process of its own, with the environment that every measuring process gets.
+"""Run a live stage in a fresh process, with the environment that every measuring process gets.
 
 The allocator reads its settings when a process starts, so the command starts another one. That one's module path is
 `python -m kernel_velocity.runner.live STAGE ARGS`: it imports the stage alone, and torch through
@@ -89,13 +89,13 @@ def chosen(device: str, pattern: str | None) -> list[Series]:
     """
     try:
         suite = config.suite(Path())
-        found = list(suite.core_series(device, pattern))
+        names = list(suite.core_series(device, pattern))
     except re.error as error:
         raise UsageError(f"--bench {pattern!r}: not a regular expression ({error})") from None
-    if not found:
+    if not names:
         example = next(suite.core_series(device)).name
         raise UsageError(f"--bench {pattern!r} matches no core series on {device}; one of them is {example}")
-    return found
+    return names
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +108,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bench", metavar="REGEX", help="only series whose name matches, such as 'matmul.*native'")
 
 
-def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+def options_given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     """Return the options of these names that were given, as a command line."""
     values = {name: getattr(args, name) for name in names}
     return [f"--{name}={value}" for name, value in values.items() if value is not None]

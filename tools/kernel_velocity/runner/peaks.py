@@ -40,7 +40,7 @@ JSON_FORMAT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="what to measure (default: cuda where there is one)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="the device (default: cuda where there is one)")
     parser.add_argument("--read", action="store_true", help="show what was measured last, measure nothing")
     parser.add_argument("--json", action="store_true", help="print it as JSON, in base units")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
@@ -55,13 +55,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     device = args.device or host.device()
     if not args.read:
         with lock.held(args.root):  # it and a run of `kv track` would disturb each other
-            print(f"measuring what {device} can do at most, about half a minute", file=err, flush=True)
+            print(f"measuring the ceilings of {device}, about half a minute", file=err, flush=True)
             ceilings.keep(args.root, measure_document(device))
-    known = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
-    if not known:
+    sessions = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
+    if not sessions:
         raise UsageError(f"--read: no ceilings of {device} are kept here yet; `kv peaks` measures them")
-    newest = _newest(args.root, device, known[-1])
-    print(_json(newest, known) if args.json else table.text(newest, known), file=out)
+    newest = _newest(args.root, device, sessions[-1])
+    print(_json(newest, sessions) if args.json else table.text(newest, sessions), file=out)
     return 0
 
 
@@ -127,13 +127,13 @@ def _machine() -> str | None:
     return os.environ.get("KV_MACHINE") or None
 
 
-def _json(newest: Shown, known: Sequence[CeilingSession]) -> str:
+def _json(newest: Shown, sessions: Sequence[CeilingSession]) -> str:
     document = {
         "format": JSON_FORMAT,
         "device": newest.device,
         "name": newest.name,
-        "sessions": len(known),
-        "ceilings": [asdict(row) for row in table.rows(newest, known)],
+        "sessions": len(sessions),
+        "ceilings": [asdict(row) for row in table.rows(newest, sessions)],
         "warnings": list(newest.warnings),
     }
     return json.dumps(document, indent=1)

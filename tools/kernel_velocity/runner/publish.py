@@ -1,4 +1,4 @@
-"""Write the site in a process without the caller's threads, which may fork and so is twice as fast."""
+"""Write the site in a fresh process. It has no threads, so it may fork, which halves the time."""
 
 from __future__ import annotations
 

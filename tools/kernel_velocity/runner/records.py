@@ -49,7 +49,7 @@ class Records:
         path = self.path(commit)
         return StoredFile(path) if path.exists() else None
 
-    def known(self, commit: str) -> dict[Series, StoredSeries]:
+    def stored_series(self, commit: str) -> dict[Series, StoredSeries]:
         """Return the stored series of a commit whose version is that of today's suite."""
         stored, versions = self.stored(commit), self.series.versions
         if stored is None:
@@ -58,12 +58,12 @@ class Records:
 
     def is_measured(self, commit: str, rounds: int, method: str) -> bool:
         """Return whether every series of a commit has its `rounds`, timed by `method`, or a reason for their lack."""
-        known = self.known(commit)
+        stored = self.stored_series(commit)
         recorded = by_series(self.rounds(commit))
-        joined = {series: join(recorded.get(series, ()), value) for series, value in known.items()}
+        joined = {series: join(recorded.get(series, ()), value) for series, value in stored.items()}
         other = {series for series, values in joined.items() if values and values[-1].method != method}
         failures = self.failure_counts(commit)
-        return is_measured(known, self.series.series, rounds, failures=failures, other_method=other)
+        return is_measured(stored, self.series.series, rounds, failures=failures, other_method=other)
 
     def measured_since(self, commit: str, when: float) -> bool:
         """Return whether every recorded round of a commit's chosen series is newer than a Unix time, s. False: none."""
@@ -77,7 +77,7 @@ class Records:
         if sessions.changes(self.facts(commit), fingerprint.now(os.environ)):
             return 0
         return resume.resumable_rounds(
-            self.known(commit),
+            self.stored_series(commit),
             by_series(self.rounds(commit)),
             self.series.series,
             failures=self.failure_counts(commit),

@@ -125,9 +125,9 @@ class Session:
         for folder in (self.results / name for name in MEASURING_FOLDERS):
             if folder.is_dir():
                 shutil.rmtree(folder)
-                print(f"{folder}: left by a run that was cut off, removed", file=out)
+                print(f"{folder}: left by an interrupted run, removed", file=out)
         for path in (*remove_left(self.results), *remove_left(self.root / ".asv" / "journals")):
-            print(f"{path}: left by a run that was cut off, removed", file=out)
+            print(f"{path}: left by an interrupted run, removed", file=out)
 
     def measure(self, again: bool, out: TextIO) -> None:
         """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
@@ -147,7 +147,7 @@ class Session:
         pending = (
             commit
             for commit in built
-            if not is_tracked(self.records.known(commit), tracked, failures=self.records.failure_counts(commit))
+            if not is_tracked(self.records.stored_series(commit), tracked, failures=self.records.failure_counts(commit))
         )
         self.tracked = tuple(dict.fromkeys((*(self.measured if tracked else ()), *pending)))
         if not self.measured and not self.tracked:
@@ -207,7 +207,7 @@ class Session:
         """
         if not self.measured or not Path(self._conf.benchmark_dir, CEILINGS_MODULE).is_file():
             return
-        print("measuring what the machine can do at most (device.*), about half a minute", file=out, flush=True)
+        print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
         lines: list[str] = []
         backup.keep(self.root, map(self.records.path, newest))
@@ -302,7 +302,7 @@ class Session:
     def wrong_errors(self) -> dict[str, list[Series]]:
         """Return, by commit, the errors that failed although the same call has a time."""
         readable = (commit for commit in self.commits if commit not in self.unreadable)
-        return {commit: wrong_errors(self.records.known(commit), self.series.errors) for commit in readable}
+        return {commit: wrong_errors(self.records.stored_series(commit), self.series.errors) for commit in readable}
 
     def costs(self) -> list[Cost]:
         """Return the cost of each commit in this run, oldest first."""
@@ -315,7 +315,7 @@ class Session:
         ]
 
     def _rounds_of_run(self, commit: str) -> list[Round]:
-        return [item for item in self.records.rounds(commit) if item.time >= self._began]
+        return [round_ for round_ in self.records.rounds(commit) if round_.time >= self._began]
 
 
 def ceilings_expression(device: str) -> str:

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in SETTINGS.items():
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
     parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
-    parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
+    parser.add_argument("--no-ceilings", action="store_true", help="leave out the ceilings of the machine")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
     lock.add_wait(parser)
 
@@ -82,7 +82,7 @@ def _machine(text: str | None) -> str | None:
     if text is not None and not MACHINE.fullmatch(text):
         raise UsageError(f"MACHINE={text!r}: letters, digits, `.`, `_` and `-` are wanted, such as MACHINE=bench-2")
     if text in OWN_FOLDERS:
-        raise UsageError(f"MACHINE={text!r} is a folder of our own in results/: take another name, such as bench-2")
+        raise UsageError(f"MACHINE={text!r} is reserved for a folder in results/: take another name, such as bench-2")
     return text
 
 

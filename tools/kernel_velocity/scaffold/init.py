@@ -82,8 +82,8 @@ def files(root: Path) -> dict[str, str]:
 
 def section_file(root: Path) -> str:
     """Return the file that has, or is to have, the section."""
-    own = (root / config.OWN_FILE).is_file() or not (root / config.PROJECT_FILE).is_file()
-    return config.OWN_FILE if own else config.PROJECT_FILE
+    has_own_file = (root / config.OWN_FILE).is_file() or not (root / config.PROJECT_FILE).is_file()
+    return config.OWN_FILE if has_own_file else config.PROJECT_FILE
 
 
 def section(root: Path) -> str:

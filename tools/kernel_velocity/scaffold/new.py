@@ -33,7 +33,7 @@ RESERVED = {
     "import_module": "kernels imports a function of that name",
     "pkgutil": "kernels imports a module of that name",
     "annotations": "Python's own name in a module",
-    **dict.fromkeys(("bind", "torch", "ctypes", "partial", "math"), "the generated code calls something else so"),
+    **dict.fromkeys(("bind", "torch", "ctypes", "partial", "math"), "the generated code uses this name"),
 }
 # What the generated module has under a class's name; `cpu_` makes Cpu, too.
 CLASSES = frozenset(

@@ -70,7 +70,7 @@ def files(root: Path, name: str, where: str) -> tuple[dict[Path, str], list[str]
     """
     path, _, kind = where.partition(":")
     problem = load_file(Path(path), kind or None, "cpu")
-    copied, place = _placed(root, name, problem, kind)
+    copied, target = _placed(root, name, problem, kind)
     arguments = _arguments(where, problem)
     cases, by_device, notes = _cases(problem)
     shown = next(iter(copied), Path(os.path.relpath(problem.files[0], root.resolve()))).as_posix()
@@ -78,7 +78,7 @@ def files(root: Path, name: str, where: str) -> tuple[dict[Path, str], list[str]
         "name": name,
         "class_name": class_name(name),
         "shown": shown,
-        "where": place,
+        "where": target,
         "cases": cases,
         "by_device": by_device,
         "core": {device: list(dict.fromkeys((names[0], names[-1]))) for device, names in by_device.items()},
@@ -144,9 +144,9 @@ def _cases(problem: Problem) -> tuple[list[Case], dict[str, list[str]], list[str
     tests = problem.generate_test_cases()
     alone = [] if sample["name"] in (test["name"] for test in tests) else [sample]
     for test in (*tests, *alone):
-        known = sizes(problem, test)
+        dimensions = sizes(problem, test)
         ours = _unique(f"{dtype}-{'sample' if test is sample else _plain(test)}", [case.ours for case in cases])
-        cases.append(Case(ours, test["name"], problem.get_flops(test), None if known is None else sum(known)))
+        cases.append(Case(ours, test["name"], problem.get_flops(test), None if dimensions is None else sum(dimensions)))
     tracked = cases[: len(tests)]
     small = next(case for case in cases if case.name == sample["name"])
     fit = [case for case in tracked if case.bytes is not None and case.bytes <= CPU_BYTES]
@@ -163,10 +163,10 @@ def _plain(test: TestCase) -> str:
     return re.sub(r"[^A-Za-z0-9_.=]+", "_", test["name"]).strip("_")[:NAME] or "case"
 
 
-def _unique(name: str, taken: Sequence[str]) -> str:
+def _unique(name: str, used: Sequence[str]) -> str:
     number = 2
     unique = name
-    while unique in taken:
+    while unique in used:
         unique, number = f"{name}_{number}", number + 1
     return unique
 

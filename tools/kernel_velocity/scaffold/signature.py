@@ -60,7 +60,7 @@ PUBLIC_TYPES = {
 SIZE = "size_t"
 _HALVES = ("float16", "bfloat16")
 # What the generated C++ and, for what a caller gives, the generated Python call something else.
-_TAKEN = {"threads", "device", "stream", "begin", "end", "i", "elements", "step", "queue", "solution"}
+_RESERVED = {"threads", "device", "stream", "begin", "end", "i", "elements", "step", "queue", "solution"}
 _TAKEN_BY_PYTHON = {
     *re.findall(r"\w+", "self inputs output shape count total ctypes read out call got bind torch math partial cases"),
     *re.findall(r"\w+", "tensors values new_like require_no_overlap require_same_device require_shape annotations"),
@@ -165,7 +165,7 @@ def of_problem(where: str, parameters: Sequence[Mapping[str, Any]]) -> tuple[Par
     for entry in parameters:
         name = re.sub(r"\W", "_", entry["name"], flags=re.ASCII).strip("_")
         name = name if name[:1].isalpha() else f"x{name}"
-        name = f"{name}_" if name in _CPP | _TAKEN or name in PUBLIC_TYPES else name
+        name = f"{name}_" if name in _CPP | _RESERVED or name in PUBLIC_TYPES else name
         while name in (param.name for param in named):
             name += "2"
         named.append(
@@ -178,7 +178,7 @@ def python_names(parameters: Sequence[Parameter]) -> list[str]:
     """Return the names of arguments in generated Python: lower case, none of Python's own or ours, no name twice."""
     names: list[str] = []
     for param in parameters:
-        name = f"{param.python}_" if param.python in _TAKEN | _TAKEN_BY_PYTHON else param.python
+        name = f"{param.python}_" if param.python in _RESERVED | _TAKEN_BY_PYTHON else param.python
         while name in names:
             name += "2"
         names.append(name)
@@ -189,8 +189,8 @@ def _checked(where: str, parameters: list[Parameter]) -> Signature:
     for param in parameters:
         _check(where, param)
     names = [name for param in parameters for name in {param.name, param.python}]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{where}: two arguments are called {twice!r} (in Python, names are lower case)")
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{where}: two arguments are called {duplicate!r} (in Python, names are lower case)")
     outputs = [param.name for param in parameters if param.output]
     if len(outputs) != 1:
         got = ", ".join(outputs) or "none"
@@ -212,8 +212,8 @@ def _check(where: str, param: Parameter) -> None:
         )
     if keyword.iskeyword(name) or name in _CPP or name in TYPES:
         raise UsageError(f"{where} is a keyword or a type; give the argument another name")
-    if {name, name.lower()} & (_TAKEN if param.output else _TAKEN | _TAKEN_BY_PYTHON):
-        raise UsageError(f"{where}: the generated code calls something else so; give the argument another name")
+    if {name, name.lower()} & (_RESERVED if param.output else _RESERVED | _TAKEN_BY_PYTHON):
+        raise UsageError(f"{where}: the generated code uses this name; give the argument another name")
     if param.output and not param.pointer:
         raise UsageError(f"{where} is written, so it must be a pointer: {name}:{param.type}*!")
     types = {*TYPES, SIZE} - ({SIZE} if param.pointer else set(_HALVES))

@@ -193,7 +193,7 @@ class Site:
         """Return every session known of a machine that measured a device's ceilings, oldest first."""
         asked = (place.machine, device)
         if asked not in self._ceilings:
-            self._ceilings[asked] = kept_ceilings.known(self.results, self.repository, *asked)
+            self._ceilings[asked] = kept_ceilings.of_machine(self.results, self.repository, *asked)
         return self._ceilings[asked]
 
     def sessions(self, place: Place) -> Sessions:

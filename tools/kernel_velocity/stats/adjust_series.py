@@ -51,7 +51,7 @@ class Timed(Protocol):
         """A control implementation."""
 
 
-Place = tuple[SeriesKey, str]  # a series, and the method that timed it
+TimedSeries = tuple[SeriesKey, str]  # a series, and the method that timed it
 Rounds = Mapping[str, Sequence[Timed]]  # by commit
 Centres = Mapping[SeriesKey, float]  # usual reading of each control, log s
 
@@ -65,13 +65,15 @@ class Fitted:
 
 
 def adjusted(
-    recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = MappingProxyType({})
-) -> dict[Place, Mapping[str, list[float]]]:
+    recorded: Mapping[TimedSeries, Rounds], code: Mapping[TimedSeries, Code] = MappingProxyType({})
+) -> dict[TimedSeries, Mapping[str, list[float]]]:
     """Return, for each series and commit, the adjusted estimates of its rounds, s. See `fitted`."""
-    return {place: series.estimates for place, series in fitted(recorded, code).items()}
+    return {key: series.estimates for key, series in fitted(recorded, code).items()}
 
 
-def fitted(recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = MappingProxyType({})) -> dict[Place, Fitted]:
+def fitted(
+    recorded: Mapping[TimedSeries, Rounds], code: Mapping[TimedSeries, Code] = MappingProxyType({})
+) -> dict[TimedSeries, Fitted]:
     """Return every series that moves with its gauges or controls, adjusted.
 
     Commits with a round that cannot be adjusted are left out: half of their rounds say less than all of them raw.
@@ -81,15 +83,17 @@ def fitted(recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = Mappin
         code: what each series ran at its commits, where that is known.
     """
     result = {}
-    for place, rounds in recorded.items():
+    for subject, rounds in recorded.items():
         first = _of(rounds, basis(rounds))
         controls: Logs = {}
-        if not any(getattr(item, name) is not None for items in first.values() for item in items for name in GAUGES):
-            beside = {witness[0]: other for witness, other in recorded.items() if is_control(witness, place)}
+        if not any(
+            getattr(round_, name) is not None for group in first.values() for round_ in group for name in GAUGES
+        ):
+            beside = {witness[0]: other for witness, other in recorded.items() if is_control(witness, subject)}
             controls = witnessed(beside, centres({key: _of(other, first) for key, other in beside.items()}))
-        how = fit(first, controls, code.get(place, NO_CODE), place[1])
+        how = fit(first, controls, code.get(subject, NO_CODE), subject[1])
         if how is not None and (estimates := freed(how, rounds, controls)):
-            result[place] = Fitted(estimates=estimates, fit=how)
+            result[subject] = Fitted(estimates=estimates, fit=how)
     return result
 
 
@@ -98,7 +102,7 @@ def basis(rounds: Rounds) -> list[str]:
 
     The time of a commit's last round counts: a commit that is measured late moves no value, wherever it stands.
     """
-    when = {commit: max(item.time for item in items) for commit, items in rounds.items() if items}
+    when = {commit: max(round_.time for round_ in group) for commit, group in rounds.items() if group}
     return sorted(when, key=lambda commit: (when[commit], commit))[: grown(len(when))]
 
 
@@ -161,9 +165,9 @@ def freed(how: Fit, rounds: Rounds, controls: Logs) -> dict[str, list[float]]:
     return {commit: estimates for commit, estimates in whole.items() if not any(map(math.isnan, estimates))}
 
 
-def is_control(witness: Place, place: Place) -> bool:
-    """Return whether `witness` is a control measured in the same seconds and on the same machine as `place`."""
-    (control, method), (series, wanted) = witness, place
+def is_control(witness: TimedSeries, subject: TimedSeries) -> bool:
+    """Return whether `witness` is a control measured in the same seconds and on the same machine as `subject`."""
+    (control, method), (series, wanted) = witness, subject
     if control.implementation not in CONTROLS or series.implementation in CONTROLS:
         return False
     return (method, *seconds_of(control)) == (wanted, *seconds_of(series))
@@ -177,12 +181,12 @@ def seconds_of(key: SeriesKey) -> tuple[str, ...]:
 def _logs(rounds: Rounds, *names: str) -> dict[str, dict[RoundKey, float]]:
     """Return the logarithms of some fields of the rounds, in s. Rounds of one launch are numbered by their time."""
     values: dict[str, dict[RoundKey, float]] = {name: {} for name in names}
-    for commit, items in rounds.items():
+    for commit, group in rounds.items():
         counts: dict[str, int] = {}
-        for item in sorted(items, key=lambda item: item.time):
-            number = counts[item.launch] = counts.get(item.launch, 0) + 1
+        for round_ in sorted(group, key=lambda round_: round_.time):
+            number = counts[round_.launch] = counts.get(round_.launch, 0) + 1
             for name in names:
-                seconds = getattr(item, name)
+                seconds = getattr(round_, name)
                 if seconds is not None:
-                    values[name][commit, f"{item.launch} {number}"] = math.log(seconds)
+                    values[name][commit, f"{round_.launch} {number}"] = math.log(seconds)
     return values

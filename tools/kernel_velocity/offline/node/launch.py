@@ -1,4 +1,4 @@
-"""On the node: finds the Python that has PyTorch, sets up beside it, and hands over to `kv offline run`.
+"""Start a run on the node: find the Python that has PyTorch, set up an environment, and run `kv offline run`.
 
 Started by `run` under any Python from 3.8 on, with nothing installed and nothing in the environment. Imports nothing
 of ours. What it makes lies in the work folder: a clone of the bundle, and a virtual environment that has the carried
@@ -23,9 +23,11 @@ from typing import Any, NoReturn
 
 HERE = Path(__file__).resolve().parent
 # Where container images and clusters keep the environment with PyTorch, after what is active and what PATH names.
-PLACES = "/opt/*/bin/python3 /opt/*/.venv/bin/python3 /opt/*/venv/bin/python3 /opt/conda/envs/*/bin/python3 "
-PLACES += "/.venv/bin/python3 /venv/bin/python3 /usr/local/bin/python3* /usr/bin/python3* /usr/local/*/bin/python3 "
-PLACES += "/workspace/*/bin/python3 /workspace/*/.venv/bin/python3"
+INTERPRETERS = "/opt/*/bin/python3 /opt/*/.venv/bin/python3 /opt/*/venv/bin/python3 /opt/conda/envs/*/bin/python3 "
+INTERPRETERS += (
+    "/.venv/bin/python3 /venv/bin/python3 /usr/local/bin/python3* /usr/bin/python3* /usr/local/*/bin/python3 "
+)
+INTERPRETERS += "/workspace/*/bin/python3 /workspace/*/.venv/bin/python3"
 CUDA_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/opt/nvidia/cuda*")
 OLDEST = (3, 11)  # Python that the suite runs on (pyproject.toml)
 NEEDED = 1_500_000_000  # bytes free in the work folder: environment, builds, compiled packages, traces
@@ -101,7 +103,7 @@ def candidates(named: str | None) -> list[str]:
         return [os.path.abspath(named)]  # noqa: PTH100 - resolve() would leave a virtual environment through its link
     active = [os.environ[name] + "/bin/python3" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
     on_path = [path for name in ("python3", "python") if (path := shutil.which(name))]
-    paths = dict.fromkeys([*active, *on_path, *matching(PLACES.split())])
+    paths = dict.fromkeys([*active, *on_path, *matching(INTERPRETERS.split())])
     return [path for path in paths if not path.endswith("-config") and os.access(path, os.X_OK)]
 
 
@@ -203,7 +205,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="sh run",
-        description="Measure the packed commits on this node. Run it again to go on where it was cut off; exit status "
+        description="Measure the packed commits on this node. Run it again to resume; exit status "
         "75 says that work is left.",
     )
     parser.add_argument("out", type=Path, help="where the tar, the summary and the log appear")

@@ -135,7 +135,7 @@ def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
         "chip": chip(finding),
         "state_words": STATES[finding.state],
         "headline": headline(finding),
-        "accusation": text.accusation(finding) if finding.commits else "",
+        "accusation": text.role(finding) if finding.commits else "",
         "suspected": [_suspected(sources, finding.subject, sha) for sha in finding.commits[-MOST_COMMITS:]],
         "further": f"and {units.count(earlier, 'earlier commit')}" if earlier > 0 else "",
         "anchor": sources.line(finding.anchor) if finding.anchor else None,

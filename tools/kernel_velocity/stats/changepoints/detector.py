@@ -72,19 +72,19 @@ def detect(values: Values) -> Points:
     return detect_many([array], [None])[0].points
 
 
-def detect_many(series: Sequence[FloatArray], known: Sequence[Detected | None]) -> list[Detected]:
+def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None]) -> list[Detected]:
     """Return the change points of many series, the same as one by one.
 
     Args:
         series: (n,) log values of each, NaN where there is none.
-        known: what an earlier call returned for each, whatever its values have become. None: nothing.
+        previous: what an earlier call returned for each, whatever its values have become. None: nothing.
 
     Raises:
         ValueError: a value is infinite.
     """
     result = dict[int, Detected]()
     searches = dict[int, _Search]()
-    for number, (values, then) in enumerate(zip(series, known, strict=True)):
+    for number, (values, then) in enumerate(zip(series, previous, strict=True)):
         if then is not None and then.digest == _digest(values):
             result[number] = then
         else:
@@ -112,11 +112,11 @@ class _Search:
     settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
 
     @classmethod
-    def of(cls, logs: FloatArray, known: Detected | None) -> _Search:
+    def of(cls, logs: FloatArray, previous: Detected | None) -> _Search:
         """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
-        if known is None or known.settled_digest != _digest(logs[: known.blocks * BLOCK]):
+        if previous is None or previous.settled_digest != _digest(logs[: previous.blocks * BLOCK]):
             return cls(logs=logs)
-        return cls(logs=logs, blocks=known.blocks, settled=list(known.settled))
+        return cls(logs=logs, blocks=previous.blocks, settled=list(previous.settled))
 
     def detected(self, values: FloatArray, points: Points) -> Detected:
         """Return the result for the values, missing ones included. `points` are those of the window."""
@@ -147,13 +147,13 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
     for number, (search, start) in enumerate(zip(searches, starts, strict=True)):
         begin = max(search.settled[-1].index - start, 0) if search.settled else 0
         first = max((search.blocks - 1) * BLOCK - start, begin + segment.FEWEST_A_SIDE)
-        places = [place for place in cuts.get(number, ()) if place >= first]
-        if not places:
+        candidates = [index for index in cuts.get(number, ()) if index >= first]
+        if not candidates:
             yield search, ()
             continue
         window = _Window(even[number], begin, least_sigma(bases[number]))
         earlier = [replace(point, index=point.index - start) for point in search.settled]
-        points = window.points(window.standing(places), earlier)
+        points = window.points(window.standing(candidates), earlier)
         yield search, tuple(replace(point, index=point.index + start) for point in points)
 
 
@@ -178,7 +178,7 @@ def _ends(window: FloatArray) -> tuple[int, int]:
 class _Cut:
     """A cut, compared with its neighbours."""
 
-    place: int
+    index: int
     step: Step  # with AR(1) noise
     loudness: float  # of the step, over the least that stands
     stands: bool
@@ -199,9 +199,9 @@ class _Window:
         self._steps: dict[tuple[int, int, int], Step] = {}  # by the places of a cut and of its neighbours
         self._squares: dict[tuple[int, int], float] = {}  # summed, of the deviations between two places
 
-    def standing(self, places: Sequence[int]) -> list[_Cut]:
+    def standing(self, candidates: Sequence[int]) -> list[_Cut]:
         """Return the cuts that stand once the weaker ones are gone."""
-        left = list(places)
+        left = list(candidates)
         while True:
             bounds = [self._begin, *left, self._logs.size]
             cuts = [self._cut(*stretch, left) for stretch in zip(bounds, left, bounds[2:], strict=False)]
@@ -211,22 +211,22 @@ class _Window:
                 return [cut for cut in clear if not self._is_slope(cut, left)]
             del left[min(failed)[1]]
 
-    def _cut(self, start: int, place: int, end: int, cuts: Sequence[int]) -> _Cut:
+    def _cut(self, start: int, index: int, end: int, cuts: Sequence[int]) -> _Cut:
         """Compare the levels on both sides of one of the cuts."""
-        step = self._step(start, place, end)
+        step = self._step(start, index, end)
         moved, shorter = abs(step.after - step.before), min(step.sizes)
-        first, last = max(self._begin, place - NEAR), min(self._logs.size, place + NEAR)
+        first, last = max(self._begin, index - NEAR), min(self._logs.size, index + NEAR)
         bounds = [first, *(cut for cut in cuts if first < cut < last), last]
         squares = sum(self._squares_of(*level) for level in pairwise(bounds))
         scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), self._least)
         left_by_scatter = scatter * math.sqrt((step.sizes[0] ** -0.5 + step.sizes[1] ** -0.5) / 2)
         loudness = moved / (left_by_scatter * LOUD * max(1.0, YOUNG / shorter))
-        return _Cut(place, step, loudness, shorter >= FEWEST_A_SIDE and moved >= MIN_EFFECT and loudness >= 1)
+        return _Cut(index, step, loudness, shorter >= FEWEST_A_SIDE and moved >= MIN_EFFECT and loudness >= 1)
 
-    def _step(self, start: int, place: int, end: int) -> Step:
-        stretch = max(start, place - REACH), place, min(end, place + REACH)
+    def _step(self, start: int, index: int, end: int) -> Step:
+        stretch = max(start, index - REACH), index, min(end, index + REACH)
         if stretch not in self._steps:
-            self._steps[stretch] = yuen(self._logs[stretch[0] : place], self._logs[place : stretch[2]])
+            self._steps[stretch] = yuen(self._logs[stretch[0] : index], self._logs[index : stretch[2]])
         return self._steps[stretch]
 
     def _squares_of(self, start: int, end: int) -> float:
@@ -238,8 +238,8 @@ class _Window:
     def _is_slope(self, cut: _Cut, cuts: Sequence[int]) -> bool:
         """Return whether a straight line explains the values around a cut better than the step."""
         bounds = [self._begin, *cuts, self._logs.size]
-        start, _, end = bounds[(number := cuts.index(cut.place)) : number + 3]
-        sides = self._logs[max(start, cut.place - NEAR) : cut.place], self._logs[cut.place : min(end, cut.place + NEAR)]
+        start, _, end = bounds[(number := cuts.index(cut.index)) : number + 3]
+        sides = self._logs[max(start, cut.index - NEAR) : cut.index], self._logs[cut.index : min(end, cut.index + NEAR)]
         values = np.concatenate(sides)
         values -= values.mean()
         x = np.arange(values.size) - (values.size - 1) / 2
@@ -252,7 +252,7 @@ class _Window:
         points = list[ChangePoint]()
         for cut in cuts:
             step = cut.step
-            levels = [point.before for point in (*earlier, *points) if point.index > cut.place - LOOK_BACK]
+            levels = [point.before for point in (*earlier, *points) if point.index > cut.index - LOOK_BACK]
             near = sum(abs(level - step.after) <= abs(step.after - step.before) / 2 for level in levels)
-            points.append(replace(step.point(cut.place), is_unsteady=near >= RETURNS))
+            points.append(replace(step.point(cut.index), is_unsteady=near >= RETURNS))
         return tuple(points)

@@ -32,7 +32,7 @@ class Drift:
     stepwise: bool | None = None  # whether one step explains the points better than the line
 
     @property
-    def found(self) -> bool:
+    def is_drift(self) -> bool:
         """Return whether the level drifted."""
         if self.p is None or self.ratio is None:
             return False
@@ -57,14 +57,14 @@ def drift(values: Sequence[float | None]) -> Drift:
     return Drift(first=first, last=last, ratio=math.exp(step.after - step.before), p=step.p, stepwise=stepwise)
 
 
-def _line(places: FloatArray, logs: FloatArray) -> tuple[Step, float]:
+def _line(positions: FloatArray, logs: FloatArray) -> tuple[Step, float]:
     """Return the fitted line's two ends as a step, with AR(1) errors, and its sum of squared residuals."""
-    x = places - places.mean()
+    x = positions - positions.mean()
     slope = float(x @ logs) / float(x @ x)
     rest = logs - logs.mean() - slope * x
     squared = float(rest @ rest)
     inflated = inflation(correlation(float(rest[1:] @ rest[:-1]), squared, logs.size))
-    span = float(places[-1] - places[0])
+    span = float(positions[-1] - positions[0])
     variance = max(squared / (logs.size - 2), least_sigma(logs) ** 2) * inflated
     middle, half = float(logs.mean()), slope * span / 2
     step = Step.of(

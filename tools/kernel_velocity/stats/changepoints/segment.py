@@ -57,8 +57,8 @@ def _cheapest(series: Sequence[FloatArray], prices: FloatArray) -> Iterator[list
         last[:, end] = best
         costs[:, end] = table[rows, best] + prices
     for number, values in enumerate(series):
-        cuts, place = list[int](), int(last[number, values.size])
-        while place:
-            cuts.append(place)
-            place = int(last[number, place])
+        cuts, index = list[int](), int(last[number, values.size])
+        while index:
+            cuts.append(index)
+            index = int(last[number, index])
         yield cuts[::-1]

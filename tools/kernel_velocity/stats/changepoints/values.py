@@ -128,8 +128,8 @@ def windows_of(values: FloatArray, size: int, step: int = 1) -> FloatArray:
         size: values of a window.
         step: values from one window to the next.
     """
-    count, item = (values.size - size) // step + 1, values.itemsize
-    return np.ndarray((max(count, 0), size), np.float64, values, 0, (step * item, item))
+    count, itemsize = (values.size - size) // step + 1, values.itemsize
+    return np.ndarray((max(count, 0), size), np.float64, values, 0, (step * itemsize, itemsize))
 
 
 def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:
