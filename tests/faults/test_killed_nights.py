@@ -113,7 +113,7 @@ def test_night_killed_at_five_points_ends_as_an_undisturbed_one(tiny, seed):
     done = tiny.nightly("--no-ceilings", KV_ROUNDS=str(ROUNDS))
     story = "\n".join([*printed, done.stdout])
     assert done.returncode == undisturbed.returncode, story
-    assert lines_with(done.stdout, "going on with the night of"), story
+    assert lines_with(done.stdout, "resuming the night of"), story
     assert without_figures(tiny) == without_figures(twin) and without_figures(tiny)[0][3] == [slow], story
     assert measured(tiny) == measured(twin), story
     assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * COMMITS, story
@@ -173,7 +173,7 @@ def test_interrupted_night_ends_as_an_undisturbed_one(tiny):
     ]
     done = tiny.nightly("--no-ceilings", KV_ROUNDS=str(ROUNDS))
     story = "\n".join([*printed, done.stdout])
-    assert done.returncode == 10 and lines_with(done.stdout, "going on with the night of"), story
+    assert done.returncode == 10 and lines_with(done.stdout, "resuming the night of"), story
     assert [row[1:4] for row in without_figures(tiny)] == [["regression", "confirmed", [slow]]], story
     assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * COMMITS, story
     assert rounds_begun(tiny).total() <= ROUNDS * COMMITS + 2 and not left_over(tiny), story  # one begun by each cut
