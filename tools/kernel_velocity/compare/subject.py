@@ -23,7 +23,7 @@ from kernel_velocity.compare.settings import Settings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import limits, timing
-from kernel_velocity.harness.audit import LEARNED, AuditError, FreshInputs, audit, check_kinds
+from kernel_velocity.harness.audit import AuditError, FreshInputs, audit, check_kinds
 from kernel_velocity.harness.benchmark import CHECK_STEP
 from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.harness.implementations import Bound
@@ -160,7 +160,7 @@ class Subject:
             timer=timer,
             estimate=median(measured.estimate for measured in self.rounds),
             overhead=timer.overhead() or 0.0,
-            learned=LEARNED[bench.device],
+            device=bench.device,
         )
         self.flags = (*self.flags, *flags)
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from kernel_velocity.harness import gate, limits, spool, timing
 from kernel_velocity.harness.accuracy import in_words
-from kernel_velocity.harness.audit import LEARNED, FreshInputs, audit, check_finished, check_kinds, wait_for_threads
+from kernel_velocity.harness.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS, dtype_of
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
@@ -157,7 +157,7 @@ class _KernelBenchmark:
             timer=self._single(timer, method) if is_own_call else None,
             estimate=result.estimate,
             overhead=result.overhead or 0.0,
-            learned=LEARNED[self.device],
+            device=self.device,
         )
         ORIGINALS.check()
         if self._noted != self._own_functions():
