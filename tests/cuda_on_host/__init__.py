@@ -5,8 +5,12 @@
 (`-fsanitize=thread`, whose callbacks are the engine's own). `building` compiles a kernel, `calling` calls it, `traffic`
 counts what its accesses cost: sectors of global memory, conflicts of banks of shared memory.
 
+Of Hopper it has clusters of blocks, barriers in shared memory, TMA and wgmma (`engine/hopper.cpp`). Copies and products
+are done as late as a kernel may expect, and until then what they use may not be touched.
+
 What it finds: results that are wrong in any order of threads, accesses outside an argument's memory, misaligned
 vectors, data races in shared and global memory, barriers that not all threads reach, reads of what was never written
-(0xff bytes: NaN). What it cannot say: how long anything takes. The last bits of CUDA's own exp and of tensor cores.
-What caches, real concurrency and the compiler of a GPU do.
+(0xff bytes: NaN), on Hopper missing fences, wrong parities, stages that are filled or left too early. What it cannot
+say: how long anything takes. The last bits of CUDA's own exp and of tensor cores. What caches, real concurrency and the
+compiler of a GPU do.
 """

@@ -20,7 +20,7 @@ FLAGS = ("-std=c++17", "-fPIC", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", f"-I{HER
 # member by member (no-tree-sra). nvcc fuses multiplications and additions too, but not those of our references.
 # A fiber's stack is 256 KiB (engine/blocks.cpp), and kernels do not recurse.
 OF_KERNELS = ("-O1", "-fsanitize=thread", "-ffp-contract=off", "-fno-tree-sra", "-Werror=frame-larger-than=65536")
-OF_ENGINE = ("-O1", "-Wall", "-Wextra")
+OF_ENGINE = ("-O2", "-Wall", "-Wextra")
 
 
 class Builder:

@@ -26,7 +26,7 @@ Copies copies[MOST_THREADS];
 const char source = 0,
            destination = 0;  // the sites of all copies: lanes make the same ones in the same order
 
-Copies& own() { return copies[now().thread - 1]; }
+Copies& own() { return copies[thread()]; }
 
 void finish(const Copy& copy) {
     end_copy(copy.to, copy.bytes);
@@ -37,7 +37,7 @@ void finish(const Copy& copy) {
 
 }  // namespace
 
-void begin_block_copies() {
+void begin_cluster_copies() {
     for (Copies& of_thread : copies) of_thread = {};
 }
 

@@ -26,14 +26,29 @@ struct Span {
     bool has(const char* address, size_t bytes) const { return address >= begin && address + bytes <= end; }
 };
 
+// Who has read a byte since it was written: of each warp the last time, and the lane, or several lanes.
+struct Readers {
+    struct {
+        uint32_t time, thread;
+    } of[MOST_WARPS];
+};
+constexpr uint32_t SEVERAL = ~0u;
+
 // Who accessed a byte: the last writer, and who has read it since.
 struct History {
-    Moment written, read;
-    bool is_awaited;  // an asynchronous copy to it is under way
-    // Besides the last reader: lanes of its warp since that warp's last barrier, other warps since the block's last
-    // barrier, other blocks.
-    bool lanes_read, warps_read, blocks_read;
+    Moment written, read;  // read: the only reader, or the last of those that `readers` has
+    uint32_t fences;       // of the writer, when it wrote: see fence_shared_memory()
+    uint32_t readers;      // 0: at most one
+    bool is_awaited;       // an asynchronous copy to it is under way
+    bool clusters_read;    // besides, another cluster has read it
 };
+
+// 16 bytes of shared memory, which TMA and products read at once.
+struct Chunk {
+    uint16_t under_way[2];      // how many reads, by Reader
+    uint32_t read[MOST_WARPS];  // by those that each warp has waited for: its time then, plus one
+};
+constexpr size_t CHUNK = 16;
 
 struct Array {
     char name[32];
@@ -49,41 +64,85 @@ struct Variable {
 
 Span local, arguments;
 std::vector<Array> arrays;
-Array shared_memory;
-std::vector<Variable> variables;  // of the block, in shared memory; the first is the dynamic part
-alignas(256) char storage[MOST_SHARED_BYTES + 4096];  // and gaps between them
 
-unsigned warp_of(const Moment& moment) { return (moment.thread - 1) / WARP; }
+// Of a block of the cluster.
+struct Shared {
+    Array memory;
+    std::vector<Variable> variables;  // the first is the dynamic part
+    std::vector<Chunk> chunks;
+};
+constexpr size_t STORAGE = MOST_SHARED_BYTES + 5 * 1024;  // and gaps between the variables
+Shared shared_memories[MOST_BLOCKS];
+alignas(1024) char storage[MOST_BLOCKS][STORAGE];
+std::vector<Readers> readers;  // History::readers; the first is none
+std::vector<uint32_t> unused_readers;
+uint32_t fences[MOST_THREADS];  // that each thread has made
 
-// Whether a write at `before` is certainly over, and seen, at `moment`.
-bool is_ordered(const Moment& before, const Moment& moment) {
-    if (before.block != moment.block) return false;
-    if (before.thread == moment.thread || before.barriers != moment.barriers) return true;
-    return warp_of(before) == warp_of(moment) && before.warp_barriers != moment.warp_barriers;
+uint32_t new_readers() {
+    if (unused_readers.empty()) {
+        readers.push_back({});
+        return static_cast<uint32_t>(readers.size() - 1);
+    }
+    const uint32_t last = unused_readers.back();
+    unused_readers.pop_back();
+    readers[last] = {};
+    return last;
 }
 
-// Whether a read may still be under way at `moment`, when the byte is written.
-bool may_be_read(const History& byte, const Moment& moment) {
-    const Moment& read = byte.read;
-    if (read.thread == 0) return false;
-    if (byte.blocks_read || read.block != moment.block) return true;
-    if (read.barriers != moment.barriers) return false;
-    if (byte.warps_read || warp_of(read) != warp_of(moment)) return true;
-    return read.warp_barriers == moment.warp_barriers && (byte.lanes_read || read.thread != moment.thread);
+void note_reader(Readers& all, const Moment& moment) {
+    auto& one = all.of[moment.source];
+    const bool is_over = one.thread == NOBODY || one.thread == moment.thread || one.time < moment.time;
+    one = {moment.time, is_over ? moment.thread : SEVERAL};
+}
+
+// Whether a read may still be under way when the running thread writes the byte.
+bool may_be_read(const History& byte) {
+    if (byte.read.thread == NOBODY) return false;
+    if (byte.clusters_read || byte.readers == 0) return byte.clusters_read || !is_over(byte.read);
+    for (uint32_t warp = 0; warp < MOST_WARPS; ++warp) {
+        const auto& one = readers[byte.readers].of[warp];
+        if (one.thread != NOBODY && !is_over({byte.read.cluster, one.thread, warp, one.time})) return true;
+    }
+    return false;
+}
+
+void forget_reads(History& byte) {
+    if (byte.readers != 0) unused_readers.push_back(byte.readers);
+    byte.read = {};
+    byte.readers = 0;
+    byte.clusters_read = false;
 }
 
 void note_read(History& byte, const Moment& moment) {
-    const Moment& before = byte.read;
-    if (before.thread != 0 && before.block != moment.block) byte.blocks_read = true;
-    if (before.block != moment.block || before.barriers != moment.barriers)
-        byte.warps_read = byte.lanes_read = false;
-    else if (before.thread != 0 && warp_of(before) != warp_of(moment))
-        byte.warps_read = true;
-    else if (before.warp_barriers != moment.warp_barriers)
-        byte.lanes_read = false;
-    else if (before.thread != 0 && before.thread != moment.thread)
-        byte.lanes_read = true;
+    const bool is_other_cluster = byte.read.thread != NOBODY && byte.read.cluster != moment.cluster;
+    if (is_other_cluster || byte.read.thread == NOBODY || !may_be_read(byte)) {
+        const bool clusters_read = byte.clusters_read || is_other_cluster;
+        forget_reads(byte);
+        byte.clusters_read = clusters_read;
+    } else {
+        if (byte.readers == 0) {
+            byte.readers = new_readers();
+            note_reader(readers[byte.readers], byte.read);
+        }
+        note_reader(readers[byte.readers], moment);
+    }
     byte.read = moment;
+}
+
+void describe(char (&text)[64], const Moment& moment, const char* what) {
+    const unsigned number = moment.thread - 1, of_block = threads_of_block();
+    if (moment.thread == COPY)
+        snprintf(text, sizeof text, "a copy of TMA %s", what);
+    else
+        snprintf(text, sizeof text, "thread %u of block %u %s", number % of_block,
+                 moment.cluster * blocks_of_cluster() + number / of_block, what);
+}
+
+[[noreturn]] void race(const Array& array, size_t byte, bool writes, const Moment& other, const char* what) {
+    char text[64];
+    describe(text, other, what);
+    fault("a race: it %s byte %zu of %s, which %s, and no barrier is between them",
+          writes ? "writes" : "reads", byte, array.name, text);
 }
 
 void look_for_race(Array& array, const char* address, size_t bytes, bool writes) {
@@ -91,36 +150,51 @@ void look_for_race(Array& array, const char* address, size_t bytes, bool writes)
     const size_t first = static_cast<size_t>(address - array.span.begin);
     for (size_t i = first; i < first + bytes; ++i) {
         History& byte = array.bytes[i];
-        const bool is_written = byte.written.thread != 0 && !is_ordered(byte.written, moment);
-        if (is_written || (writes && may_be_read(byte, moment))) {
-            const Moment& other = is_written ? byte.written : byte.read;
-            fault(
-                "a race: it %s byte %zu of %s, which thread %u of block %u %s, and no barrier is between "
-                "them",
-                writes ? "writes" : "reads", i, array.name, other.thread - 1, other.block,
-                is_written ? "writes" : "reads");
-        }
-        if (writes)
-            byte = {moment, {}, false, false, false, false};
-        else
+        if (byte.written.thread != NOBODY && !is_over(byte.written))
+            race(array, i, writes, byte.written, "writes");
+        if (!writes) {
             note_read(byte, moment);
+            continue;
+        }
+        if (may_be_read(byte)) race(array, i, writes, byte.read, "reads");
+        forget_reads(byte);
+        byte.written = moment;
+        byte.fences = fences[thread()];
     }
 }
 
-void check_shared(const char* address, size_t bytes, bool writes) {
-    const size_t first = static_cast<size_t>(address - storage);
+// Whether what reads chunks beside the threads may still do so when the running thread writes there.
+void look_at_chunk(const Shared& shared, size_t byte) {
+    const Chunk& chunk = shared.chunks[byte / CHUNK];
+    if (chunk.under_way[static_cast<int>(Reader::PRODUCT)])
+        fault("writes byte %zu of shared memory, which products under way read", byte);
+    if (chunk.under_way[static_cast<int>(Reader::STORE)])
+        fault("writes byte %zu of shared memory, which a store under way reads", byte);
+    for (uint32_t warp = 0; warp < MOST_WARPS; ++warp)
+        if (chunk.read[warp] > knowledge().of[warp])
+            fault(
+                "a race: it writes byte %zu of shared memory, which warp %u had read, and no barrier is "
+                "between them",
+                byte, warp);
+}
+
+void check_shared(unsigned of_rank, const char* address, size_t bytes, bool writes) {
+    Shared& shared = shared_memories[of_rank];
+    const size_t first = static_cast<size_t>(address - storage[of_rank]);
     bool is_inside = false;
-    for (const Variable& variable : variables) is_inside |= variable.span.has(address, bytes);
-    if (!is_inside)
+    for (const Variable& variable : shared.variables) is_inside |= variable.span.has(address, bytes);
+    if (of_rank >= blocks_of_cluster() || !is_inside)
         fault("%s %zu bytes at byte %zu of shared memory, where no variable is", writes ? "writes" : "reads",
               bytes, first);
+    if (of_rank != rank()) require_present(of_rank);
     for (size_t i = first; i < first + bytes; ++i) {
-        const History& byte = shared_memory.bytes[i];
+        const History& byte = shared.memory.bytes[i];
         if (byte.is_awaited) fault("touches byte %zu of shared memory, to which an unawaited copy goes", i);
-        if (!writes && byte.written.thread == 0)
+        if (!writes && byte.written.thread == NOBODY)
             fault("reads byte %zu of shared memory, which nobody wrote", i);
+        if (writes && (i == first || i % CHUNK == 0)) look_at_chunk(shared, i);
     }
-    look_for_race(shared_memory, address, bytes, writes);
+    look_for_race(shared.memory, address, bytes, writes);
 }
 
 void check_array(Array& array, const char* address, size_t bytes, bool writes) {
@@ -143,19 +217,21 @@ void check_array(Array& array, const char* address, size_t bytes, bool writes) {
 }
 
 // Variables lie apart, so that running over the end of one does not hit the next.
-void* add_variable(const void* key, size_t bytes, size_t alignment) {
-    const size_t gap = shared_memory.bytes.empty() ? 0 : alignment;
-    const size_t begin = (shared_memory.bytes.size() + gap + alignment - 1) / alignment * alignment;
+void* add_variable(unsigned of_rank, const void* key, size_t bytes, size_t alignment) {
+    Shared& shared = shared_memories[of_rank];
+    const size_t size = shared.memory.bytes.size(), gap = size == 0 ? 0 : alignment;
+    const size_t begin = (size + gap + alignment - 1) / alignment * alignment;
     size_t of_all = bytes;
-    for (const Variable& variable : variables)
+    for (const Variable& variable : shared.variables)
         of_all += static_cast<size_t>(variable.span.end - variable.span.begin);
-    if (begin + bytes > sizeof storage || of_all > MOST_SHARED_BYTES)
+    if (begin + bytes > STORAGE || of_all > MOST_SHARED_BYTES)
         fault("needs more shared memory than the %zu bytes that a block can have", MOST_SHARED_BYTES);
-    char* const variable = storage + begin;
+    char* const variable = storage[of_rank] + begin;
     memset(variable, POISON, bytes);
-    shared_memory.bytes.resize(begin + bytes);
-    shared_memory.span.end = variable + bytes;
-    variables.push_back({key, {variable, variable + bytes}});
+    shared.memory.bytes.resize(begin + bytes);
+    shared.chunks.resize((begin + bytes + CHUNK - 1) / CHUNK);
+    shared.memory.span.end = variable + bytes;
+    shared.variables.push_back({key, {variable, variable + bytes}});
     return variable;
 }
 
@@ -170,45 +246,105 @@ void allow_arguments(const void* begin, size_t bytes) {
 }
 
 void begin_launch_memory() {
+    readers.assign(1, {});
+    unused_readers.clear();
     for (Array& array : arrays)
         if (array.is_writable) array.bytes.assign(static_cast<size_t>(array.span.end - array.span.begin), {});
 }
 
-void begin_block_memory(size_t dynamic_bytes) {
-    shared_memory = {"shared memory", {storage, storage}, true, {}};
-    variables.clear();
-    add_variable(nullptr, dynamic_bytes, 1);
+void begin_cluster_memory(size_t dynamic_bytes) {
+    for (uint32_t& of_thread : fences) of_thread = 0;
+    for (unsigned of_rank = 0; of_rank < blocks_of_cluster(); ++of_rank) {
+        char* const begin = storage[of_rank];
+        shared_memories[of_rank] = {{"shared memory", {begin, begin}, true, {}}, {}, {}};
+        add_variable(of_rank, nullptr, dynamic_bytes, 1);
+    }
 }
 
-void* dynamic_shared() { return storage; }
+void* dynamic_shared() { return storage[rank()]; }
 
 void* shared_variable(const void* key, size_t bytes, size_t alignment) {
-    for (const Variable& variable : variables)
+    for (const Variable& variable : shared_memories[rank()].variables)
         if (variable.key == key) return const_cast<char*>(variable.span.begin);
-    return add_variable(key, bytes, alignment);
+    return add_variable(rank(), key, bytes, alignment);
+}
+
+char* shared_memory_of(unsigned of_rank) { return storage[of_rank]; }
+
+size_t shared_offset(const void* address) {
+    const char* const at = static_cast<const char*>(address);
+    if (at < storage[rank()] || at >= storage[rank()] + STORAGE) fault("names what is not its shared memory");
+    return static_cast<size_t>(at - storage[rank()]);
 }
 
 void await_copy(const void* to, size_t bytes) {
     check(to, bytes, true, bytes);
-    const size_t first = static_cast<size_t>(static_cast<const char*>(to) - storage);
-    if (first >= shared_memory.bytes.size()) fault("copies to what is no shared memory");
-    memset(storage + first, POISON, bytes);
-    for (size_t i = first; i < first + bytes; ++i) shared_memory.bytes[i].is_awaited = true;
+    const size_t first = shared_offset(to);
+    memset(storage[rank()] + first, POISON, bytes);
+    for (size_t i = first; i < first + bytes; ++i) shared_memories[rank()].memory.bytes[i].is_awaited = true;
 }
 
 void end_copy(const void* to, size_t bytes) {
-    const size_t first = static_cast<size_t>(static_cast<const char*>(to) - storage);
-    for (size_t i = first; i < first + bytes; ++i) shared_memory.bytes[i].is_awaited = false;
+    const size_t first = shared_offset(to);
+    for (size_t i = first; i < first + bytes; ++i) shared_memories[rank()].memory.bytes[i].is_awaited = false;
+}
+
+void await_box(unsigned of_rank, size_t offset, size_t bytes) {
+    char* const to = storage[of_rank] + offset;
+    check_shared(of_rank, to, bytes, true);
+    memset(to, POISON, bytes);
+    for (size_t i = offset; i < offset + bytes; ++i)
+        shared_memories[of_rank].memory.bytes[i].is_awaited = true;
+}
+
+void end_box(unsigned of_rank, size_t offset, size_t bytes, const Moment& moment) {
+    for (size_t i = offset; i < offset + bytes; ++i) {
+        History& byte = shared_memories[of_rank].memory.bytes[i];
+        byte.is_awaited = false;
+        byte.written = moment;
+    }
+}
+
+void fence_shared_memory() { ++fences[thread()]; }
+
+void begin_read(Reader reader, size_t offset, size_t bytes) {
+    Shared& shared = shared_memories[rank()];
+    if (offset + bytes > shared.memory.bytes.size())
+        fault("reads %zu bytes at byte %zu of shared memory, where no variable is", bytes, offset);
+    for (size_t i = offset; i < offset + bytes; ++i) {
+        const History& byte = shared.memory.bytes[i];
+        if (byte.is_awaited) fault("touches byte %zu of shared memory, to which an unawaited copy goes", i);
+        if (byte.written.thread == NOBODY) fault("reads byte %zu of shared memory, which nobody wrote", i);
+        if (!is_over(byte.written)) race(shared.memory, i, false, byte.written, "writes");
+        if (byte.written.thread != COPY && fences[byte.written.thread - 1] == byte.fences)
+            fault("%s byte %zu of shared memory, which a thread wrote that has made no fence since",
+                  reader == Reader::PRODUCT ? "multiplies" : "stores", i);
+    }
+    for (size_t i = offset / CHUNK; i < (offset + bytes + CHUNK - 1) / CHUNK; ++i)
+        ++shared.chunks[i].under_way[static_cast<int>(reader)];
+}
+
+void end_read(Reader reader, size_t offset, size_t bytes) {
+    const Moment moment = now();
+    for (size_t i = offset / CHUNK; i < (offset + bytes + CHUNK - 1) / CHUNK; ++i) {
+        Chunk& chunk = shared_memories[rank()].chunks[i];
+        --chunk.under_way[static_cast<int>(reader)];
+        chunk.read[moment.source] = moment.time + 1;
+    }
 }
 
 int check(const void* pointer, size_t bytes, bool writes, size_t alignment) {
     const char* const address = static_cast<const char*>(pointer);
-    if (!is_running() || local.has(address, bytes)) return OTHER_MEMORY;
+    if (!is_running()) return OTHER_MEMORY;
+    if (local.has(address, bytes)) {
+        touch_local(address, bytes);
+        return OTHER_MEMORY;
+    }
     if (reinterpret_cast<uintptr_t>(address) % alignment != 0)
         fault("%s %zu bytes at %p, an address that is not divisible by %zu", writes ? "writes" : "reads",
               bytes, pointer, alignment);
-    if (address >= storage && address < storage + sizeof storage) {
-        check_shared(address, bytes, writes);
+    if (address >= storage[0] && address < storage[0] + sizeof storage) {
+        check_shared(static_cast<unsigned>((address - storage[0]) / STORAGE), address, bytes, writes);
         return SHARED_MEMORY;
     }
     for (Array& array : arrays) {
@@ -255,6 +391,8 @@ CALLBACKS(16)
 #undef CALLBACK
 extern "C" void __tsan_read_range(void* at, size_t bytes) { cuda_on_host::check(at, bytes, false, 1); }
 extern "C" void __tsan_write_range(void* at, size_t bytes) { cuda_on_host::check(at, bytes, true, 1); }
+// Of a launcher, not of a kernel: whether a static variable of a function is initialised.
+extern "C" unsigned char __tsan_atomic8_load(const volatile unsigned char* at, int) { return *at; }
 extern "C" void __tsan_func_entry(void*) {}
 extern "C" void __tsan_func_exit() {}
 extern "C" void __tsan_init() {}

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../include/cuda_runtime.h"
+#include "../include/cuda.h"
 
 namespace cuda_on_host {
 
@@ -28,6 +28,7 @@ std::vector<Asked> asked_shared;  // dynamic shared memory; the last of a kernel
 struct PutOff {
     std::string name;
     dim3 grid, block;
+    unsigned cluster;
     size_t shared;
     cudaStream_t stream;
     Body body;
@@ -47,11 +48,14 @@ std::string name_of(const void* kernel) {
 }
 
 // The limits that CUDA's programming guide states for every device of compute capability 5.0 or more.
-cudaError_t refusal(const void* kernel, dim3 grid, dim3 block, size_t shared) {
+cudaError_t refusal(const void* kernel, dim3 grid, dim3 block, unsigned cluster, size_t shared) {
     const bool is_empty = !grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z;
     const bool is_large = grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || block.x > 1024 ||
                           block.y > 1024 || block.z > 64 || block.x * block.y * block.z > MOST_THREADS;
-    if (is_empty || is_large) return cudaErrorInvalidConfiguration;
+    const bool is_torn = cluster == 0 || cluster > MOST_BLOCKS || grid.x % cluster != 0 ||
+                         block.x * block.y * block.z * cluster > MOST_THREADS ||
+                         (cluster > 1 && capability < 9);
+    if (is_empty || is_large || is_torn) return cudaErrorInvalidConfiguration;
     size_t allowed = USUAL_SHARED_BYTES;
     for (const Asked& asked : asked_shared)
         if (asked.kernel == kernel) allowed = asked.bytes;
@@ -73,9 +77,11 @@ uint64_t random_bits() {
 bool has_fault() { return !fault_text.empty(); }
 void set_fault(const char* text) { fault_text = text; }
 
-void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void* stream, Body body,
-            const void* context, size_t context_bytes) {
-    if (has_fault() || note(refusal(kernel, grid, block, shared)) != cudaSuccess) return;
+size_t most_shared_bytes() { return capability < 9 ? MOST_SHARED_BYTES_8 : MOST_SHARED_BYTES; }
+
+void launch(const void* kernel, dim3 grid, dim3 block, unsigned cluster, size_t shared, void* stream,
+            Body body, const void* context, size_t context_bytes) {
+    if (has_fault() || note(refusal(kernel, grid, block, cluster, shared)) != cudaSuccess) return;
     const std::string name = name_of(kernel);
     char text[160];
     snprintf(text, sizeof text, " %u %u %u %u %u %u %zu %d %zu\n", grid.x, grid.y, grid.z, block.x, block.y,
@@ -86,6 +92,7 @@ void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void* stre
         waiting.push_back({name,
                            grid,
                            block,
+                           cluster,
                            shared,
                            static_cast<cudaStream_t>(stream),
                            body,
@@ -93,7 +100,7 @@ void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void* stre
         return;
     }
     allow_arguments(context, context_bytes);
-    run_blocks(name.c_str(), grid, block, shared, body, context);
+    run_blocks(name.c_str(), grid, block, cluster, shared, body, context);
 }
 
 // Runs what was put off on a stream, or on all of them.
@@ -105,13 +112,14 @@ void finish(cudaStream_t stream, bool all) {
             continue;
         }
         allow_arguments(one.context.data(), one.context.size());
-        run_blocks(one.name.c_str(), one.grid, one.block, one.shared, one.body, one.context.data());
+        run_blocks(one.name.c_str(), one.grid, one.block, one.cluster, one.shared, one.body,
+                   one.context.data());
     }
     waiting.swap(others);
 }
 
 cudaError_t allow_shared(const void* kernel, int bytes) {
-    if (bytes < 0 || static_cast<size_t>(bytes) > MOST_SHARED_BYTES) return note(cudaErrorInvalidValue);
+    if (bytes < 0 || static_cast<size_t>(bytes) > most_shared_bytes()) return note(cudaErrorInvalidValue);
     asked_shared.push_back({kernel, static_cast<size_t>(bytes)});
     return cudaSuccess;
 }
@@ -152,10 +160,18 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int wan
             *value = MOST_THREADS_OF_PROCESSOR;
             return cudaSuccess;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-            *value = MOST_SHARED_BYTES;
+            *value = static_cast<int>(cuda_on_host::most_shared_bytes());
             return cudaSuccess;
     }
     return note(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* result) {
+    const bool is_known = strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+    *function = is_known ? reinterpret_cast<void*>(cuTensorMapEncodeTiled) : nullptr;
+    *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

@@ -21,9 +21,8 @@ std::vector<Access> accesses;
 
 void note_access(const void* site, const void* address, size_t bytes, bool writes, int memory) {
     if (!is_noting || memory == OTHER_MEMORY) return;
-    const Moment moment = now();
-    accesses.push_back({reinterpret_cast<uint64_t>(site), reinterpret_cast<uint64_t>(address), moment.block,
-                        moment.thread - 1, memory, static_cast<uint16_t>(bytes), writes});
+    accesses.push_back({reinterpret_cast<uint64_t>(site), reinterpret_cast<uint64_t>(address), now().cluster,
+                        thread(), memory, static_cast<uint16_t>(bytes), writes});
 }
 
 }  // namespace cuda_on_host

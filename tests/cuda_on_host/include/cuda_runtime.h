@@ -13,7 +13,10 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
+
+#define CUDART_VERSION 13000
 
 using cudaStream_t = struct CUstream_st*;
 
@@ -34,6 +37,15 @@ enum cudaDeviceAttr {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
+enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess = 0,
+    cudaDriverEntryPointSymbolNotFound = 1
+};
+constexpr unsigned long long cudaEnableDefault = 0;
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result);
+
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetLastError();
@@ -49,6 +61,35 @@ cudaError_t allow_shared(const void* kernel, int bytes);
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
     return cuda_on_host::allow_shared(reinterpret_cast<const void*>(kernel), bytes);
+}
+
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+union cudaLaunchAttributeValue {
+    struct {
+        unsigned x, y, z;
+    } clusterDim;
+};
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned numAttrs;
+};
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               const Arguments&... arguments) {
+    const cuda_on_host::Configuration configuration(config->gridDim, config->blockDim,
+                                                    config->dynamicSmemBytes, config->stream);
+    auto launch = configuration.of(kernel);
+    for (unsigned i = 0; i < config->numAttrs; ++i) launch.cluster = config->attrs[i].val.clusterDim.x;
+    launch(arguments...);
+    return cudaPeekAtLastError();
 }
 
 // Types of several numbers, aligned as CUDA aligns them: an access to one is a single access of its size.

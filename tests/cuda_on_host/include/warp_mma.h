@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "../_native/kv_cuda_float16.h"
+#include "kv_cuda_float16.h"
 
 namespace kv {
 
