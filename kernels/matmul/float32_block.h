@@ -41,13 +41,6 @@ __device__ void read_fragment(float (&fragment)[PER], const float* from) {
     }
 }
 
-// What is done to the sums of a plain product: nothing. Another epilogue has what it needs of a column (which
-// may lie beyond the last), and the element that a sum in that column becomes.
-struct Plain {
-    __device__ float of_column(int64_t) const { return 0.0f; }
-    __device__ float operator()(float sum, float) const { return sum; }
-};
-
 // One TILE x TILE block of C by THREADS threads with PER x PER elements each; DEPTH steps of k per pass.
 //
 // The warps are 2 x 4, the threads of a warp 8 x 4. A request of 16 bytes per thread is served eight threads

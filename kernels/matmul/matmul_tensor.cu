@@ -25,20 +25,6 @@ namespace kv {
 constexpr int TENSOR_THREADS = 128, TENSOR_STAGES = 4;
 constexpr int CHUNKS = 4;  // of a row of A per pass: 32 steps of k of two bytes each, 64 of one
 
-// What C holds, and in what is summed.
-template <class T>
-struct Product {
-    using Sum = float;
-    using Item = T;
-};
-template <>
-struct Product<int8_t> {
-    using Sum = int;
-    using Item = int;
-};
-
-__device__ inline void round_to(int& item, int sum) { item = sum; }
-
 // One TILE x TILE block of C by 2 x 2 warps.
 template <class T, int TILE, bool VECTOR>
 struct TensorBlock {

@@ -12,8 +12,9 @@ namespace kv {
 struct Tiles {
     int64_t rows, columns;
 
-    __host__ __device__ Tiles(int64_t m, int64_t n, int tile)
-        : rows((m + tile - 1) / tile), columns((n + tile - 1) / tile) {}
+    __host__ __device__ Tiles(int64_t m, int64_t n, int tile) : Tiles(m, n, tile, tile) {}
+    __host__ __device__ Tiles(int64_t m, int64_t n, int height, int width)
+        : rows((m + height - 1) / height), columns((n + width - 1) / width) {}
 };
 
 struct Place {
@@ -30,6 +31,30 @@ inline __device__ Place place_of(unsigned block, Tiles tiles) {
     const unsigned here = min(height, rows - first), within = block % (height * columns);
     return {first + within % here, within / here};
 }
+
+// What C holds, and in what is summed.
+template <class T>
+struct Product {
+    using Sum = float;
+    using Item = T;
+};
+template <>
+struct Product<int8_t> {
+    using Sum = int;
+    using Item = int;
+};
+
+inline __device__ void round_to(int& item, int sum) { item = sum; }
+
+// What is done to the sums of a plain product: nothing. Another epilogue has what it needs of a column (which
+// may lie beyond the last), and the element that a sum in that column becomes.
+struct Plain {
+    __device__ float of_column(int64_t) const { return 0.0f; }
+    template <class Sum>
+    __device__ Sum operator()(Sum sum, float) const {
+        return sum;
+    }
+};
 
 // Where a thread reads in a row-major matrix, and how many rows and columns are left of it from there on.
 template <class T>
