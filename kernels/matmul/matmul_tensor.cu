@@ -17,7 +17,7 @@
 
 #include "chunks.h"
 #include "copy_async.h"
-#include "tiles.h"
+#include "hopper.h"
 #include "warp_mma.h"
 
 namespace kv {
@@ -242,6 +242,11 @@ int multiply_on_tensor_cores(const TensorKernel<T> (&kernels)[2][2], const T* a,
     if (error == cudaSuccess) error = fill_device(Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return failed(error);
     if (capability < 8) return cuda_status(cudaErrorNotSupported);
+#ifdef KV_SM_90A
+    if constexpr (sizeof(T) == 2)
+        if (capability == 9 && is_for_hopper(a, b, c, m, n, k))
+            return multiply_on_hopper(a, b, c, m, n, k, Plain{}, device, stream);
+#endif
     constexpr int64_t PER = CHUNK / sizeof(T);
     const bool aligned = is_aligned(a, CHUNK) && is_aligned(b, CHUNK) && is_aligned(c, CHUNK);
     auto* const kernel = kernels[!large][!(aligned && k % PER == 0 && n % PER == 0)];

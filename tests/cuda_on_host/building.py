@@ -20,6 +20,7 @@ FLAGS = ("-std=c++17", "-fPIC", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", f"-I{HER
 # member by member (no-tree-sra). nvcc fuses multiplications and additions too, but not those of our references.
 # A fiber's stack is 256 KiB (engine/blocks.cpp), and kernels do not recurse.
 OF_KERNELS = ("-O1", "-fsanitize=thread", "-ffp-contract=off", "-fno-tree-sra", "-Werror=frame-larger-than=65536")
+OF_KERNELS += ("-DKV_SM_90A", "-Wno-psabi")
 OF_ENGINE = ("-O2", "-Wall", "-Wextra")
 
 
@@ -28,32 +29,38 @@ class Builder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._libraries: dict[Path, Library] = {}
+        self._libraries: dict[tuple[Path, ...], Library] = {}
         self._engine: Path | None = None
 
     def kernel(self, name: str, file: str | None = None) -> Library:
-        """Return the library of kernels/<name>/<name>.cu, or of another file in that folder."""
-        return self.library(KERNELS / name / f"{file or name}.cu")
+        """Return the library of kernels/<name>/<name>.cu, or of another file in that folder.
 
-    def library(self, source: Path) -> Library:
-        """Return the library of a .cu file, which may include headers below its folder's parent."""
-        if source not in self._libraries:
+        What is for Hopper alone of a file, <file>_hopper.cu, is in it as well.
+        """
+        source = KERNELS / name / f"{file or name}.cu"
+        hopper = source.with_name(f"{source.stem.removesuffix('_tensor')}_hopper.cu")
+        return self.library(source, *([hopper] if hopper.exists() else []))
+
+    def library(self, *sources: Path) -> Library:
+        """Return the library of .cu files of one folder, which may include headers below its parent."""
+        if sources not in self._libraries:
             folder = Path(tempfile.mkdtemp(dir=self.folder))  # sources of one name are of different libraries
-            kernel = self._compile(_rewritten(source, folder), OF_KERNELS)
-            self._libraries[source] = Library(self._link(kernel))
-        return self._libraries[source]
+            objects = [self._compile(_rewritten(source, folder), OF_KERNELS) for source in sources]
+            self._libraries[sources] = Library(self._link(objects))
+        return self._libraries[sources]
 
     def _compile(self, source: Path, flags: Sequence[str]) -> Path:
         to = (source.parent if source.is_relative_to(self.folder) else self.folder) / f"{source.stem}.o"
         _run([*COMPILER, *FLAGS, *flags, "-x", "c++", "-c", str(source), "-o", str(to)])
         return to
 
-    def _link(self, kernel: Path) -> Path:
-        """Return a library of its own engine and a kernel."""
+    def _link(self, kernels: Sequence[Path]) -> Path:
+        """Return a library of its own engine and kernels."""
         if self._engine is None:
             self._engine = self._compile(HERE / "engine" / "engine.cpp", OF_ENGINE)
-        to = kernel.with_suffix(".so")
-        _run([*COMPILER, "-shared", "-Wl,-Bsymbolic", str(self._engine), str(kernel), "-ldl", "-o", str(to)])
+        to = kernels[0].with_suffix(".so")
+        objects = map(str, (self._engine, *kernels))
+        _run([*COMPILER, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", str(to)])
         return to
 
 

@@ -164,9 +164,18 @@ def test_ptx_is_for_every_architecture_or_as_the_file_says(tmp_path):
     targets = [("75", "sm_75"), ("80", "sm_80"), ("90a", "sm_90a"), ("90", "sm_90,compute_90")]
     shared = [("75", "sm_75"), ("80", "sm_80,sm_90,compute_80"), ("90a", "sm_90a")]
     assert code.pop("add_mul_exp") == targets
+    assert code.pop("matmul_hopper") == [("90a", "sm_90a")]
     assert code == dict.fromkeys(
         ("matmul", "matmul_tensor", "matmul_bias_relu", "quantize_int8", "quantize_int8_rows"), shared
     )
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc to configure for")
+def test_build_without_sm_90_has_nothing_for_hopper(tmp_path):
+    source = copy_sources(tmp_path / "a")
+    facts = configure(source, tmp_path / "build", "-DKV_CUDA=ON", "-DKV_CUDA_ARCHITECTURES=sm_80")
+    assert "matmul_tensor" in facts["objects"] and "_hopper" not in facts["objects"]
+    assert "KV_SM_90A" not in (tmp_path / "build" / "build.ninja").read_text()
 
 
 def instructions(path: Path) -> str:

@@ -26,6 +26,7 @@ FACTORS = pytest.mark.parametrize(
 )
 PER_VECTOR = {"float32": 4, "float16": 8, "bfloat16": 8, "int8": 16}  # of 16 bytes
 SHARED_LIMIT = 99 * 1024  # bytes that a block can have on the smallest of these devices, compute capability 8.6
+ON_TENSOR_CORES = pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
 
 
 def stored(dtype: str, numbers: np.ndarray) -> np.ndarray:
@@ -226,11 +227,12 @@ def test_matmul_error_bound(on_host, dtype):
 
 
 @HALVES
-def test_matmul_keeps_nan_and_infinity_to_their_row_and_column(on_host, dtype):
-    a, b = references.integers(dtype, 1, (70, 40)), references.integers(dtype, 2, (40, 72))
-    _, clean = call(on_host, references.exact_matmul(a, b, dtype))
+@pytest.mark.parametrize("capability", [8, 9])
+def test_matmul_keeps_nan_and_infinity_to_their_row_and_column(on_host, dtype, capability):
+    a, b = references.integers(dtype, 1, (70, 72)), references.integers(dtype, 2, (72, 72))
+    _, clean = call(on_host, references.exact_matmul(a, b, dtype), capability=capability)
     a[7, 3], b[5, 11] = np.nan, np.inf
-    _, numbers = call(on_host, references.exact_matmul(a, b, dtype))
+    _, numbers = call(on_host, references.exact_matmul(a, b, dtype), capability=capability)
     assert np.isnan(numbers[7]).all()
     assert not np.isfinite(numbers[:, 11]).any()
     assert np.array_equal(np.delete(np.delete(numbers, 7, 0), 11, 1), np.delete(np.delete(clean, 7, 0), 11, 1))
@@ -251,6 +253,55 @@ def test_matmul_without_inner_axis_gives_zeros(on_host, dtype, tile):
     for n in (16, 5):
         _, numbers = call(on_host, references.integer_product(dtype, 3, n, 0), **of_tiles(tile))
         assert not np.any(numbers)
+
+
+# And processors: a tile half empty, rounds of pairs, tails of k.
+HOPPER_SHAPES = [(64, 64, 64, 4), (300, 264, 136, 2), (264, 600, 72, 4), (577, 136, 80, 12)]
+
+
+@ON_TENSOR_CORES
+def test_matmul_on_hopper_of_any_shape(on_host, dtype):
+    observed = set()
+    for *shape, processors in HOPPER_SHAPES:
+        case = references.integer_product(dtype, *shape)
+        library, numbers = call(on_host, case, device=1, stream=5, processors=processors, capability=9)
+        case.check(numbers, "cuda")
+        (launch,) = library.launches
+        assert (launch.device, launch.stream, launch.grid[0] <= processors) == (1, 5, True)
+        assert launch.shared <= 227 * 1024
+        observed.add(launch.kernel)
+    assert observed == {f"kv_matmul_{dtype}_hopper_256"}
+
+
+@ON_TENSOR_CORES
+@IN_ANY_ORDER
+def test_matmul_on_hopper_in_any_order(on_host, dtype, order):
+    for shape, processors in (((300, 264, 136), 2), ((64, 128, 200), 4)):
+        case = references.integer_product(dtype, *shape)
+        assert "_hopper_" in run(on_host, case, order=order, processors=processors, capability=9)[0]
+
+
+@HALVES
+def test_matmul_on_hopper_error_bound(on_host, dtype):
+    for shape in ((136, 200, 304), (64, 128, 600)):
+        assert "_hopper_" in run(on_host, references.normal_product(dtype, *shape), capability=9)[0]
+
+
+@ON_TENSOR_CORES
+def test_matmul_on_hopper_takes_what_tma_can(on_host, dtype):
+    whole = PER_VECTOR[dtype]
+    for shape, shifts in (
+        ((64, 64, 128), (1, 0, 0)),
+        ((64, 64, 128), (0, 1, 0)),
+        ((64, 64, 128), (0, 0, 1)),
+        ((64, 64 + whole // 2, 128), ()),
+        ((64, 64, 128 + whole // 2), ()),
+        ((63, 64, 128), ()),
+        ((64, 48, 128), ()),
+        ((64, 64, 8 * whole - whole), ()),
+    ):
+        launched = run(on_host, references.integer_product(dtype, *shape), shifts, capability=9)
+        assert launched[0].endswith(("_vector", "_scalar"))
 
 
 BIAS_SHAPES = [(1, 1, 1), (129, 65, 33), (64, 64, 16), (130, 132, 12), (3, 5, 0), (131, 127, 300)]

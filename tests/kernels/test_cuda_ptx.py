@@ -20,11 +20,16 @@ LOADS, STORES = "ld.global", "st.global"
 ELEMENTWISE = {"add_mul_exp": (8, 8, 4, 2), "quantize_int8": (4, 4, 4, 1), "quantize_int8_rows": (8, 16, 16, 1)}
 
 
+def entries(file: str) -> dict[str, str]:
+    """Return the PTX of each kernel of a file."""
+    (ptx,) = BUILD.rglob(f"{file}.cu.o.keep/{file}.ptx")
+    _, *texts = ptx.read_text(encoding="utf-8").split(".entry ")
+    return {text.split("(")[0].strip(): text for text in texts}
+
+
 def accesses(file: str) -> dict[str, list[tuple[str, int]]]:
     """Return what each kernel of a file accesses in memory: "ld.global" and how many bytes, as PTX lists them."""
-    (ptx,) = BUILD.rglob(f"{file}.cu.o.keep/{file}.ptx")
-    _, *entries = ptx.read_text(encoding="utf-8").split(".entry ")
-    return {entry.split("(")[0].strip(): _accesses_of(entry) for entry in entries}
+    return {name: _accesses_of(entry) for name, entry in entries(file).items()}
 
 
 def _accesses_of(entry: str) -> list[tuple[str, int]]:
@@ -58,3 +63,31 @@ def test_product_is_stored_by_vectors(file):
         stored = {access for access in of if access[0] == STORES}
         assert stored == {(STORES, 8 if "float16" in name else 16)}, name  # 8: four items of two bytes
         assert not [access for access in of if access[0].endswith(".local")], name
+
+
+# Of a file's kernels for Hopper: the dtypes.
+ON_HOPPER = {"matmul_hopper": {f"kv_matmul_{dtype}" for dtype in ("float16", "bfloat16")}}
+
+
+@pytest.mark.parametrize("file", ON_HOPPER)
+def test_hopper_neither_waits_nor_spills(file):
+    programs = entries(file)
+    assert programs.keys() == {f"{name}_hopper_{wide}" for name in ON_HOPPER[file] for wide in (256,)}
+    for name, entry in programs.items():
+        passes = re.findall(r"wgmma\.fence\.(.*?)wgmma\.commit_group", entry, re.DOTALL)
+        assert {text.count("wgmma.mma_async") for text in passes} == {4}, name  # 128 bytes of k
+        assert not re.search(r"\b(ld|st)\.(global|local)\b", entry), name  # all by TMA
+    (log,) = BUILD.rglob(f"{file}.cu.o.ptxas.txt")
+    assert "Performance Loss" not in log.read_text(encoding="utf-8")  # a wgmma that waits for the one before
+    figures = [
+        figure
+        for kernel in kernels.build_info()["kernels"].values()
+        for figure in kernel["ptxas"]
+        if figure["function"] in programs
+    ]
+    assert {figure["function"] for figure in figures} == programs.keys()
+    for figure in figures:
+        assert (figure["architecture"], figure["registers"]) == ("sm_90a", 168), (
+            figure
+        )  # a third of a block's, to begin
+        assert figure["spill_store_bytes"] == figure["stack_bytes"] == 0, figure

@@ -27,7 +27,7 @@ def name_of(kernel: str, dtype: str) -> str:
 
 
 def call(
-    library: Library, name: str, *arguments: Any, path: str, processors: int = 4, single: tuple[int, ...] = ()
+    library: Library, name: str, *arguments: Any, path: str, single: tuple[int, ...] = (), **how: Any
 ) -> list[int]:
     """Call an entry point, which takes this path of its kernel. Return how many sectors of each array are moved.
 
@@ -36,7 +36,7 @@ def call(
     Args:
         single: arrays of which lanes take single items that are no neighbours.
     """
-    assert library.call(f"{name}_cuda", *arguments, processors=processors, note_accesses=True) == 0
+    assert library.call(f"{name}_cuda", *arguments, note_accesses=True, **how) == 0
     assert [launch.kernel for launch in library.launches] == [f"{name}_{path}"]
     sectors = []
     arrays = [argument for argument in arguments if isinstance(argument, Memory)]
@@ -103,3 +103,19 @@ def test_products_of_float32(on_host, kernel, tile):
 @pytest.mark.parametrize("dtype", [*HALVES, "int8"])
 def test_products_on_tensor_cores(on_host, dtype, tile):
     product(on_host, dtype, tile)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(("tiles", "passes", "wide"), [(2, 2, 256)])
+def test_blocks_of_a_cluster_share_on_hopper(on_host, dtype, tiles, passes, wide):
+    """Of pairs of tiles, 256 x `wide`, each factor is loaded once.
+
+    The matrices have tiles x tiles such pairs.
+    """
+    m, n, k = 256 * tiles, wide * tiles, passes * 64
+    a, b = random(dtype, m, k), random(dtype, k, n)
+    c = output((m, n), a.array.dtype)
+    library, name = on_host.kernel("matmul", "matmul_tensor"), name_of("matmul", dtype)
+    moved = call(library, name, a, b, c, m, n, k, path=f"hopper_{wide}", capability=9)
+    of_a, of_b, of_c = sectors_of(a, b, c)
+    assert moved == [of_a * tiles, of_b * 2, of_c]

@@ -63,11 +63,16 @@ def test_build_info_describes_every_kernel():
 @pytest.mark.skipif(not library.HAS_CUDA, reason="built without CUDA kernels")
 def test_no_cuda_kernel_spills_registers():
     info = kernels.build_info()
-    products = {figure["function"] for figure in info["kernels"]["matmul"]["ptxas"]}  # of both its files
+    products = {figure["function"] for figure in info["kernels"]["matmul"]["ptxas"]}  # of all its files
     dtypes, paths = ("", "float16_", "bfloat16_", "int8_"), ("64_vector", "64_scalar", "128_vector", "128_scalar")
-    assert products == {f"kv_matmul_{dtype}{path}" for dtype in dtypes for path in paths}
+    assert {f"kv_matmul_{dtype}{path}" for dtype in dtypes for path in paths} <= products
     for name, kernel in info["kernels"].items():
-        assert {figure["architecture"] for figure in kernel["ptxas"]} == set(info["cuda_architectures"]), name
+        on_hopper = ["_hopper_" in figure["function"] for figure in kernel["ptxas"]]
+        architectures = {
+            (alone, figure["architecture"]) for alone, figure in zip(on_hopper, kernel["ptxas"], strict=True)
+        }
+        wanted = {(False, architecture) for architecture in info["cuda_architectures"]}
+        assert architectures == wanted | ({(True, "sm_90a")} if any(on_hopper) else set()), name
         for figure in kernel["ptxas"]:
             assert figure["registers"] > 0
             assert (figure["spill_store_bytes"], figure["spill_load_bytes"]) == (0, 0), figure

@@ -1,0 +1,124 @@
+// Launches products on Hopper's tensor cores (hopper_tile.h): which tiles, and how TMA sees the matrices.
+#ifndef KV_MATMUL_HOPPER_LAUNCH_H
+#define KV_MATMUL_HOPPER_LAUNCH_H
+
+#include <algorithm>
+#include <type_traits>
+
+#include "hopper.h"
+#include "hopper_tile.h"
+
+namespace kv {
+
+// A kernel, how WIDE its tiles are, the rows of the boxes that it loads and stores, and its bytes of shared memory.
+template <class Epilogue>
+struct HopperKernel {
+    void (*kernel)(HopperMaps, HopperWork, Epilogue);
+    int wide, box_a, box_b, box_c, shared;
+};
+
+template <class T, int WIDE, class Epilogue>
+HopperKernel<Epilogue> hopper_kernel(void (*kernel)(HopperMaps, HopperWork, Epilogue)) {
+    using Tile = HopperTile<T, WIDE, Epilogue>;
+    return {kernel, WIDE, Tile::BOX_A, Tile::BOX_B, Tile::BOX_C, Tile::SHARED};
+}
+
+#define KV_HOPPER_KERNEL(NAME, T, WIDE, EPILOGUE)                                                   \
+    extern "C" __global__ void __launch_bounds__(kv::HOPPER_THREADS, 1)                             \
+        NAME(const __grid_constant__ kv::HopperMaps maps, kv::HopperWork work, EPILOGUE epilogue) { \
+        kv::HopperTile<T, WIDE, EPILOGUE>::run(maps, work, epilogue);                               \
+    }
+
+using EncodeMap = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's function. It is asked for, not linked: the library must load where there is no driver.
+inline EncodeMap encode_map() {
+    static const EncodeMap encode = [] {
+        void* function = nullptr;
+        cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                         &result);
+#else
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result);
+#endif
+        return reinterpret_cast<EncodeMap>(function);
+    }();
+    return encode;
+}
+
+template <class T>
+CUtensorMapDataType map_type() {
+    return std::is_same<T, Float16>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+// A row-major matrix in boxes of `box` rows of 128 bytes. Errors of the driver have the numbers of the runtime's.
+template <class T>
+cudaError_t map_matrix(CUtensorMap* map, const T* matrix, int64_t rows, int64_t columns, int box) {
+    const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+    const cuuint64_t stride = static_cast<cuuint64_t>(columns) * sizeof(T);
+    const cuuint32_t boxes[] = {ROW / sizeof(T), static_cast<cuuint32_t>(box)}, steps[] = {1, 1};
+    if (!encode_map()) return cudaErrorNotSupported;
+    return static_cast<cudaError_t>(
+        encode_map()(map, map_type<T>(), 2, const_cast<T*>(matrix), sizes, &stride, boxes, steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}
+
+// How a product is shared out among clusters.
+struct HopperPlan {
+    HopperWork work;
+    int64_t clusters;
+};
+
+template <class T>
+HopperPlan hopper_plan(int wide, int64_t m, int64_t n, int64_t k, int processors) {
+    const int64_t bytes = k * static_cast<int64_t>(sizeof(T));
+    const Tiles tiles(m, n, 2 * NARROW, wide);
+    const HopperWork work = {static_cast<int>(m), static_cast<int>(n),
+                             static_cast<int>((bytes + ROW - 1) / ROW),
+                             static_cast<unsigned>(tiles.rows * tiles.columns)};
+    return {work, std::max(processors / CLUSTER, 1)};
+}
+
+template <class T, class Epilogue>
+cudaError_t launch_on_hopper(const HopperKernel<Epilogue>& kernel, const HopperPlan& plan, const T* a,
+                             const T* b, typename Product<T>::Item* c, int64_t k, const Epilogue& epilogue,
+                             cudaStream_t stream) {
+    HopperMaps maps;
+    const int64_t m = plan.work.m, n = plan.work.n;
+    cudaError_t error = map_matrix(&maps.a, a, m, k, kernel.box_a);
+    if (error == cudaSuccess) error = map_matrix(&maps.b, b, k, n, kernel.box_b);
+    if (error == cudaSuccess) error = map_matrix(&maps.c, c, m, n, kernel.box_c);
+    if (error == cudaSuccess)
+        error =
+            cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared);
+    if (error != cudaSuccess) return error;
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {CLUSTER, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(plan.clusters, plan.work.pairs)) * CLUSTER);
+    config.blockDim = dim3(HOPPER_THREADS);
+    config.dynamicSmemBytes = static_cast<size_t>(kernel.shared);
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel.kernel, maps, plan.work, epilogue);
+}
+
+template <class T, class Epilogue>
+int launch(const HopperKernel<Epilogue>& kernel, const T* a, const T* b, typename Product<T>::Item* c,
+           int64_t m, int64_t n, int64_t k, const Epilogue& epilogue, int device, void* stream) {
+    cudaError_t error = cudaSuccess;
+    const int status = on_processors(device, [&](int processors) {
+        error = launch_on_hopper(kernel, hopper_plan<T>(kernel.wide, m, n, k, processors), a, b, c, k,
+                                 epilogue, static_cast<cudaStream_t>(stream));
+    });
+    return status == KV_OK ? cuda_status(error) : status;
+}
+
+}  // namespace kv
+
+#endif  // KV_MATMUL_HOPPER_LAUNCH_H

@@ -1,0 +1,225 @@
+// Tiles of C = A B on Hopper's tensor cores, by clusters of two blocks: for matmul_hopper.cu, which says what was tried,
+// and for kernels that are a product with something behind it. Compute capability 9.0 (sm_90a) and no other.
+//
+// Of a block's three warp groups the first asks TMA for stages of A and B, by one thread. The others each multiply half
+// of a tile and store it, and do not wait for each other. The two blocks compute tiles one below the other and
+// share B.
+//
+// A tile is NARROW x WIDE, rows and columns of C.
+#ifndef KV_MATMUL_HOPPER_TILE_H
+#define KV_MATMUL_HOPPER_TILE_H
+
+#include "hopper_ptx.h"
+#include "tiles.h"
+
+namespace kv {
+
+constexpr int NARROW = 128, GROUPS = 2, OF_GROUP = NARROW / GROUPS;  // OF_GROUP: the M of wgmma
+constexpr int CLUSTER = 2;                                           // blocks
+constexpr int HOPPER_THREADS = (1 + GROUPS) * WARPGROUP;
+
+// Shared memory is in rows of 128 bytes, swizzled: chunk c of 16 bytes of row r lies where chunk c ^ r % 8 would. The
+// pattern repeats after eight rows. TMA writes and reads it so, and so does wgmma.
+constexpr int ROW = 128, PATTERN = 8 * ROW;
+
+// The descriptor of a factor in shared memory (PTX ISA, matrix descriptor): its rows are along k, or along n in stripes
+// of 64 that lie `stripe` bytes apart.
+static __device__ inline uint64_t factor_at(const void* from, unsigned stripe = 16) {
+    constexpr uint64_t SWIZZLE_128 = uint64_t{1} << 62, PATTERNS_APART = uint64_t{PATTERN >> 4} << 32;
+    return SWIZZLE_128 | PATTERNS_APART | uint64_t{stripe >> 4} << 16 | (shared_address(from) & 0x3ffff) >> 4;
+}
+
+// How TMA sees the matrices: in boxes of some rows of 128 bytes, HopperTile::BOX_A and so on.
+struct HopperMaps {
+    CUtensorMap a, b, c;
+};
+
+// What the clusters compute: pairs of tiles, of so many passes of k.
+struct HopperWork {
+    int m, n, passes;
+    unsigned pairs;
+};
+
+template <class T, int WIDE, class Epilogue = Plain>
+struct HopperTile {
+    using Sum = typename Product<T>::Sum;
+    using Item = typename Product<T>::Item;
+    static constexpr int ROWS = NARROW, COLUMNS = WIDE;  // of a tile
+    static constexpr int STRIPE = ROW / sizeof(T);       // columns of A or B in a row of shared memory
+    static constexpr int DEPTH = STRIPE;                 // steps of k in a pass
+    static constexpr int STEPS = 4;                      // products of 32 bytes of k in a pass
+    // A stage: A, ROWS rows of it, and stripes of B, DEPTH rows each.
+    static constexpr int OF_A = ROWS * ROW, STRIPES = COLUMNS / STRIPE, OF_STRIPE = DEPTH * ROW;
+    static constexpr int STAGE = OF_A + STRIPES * OF_STRIPE, STAGES = 192 * 1024 / STAGE;
+    // C is stored in parts: squares of PART x PART items.
+    static constexpr int PART = ROW / sizeof(Item), PARTS = WIDE / PART;
+    static constexpr int SUMS = WIDE / 2, OF_PART = PART / 2;  // sums of a thread
+
+    struct Shared {
+        alignas(PATTERN) char stages[STAGES][STAGE];
+        alignas(PATTERN) char parts[GROUPS][2][PART * ROW];
+        Barrier full[STAGES], empty[STAGES];
+    };
+    static constexpr int SHARED = sizeof(Shared) + PATTERN;  // it begins at a multiple of PATTERN
+    static_assert(SHARED <= 227 * 1024, "what a block can have");
+
+    // Rows of the boxes of A, B and C: half of the rows of B, since each block of a pair loads a half.
+    static constexpr int BOX_A = NARROW, BOX_B = DEPTH / 2, BOX_C = PART;
+
+    // Of a block: where its tile of C begins.
+    struct Job {
+        int row, column;
+
+        __device__ Job(const HopperWork& work, unsigned pair) {
+            const Place place = place_of(pair, Tiles(work.m, work.n, 2 * ROWS, COLUMNS));
+            row = static_cast<int>(2 * place.row + rank()) * ROWS;
+            column = static_cast<int>(place.column) * COLUMNS;
+        }
+    };
+
+    static __device__ unsigned rank() { return blockIdx.x % CLUSTER; }  // in the cluster
+    static __device__ unsigned first_pair() { return blockIdx.x / CLUSTER; }
+    static __device__ unsigned pairs_apart() { return gridDim.x / CLUSTER; }
+    static __device__ int group() { return static_cast<int>(threadIdx.x) / WARPGROUP - 1; }
+    static __device__ int thread() { return static_cast<int>(threadIdx.x) % WARPGROUP; }
+
+    // Stages are used in turns; the phases of their barriers alternate.
+    struct Turn {
+        int slot = 0;
+        unsigned parity = 0;
+        __device__ void next() {
+            if (++slot == STAGES) slot = 0, parity ^= 1;
+        }
+    };
+
+    static __device__ void load(char* stage, const HopperMaps& maps, const Job& job, int k, Barrier& full) {
+        const int half = static_cast<int>(rank()) * BOX_B;
+        arrive_and_expect(full, STAGE);
+        load_box(stage, maps.a, k, job.row, full, false);
+#pragma unroll
+        for (int i = 0; i < STRIPES; ++i)
+            load_box(stage + OF_A + i * OF_STRIPE + half * ROW, maps.b, job.column + i * STRIPE, k + half,
+                     full, true);
+    }
+
+    static __device__ void produce(const HopperMaps& maps, Shared& shared, const HopperWork& work) {
+        Turn turn;
+        for (unsigned pair = first_pair(); threadIdx.x == 0 && pair < work.pairs; pair += pairs_apart()) {
+            const Job job(work, pair);
+            for (int pass = 0; pass < work.passes; ++pass, turn.next()) {
+                wait(shared.empty[turn.slot], turn.parity ^ 1);
+                load(shared.stages[turn.slot], maps, job, pass * DEPTH, shared.full[turn.slot]);
+            }
+        }
+    }
+
+    // Begins the products of a pass.
+    static __device__ void multiply(Sum (&sums)[SUMS], const char* stage, bool add) {
+        fence_products();
+#pragma unroll
+        for (int q = 0; q < STEPS; ++q)
+            Wgmma<T, WIDE>::run(sums, factor_at(stage + group() * OF_GROUP * ROW + q * 32),
+                                factor_at(stage + OF_A + q * 16 * ROW, OF_STRIPE), add || q > 0);
+        commit_products();
+    }
+
+    // Says to the producers of both blocks that this warp has read a stage: either may fill it.
+    static __device__ void release(Barrier& empty) {
+        __syncwarp();
+        if (threadIdx.x % 32 < CLUSTER) arrive(empty, threadIdx.x % 32);
+    }
+
+    // Products of a pass are under way while the next begins. Then its stage is released.
+    static __device__ void sum_up(Sum (&sums)[SUMS], Shared& shared, int passes, Turn& turn) {
+        int before = 0;
+        for (int pass = 0; pass < passes; ++pass, turn.next()) {
+            wait(shared.full[turn.slot], turn.parity);
+            multiply(sums, shared.stages[turn.slot], pass > 0);
+            wait_for_products<1>();
+            if (pass > 0) release(shared.empty[before]);
+            before = turn.slot;
+        }
+        wait_for_products<0>();
+        hold(sums);
+        release(shared.empty[before]);
+    }
+
+    // Puts a part's sums, rounded, into shared memory as TMA reads them: swizzled, without conflicts of banks.
+    static __device__ void place_part(char* to, const Sum* sums, int column, const Epilogue& epilogue) {
+        struct alignas(2 * sizeof(Item)) Two {
+            Item of[2];
+        };
+        const int lane = thread() % 32, top = thread() / 32 * 16 + lane / 4, left = lane % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < PART / 8; ++j) {
+            const float x = epilogue.of_column(column + 8 * j + left),
+                        y = epilogue.of_column(column + 8 * j + left + 1);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int row = top + 8 * i;
+                Two two;
+                round_to(two.of[0], epilogue(sums[4 * j + 2 * i], x));
+                round_to(two.of[1], epilogue(sums[4 * j + 2 * i + 1], y));
+                *reinterpret_cast<Two*>(to + row * ROW + (j ^ row % 8) * 16 + left * sizeof(Item)) = two;
+            }
+        }
+    }
+
+    static __device__ void store(const HopperMaps& maps, const Sum (&sums)[SUMS], Shared& shared,
+                                 const Job& job, const Epilogue& epilogue, int& buffer) {
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            const int row = job.row + group() * OF_GROUP, column = job.column + part * PART;
+            char* const square = shared.parts[group()][buffer];
+            if (thread() == 0) wait_for_stores<1>();  // of the part before the last
+            sync_warpgroup(1 + group());
+            place_part(square, &sums[part * OF_PART], column, epilogue);
+            fence_shared();
+            sync_warpgroup(1 + group());
+            if (thread() == 0) {
+                store_box(maps.c, column, row, square);
+                commit_stores();
+            }
+            buffer ^= 1;
+        }
+    }
+
+    static __device__ void consume(const HopperMaps& maps, Shared& shared, const HopperWork& work,
+                                   const Epilogue& epilogue) {
+        int buffer = 0;
+        Turn turn;
+        for (unsigned pair = first_pair(); pair < work.pairs; pair += pairs_apart()) {
+            Sum sums[SUMS];
+            sum_up(sums, shared, work.passes, turn);
+            store(maps, sums, shared, Job(work, pair), epilogue, buffer);
+        }
+        if (thread() == 0) wait_for_stores<0>();
+    }
+
+    static __device__ void run(const HopperMaps& maps, const HopperWork& work,
+                               const Epilogue& epilogue = {}) {
+        extern __shared__ char raw[];
+        Shared& shared = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & (PATTERN - 1)));
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < STAGES; ++i) {
+                init(shared.full[i], 1);
+                init(shared.empty[i], CLUSTER * GROUPS * WARPGROUP / 32);
+            }
+            fence_barriers();
+        }
+        __syncwarp();
+        sync_cluster();
+        if (threadIdx.x < WARPGROUP) {
+            give_registers<40>();
+            produce(maps, shared, work);
+        } else {
+            take_registers<232>();
+            consume(maps, shared, work, epilogue);
+        }
+        sync_cluster();  // the other block must not arrive at barriers of one that has left
+    }
+};
+
+}  // namespace kv
+
+#endif  // KV_MATMUL_HOPPER_TILE_H

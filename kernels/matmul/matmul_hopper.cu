@@ -1,0 +1,24 @@
+// C = A B, row-major, on Hopper's tensor cores: float16 and bfloat16 (sums in float32, C in the inputs' type). A is
+// m x k, B is k x n, C is m x n. CUDA, compute capability 9.0: compiled for sm_90a alone. matmul_tensor.cu calls it for
+// large enough matrices that TMA can read (hopper.h), and multiplies the rest.
+//
+// Cost: 2 m n k operations; each matrix crosses memory at least once: 2 (m k + k n + m n) bytes.
+// Versions. None has run on a GPU: what each is said to bring is what is expected of it.
+//   1  wgmma of 64 x 256 x 32 bytes, from stages that TMA fills: no thread loads, addresses or holds a factor. (Of
+//      mma.sync, half of Hopper's peak is expected.) Blocks go from tile to tile, and stages fill for the next while
+//      sums are stored. Clusters of two load half of B each, for both: 1024 clocks of the tensor cores ask the
+//      second-level cache for 32 bytes a clock and multiprocessor, not 48
+// Products are exact; their sums are in the order and with the rounding of the tensor cores.
+#include "hopper_launch.h"
+
+#define KV_HOPPER_MATMUL(DTYPE, T)                                                                     \
+    KV_HOPPER_KERNEL(kv_matmul_##DTYPE##_hopper_256, T, 256, kv::Plain)                                \
+    template <>                                                                                        \
+    int kv::multiply_on_hopper(const T* a, const T* b, kv::Product<T>::Item* c, int64_t m, int64_t n,  \
+                               int64_t k, const kv::Plain& plain, int device, void* stream) {          \
+        return kv::launch(kv::hopper_kernel<T, 256>(kv_matmul_##DTYPE##_hopper_256), a, b, c, m, n, k, \
+                          plain, device, stream);                                                      \
+    }
+
+KV_HOPPER_MATMUL(float16, kv::Float16)
+KV_HOPPER_MATMUL(bfloat16, kv::Bfloat16)
