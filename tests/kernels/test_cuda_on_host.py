@@ -270,7 +270,7 @@ def test_matmul_on_hopper_of_any_shape(on_host, dtype):
         assert (launch.device, launch.stream, launch.grid[0] <= processors) == (1, 5, True)
         assert launch.shared <= 227 * 1024
         observed.add(launch.kernel)
-    assert observed == {f"kv_matmul_{dtype}_hopper_256"}
+    assert observed == {f"kv_matmul_{dtype}_hopper_{wide}" for wide in (128, 192, 256)}
 
 
 @ON_TENSOR_CORES

@@ -65,14 +65,14 @@ def test_product_is_stored_by_vectors(file):
         assert not [access for access in of if access[0].endswith(".local")], name
 
 
-# Of a file's kernels for Hopper: the dtypes.
+# Of a file's kernels for Hopper: tiles of three widths for each dtype.
 ON_HOPPER = {"matmul_hopper": {f"kv_matmul_{dtype}" for dtype in ("float16", "bfloat16")}}
 
 
 @pytest.mark.parametrize("file", ON_HOPPER)
 def test_hopper_neither_waits_nor_spills(file):
     programs = entries(file)
-    assert programs.keys() == {f"{name}_hopper_{wide}" for name in ON_HOPPER[file] for wide in (256,)}
+    assert programs.keys() == {f"{name}_hopper_{wide}" for name in ON_HOPPER[file] for wide in (128, 192, 256)}
     for name, entry in programs.items():
         passes = re.findall(r"wgmma\.fence\.(.*?)wgmma\.commit_group", entry, re.DOTALL)
         assert {text.count("wgmma.mma_async") for text in passes} == {4}, name  # 128 bytes of k
