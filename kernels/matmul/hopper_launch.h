@@ -68,7 +68,7 @@ cudaError_t map_matrix(CUtensorMap* map, const T* matrix, int64_t rows, int64_t 
 
 // How a product is shared out among clusters, and about how many clocks that takes. An estimate, not a measurement: a
 // pass takes the tensor cores 4 WIDE clocks, and the second-level cache one for each 32 bytes that a multiprocessor
-// loads. To fill and drain the stages, and to store, adds 1000 and 4 WIDE.
+// loads. To fill and drain the stages, and to store, adds 1000 and 4 WIDE, to exchange sums as much again.
 struct HopperPlan {
     HopperWork work;
     int64_t clusters, clocks;
@@ -77,13 +77,17 @@ struct HopperPlan {
 template <class T>
 HopperPlan hopper_plan(int wide, int64_t m, int64_t n, int64_t k, int processors) {
     const int64_t clusters = std::max(processors / CLUSTER, 1), bytes = k * static_cast<int64_t>(sizeof(T));
-    const int64_t passes = (bytes + ROW - 1) / ROW;
+    const int64_t passes = (bytes + ROW - 1) / ROW, around = 1000 + 4 * wide;
     const Tiles tiles(m, n, 2 * NARROW, wide);
-    const int64_t pairs = tiles.rows * tiles.columns, rounds = (pairs + clusters - 1) / clusters;
-    const int64_t of_pair = passes * 4 * std::max(wide, NARROW + wide / 2) + 1000 + 4 * wide;
+    const int64_t pairs = tiles.rows * tiles.columns, rest = pairs % clusters;
+    const int64_t of_pair = passes * 4 * std::max(wide, NARROW + wide / 2) + around;
+    const int64_t of_halves = (passes + 1) / 2 * 4 * (NARROW + wide) + 2 * around;
+    const bool splits = rest > 0 && 2 * rest <= clusters && of_halves < of_pair;
+    const int64_t rounds = pairs / clusters + (rest > 0 && !splits);
     const HopperWork work = {static_cast<int>(m), static_cast<int>(n), static_cast<int>(passes),
-                             static_cast<unsigned>(pairs)};
-    return {work, clusters, rounds * of_pair};
+                             static_cast<unsigned>(pairs),
+                             static_cast<unsigned>(splits ? pairs - rest : pairs)};
+    return {work, clusters, rounds * of_pair + splits * of_halves};
 }
 
 template <class T, class Epilogue>
@@ -103,7 +107,8 @@ cudaError_t launch_on_hopper(const HopperKernel<Epilogue>& kernel, const HopperP
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {CLUSTER, 1, 1};
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(plan.clusters, plan.work.pairs)) * CLUSTER);
+    config.gridDim =
+        dim3(static_cast<unsigned>(std::min<int64_t>(plan.clusters, plan.work.jobs())) * CLUSTER);
     config.blockDim = dim3(HOPPER_THREADS);
     config.dynamicSmemBytes = static_cast<size_t>(kernel.shared);
     config.stream = stream;

@@ -2,8 +2,8 @@
 // and for kernels that are a product with something behind it. Compute capability 9.0 (sm_90a) and no other.
 //
 // Of a block's three warp groups the first asks TMA for stages of A and B, by one thread. The others each multiply half
-// of a tile and store it, and do not wait for each other. The two blocks compute tiles one below the other and
-// share B.
+// of a tile and store it, and do not wait for each other. The two blocks compute tiles beside each other and share the
+// factor that both need. Where few tiles are left, they compute one, each with half of k.
 //
 // A tile is NARROW x WIDE, rows and columns of C.
 #ifndef KV_MATMUL_HOPPER_TILE_H
@@ -29,15 +29,22 @@ static __device__ inline uint64_t factor_at(const void* from, unsigned stripe = 
     return SWIZZLE_128 | PATTERNS_APART | uint64_t{stripe >> 4} << 16 | (shared_address(from) & 0x3ffff) >> 4;
 }
 
+// Four sums, as they travel between blocks.
+static __device__ inline float4 four_of(float x, float y, float z, float w) {
+    return make_float4(x, y, z, w);
+}
+
 // How TMA sees the matrices: in boxes of some rows of 128 bytes, HopperTile::BOX_A and so on.
 struct HopperMaps {
     CUtensorMap a, b, c;
 };
 
-// What the clusters compute: pairs of tiles, of so many passes of k.
+// What a cluster computes: pairs of tiles, in rounds; the tiles of the last round's pairs one by one where there are
+// clusters enough for that.
 struct HopperWork {
-    int m, n, passes;
-    unsigned pairs;
+    int m, n, passes;       // passes: of k
+    unsigned pairs, split;  // split: the first pair whose tiles are computed one by one
+    __host__ __device__ unsigned jobs() const { return split + (pairs - split) * 2; }
 };
 
 template <class T, int WIDE, class Epilogue = Plain>
@@ -62,24 +69,32 @@ struct HopperTile {
     };
     static constexpr int SHARED = sizeof(Shared) + PATTERN;  // it begins at a multiple of PATTERN
     static_assert(SHARED <= 227 * 1024, "what a block can have");
+    static_assert(sizeof(Sum) * NARROW * WIDE <= sizeof(Shared::stages), "see exchange()");
 
     // Rows of the boxes of A, B and C: half of the rows of B, since each block of a pair loads a half.
     static constexpr int BOX_A = NARROW, BOX_B = DEPTH / 2, BOX_C = PART;
 
-    // Of a block: where its tile of C begins.
+    // Of a block: its tile of C, and the passes it makes. Both blocks of a cluster make equally many; one too many
+    // adds zeros.
     struct Job {
-        int row, column;
+        int row, column, first, passes;
+        bool split;
 
-        __device__ Job(const HopperWork& work, unsigned pair) {
+        __device__ Job(const HopperWork& work, unsigned number) {
+            split = number >= work.split;
+            const unsigned pair = split ? work.split + (number - work.split) / 2 : number;
+            const unsigned half = split ? (number - work.split) % 2 : rank();
             const Place place = place_of(pair, Tiles(work.m, work.n, 2 * ROWS, COLUMNS));
-            row = static_cast<int>(2 * place.row + rank()) * ROWS;
+            row = static_cast<int>(2 * place.row + half) * ROWS;
             column = static_cast<int>(place.column) * COLUMNS;
+            passes = split ? (work.passes + 1) / 2 : work.passes;
+            first = split ? static_cast<int>(rank()) * passes : 0;
         }
     };
 
     static __device__ unsigned rank() { return blockIdx.x % CLUSTER; }  // in the cluster
-    static __device__ unsigned first_pair() { return blockIdx.x / CLUSTER; }
-    static __device__ unsigned pairs_apart() { return gridDim.x / CLUSTER; }
+    static __device__ unsigned first_job() { return blockIdx.x / CLUSTER; }
+    static __device__ unsigned jobs_apart() { return gridDim.x / CLUSTER; }
     static __device__ int group() { return static_cast<int>(threadIdx.x) / WARPGROUP - 1; }
     static __device__ int thread() { return static_cast<int>(threadIdx.x) % WARPGROUP; }
 
@@ -92,25 +107,40 @@ struct HopperTile {
         }
     };
 
-    static __device__ void load(char* stage, const HopperMaps& maps, const Job& job, int k, Barrier& full) {
-        const int half = static_cast<int>(rank()) * BOX_B;
-        arrive_and_expect(full, STAGE);
-        load_box(stage, maps.a, k, job.row, full, false);
+    static __device__ void load_half_of_b(char* stage, const HopperMaps& maps, const Job& job, int k,
+                                          int half, Barrier& full) {
 #pragma unroll
         for (int i = 0; i < STRIPES; ++i)
-            load_box(stage + OF_A + i * OF_STRIPE + half * ROW, maps.b, job.column + i * STRIPE, k + half,
-                     full, true);
+            load_box(stage + OF_A + i * OF_STRIPE + half * BOX_B * ROW, maps.b, job.column + i * STRIPE,
+                     k + half * BOX_B, full, !job.split);
+    }
+
+    static __device__ void load(char* stage, const HopperMaps& maps, const Job& job, int k, Barrier& full) {
+        arrive_and_expect(full, STAGE);
+        load_box(stage, maps.a, k, job.row, full, false);
+        if (job.split) {
+            load_half_of_b(stage, maps, job, k, 0, full);
+            load_half_of_b(stage, maps, job, k, 1, full);
+        } else {
+            load_half_of_b(stage, maps, job, k, static_cast<int>(rank()), full);
+        }
     }
 
     static __device__ void produce(const HopperMaps& maps, Shared& shared, const HopperWork& work) {
+        bool split = false;
         Turn turn;
-        for (unsigned pair = first_pair(); threadIdx.x == 0 && pair < work.pairs; pair += pairs_apart()) {
-            const Job job(work, pair);
-            for (int pass = 0; pass < work.passes; ++pass, turn.next()) {
+        for (unsigned number = first_job(); number < work.jobs(); number += jobs_apart()) {
+            const Job job(work, number);
+            split = job.split;
+            if (threadIdx.x != 0) continue;
+            for (int pass = 0; pass < job.passes; ++pass, turn.next()) {
                 wait(shared.empty[turn.slot], turn.parity ^ 1);
-                load(shared.stages[turn.slot], maps, job, pass * DEPTH, shared.full[turn.slot]);
+                load(shared.stages[turn.slot], maps, job, (job.first + pass) * DEPTH, shared.full[turn.slot]);
             }
         }
+        __syncwarp();
+        sync_cluster();
+        if (split) sync_cluster();
     }
 
     // Begins the products of a pass.
@@ -144,6 +174,30 @@ struct HopperTile {
         release(shared.empty[before]);
     }
 
+    // Both blocks have sums of the same tile. Each sends the other those of every other part, by way of its stages,
+    // which are no longer used, and adds what it gets to its own.
+    static __device__ void exchange(Sum (&sums)[SUMS], Shared& shared) {
+        using Four = decltype(four_of(Sum{}, Sum{}, Sum{}, Sum{}));
+        Four* const here =
+            reinterpret_cast<Four*>(shared.stages) + group() * (SUMS / 4 * WARPGROUP) + thread();
+        Four* const there = at_rank(here, rank() ^ 1);
+        sync_cluster();
+#pragma unroll
+        for (int i = 0; i < SUMS; i += 4)
+            if (i / OF_PART % 2 != static_cast<int>(rank()))
+                there[i / 4 * WARPGROUP] = four_of(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
+        sync_cluster();
+#pragma unroll
+        for (int i = 0; i < SUMS; i += 4)
+            if (i / OF_PART % 2 == static_cast<int>(rank())) {
+                const Four four = here[i / 4 * WARPGROUP];
+                sums[i] += four.x;
+                sums[i + 1] += four.y;
+                sums[i + 2] += four.z;
+                sums[i + 3] += four.w;
+            }
+    }
+
     // Puts a part's sums, rounded, into shared memory as TMA reads them: swizzled, without conflicts of banks.
     static __device__ void place_part(char* to, const Sum* sums, int column, const Epilogue& epilogue) {
         struct alignas(2 * sizeof(Item)) Two {
@@ -169,6 +223,7 @@ struct HopperTile {
                                  const Job& job, const Epilogue& epilogue, int& buffer) {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
+            if (job.split && part % 2 != static_cast<int>(rank())) continue;  // see exchange()
             const int row = job.row + group() * OF_GROUP, column = job.column + part * PART;
             char* const square = shared.parts[group()][buffer];
             if (thread() == 0) wait_for_stores<1>();  // of the part before the last
@@ -186,14 +241,19 @@ struct HopperTile {
 
     static __device__ void consume(const HopperMaps& maps, Shared& shared, const HopperWork& work,
                                    const Epilogue& epilogue) {
+        bool split = false;
         int buffer = 0;
         Turn turn;
-        for (unsigned pair = first_pair(); pair < work.pairs; pair += pairs_apart()) {
+        for (unsigned number = first_job(); number < work.jobs(); number += jobs_apart()) {
+            const Job job(work, number);
             Sum sums[SUMS];
-            sum_up(sums, shared, work.passes, turn);
-            store(maps, sums, shared, Job(work, pair), epilogue, buffer);
+            sum_up(sums, shared, job.passes, turn);
+            split = job.split;
+            if (split) exchange(sums, shared);  // a cluster's last job
+            store(maps, sums, shared, job, epilogue, buffer);
         }
         if (thread() == 0) wait_for_stores<0>();
+        if (!split) sync_cluster();  // the other block must not arrive at barriers of one that has left
     }
 
     static __device__ void run(const HopperMaps& maps, const HopperWork& work,
@@ -216,7 +276,6 @@ struct HopperTile {
             take_registers<232>();
             consume(maps, shared, work, epilogue);
         }
-        sync_cluster();  // the other block must not arrive at barriers of one that has left
     }
 };
 

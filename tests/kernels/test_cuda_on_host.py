@@ -255,8 +255,9 @@ def test_matmul_without_inner_axis_gives_zeros(on_host, dtype, tile):
         assert not np.any(numbers)
 
 
-# And processors: a tile half empty, rounds of pairs, tails of k.
-HOPPER_SHAPES = [(64, 64, 64, 4), (300, 264, 136, 2), (264, 600, 72, 4), (577, 136, 80, 12)]
+# And processors: a tile half empty, rounds of pairs, tails of k, the last pair alone, halved along k.
+HOPPER_SHAPES = [(64, 64, 64, 4), (300, 264, 136, 2), (264, 600, 72, 4), (64, 128, 600, 4), (577, 136, 1040, 4)]
+HOPPER_SHAPES += [(800, 200, 1040, 6)]
 
 
 @ON_TENSOR_CORES
@@ -276,7 +277,7 @@ def test_matmul_on_hopper_of_any_shape(on_host, dtype):
 @ON_TENSOR_CORES
 @IN_ANY_ORDER
 def test_matmul_on_hopper_in_any_order(on_host, dtype, order):
-    for shape, processors in (((300, 264, 136), 2), ((64, 128, 200), 4)):
+    for shape, processors in (((300, 264, 136), 2), ((64, 128, 600), 4)):
         case = references.integer_product(dtype, *shape)
         assert "_hopper_" in run(on_host, case, order=order, processors=processors, capability=9)[0]
 

@@ -106,9 +106,9 @@ def test_products_on_tensor_cores(on_host, dtype, tile):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize(("tiles", "passes", "wide"), [(2, 2, 256)])
+@pytest.mark.parametrize(("tiles", "passes", "wide"), [(2, 2, 256), (1, 10, 128)])
 def test_blocks_of_a_cluster_share_on_hopper(on_host, dtype, tiles, passes, wide):
-    """Of pairs of tiles, 256 x `wide`, each factor is loaded once.
+    """Of pairs of tiles, 256 x `wide`, each factor is loaded once, the wide one twice where two compute each tile.
 
     The matrices have tiles x tiles such pairs.
     """
@@ -118,4 +118,4 @@ def test_blocks_of_a_cluster_share_on_hopper(on_host, dtype, tiles, passes, wide
     library, name = on_host.kernel("matmul", "matmul_tensor"), name_of("matmul", dtype)
     moved = call(library, name, a, b, c, m, n, k, path=f"hopper_{wide}", capability=9)
     of_a, of_b, of_c = sectors_of(a, b, c)
-    assert moved == [of_a * tiles, of_b * 2, of_c]
+    assert moved == [of_a * tiles, of_b * 2, of_c]  # two rows of pairs, or each tile by itself
