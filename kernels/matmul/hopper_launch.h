@@ -49,6 +49,7 @@ inline EncodeMap encode_map() {
 
 template <class T>
 CUtensorMapDataType map_type() {
+    if (sizeof(T) != 2) return sizeof(T) == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_INT32;
     return std::is_same<T, Float16>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
@@ -78,7 +79,7 @@ template <class T>
 HopperPlan hopper_plan(int wide, int64_t m, int64_t n, int64_t k, int processors) {
     const int64_t clusters = std::max(processors / CLUSTER, 1), bytes = k * static_cast<int64_t>(sizeof(T));
     const int64_t passes = (bytes + ROW - 1) / ROW, around = 1000 + 4 * wide;
-    const Tiles tiles(m, n, 2 * NARROW, wide);
+    const Tiles tiles = sizeof(T) == 1 ? Tiles(m, n, wide, 2 * NARROW) : Tiles(m, n, 2 * NARROW, wide);
     const int64_t pairs = tiles.rows * tiles.columns, rest = pairs % clusters;
     const int64_t of_pair = passes * 4 * std::max(wide, NARROW + wide / 2) + around;
     const int64_t of_halves = (passes + 1) / 2 * 4 * (NARROW + wide) + 2 * around;

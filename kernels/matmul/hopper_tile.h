@@ -5,12 +5,15 @@
 // of a tile and store it, and do not wait for each other. The two blocks compute tiles beside each other and share the
 // factor that both need. Where few tiles are left, they compute one, each with half of k.
 //
-// A tile is NARROW x WIDE, rows and columns of C.
+// A tile is NARROW x WIDE: rows and columns of C where items have 16 bits. Of bytes it lies the other way around: wgmma
+// reads them from shared memory along k alone, so that B, which lies along n, must go through registers, and only the
+// factor that has 64 rows can, for which the product is transposed.
 #ifndef KV_MATMUL_HOPPER_TILE_H
 #define KV_MATMUL_HOPPER_TILE_H
 
 #include "hopper_ptx.h"
 #include "tiles.h"
+#include "warp_mma.h"
 
 namespace kv {
 
@@ -22,8 +25,8 @@ constexpr int HOPPER_THREADS = (1 + GROUPS) * WARPGROUP;
 // pattern repeats after eight rows. TMA writes and reads it so, and so does wgmma.
 constexpr int ROW = 128, PATTERN = 8 * ROW;
 
-// The descriptor of a factor in shared memory (PTX ISA, matrix descriptor): its rows are along k, or along n in stripes
-// of 64 that lie `stripe` bytes apart.
+// The descriptor of a factor in shared memory (PTX ISA, matrix descriptor): its rows are along k, or (16 bits) along n
+// in stripes of 64 that lie `stripe` bytes apart.
 static __device__ inline uint64_t factor_at(const void* from, unsigned stripe = 16) {
     constexpr uint64_t SWIZZLE_128 = uint64_t{1} << 62, PATTERNS_APART = uint64_t{PATTERN >> 4} << 32;
     return SWIZZLE_128 | PATTERNS_APART | uint64_t{stripe >> 4} << 16 | (shared_address(from) & 0x3ffff) >> 4;
@@ -33,6 +36,7 @@ static __device__ inline uint64_t factor_at(const void* from, unsigned stripe = 
 static __device__ inline float4 four_of(float x, float y, float z, float w) {
     return make_float4(x, y, z, w);
 }
+static __device__ inline int4 four_of(int x, int y, int z, int w) { return make_int4(x, y, z, w); }
 
 // How TMA sees the matrices: in boxes of some rows of 128 bytes, HopperTile::BOX_A and so on.
 struct HopperMaps {
@@ -51,28 +55,29 @@ template <class T, int WIDE, class Epilogue = Plain>
 struct HopperTile {
     using Sum = typename Product<T>::Sum;
     using Item = typename Product<T>::Item;
-    static constexpr int ROWS = NARROW, COLUMNS = WIDE;  // of a tile
-    static constexpr int STRIPE = ROW / sizeof(T);       // columns of A or B in a row of shared memory
-    static constexpr int DEPTH = STRIPE;                 // steps of k in a pass
-    static constexpr int STEPS = 4;                      // products of 32 bytes of k in a pass
+    static constexpr bool BYTES = sizeof(T) == 1;
+    static constexpr int ROWS = BYTES ? WIDE : NARROW, COLUMNS = BYTES ? NARROW : WIDE;  // of a tile
+    static constexpr int STRIPE = ROW / sizeof(T);  // columns of A or B in a row of shared memory
+    static constexpr int DEPTH = STRIPE;            // steps of k in a pass
+    static constexpr int STEPS = 4;                 // products of 32 bytes of k in a pass
     // A stage: A, ROWS rows of it, and stripes of B, DEPTH rows each.
     static constexpr int OF_A = ROWS * ROW, STRIPES = COLUMNS / STRIPE, OF_STRIPE = DEPTH * ROW;
     static constexpr int STAGE = OF_A + STRIPES * OF_STRIPE, STAGES = 192 * 1024 / STAGE;
-    // C is stored in parts: squares of PART x PART items.
-    static constexpr int PART = ROW / sizeof(Item), PARTS = WIDE / PART;
+    // C is stored in parts: squares of PART x PART items, or two such squares beside each other.
+    static constexpr int PART = ROW / sizeof(Item), PARTS = WIDE / PART, SQUARES = OF_GROUP / PART;
     static constexpr int SUMS = WIDE / 2, OF_PART = PART / 2;  // sums of a thread
 
     struct Shared {
         alignas(PATTERN) char stages[STAGES][STAGE];
-        alignas(PATTERN) char parts[GROUPS][2][PART * ROW];
+        alignas(PATTERN) char parts[GROUPS][2][SQUARES][PART * ROW];
         Barrier full[STAGES], empty[STAGES];
     };
     static constexpr int SHARED = sizeof(Shared) + PATTERN;  // it begins at a multiple of PATTERN
     static_assert(SHARED <= 227 * 1024, "what a block can have");
     static_assert(sizeof(Sum) * NARROW * WIDE <= sizeof(Shared::stages), "see exchange()");
 
-    // Rows of the boxes of A, B and C: half of the rows of B, since each block of a pair loads a half.
-    static constexpr int BOX_A = NARROW, BOX_B = DEPTH / 2, BOX_C = PART;
+    // Rows of the boxes of A, B and C: half of the rows of the wide factor, since each block of a pair loads a half.
+    static constexpr int BOX_A = BYTES ? WIDE / 2 : NARROW, BOX_B = BYTES ? DEPTH : DEPTH / 2, BOX_C = PART;
 
     // Of a block: its tile of C, and the passes it makes. Both blocks of a cluster make equally many; one too many
     // adds zeros.
@@ -84,9 +89,10 @@ struct HopperTile {
             split = number >= work.split;
             const unsigned pair = split ? work.split + (number - work.split) / 2 : number;
             const unsigned half = split ? (number - work.split) % 2 : rank();
-            const Place place = place_of(pair, Tiles(work.m, work.n, 2 * ROWS, COLUMNS));
-            row = static_cast<int>(2 * place.row + half) * ROWS;
-            column = static_cast<int>(place.column) * COLUMNS;
+            const Place place =
+                place_of(pair, Tiles(work.m, work.n, BYTES ? ROWS : 2 * ROWS, BYTES ? 2 * COLUMNS : COLUMNS));
+            row = static_cast<int>(BYTES ? place.row : 2 * place.row + half) * ROWS;
+            column = static_cast<int>(BYTES ? 2 * place.column + half : place.column) * COLUMNS;
             passes = split ? (work.passes + 1) / 2 : work.passes;
             first = split ? static_cast<int>(rank()) * passes : 0;
         }
@@ -107,22 +113,29 @@ struct HopperTile {
         }
     };
 
-    static __device__ void load_half_of_b(char* stage, const HopperMaps& maps, const Job& job, int k,
+    static __device__ void load_wide_half(char* stage, const HopperMaps& maps, const Job& job, int k,
                                           int half, Barrier& full) {
+        if constexpr (BYTES) {
+            load_box(stage + half * BOX_A * ROW, maps.a, k, job.row + half * BOX_A, full, !job.split);
+        } else {
 #pragma unroll
-        for (int i = 0; i < STRIPES; ++i)
-            load_box(stage + OF_A + i * OF_STRIPE + half * BOX_B * ROW, maps.b, job.column + i * STRIPE,
-                     k + half * BOX_B, full, !job.split);
+            for (int i = 0; i < STRIPES; ++i)
+                load_box(stage + OF_A + i * OF_STRIPE + half * BOX_B * ROW, maps.b, job.column + i * STRIPE,
+                         k + half * BOX_B, full, !job.split);
+        }
     }
 
     static __device__ void load(char* stage, const HopperMaps& maps, const Job& job, int k, Barrier& full) {
         arrive_and_expect(full, STAGE);
-        load_box(stage, maps.a, k, job.row, full, false);
+        if constexpr (BYTES)
+            load_box(stage + OF_A, maps.b, job.column, k, full, false);
+        else
+            load_box(stage, maps.a, k, job.row, full, false);
         if (job.split) {
-            load_half_of_b(stage, maps, job, k, 0, full);
-            load_half_of_b(stage, maps, job, k, 1, full);
+            load_wide_half(stage, maps, job, k, 0, full);
+            load_wide_half(stage, maps, job, k, 1, full);
         } else {
-            load_half_of_b(stage, maps, job, k, static_cast<int>(rank()), full);
+            load_wide_half(stage, maps, job, k, static_cast<int>(rank()), full);
         }
     }
 
@@ -143,13 +156,41 @@ struct HopperTile {
         if (split) sync_cluster();
     }
 
+    // A group's columns of B as wgmma takes rows of A: four neighbours of k in a register. ldmatrix, which transposes
+    // pairs of bytes, gives neighbouring columns 2 i and 2 i + 1 for rows i and i + 8. Its rows are chosen such that
+    // eight that are read at once lie in different banks: lanes 2 and 3 of four get their pairs of k swapped.
+    struct Fragments {
+        uint32_t of[BYTES ? STEPS : 1][4];
+    };
+    static __device__ void load_fragments(Fragments& fragments, const char* b) {
+        const int lane = static_cast<int>(threadIdx.x) % 32, matrix = lane / 8, four = lane % 8 / 2;
+        const int k = matrix / 2 * 16 + four * 4 + (matrix % 2 ^ four / 2) * 2 + lane % 2;
+        const char* const from = b + k * ROW + ((group() * 4 + thread() / 32) ^ k % 8) * 16;
+        const bool swapped = lane % 4 >= 2;
+        const unsigned even = swapped ? 0x2064 : 0x6420, odd = swapped ? 0x3175 : 0x7531;
+#pragma unroll
+        for (int q = 0; q < STEPS; ++q) {
+            uint32_t words[4];
+            load_transposed(words, from + q * 32 * ROW);
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                fragments.of[q][i] = __byte_perm(words[i / 2 * 2], words[i / 2 * 2 + 1], i % 2 ? odd : even);
+            hold(fragments.of[q]);
+        }
+    }
+
     // Begins the products of a pass.
-    static __device__ void multiply(Sum (&sums)[SUMS], const char* stage, bool add) {
+    static __device__ void multiply(Sum (&sums)[SUMS], const char* stage, Fragments& fragments, bool add) {
+        if constexpr (BYTES) load_fragments(fragments, stage + OF_A);
         fence_products();
 #pragma unroll
-        for (int q = 0; q < STEPS; ++q)
-            Wgmma<T, WIDE>::run(sums, factor_at(stage + group() * OF_GROUP * ROW + q * 32),
-                                factor_at(stage + OF_A + q * 16 * ROW, OF_STRIPE), add || q > 0);
+        for (int q = 0; q < STEPS; ++q) {
+            if constexpr (BYTES)
+                Wgmma<T, WIDE>::run(sums, fragments.of[q], factor_at(stage + q * 32), add || q > 0);
+            else
+                Wgmma<T, WIDE>::run(sums, factor_at(stage + group() * OF_GROUP * ROW + q * 32),
+                                    factor_at(stage + OF_A + q * 16 * ROW, OF_STRIPE), add || q > 0);
+        }
         commit_products();
     }
 
@@ -161,14 +202,22 @@ struct HopperTile {
 
     // Products of a pass are under way while the next begins. Then its stage is released.
     static __device__ void sum_up(Sum (&sums)[SUMS], Shared& shared, int passes, Turn& turn) {
+        Fragments fragments[2];  // by turns: in registers, so the turns are unrolled
         int before = 0;
-        for (int pass = 0; pass < passes; ++pass, turn.next()) {
+        const auto pass = [&](int number, Fragments& of_pass) {
             wait(shared.full[turn.slot], turn.parity);
-            multiply(sums, shared.stages[turn.slot], pass > 0);
+            multiply(sums, shared.stages[turn.slot], of_pass, number > 0);
             wait_for_products<1>();
-            if (pass > 0) release(shared.empty[before]);
+            if (number > 0) release(shared.empty[before]);
             before = turn.slot;
+            turn.next();
+        };
+        int number = 0;
+        for (; number + 1 < passes; number += 2) {
+            pass(number, fragments[0]);
+            pass(number + 1, fragments[1]);
         }
+        if (number < passes) pass(number, fragments[0]);
         wait_for_products<0>();
         hold(sums);
         release(shared.empty[before]);
@@ -203,19 +252,30 @@ struct HopperTile {
         struct alignas(2 * sizeof(Item)) Two {
             Item of[2];
         };
-        const int lane = thread() % 32, top = thread() / 32 * 16 + lane / 4, left = lane % 4 * 2;
+        const int lane = thread() % 32, top = thread() / 32 * 16;
+        float of_columns[2];
+        const auto look_at_columns = [&](int left) {
+            for (int i = 0; i < 2; ++i) of_columns[i] = epilogue.of_column(column + left + i);
+        };
+        const auto put = [&](int row, int left, Sum x, Sum y) {
+            const int byte = left * static_cast<int>(sizeof(Item));
+            char* const square = to + byte / ROW * (PART * ROW);
+            Two two;
+            round_to(two.of[0], epilogue(x, of_columns[0]));
+            round_to(two.of[1], epilogue(y, of_columns[1]));
+            *reinterpret_cast<Two*>(square + row * ROW + (byte % ROW / 16 ^ row % 8) * 16 + byte % 16) = two;
+        };
+        if (BYTES) look_at_columns(top + lane / 4 * 2);
 #pragma unroll
         for (int j = 0; j < PART / 8; ++j) {
-            const float x = epilogue.of_column(column + 8 * j + left),
-                        y = epilogue.of_column(column + 8 * j + left + 1);
+            const Sum* const four = sums + 4 * j;
+            if (!BYTES) look_at_columns(8 * j + lane % 4 * 2);
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int row = top + 8 * i;
-                Two two;
-                round_to(two.of[0], epilogue(sums[4 * j + 2 * i], x));
-                round_to(two.of[1], epilogue(sums[4 * j + 2 * i + 1], y));
-                *reinterpret_cast<Two*>(to + row * ROW + (j ^ row % 8) * 16 + left * sizeof(Item)) = two;
-            }
+            for (int i = 0; i < 2; ++i)
+                if (BYTES)  // see Fragments
+                    put(8 * j + lane % 4 * 2 + i, top + lane / 4 * 2, four[i], four[i + 2]);
+                else
+                    put(top + lane / 4 + 8 * i, 8 * j + lane % 4 * 2, four[2 * i], four[2 * i + 1]);
         }
     }
 
@@ -224,15 +284,17 @@ struct HopperTile {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             if (job.split && part % 2 != static_cast<int>(rank())) continue;  // see exchange()
-            const int row = job.row + group() * OF_GROUP, column = job.column + part * PART;
-            char* const square = shared.parts[group()][buffer];
+            const int row = job.row + (BYTES ? part * PART : group() * OF_GROUP);
+            const int column = job.column + (BYTES ? group() * OF_GROUP : part * PART);
+            auto& squares = shared.parts[group()][buffer];
             if (thread() == 0) wait_for_stores<1>();  // of the part before the last
             sync_warpgroup(1 + group());
-            place_part(square, &sums[part * OF_PART], column, epilogue);
+            place_part(squares[0], &sums[part * OF_PART], column, epilogue);
             fence_shared();
             sync_warpgroup(1 + group());
             if (thread() == 0) {
-                store_box(maps.c, column, row, square);
+#pragma unroll
+                for (int i = 0; i < SQUARES; ++i) store_box(maps.c, column + i * PART, row, squares[i]);
                 commit_stores();
             }
             buffer ^= 1;

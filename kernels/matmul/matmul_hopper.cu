@@ -1,8 +1,9 @@
-// C = A B, row-major, on Hopper's tensor cores: float16 and bfloat16 (sums in float32, C in the inputs' type). A is
-// m x k, B is k x n, C is m x n. CUDA, compute capability 9.0: compiled for sm_90a alone. matmul_tensor.cu calls it for
-// large enough matrices that TMA can read (hopper.h), and multiplies the rest.
+// C = A B, row-major, on Hopper's tensor cores: float16 and bfloat16 (sums in float32, C in the inputs' type), and
+// int8 (sums and C in int32). A is m x k, B is k x n, C is m x n. CUDA, compute capability 9.0: compiled for sm_90a
+// alone. matmul_tensor.cu calls it for large enough matrices that TMA can read (hopper.h), and multiplies the rest.
 //
-// Cost: 2 m n k operations; each matrix crosses memory at least once: 2 (m k + k n + m n) bytes.
+// Cost: 2 m n k operations; each matrix crosses memory at least once: s (m k + k n) + t m n bytes, s of an
+// item of A and B, t of C.
 // Versions. None has run on a GPU: what each is said to bring is what is expected of it.
 //   1  wgmma of 64 x 256 x 32 bytes, from stages that TMA fills: no thread loads, addresses or holds a factor. (Of
 //      mma.sync, half of Hopper's peak is expected.) Blocks go from tile to tile, and stages fill for the next while
@@ -12,7 +13,9 @@
 //      takes 48 for seven eighths of the time that 36 take with 256
 //   3  the last round's tiles by two blocks each, half of k each, where clusters would be idle: 1024 x 1024 x 1024
 //      takes four fifths of the time
-// Products are exact; their sums are in the order and with the rounding of the tensor cores.
+//   4  int8, B by way of registers, where ldmatrix and __byte_perm transpose it: one of each per 8 x 2 items and thread
+// Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
+// wrap around beyond int32, which takes k of more than 131071.
 #include "hopper_launch.h"
 
 #define KV_HOPPER_MATMUL(DTYPE, T)                                                                    \
@@ -32,3 +35,4 @@
 
 KV_HOPPER_MATMUL(float16, kv::Float16)
 KV_HOPPER_MATMUL(bfloat16, kv::Bfloat16)
+KV_HOPPER_MATMUL(int8, int8_t)

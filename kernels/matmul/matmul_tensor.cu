@@ -243,9 +243,8 @@ int multiply_on_tensor_cores(const TensorKernel<T> (&kernels)[2][2], const T* a,
     if (error != cudaSuccess) return failed(error);
     if (capability < 8) return cuda_status(cudaErrorNotSupported);
 #ifdef KV_SM_90A
-    if constexpr (sizeof(T) == 2)
-        if (capability == 9 && is_for_hopper(a, b, c, m, n, k))
-            return multiply_on_hopper(a, b, c, m, n, k, Plain{}, device, stream);
+    if (capability == 9 && is_for_hopper(a, b, c, m, n, k))
+        return multiply_on_hopper(a, b, c, m, n, k, Plain{}, device, stream);
 #endif
     constexpr int64_t PER = CHUNK / sizeof(T);
     const bool aligned = is_aligned(a, CHUNK) && is_aligned(b, CHUNK) && is_aligned(c, CHUNK);

@@ -26,7 +26,9 @@ FACTORS = pytest.mark.parametrize(
 )
 PER_VECTOR = {"float32": 4, "float16": 8, "bfloat16": 8, "int8": 16}  # of 16 bytes
 SHARED_LIMIT = 99 * 1024  # bytes that a block can have on the smallest of these devices, compute capability 8.6
-ON_TENSOR_CORES = pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
+ON_TENSOR_CORES = pytest.mark.parametrize(
+    "dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "int8"]
+)
 
 
 def stored(dtype: str, numbers: np.ndarray) -> np.ndarray:
@@ -255,16 +257,21 @@ def test_matmul_without_inner_axis_gives_zeros(on_host, dtype, tile):
         assert not np.any(numbers)
 
 
-# And processors: a tile half empty, rounds of pairs, tails of k, the last pair alone, halved along k.
+# Of 16 bits, and processors: a tile half empty, rounds of pairs, tails of k, the last pair alone, halved along k.
 HOPPER_SHAPES = [(64, 64, 64, 4), (300, 264, 136, 2), (264, 600, 72, 4), (64, 128, 600, 4), (577, 136, 1040, 4)]
 HOPPER_SHAPES += [(800, 200, 1040, 6)]
+
+
+def on_hopper(dtype: str, m: int, n: int, k: int) -> tuple[int, int, int]:
+    """Return a shape with the same tiles for a dtype. Those of bytes are the other way around, and deeper."""
+    return (m, n, k) if dtype != "int8" else (n, -(-m // 16) * 16, 2 * k)
 
 
 @ON_TENSOR_CORES
 def test_matmul_on_hopper_of_any_shape(on_host, dtype):
     observed = set()
     for *shape, processors in HOPPER_SHAPES:
-        case = references.integer_product(dtype, *shape)
+        case = references.integer_product(dtype, *on_hopper(dtype, *shape))
         library, numbers = call(on_host, case, device=1, stream=5, processors=processors, capability=9)
         case.check(numbers, "cuda")
         (launch,) = library.launches
@@ -278,7 +285,7 @@ def test_matmul_on_hopper_of_any_shape(on_host, dtype):
 @IN_ANY_ORDER
 def test_matmul_on_hopper_in_any_order(on_host, dtype, order):
     for shape, processors in (((300, 264, 136), 2), ((64, 128, 600), 4)):
-        case = references.integer_product(dtype, *shape)
+        case = references.integer_product(dtype, *on_hopper(dtype, *shape))
         assert "_hopper_" in run(on_host, case, order=order, processors=processors, capability=9)[0]
 
 

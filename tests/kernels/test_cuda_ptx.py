@@ -66,7 +66,7 @@ def test_product_is_stored_by_vectors(file):
 
 
 # Of a file's kernels for Hopper: tiles of three widths for each dtype.
-ON_HOPPER = {"matmul_hopper": {f"kv_matmul_{dtype}" for dtype in ("float16", "bfloat16")}}
+ON_HOPPER = {"matmul_hopper": {f"kv_matmul_{dtype}" for dtype in ("float16", "bfloat16", "int8")}}
 
 
 @pytest.mark.parametrize("file", ON_HOPPER)

@@ -105,17 +105,19 @@ def test_products_on_tensor_cores(on_host, dtype, tile):
     product(on_host, dtype, tile)
 
 
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", [*HALVES, "int8"])
 @pytest.mark.parametrize(("tiles", "passes", "wide"), [(2, 2, 256), (1, 10, 128)])
 def test_blocks_of_a_cluster_share_on_hopper(on_host, dtype, tiles, passes, wide):
     """Of pairs of tiles, 256 x `wide`, each factor is loaded once, the wide one twice where two compute each tile.
 
-    The matrices have tiles x tiles such pairs.
+    The matrices have tiles x tiles such pairs. Of int8 they lie the other way around.
     """
-    m, n, k = 256 * tiles, wide * tiles, passes * 64
+    m, n, k = 256 * tiles, wide * tiles, passes * (128 if dtype == "int8" else 64)
+    m, n = (n, m) if dtype == "int8" else (m, n)
     a, b = random(dtype, m, k), random(dtype, k, n)
-    c = output((m, n), a.array.dtype)
+    c = output((m, n), np.int32 if dtype == "int8" else a.array.dtype)
     library, name = on_host.kernel("matmul", "matmul_tensor"), name_of("matmul", dtype)
     moved = call(library, name, a, b, c, m, n, k, path=f"hopper_{wide}", capability=9)
-    of_a, of_b, of_c = sectors_of(a, b, c)
-    assert moved == [of_a * tiles, of_b * 2, of_c]  # two rows of pairs, or each tile by itself
+    narrow, of_wide, of_c = sectors_of(*((b, a, c) if dtype == "int8" else (a, b, c)))
+    wanted = [narrow * tiles, of_wide * 2, of_c]  # two rows of pairs, or each tile by itself
+    assert [*(moved[1::-1] if dtype == "int8" else moved[:2]), moved[2]] == wanted
