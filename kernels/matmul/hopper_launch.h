@@ -23,12 +23,6 @@ HopperKernel<Epilogue> hopper_kernel(void (*kernel)(HopperMaps, HopperWork, Epil
     return {kernel, WIDE, Tile::BOX_A, Tile::BOX_B, Tile::BOX_C, Tile::SHARED};
 }
 
-#define KV_HOPPER_KERNEL(NAME, T, WIDE, EPILOGUE)                                                   \
-    extern "C" __global__ void __launch_bounds__(kv::HOPPER_THREADS, 1)                             \
-        NAME(const __grid_constant__ kv::HopperMaps maps, kv::HopperWork work, EPILOGUE epilogue) { \
-        kv::HopperTile<T, WIDE, EPILOGUE>::run(maps, work, epilogue);                               \
-    }
-
 using EncodeMap = decltype(&cuTensorMapEncodeTiled);
 
 // The driver's function. It is asked for, not linked: the library must load where there is no driver.
@@ -139,5 +133,27 @@ int launch_best(const HopperKernel<Epilogue> (&kernels)[COUNT], const T* a, cons
 }
 
 }  // namespace kv
+
+#define KV_HOPPER_KERNEL(NAME, T, WIDE, EPILOGUE)                                                   \
+    extern "C" __global__ void __launch_bounds__(kv::HOPPER_THREADS, 1)                             \
+        NAME(const __grid_constant__ kv::HopperMaps maps, kv::HopperWork work, EPILOGUE epilogue) { \
+        kv::HopperTile<T, WIDE, EPILOGUE>::run(maps, work, epilogue);                               \
+    }
+
+// The kernels of a dtype and an epilogue, NAME_hopper_<wide>, and what launches them.
+#define KV_HOPPER_KERNELS(NAME, T, EPILOGUE)                                                          \
+    KV_HOPPER_KERNEL(NAME##_hopper_256, T, 256, EPILOGUE)                                             \
+    KV_HOPPER_KERNEL(NAME##_hopper_192, T, 192, EPILOGUE)                                             \
+    KV_HOPPER_KERNEL(NAME##_hopper_128, T, 128, EPILOGUE)                                             \
+    template <>                                                                                       \
+    int kv::multiply_on_hopper(const T* a, const T* b, kv::Product<T>::Item* c, int64_t m, int64_t n, \
+                               int64_t k, const EPILOGUE& epilogue, int device, void* stream) {       \
+        const kv::HopperKernel<EPILOGUE> kernels[] = {                                                \
+            kv::hopper_kernel<T, 256>(NAME##_hopper_256),                                             \
+            kv::hopper_kernel<T, 192>(NAME##_hopper_192),                                             \
+            kv::hopper_kernel<T, 128>(NAME##_hopper_128),                                             \
+        };                                                                                            \
+        return kv::launch_best(kernels, a, b, c, m, n, k, epilogue, device, stream);                  \
+    }
 
 #endif  // KV_MATMUL_HOPPER_LAUNCH_H

@@ -18,21 +18,6 @@
 // wrap around beyond int32, which takes k of more than 131071.
 #include "hopper_launch.h"
 
-#define KV_HOPPER_MATMUL(DTYPE, T)                                                                    \
-    KV_HOPPER_KERNEL(kv_matmul_##DTYPE##_hopper_256, T, 256, kv::Plain)                               \
-    KV_HOPPER_KERNEL(kv_matmul_##DTYPE##_hopper_192, T, 192, kv::Plain)                               \
-    KV_HOPPER_KERNEL(kv_matmul_##DTYPE##_hopper_128, T, 128, kv::Plain)                               \
-    template <>                                                                                       \
-    int kv::multiply_on_hopper(const T* a, const T* b, kv::Product<T>::Item* c, int64_t m, int64_t n, \
-                               int64_t k, const kv::Plain& plain, int device, void* stream) {         \
-        const kv::HopperKernel<kv::Plain> kernels[] = {                                               \
-            kv::hopper_kernel<T, 256>(kv_matmul_##DTYPE##_hopper_256),                                \
-            kv::hopper_kernel<T, 192>(kv_matmul_##DTYPE##_hopper_192),                                \
-            kv::hopper_kernel<T, 128>(kv_matmul_##DTYPE##_hopper_128),                                \
-        };                                                                                            \
-        return kv::launch_best(kernels, a, b, c, m, n, k, plain, device, stream);                     \
-    }
-
-KV_HOPPER_MATMUL(float16, kv::Float16)
-KV_HOPPER_MATMUL(bfloat16, kv::Bfloat16)
-KV_HOPPER_MATMUL(int8, int8_t)
+KV_HOPPER_KERNELS(kv_matmul_float16, kv::Float16, kv::Plain)
+KV_HOPPER_KERNELS(kv_matmul_bfloat16, kv::Bfloat16, kv::Plain)
+KV_HOPPER_KERNELS(kv_matmul_int8, int8_t, kv::Plain)

@@ -1,4 +1,4 @@
-"""C = relu(A B + bias), row-major float32. The native code: matmul_bias_relu.cpp, matmul_bias_relu.cu."""
+"""C = relu(A B + bias), row-major. Native: matmul_bias_relu.cpp, .cu (float32), _tensor.cu and _hopper.cu (others)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ __all__ = ["SUPPORTS", "bind", "matmul_bias_relu"]
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
     "dtypes": ("float32",),
+    "dtypes_cuda": ("float32", "float16", "bfloat16"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
 
-_NATIVE = NativeFunction("matmul_bias_relu", [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 3)
+_TYPES = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 3
+_NATIVE = {
+    "float32": NativeFunction("matmul_bias_relu", _TYPES),
+    **{dtype: NativeFunction(f"matmul_bias_relu_{dtype}", _TYPES, cpu=False) for dtype in ("float16", "bfloat16")},
+}
 
 
 def bind(
@@ -43,7 +48,7 @@ def bind(
     require_same_device(a_, bias_)
     require_shape(bias_, (n,), "columns of b")
     require_no_overlap(out_, bias_, in_place=False)
-    return _NATIVE.bind((a_, b_, bias_, out_), (m, n, k), stream, threads)
+    return _NATIVE[a_.dtype].bind((a_, b_, bias_, out_), (m, n, k), stream, threads)
 
 
 def matmul_bias_relu(
@@ -58,19 +63,22 @@ def matmul_bias_relu(
     """Compute max(a b + bias, 0) and return it: a product, a bias for each column, and what is negative made 0.
 
     Args:
-        a: float32, shape (m, k), contiguous, on the CPU or a CUDA device.
-        b: float32, shape (k, n), contiguous, on the device of a.
-        bias: float32, shape (n,), contiguous, on the device of a.
-        out: float32, shape (m, n), on the device of a, overlapping none of them. None: allocated with `a.new_empty`.
+        a: float32, shape (m, k), contiguous, on the CPU or a CUDA device. On CUDA also float16 and bfloat16, of compute
+            capability 8.0 or higher.
+        b: shape (k, n), contiguous, of the dtype of a and on its device.
+        bias: shape (n,), contiguous, of the dtype of a and on its device.
+        out: shape (m, n), of the dtype of a and on its device, overlapping none of them. None: allocated with
+            `a.new_empty`.
         stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current
             stream where PyTorch is loaded, else CUDA's default stream.
         threads: CPU threads, 1 or more. None: the environment variable KV_THREADS, else 1.
 
     Products are summed in float32, in an order of the implementation's choice, and bias is added to the whole sum;
-    k = 0 gives relu(bias). NaN stays NaN. Gradients are not tracked.
+    k = 0 gives relu(bias). float16 and bfloat16 are multiplied exactly, summed in float32 as tensor cores round, and
+    rounded to the nearest at the end. NaN stays NaN. Gradients are not tracked.
 
     Raises:
-        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or not float32.
+        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or of another dtype.
         kernels._native.errors.ArgumentValueError: shapes do not fit, devices differ, a tensor is not contiguous, out
             overlaps an input, or threads or stream do not fit the device.
         kernels._native.errors.LaunchError: the kernel could not be run.

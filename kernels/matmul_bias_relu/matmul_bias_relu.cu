@@ -7,44 +7,30 @@
 // Sums are in float32, along k in order; NaN stays NaN.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "../matmul/float32_block.h"
-
-namespace kv {
-
-struct BiasRelu {
-    const float* bias;
-    int64_t n;
-
-    __device__ float of_column(int64_t column) const { return column < n ? bias[column] : 0.0f; }
-    __device__ float operator()(float sum, float of_column) const {
-        const float value = sum + of_column;
-        return value < 0.0f ? 0.0f : value;
-    }
-};
-
-}  // namespace kv
+#include "bias_relu.h"
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
     kv_matmul_bias_relu_128_vector(const float* a, const float* b, const float* bias, float* c, int64_t m,
                                    int64_t n, int64_t k) {
-    kv::Block<128, 8, 8, true, kv::BiasRelu>::run(a, b, c, m, n, k, {bias, n});
+    kv::Block<128, 8, 8, true, kv::BiasRelu<float>>::run(a, b, c, m, n, k, {bias, n});
 }
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
     kv_matmul_bias_relu_128_scalar(const float* a, const float* b, const float* bias, float* c, int64_t m,
                                    int64_t n, int64_t k) {
-    kv::Block<128, 8, 8, false, kv::BiasRelu>::run(a, b, c, m, n, k, {bias, n});
+    kv::Block<128, 8, 8, false, kv::BiasRelu<float>>::run(a, b, c, m, n, k, {bias, n});
 }
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
     kv_matmul_bias_relu_64_vector(const float* a, const float* b, const float* bias, float* c, int64_t m,
                                   int64_t n, int64_t k) {
-    kv::Block<64, 16, 4, true, kv::BiasRelu>::run(a, b, c, m, n, k, {bias, n});
+    kv::Block<64, 16, 4, true, kv::BiasRelu<float>>::run(a, b, c, m, n, k, {bias, n});
 }
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
     kv_matmul_bias_relu_64_scalar(const float* a, const float* b, const float* bias, float* c, int64_t m,
                                   int64_t n, int64_t k) {
-    kv::Block<64, 16, 4, false, kv::BiasRelu>::run(a, b, c, m, n, k, {bias, n});
+    kv::Block<64, 16, 4, false, kv::BiasRelu<float>>::run(a, b, c, m, n, k, {bias, n});
 }
 
 extern "C" KV_API int kv_matmul_bias_relu_cuda(const float* a, const float* b, const float* bias, float* c,

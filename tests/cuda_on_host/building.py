@@ -35,11 +35,11 @@ class Builder:
     def kernel(self, name: str, file: str | None = None) -> Library:
         """Return the library of kernels/<name>/<name>.cu, or of another file in that folder.
 
-        What is for Hopper alone of a file, <file>_hopper.cu, is in it as well.
+        With <name>_tensor.cu comes <name>_hopper.cu, which it calls.
         """
         source = KERNELS / name / f"{file or name}.cu"
-        hopper = source.with_name(f"{source.stem.removesuffix('_tensor')}_hopper.cu")
-        return self.library(source, *([hopper] if hopper.exists() else []))
+        hopper = source.with_name(source.name.replace("_tensor.cu", "_hopper.cu"))
+        return self.library(*dict.fromkeys((source, hopper)))
 
     def library(self, *sources: Path) -> Library:
         """Return the library of .cu files of one folder, which may include headers below its parent."""

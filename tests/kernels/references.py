@@ -85,48 +85,46 @@ def quantize_int8_values(x: np.ndarray, scale: float, zero_point: int) -> np.nda
 
 
 def matmul(a: np.ndarray, b: np.ndarray, dtype: str = "float32") -> Case:
-    """A product of floating-point numbers.
-
-    float32: any order of k additions stays within k u |A||B| (Higham, Accuracy and Stability, section 3.5).
-
-    float16, bfloat16: a tensor core multiplies exactly, brings a few products and the sum so far to the largest one's
-    exponent, and cuts off what is below its 24 bits (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA
-    tensor cores, PeerJ Computer Science 7, 2021): k products and fewer than k sums err by 2^-23 |a||b| at most each. At
-    the end a result is rounded once.
-    """
-    form, k = FORMATS[dtype], a.shape[1]
-
-    def bound(true: np.ndarray, size: np.ndarray) -> np.ndarray:
-        if dtype == "float32":
-            return (k + 1) * UNIT_ROUNDOFF * size
-        error = 2 * k * 2.0**-23 * size
-        return error + 2.0**-form.digits * (np.abs(true) + error) + 2.0 ** (form.smallest - form.digits)  # if subnormal
-
-    return _bounded("matmul", (a, b), lambda product: product, bound, dtype)
+    """A product of floating-point numbers."""
+    return _bounded("matmul", (a, b), lambda product: product, 0, dtype)
 
 
-def matmul_bias_relu(a: np.ndarray, b: np.ndarray, bias: np.ndarray) -> Case:
-    """k products and the addition of bias, each within a unit of roundoff of |A||B| + |bias| (Higham, section 3.5)."""
-
-    def bound(_true: np.ndarray, size: np.ndarray) -> np.ndarray:
-        return (a.shape[1] + 2) * UNIT_ROUNDOFF * (size + np.abs(bias))
-
-    return _bounded("matmul_bias_relu", (a, b, bias), lambda product: np.maximum(product + bias, 0), bound, "float32")
+def matmul_bias_relu(a: np.ndarray, b: np.ndarray, bias: np.ndarray, dtype: str = "float32") -> Case:
+    """A product, the addition of bias, and what is negative made 0."""
+    return _bounded(
+        "matmul_bias_relu", (a, b, bias), lambda product: np.maximum(product + bias, 0), np.abs(bias), dtype
+    )
 
 
 def _bounded(
     kernel: str,
     arrays: tuple[np.ndarray, ...],
     finish: Callable[[np.ndarray], np.ndarray],
-    bound: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    added: np.ndarray | int,
     dtype: str,
 ) -> Case:
-    """Return a case of what `finish` makes of the product of the first two arrays, which may err by `bound`."""
+    """Return a case of what `finish` makes of the product of the first two arrays, adding something of size `added`.
+
+    float32: any order of k additions stays within k u |A||B| (Higham, Accuracy and Stability, section 3.5). One more
+    adds its own u.
+
+    float16, bfloat16: a tensor core multiplies exactly, brings a few products and the sum so far to the largest one's
+    exponent, and cuts off what is below its 24 bits (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA
+    tensor cores, PeerJ Computer Science 7, 2021): k products and fewer than k sums err by 2^-23 |a||b| at most each. At
+    the end a result is rounded once.
+    """
     a, b = (array.astype(np.float64) for array in arrays[:2])
+    form, k, last = FORMATS[dtype], a.shape[1], int(isinstance(added, np.ndarray))
 
     def check(output: np.ndarray, _device: str) -> None:
-        true = finish(a @ b)
-        wrong = np.argwhere(~(np.abs(output - true) <= bound(true, np.abs(a) @ np.abs(b))))
+        true, size = finish(a @ b), np.abs(a) @ np.abs(b) + added
+        if dtype == "float32":
+            bound = (k + 1 + last) * UNIT_ROUNDOFF * size
+        else:
+            error = (2 * k + last) * 2.0**-23 * size
+            # and where the result is subnormal
+            bound = error + 2.0**-form.digits * (np.abs(true) + error) + 2.0 ** (form.smallest - form.digits)
+        wrong = np.argwhere(~(np.abs(output - true) <= bound))
         assert wrong.size == 0, f"{len(wrong)} of {true.size} wrong, first at {wrong[0]}"
 
     return Case(kernel, arrays, (), (a.shape[0], b.shape[1]), dtype, check, inputs=dtype)
@@ -157,8 +155,9 @@ def normal_product(dtype: str, m: int, n: int, k: int) -> Case:
     return matmul(values(dtype, m + 1, (m, k)), values(dtype, n + 2, (k, n)), dtype)
 
 
-def random_bias_relu(m: int, n: int, k: int) -> Case:
-    return matmul_bias_relu(float32_values(m, (m, k)), float32_values(n, (k, n)), float32_values(k, (n,), 3))
+def random_bias_relu(m: int, n: int, k: int, dtype: str = "float32") -> Case:
+    shapes = ((m, (m, k), 1.0), (n, (k, n), 1.0), (k, (n,), 3.0))
+    return matmul_bias_relu(*(values(dtype, *shape) for shape in shapes), dtype)
 
 
 def elementwise(kernel: str, n: int, dtype: str = "float32", seed: int | None = None) -> Case:

@@ -164,10 +164,10 @@ def test_ptx_is_for_every_architecture_or_as_the_file_says(tmp_path):
     targets = [("75", "sm_75"), ("80", "sm_80"), ("90a", "sm_90a"), ("90", "sm_90,compute_90")]
     shared = [("75", "sm_75"), ("80", "sm_80,sm_90,compute_80"), ("90a", "sm_90a")]
     assert code.pop("add_mul_exp") == targets
-    assert code.pop("matmul_hopper") == [("90a", "sm_90a")]
-    assert code == dict.fromkeys(
-        ("matmul", "matmul_tensor", "matmul_bias_relu", "quantize_int8", "quantize_int8_rows"), shared
-    )
+    products = ("matmul", "matmul_bias_relu")
+    assert [code.pop(f"{name}_hopper") for name in products] == [[("90a", "sm_90a")]] * 2
+    tensor = (f"{name}_tensor" for name in products)
+    assert code == dict.fromkeys((*products, *tensor, "quantize_int8", "quantize_int8_rows"), shared)
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc to configure for")

@@ -21,9 +21,9 @@ DTYPE = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 HALVES = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 TILE = pytest.mark.parametrize("tile", [64, 128])
 # float16 is bfloat16's code but for the instruction: where that costs seconds, it waits for the slow tests.
-FACTORS = pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "int8"]
-)
+FLOAT16 = pytest.param("float16", marks=pytest.mark.slow)
+FACTORS = pytest.mark.parametrize("dtype", ["float32", FLOAT16, "bfloat16", "int8"])
+FLOATS = pytest.mark.parametrize("dtype", ["float32", FLOAT16, "bfloat16"])
 PER_VECTOR = {"float32": 4, "float16": 8, "bfloat16": 8, "int8": 16}  # of 16 bytes
 SHARED_LIMIT = 99 * 1024  # bytes that a block can have on the smallest of these devices, compute capability 8.6
 ON_TENSOR_CORES = pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def entry_point(kernel: str, dtype: str) -> tuple[str, str]:
     """Return the file of a kernel's entry point for a dtype, and its name up to the device."""
     if dtype == "float32":
         return kernel, f"kv_{kernel}"
-    return "matmul_tensor" if kernel == "matmul" else kernel, f"kv_{kernel}_{dtype}"
+    return f"{kernel}_tensor" if kernel.startswith("matmul") else kernel, f"kv_{kernel}_{dtype}"
 
 
 def arguments(case: Case, shifts: tuple[int, ...] = ()) -> list:
@@ -316,14 +316,24 @@ BIAS_SHAPES = [(1, 1, 1), (129, 65, 33), (64, 64, 16), (130, 132, 12), (3, 5, 0)
 
 
 @TILE
-def test_bias_relu(on_host, tile):
+@FLOATS
+def test_bias_relu(on_host, dtype, tile):
     for shape, orders in [((17, 19, 23), ORDERS), *((shape, ORDERS[:1]) for shape in BIAS_SHAPES)]:
         for order in orders:
             for shift in (0, 1):
-                case = references.random_bias_relu(*shape)
+                case = references.random_bias_relu(*shape, dtype)
                 launched = run(on_host, case, (shift,) * 4, order=order, **of_tiles(tile))
-                path = "scalar" if shift or shape[1] % 4 else "vector"
-                assert launched == [f"kv_matmul_bias_relu_{tile}_{path}"]
+                by_vectors = not (shift or shape[1] % PER_VECTOR[dtype] or (dtype != "float32" and shape[2] % 8))
+                path = "vector" if by_vectors else "scalar"
+                assert launched == [f"{entry_point('matmul_bias_relu', dtype)[1]}_{tile}_{path}"]
+
+
+@HALVES
+def test_bias_relu_on_hopper(on_host, dtype):
+    for shift, (*shape, processors) in enumerate(HOPPER_SHAPES[:4]):
+        case = references.random_bias_relu(*shape, dtype)
+        launched = run(on_host, case, (0, 0, shift, 0), processors=processors, capability=9)
+        assert launched[0].startswith(f"kv_matmul_bias_relu_{dtype}_hopper_")
 
 
 CUDA_NAMES = [

@@ -22,8 +22,8 @@ EXTENTS = st.one_of(st.sampled_from([0, 1, 2, 47, 48, 49, 63, 64, 65, 97, 127, 1
 # One item, odd ones, whole tiles, whole chunks of 16 bytes only, many passes of k, more rows of tiles than a band has.
 SHAPES = [(1, 1, 1), (17, 19, 23), (129, 65, 33), (64, 64, 64), (128, 128, 64), (136, 80, 80), (131, 127, 9)]
 SHAPES += [(16, 8, 304), (577, 16, 16)]
-# More tiles of 128 than a device has processors.
-LARGE = [(2051, 2049, 67), (2048, 2176, 256)]
+# More tiles of 128 than a device has processors. On Hopper by TMA: whole and ragged tiles, few, halved along k.
+LARGE = [(2051, 2049, 67), (2048, 2176, 256), (1032, 1040, 1040), (64, 144, 4096), (3000, 2992, 1040)]
 
 
 @pytest.fixture(scope="module", params=references.PRODUCTS)
@@ -94,9 +94,11 @@ BIAS_SHAPES += [(13, 1030, 257), (400, 33, 513), (2, 0, 3), (0, 2, 3)]
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-def test_bias_relu(device, offset):
-    for shape in [*BIAS_SHAPES, *LARGE[:1]] if device == "cuda" else BIAS_SHAPES:
-        case = references.random_bias_relu(*shape)
+def test_bias_relu(device, dtype, offset):
+    if dtype == "int8":
+        pytest.skip("it takes no int8")
+    for shape in [*BIAS_SHAPES, *LARGE[:4]] if device == "cuda" else BIAS_SHAPES:
+        case = references.random_bias_relu(*shape, dtype)
         output = run(case, device, (offset,) * 4)
         if device == "cpu":
             prepared = Prepared(case, device)
