@@ -16,6 +16,7 @@
 //   7  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 //   8  a warp copies 8 x 4 elements of A in tiles of 64, too, not 16 x 2, of which each second waited for a bank
 //   9  C by stores of 16 bytes wherever the pointers allow it: half of it, and all in tiles of 64, went by those of 4
+//  10  tiles of 64 also where the last round of those of 128 would leave most of the GPU idle (prefer_large)
 // Sums are in float32, along k in order.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "float32_block.h"
@@ -48,7 +49,7 @@ extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, i
     if (m == 0 || n == 0) return KV_OK;
     if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
     bool large = false;
-    const cudaError_t error = kv::fill_device(kv::Tiles(m, n, 128), device, &large);
+    const cudaError_t error = kv::prefer_large(kv::Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return kv::failed(error);
     const bool vector = n % 4 == 0 && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
     auto* const kernel = large ? (vector ? kv_matmul_128_vector : kv_matmul_128_scalar)

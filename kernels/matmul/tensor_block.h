@@ -238,7 +238,7 @@ int multiply_on_tensor_cores(const TensorKernel<T, Epilogue> (&kernels)[2][2], c
     bool large = false;
     int capability = 0;
     cudaError_t error = cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
-    if (error == cudaSuccess) error = fill_device(Tiles(m, n, 128), device, &large);
+    if (error == cudaSuccess) error = prefer_large(Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return failed(error);
     if (capability < 8) return cuda_status(cudaErrorNotSupported);
 #ifdef KV_SM_90A

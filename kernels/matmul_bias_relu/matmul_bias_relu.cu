@@ -39,7 +39,7 @@ extern "C" KV_API int kv_matmul_bias_relu_cuda(const float* a, const float* b, c
     if (m == 0 || n == 0) return KV_OK;
     if ((k > 0 && (!a || !b)) || !bias || !c) return KV_ERROR_POINTER;
     bool large = false;
-    const cudaError_t error = kv::fill_device(kv::Tiles(m, n, 128), device, &large);
+    const cudaError_t error = kv::prefer_large(kv::Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return kv::failed(error);
     const bool vector = n % 4 == 0 && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
     auto* const kernel = large ? (vector ? kv_matmul_bias_relu_128_vector : kv_matmul_bias_relu_128_scalar)

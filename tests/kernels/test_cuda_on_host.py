@@ -169,8 +169,8 @@ def test_all_numbers_of_two_bytes(on_host, dtype):
         run(on_host, references.quantize_int8(x, scale, 3, dtype))
 
 
-# Tiles of 128 where they are as many as the device has processors, else of 64; vectors where n (on tensor cores, k too)
-# is whole vectors, and b and the output are aligned.
+# Tiles of 128 where there are enough for a device's processors, else of 64; vectors where n (on tensor cores, k too) is
+# whole vectors, and b and the output are aligned.
 SHAPES = [(1, 1, 1), (1, 129, 17), (129, 1, 5), (64, 64, 16), (65, 68, 20), (128, 128, 8), (130, 132, 12), (3, 4, 36)]
 SHAPES += [(67, 63, 31), (131, 127, 9), (577, 66, 3)]  # more rows of tiles of 64 than a band has
 TENSOR_SHAPES = [(1, 1, 1), (17, 19, 23), (129, 65, 33), (64, 64, 64), (128, 128, 64), (136, 80, 80), (131, 127, 9)]
@@ -255,6 +255,14 @@ def test_matmul_without_inner_axis_gives_zeros(on_host, dtype, tile):
     for n in (16, 5):
         _, numbers = call(on_host, references.integer_product(dtype, 3, n, 0), **of_tiles(tile))
         assert not np.any(numbers)
+
+
+@FACTORS
+def test_matmul_tiles_by_their_last_round(on_host, dtype):
+    case = references.integer_product(dtype, 4 * 128, 3 * 128, 4)
+    for processors, tile in ((3, 128), (11, 64), (12, 128), (13, 128), (16, 64)):  # of 12 tiles of 128, or 48
+        (launched,) = run(on_host, case, processors=processors)
+        assert f"_{tile}_" in launched
 
 
 # Of 16 bits, and processors: a tile half empty, rounds of pairs, tails of k, the last pair alone, halved along k.
