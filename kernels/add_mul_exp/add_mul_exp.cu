@@ -11,6 +11,7 @@
 //   4  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a
 //      time on their way also where the pointers allow no vectors
 //   5  streaming hints: what is read and written once is the first to leave the caches again
+//   6  no such hint for an output that stays in the second-level cache, for the next kernel
 // expf, not __expf: at most 1 ulp from the true value (CUDA's published bound), and NaN and infinities as
 // IEEE wants. Pointers are not __restrict__: out may be x or y itself. Each element is read before it is
 // written, by one thread.
@@ -40,7 +41,7 @@ static __device__ Word add_mul_exp_items(const Word& x, const Word& y) {
 
 // A Word is what an access moves: one item or 16 bytes of them.
 template <class Item, class Word>
-static __device__ void run(const Item* x, const Item* y, Item* out, int64_t n) {
+static __device__ void run(const Item* x, const Item* y, Item* out, int64_t n, bool outgrows) {
     constexpr int COUNT = sizeof(Word) / sizeof(Item);
     const auto *x_words = reinterpret_cast<const Word*>(x), *y_words = reinterpret_cast<const Word*>(y);
     auto* const out_words = reinterpret_cast<Word*>(out);
@@ -54,17 +55,17 @@ static __device__ void run(const Item* x, const Item* y, Item* out, int64_t n) {
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
             if (i + j * THREADS < words)
-                __stcs(out_words + i + j * THREADS, add_mul_exp_items<Item>(u[j], v[j]));
+                kv::store(out_words + i + j * THREADS, add_mul_exp_items<Item>(u[j], v[j]), outgrows);
     }
     // Fewer items than a word has are left.
     const int64_t last = words * COUNT + int64_t{blockIdx.x} * THREADS + threadIdx.x;
     if (last < n) out[last] = add_mul_exp(x[last], y[last]);
 }
 
-#define KV_ADD_MUL_EXP_KERNEL(name, Item, Word)                    \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)  \
-        name(const Item* x, const Item* y, Item* out, int64_t n) { \
-        run<Item, Word>(x, y, out, n);                             \
+#define KV_ADD_MUL_EXP_KERNEL(name, Item, Word)                                   \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                 \
+        name(const Item* x, const Item* y, Item* out, int64_t n, bool outgrows) { \
+        run<Item, Word>(x, y, out, n, outgrows);                                  \
     }
 KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_scalar, float, float)
 KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_vector, float, float4)
@@ -75,7 +76,7 @@ KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_vector, kv::Bfloat16, uint4)
 #undef KV_ADD_MUL_EXP_KERNEL
 
 template <class Item>
-using Kernel = void (*)(const Item*, const Item*, Item*, int64_t);
+using Kernel = void (*)(const Item*, const Item*, Item*, int64_t, bool);
 
 template <class Item>
 static int start(Kernel<Item> scalar, Kernel<Item> vector, const Item* x, const Item* y, Item* out, int64_t n,
@@ -86,9 +87,10 @@ static int start(Kernel<Item> scalar, Kernel<Item> vector, const Item* x, const 
     const bool by_vectors = kv::is_aligned(x, 16) && kv::is_aligned(y, 16) && kv::is_aligned(out, 16);
     const int count = by_vectors ? 16 / sizeof(Item) : 1;
     const Kernel<Item> kernel = by_vectors ? vector : scalar;
+    const bool outgrows = kv::outgrows_cache(n * static_cast<int64_t>(sizeof(Item)), device);
     return kv::on_processors(device, [=](int processors) {
         const unsigned grid = kv::grid_of_one_wave(n, int64_t{count} * AHEAD * THREADS, processors * BLOCKS);
-        kernel<<<grid, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(x, y, out, n);
+        kernel<<<grid, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(x, y, out, n, outgrows);
     });
 }
 

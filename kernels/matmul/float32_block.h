@@ -11,16 +11,14 @@ namespace kv {
 constexpr int THREADS = 256;
 constexpr int STAGES = 3;  // passes in shared memory: one that is multiplied, two on their way
 
-// A product is written once: the first to leave the caches again.
-// Note: `*to = make_float4(...)` was tried. nvcc 13.0 makes four stores of 4 bytes of it: of all in the kernels of 64,
-// of half of them in those of 128.
 template <bool VECTOR>
 __device__ void store4(float* matrix, int64_t rows, int64_t columns, int64_t row, int64_t column,
-                       const float* values) {
+                       const float* values, bool outgrows) {
     if (row >= rows || column >= columns) return;
     float* to = matrix + row * columns + column;
     if constexpr (VECTOR) {
-        __stcs(reinterpret_cast<float4*>(to), make_float4(values[0], values[1], values[2], values[3]));
+        store(reinterpret_cast<float4*>(to), make_float4(values[0], values[1], values[2], values[3]),
+              outgrows);
     } else {
         for (int i = 0; i < 4; ++i)
             if (column + i < columns) to[i] = values[i];
@@ -104,8 +102,8 @@ struct Block {
         }
     }
 
-    static __device__ void store_sums(float* c, int64_t m, int64_t n, Place place, const Epilogue& epilogue,
-                                      const float (&sums)[PER][PER]) {
+    static __device__ void store_sums(float* c, int64_t m, int64_t n, bool outgrows, Place place,
+                                      const Epilogue& epilogue, const float (&sums)[PER][PER]) {
         const int64_t top = int64_t{place.row} * TILE + first_row();
         const int64_t left = int64_t{place.column} * TILE + first_column();
         float of_columns[PER];
@@ -120,12 +118,12 @@ struct Block {
             for (int j = 0; j < PER; ++j) values[j] = epilogue(sums[i][j], of_columns[j]);
 #pragma unroll
             for (int group = 0; group < PER / 4; ++group)
-                store4<VECTOR>(c, m, n, row, left + group * COLUMNS_APART, &values[group * 4]);
+                store4<VECTOR>(c, m, n, row, left + group * COLUMNS_APART, &values[group * 4], outgrows);
         }
     }
 
     static __device__ void run(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                               const Epilogue& epilogue = {}) {
+                               bool outgrows, const Epilogue& epilogue = {}) {
         __shared__ __align__(16) Shared shared;
         __shared__ Place kept;  // for store_sums, not in registers: the loop needs all there are
         const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
@@ -153,7 +151,7 @@ struct Block {
             now = now + 1 == STAGES ? 0 : now + 1;
         }
         __syncthreads();  // `kept` is there also where k is 0
-        store_sums(c, m, n, kept, epilogue, sums);
+        store_sums(c, m, n, outgrows, kept, epilogue, sums);
     }
 };
 

@@ -17,6 +17,7 @@
 //   8  a warp copies 8 x 4 elements of A in tiles of 64, too, not 16 x 2, of which each second waited for a bank
 //   9  C by stores of 16 bytes wherever the pointers allow it: half of it, and all in tiles of 64, went by those of 4
 //  10  tiles of 64 also where the last round of those of 128 would leave most of the GPU idle (prefer_large)
+//  11  C is the first to leave the caches only where the second-level cache cannot hold it
 // Sums are in float32, along k in order.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "float32_block.h"
@@ -24,23 +25,27 @@
 // The second bound is the number of blocks that a multiprocessor must be able to hold in its 65536 registers:
 // while one waits at its barrier, another computes.
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
-    kv_matmul_128_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
-    kv::Block<128, 8, 8, true>::run(a, b, c, m, n, k);
+    kv_matmul_128_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+                         bool outgrows) {
+    kv::Block<128, 8, 8, true>::run(a, b, c, m, n, k, outgrows);
 }
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
-    kv_matmul_128_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
-    kv::Block<128, 8, 8, false>::run(a, b, c, m, n, k);
+    kv_matmul_128_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+                         bool outgrows) {
+    kv::Block<128, 8, 8, false>::run(a, b, c, m, n, k, outgrows);
 }
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
-    kv_matmul_64_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
-    kv::Block<64, 16, 4, true>::run(a, b, c, m, n, k);
+    kv_matmul_64_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+                        bool outgrows) {
+    kv::Block<64, 16, 4, true>::run(a, b, c, m, n, k, outgrows);
 }
 
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
-    kv_matmul_64_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
-    kv::Block<64, 16, 4, false>::run(a, b, c, m, n, k);
+    kv_matmul_64_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+                        bool outgrows) {
+    kv::Block<64, 16, 4, false>::run(a, b, c, m, n, k, outgrows);
 }
 
 extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, int64_t m, int64_t n,
@@ -54,8 +59,9 @@ extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, i
     const bool vector = n % 4 == 0 && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
     auto* const kernel = large ? (vector ? kv_matmul_128_vector : kv_matmul_128_scalar)
                                : (vector ? kv_matmul_64_vector : kv_matmul_64_scalar);
+    const bool outgrows = kv::outgrows_cache(m * n * static_cast<int64_t>(sizeof(float)), device);
     const unsigned blocks = kv::blocks_for(kv::Tiles(m, n, large ? 128 : 64));
     return kv::on_device(device, [=] {
-        kernel<<<blocks, kv::THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k);
+        kernel<<<blocks, kv::THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k, outgrows);
     });
 }

@@ -11,6 +11,7 @@
 //   3  four elements of C by one store, not by four
 //   4  no conflicts in writes to shared memory, too (chunks.h), and whole sectors of B where it is transposed
 //   5  tiles of 64 also where the last round of those of 128 would leave most of the GPU idle (prefer_large)
+//   6  C is the first to leave the caches only where the second-level cache cannot hold it
 // Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
 // wrap around beyond int32, which takes k of more than 131071.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.

@@ -154,7 +154,7 @@ struct TensorBlock {
 
     // Stores four sums, of which `of_columns` has what the epilogue needs of their columns.
     static __device__ void store4(Item* c, int64_t m, int64_t n, int64_t row, int64_t column, const Sum* from,
-                                  const Epilogue& epilogue, const float (&of_columns)[4]) {
+                                  const Epilogue& epilogue, const float (&of_columns)[4], bool outgrows) {
         struct alignas(4 * sizeof(Sum)) Four {
             Sum items[4];
         };
@@ -165,11 +165,10 @@ struct TensorBlock {
         for (int i = 0; i < 4; ++i) round_to(rounded[i], epilogue(sums.items[i], of_columns[i]));
         Item* const to = c + row * n + column;
         if constexpr (VECTOR) {
-            // Note: *to of a struct of four items was tried. nvcc 13.0 stores each of them by itself.
             using Word = std::conditional_t<sizeof(Item) == 4, uint4, uint2>;
             Word word;
             memcpy(&word, rounded, sizeof word);
-            __stcs(reinterpret_cast<Word*>(to), word);
+            store(reinterpret_cast<Word*>(to), word, outgrows);
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
@@ -178,7 +177,7 @@ struct TensorBlock {
     }
 
     static __device__ void run(const T* a, const T* b, Item* c, int64_t m, int64_t n, int64_t k,
-                               const Epilogue& epilogue = {}) {
+                               bool outgrows, const Epilogue& epilogue) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
         __trap();  // never launched there; such code is in builds for older GPUs, too
 #else
@@ -217,14 +216,15 @@ struct TensorBlock {
 #pragma unroll 4
         for (int i = threadIdx.x; i < TILE * TILE / 4; i += TENSOR_THREADS) {
             const int row = i / (TILE / 4), column = i % (TILE / 4) * 4;
-            store4(c, m, n, top + row, left + column, all + row * SUM_ROW + column, epilogue, of_columns);
+            store4(c, m, n, top + row, left + column, all + row * SUM_ROW + column, epilogue, of_columns,
+                   outgrows);
         }
 #endif
     }
 };
 
 template <class T, class Epilogue>
-using TensorKernel = void (*)(const T*, const T*, typename Product<T>::Item*, int64_t, int64_t, int64_t,
+using TensorKernel = void (*)(const T*, const T*, typename Product<T>::Item*, int64_t, int64_t, int64_t, bool,
                               Epilogue);
 
 // Launches one of four kernels: [tile of 128 or 64][by 16 bytes or item by item]. Or one of those for Hopper.
@@ -249,12 +249,13 @@ int multiply_on_tensor_cores(const TensorKernel<T, Epilogue> (&kernels)[2][2], c
     const bool aligned = is_aligned(a, CHUNK) && is_aligned(b, CHUNK) && is_aligned(c, CHUNK);
     auto* const kernel = kernels[!large][!(aligned && k % PER == 0 && n % PER == 0)];
     const int bytes = large ? TensorBlock<T, 128, true>::SHARED : TensorBlock<T, 64, true>::SHARED;
+    const bool outgrows = outgrows_cache(m * n * static_cast<int64_t>(sizeof *c), device);
     const unsigned blocks = blocks_for(Tiles(m, n, large ? 128 : 64));
     return on_device(device, [=] {
         // More than 48 KB of shared memory must be asked for. What is refused, on_device finds.
         if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess)
             kernel<<<blocks, TENSOR_THREADS, bytes, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k,
-                                                                                         epilogue);
+                                                                                         outgrows, epilogue);
     });
 }
 
@@ -263,8 +264,8 @@ int multiply_on_tensor_cores(const TensorKernel<T, Epilogue> (&kernels)[2][2], c
 #define KV_TENSOR_KERNEL(NAME, T, TILE, VECTOR, EPILOGUE)                                      \
     extern "C" __global__ void __launch_bounds__(kv::TENSOR_THREADS)                           \
         NAME(const T* a, const T* b, kv::Product<T>::Item* c, int64_t m, int64_t n, int64_t k, \
-             EPILOGUE epilogue) {                                                              \
-        kv::TensorBlock<T, TILE, VECTOR, EPILOGUE>::run(a, b, c, m, n, k, epilogue);           \
+             bool outgrows, EPILOGUE epilogue) {                                               \
+        kv::TensorBlock<T, TILE, VECTOR, EPILOGUE>::run(a, b, c, m, n, k, outgrows, epilogue); \
     }
 
 // Four kernels of one dtype, and a table of them, NAME.

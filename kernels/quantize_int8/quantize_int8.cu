@@ -15,6 +15,7 @@
 //      time on their way also where the pointers allow no vectors
 //   6  NaN is exchanged for a number that becomes 0, instead of a branch around its element
 //   7  streaming hints: what is read and written once is the first to leave the caches again
+//   8  no such hint for an output that stays in the second-level cache, for the next kernel
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "../_native/kv_cuda.h"
 #include "../_native/kv_cuda_half.h"
@@ -59,7 +60,8 @@ struct Reciprocal {
 
 // A Word is what an access reads, one item or 16 bytes of them; Bytes is what becomes of it.
 template <class Item, class Word, class Bytes, class Quantize>
-static __device__ void run(const Item* x, signed char* out, int64_t n, const Quantize& quantize) {
+static __device__ void run(const Item* x, signed char* out, int64_t n, const Quantize& quantize,
+                           bool outgrows) {
     constexpr int COUNT = sizeof(Word) / sizeof(Item);
     const auto* const x_words = reinterpret_cast<const Word*>(x);
     auto* const out_words = reinterpret_cast<Bytes*>(out);
@@ -72,17 +74,17 @@ static __device__ void run(const Item* x, signed char* out, int64_t n, const Qua
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
             if (i + j * THREADS < words)
-                __stcs(out_words + i + j * THREADS, kv::bytes_of<Item, Bytes>(u[j], quantize));
+                kv::store(out_words + i + j * THREADS, kv::bytes_of<Item, Bytes>(u[j], quantize), outgrows);
     }
     // Fewer items than a word has are left.
     const int64_t last = words * COUNT + int64_t{blockIdx.x} * THREADS + threadIdx.x;
     if (last < n) out[last] = quantize(kv::number(x[last]));
 }
 
-#define KV_QUANTIZE_INT8_KERNEL(name, Item, Word, Bytes, Quantize)                  \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                   \
-        name(const Item* x, signed char* out, int64_t n, const Quantize quantize) { \
-        run<Item, Word, Bytes>(x, out, n, quantize);                                \
+#define KV_QUANTIZE_INT8_KERNEL(name, Item, Word, Bytes, Quantize)                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                  \
+        name(const Item* x, signed char* out, int64_t n, const Quantize quantize, bool outgrows) { \
+        run<Item, Word, Bytes>(x, out, n, quantize, outgrows);                                     \
     }
 KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_scalar, float, float, unsigned char, Division)
 KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_vector, float, float4, unsigned, Reciprocal)
@@ -94,7 +96,7 @@ KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_vector, kv::Bfloat16, uint4, u
 #undef KV_QUANTIZE_INT8_KERNEL
 
 template <class Item, class Quantize>
-using Kernel = void (*)(const Item*, signed char*, int64_t, Quantize);
+using Kernel = void (*)(const Item*, signed char*, int64_t, Quantize, bool);
 
 template <class Item>
 static int start(Kernel<Item, Division> scalar, Kernel<Item, Reciprocal> vector, const Item* x, int8_t* out,
@@ -106,14 +108,15 @@ static int start(Kernel<Item, Division> scalar, Kernel<Item, Reciprocal> vector,
     const auto queue = static_cast<cudaStream_t>(stream);
     const Reciprocal by_reciprocal(scale, zero_point);
     const Division by_division{scale, static_cast<float>(zero_point)};
+    const bool outgrows = kv::outgrows_cache(n, device);
     return kv::on_processors(device, [=](int processors) {
         const auto grid = [=](int items) {  // of so many per access
             return kv::grid_of_one_wave(n, int64_t{items} * AHEAD * THREADS, processors * BLOCKS);
         };
         if (kv::is_safe_divisor(scale) && kv::is_aligned(x, 16) && kv::is_aligned(out, COUNT))
-            vector<<<grid(COUNT), THREADS, 0, queue>>>(x, out, n, by_reciprocal);
+            vector<<<grid(COUNT), THREADS, 0, queue>>>(x, out, n, by_reciprocal, outgrows);
         else
-            scalar<<<grid(1), THREADS, 0, queue>>>(x, out, n, by_division);
+            scalar<<<grid(1), THREADS, 0, queue>>>(x, out, n, by_division, outgrows);
     });
 }
 

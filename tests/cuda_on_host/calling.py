@@ -77,6 +77,7 @@ class Library:
         self._native.on_host_accesses.restype = ctypes.c_void_p
         self.accesses = np.empty(0, ACCESS)  # those of the last call, if it was to note them
         self.launches: list[Launch] = []  # those of the last call
+        self.streamed = False  # whether the last call stored what is to leave the caches first
 
     def call(
         self,
@@ -112,6 +113,7 @@ class Library:
         status = int(self._native[name](*prepared, ctypes.c_int(device), ctypes.c_void_p(stream)))
         self.launches = [_launch(line) for line in self._native.on_host_launches().decode().splitlines()]
         self.accesses = self._noted()
+        self.streamed = bool(self._native.on_host_streamed())
         if fault := self._native.on_host_fault().decode():
             raise KernelError(fault)
         for memory in memories:

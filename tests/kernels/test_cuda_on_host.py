@@ -122,6 +122,24 @@ def test_elementwise_at_any_alignment(on_host, kernel, dtype):
                 assert run(on_host, case, shifts) == [f"{name}_{'scalar' if shift % whole else 'vector'}"]
 
 
+def test_outputs_larger_than_the_cache_leave_it_first(on_host):
+    # The pretended device has a second-level cache of 16 KiB.
+    for case, is_larger in (
+        (references.elementwise("add_mul_exp", 4096), False),
+        (references.elementwise("add_mul_exp", 4104), True),
+        (references.elementwise("add_mul_exp", 8192, "float16"), False),
+        (references.elementwise("quantize_int8", 4096), False),
+        (references.elementwise("quantize_int8", 16388), True),
+        (references.integer_product("float32", 64, 64, 4), False),
+        (references.integer_product("float32", 65, 64, 4), True),
+        (references.integer_product("bfloat16", 64, 128, 16), False),
+        (references.integer_product("int8", 65, 64, 16), True),
+        (references.random_bias_relu(64, 68, 4), True),
+    ):
+        library, _ = call(on_host, case)
+        assert library.streamed == is_larger, (case.kernel, case.shape)
+
+
 @IN_ANY_ORDER
 def test_add_mul_exp_in_place(on_host, order):
     x, y = float32_values(1, (1030,)), float32_values(2, (1030,))

@@ -31,6 +31,7 @@ constexpr size_t USUAL_SHARED_BYTES = 48 * 1024;      // of a block, without bei
 constexpr size_t MOST_SHARED_BYTES = 227 * 1024;      // of a block, asked for: compute capability 9.0
 constexpr size_t MOST_SHARED_BYTES_8 = 163 * 1024;    // 8.0
 constexpr unsigned MOST_THREADS_OF_PROCESSOR = 2048;  // compute capabilities 8.0 and 9.0
+constexpr int CACHE_BYTES = 16 * 1024;  // of the second-level cache: few, so that outputs are soon larger
 
 // Ends the launch: the kernel did what it must not do.
 [[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -98,6 +99,7 @@ int check(const void* address, size_t bytes, bool writes, size_t alignment);
 // Notes an access of a lane for traffic.py, if its caller wants that. `site` is where in the kernel it is made: lanes of
 // a warp that are at one site for the n-th time make one request together.
 void note_access(const void* site, const void* address, size_t bytes, bool writes, int memory);
+void note_streaming();  // a store that asks to be the first to leave the caches
 // The beginning and the end of an asynchronous copy to shared memory: between them nobody may touch it.
 void await_copy(const void* to, size_t bytes);
 void end_copy(const void* to, size_t bytes);

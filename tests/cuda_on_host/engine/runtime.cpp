@@ -17,6 +17,7 @@ uint64_t random_state = 1;
 int processors = 4, capability = 8, devices = 2, device = 0;
 cudaError_t last_error = cudaSuccess;
 std::string fault_text, launches;
+bool has_streamed;
 
 struct Asked {
     const void* kernel;
@@ -76,6 +77,7 @@ uint64_t random_bits() {
 
 bool has_fault() { return !fault_text.empty(); }
 void set_fault(const char* text) { fault_text = text; }
+void note_streaming() { has_streamed = true; }
 
 size_t most_shared_bytes() { return capability < 9 ? MOST_SHARED_BYTES_8 : MOST_SHARED_BYTES; }
 
@@ -156,6 +158,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int wan
         case cudaDevAttrComputeCapabilityMajor:
             *value = capability;
             return cudaSuccess;
+        case cudaDevAttrL2CacheSize:
+            *value = CACHE_BYTES;
+            return cudaSuccess;
         case cudaDevAttrMaxThreadsPerMultiProcessor:
             *value = MOST_THREADS_OF_PROCESSOR;
             return cudaSuccess;
@@ -197,11 +202,13 @@ extern "C" void on_host_begin(int order, uint64_t seed, int processors_) {
     last_error = cudaSuccess;
     fault_text.clear();
     launches.clear();
+    has_streamed = false;
 }
 
 extern "C" void on_host_set_capability(int major) { cuda_on_host::capability = major; }
 
 extern "C" int on_host_device() { return device; }
+extern "C" int on_host_streamed() { return has_streamed; }
 // What a kernel did wrong; empty: nothing.
 extern "C" const char* on_host_fault() { return fault_text.c_str(); }
 // A line for each launch: kernel, grid, block, bytes of shared memory, device, stream.

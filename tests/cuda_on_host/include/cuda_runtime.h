@@ -30,6 +30,7 @@ enum cudaError_t {
 
 enum cudaDeviceAttr {
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrL2CacheSize = 38,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
@@ -176,6 +177,11 @@ Item __ldcg(const Item* from) {
 }
 template <class Item>
 void __stcs(Item* to, Item value) {
+    cuda_on_host::note_streaming();
+    *to = value;
+}
+template <class Item>
+void __stwb(Item* to, Item value) {
     *to = value;
 }
 template <class Item>
