@@ -40,7 +40,10 @@ class Matmul(SuiteProblem):
             *_cubes(1024, 4096, dtype="int8"),
         ),
     }
-    core: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(256, 512), "cuda": _cubes(1024, 4096)}
+    core: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": _cubes(256, 512),
+        "cuda": (*_cubes(1024, 4096), *_cubes(4096, dtype="bfloat16")),
+    }
     cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 256), "cuda": _cubes(512, 1024, 2048)}
 
     def __init__(self) -> None:

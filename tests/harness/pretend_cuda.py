@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 GB = 10**9
+CLOCK = 2e9  # Hz, of the multiprocessors
 PROPERTIES = SimpleNamespace(
     L2_cache_size=1 << 20, total_memory=GB, multi_processor_count=7, major=9, minor=0, uuid="0-1-2"
 )
@@ -34,12 +35,19 @@ class HostEvents:
 
     def __init__(self, _device: str) -> None:
         self.launches = 0
+        self.last = self.spun = 0.0  # s
 
     def block(self, seconds: float) -> None:
         assert seconds > 0
 
+    def spin(self, cycles: int) -> None:
+        self.spun = cycles / CLOCK
+
     def event(self) -> HostEvent:
-        return HostEvent(time.perf_counter())
+        """Return an event of now. After a spin one that is exactly so much later than the last."""
+        at, self.spun = (self.last + self.spun, 0.0) if self.spun else (time.perf_counter(), 0.0)
+        self.last = at
+        return HostEvent(at)
 
     def synchronize(self) -> None:
         pass

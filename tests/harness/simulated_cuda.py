@@ -38,6 +38,7 @@ class Device:
     most_queued: int = 0
     depth: int = 1 << 30  # launches that the queue holds; one more waits until the device is idle
     event_tick: float = 0.0
+    clock: float = 2e9  # Hz
     cold: bool = False  # whether the cache holds nothing of use
     flushes: int = 0
     capturing: list[float] | None = None
@@ -67,6 +68,9 @@ class Device:
     def block(self, seconds):
         self.blocks.append(seconds)
         self.work(seconds * self.blocker)
+
+    def spin(self, cycles):
+        self.work(cycles / self.clock)
 
     def event(self):
         self.work(0.0)

@@ -5,16 +5,17 @@ import pytest
 from kernel_velocity.harness import gate, sampling
 from kernel_velocity.harness.sampling import batch_for, measure
 from kernel_velocity.harness.stopping import CoefficientOfVariation, FixedCount, FixedTime, without_burn_in
+from kernel_velocity.harness.timers import BaseTimer
 
 
-class FakeTimer:
+class FakeTimer(BaseTimer):
     """A timer whose calls take what a list says, without waiting."""
 
     batch_limit = 1 << 20
     by_wall = False
 
     def __init__(self, seconds=1e-5, tick=9e-8, overhead=5e-8, spike_every=0, jitter=1e-4):
-        self.flags = set()
+        super().__init__()
         self.seconds, self._tick, self._overhead = seconds, tick, overhead
         self.spike_every, self.drawn, self.jitter = spike_every, 0, jitter
 

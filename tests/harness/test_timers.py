@@ -85,6 +85,25 @@ def test_launch_gap_is_flagged_underfed(device):
     assert timer.flags == {"underfed"}
 
 
+def test_cover_falls_to_what_launches_cost(device):
+    device.launch = 1e-6
+    timer = CudaEventTimer(device)
+    timer.samples(lambda: device.work(3e-6), 8, 200)
+    assert device.blocks[0] == pytest.approx(timer.COVER * 51 * 10)  # blocks of 51 samples, of 8 calls and 2 events
+    assert device.blocks[1] == pytest.approx(2 * timer.COVER_LEAST / 2 * 51 * 10, rel=0.05)
+    assert not timer.flags
+
+
+def test_clock_is_read_at_the_end_of_each_block(device):
+    timer = CudaEventTimer(device)
+    timer.samples(lambda: device.work(3e-6), 8, 60)
+    device.clock = 1.8e9
+    timer.samples(lambda: device.work(3e-6), 8, 51)
+    assert timer.cycles() == pytest.approx([timer.GAUGED / 2e9, timer.GAUGED / 2e9, timer.GAUGED / 1.8e9])
+    timer.restart()
+    assert timer.cycles() == []
+
+
 def test_overtaken_block_is_repeated(device):
     device.launch = 50e-6  # a slow host: the cover of 20 us a launch is too short at first
     timer = CudaEventTimer(device)

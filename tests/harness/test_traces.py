@@ -8,18 +8,19 @@ import pytest
 
 from kernel_velocity.harness import timing, traces
 from kernel_velocity.harness.suite import Series
+from kernel_velocity.harness.timers import BaseTimer
 from kernel_velocity.harness.traces import record, take
 from tests.harness import pretend_cuda
 from tests.suite import SUITE
 
 
-class ScriptedTimer:
+class ScriptedTimer(BaseTimer):
     """Each sample is the number of the call that ended it. Notes how it was asked."""
 
     batch_limit = 64
 
     def __init__(self, per_call=0.0):
-        self.flags = set()
+        super().__init__()
         self.requests = []
         self.calls = 0
         self.per_call = per_call

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import tempfile
@@ -167,23 +168,32 @@ def _bind_kernel(module: Any, problem: Problem, inputs: Inputs) -> Bound:
 
 
 # `compile` ------------------------------------------------------------------------------------------------------------
-# An AOTInductor package of the problem's graph, kept on disk: torch.compile costs 2.7 s per shape in a fresh process
-# even with a warm cache, a package of the same graph loads in 2 ms and runs at the same speed. Packages are kept per
-# torch version, shape, dtype, device, settings and reference source.
+# On a CPU an AOTInductor package of the problem's graph, kept on disk: torch.compile costs 2.7 s per shape in a fresh
+# process even with a warm cache, a package of the same graph loads in 2 ms and runs at the same speed. Packages are kept
+# per torch version, shape, dtype, settings and reference source.
+# On CUDA torch.compile itself, with inductor's own cache. There a package took 55 s to make, and loading it ended the
+# process (an H200, torch 2.11: SIGSEGV in the package's loader).
 
 
 def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Bound:
-    """Bind the package of the problem's graph.
+    """Bind the package of the problem's graph. On CUDA the graph under torch.compile.
 
     Raises:
         NotImplementedError: this torch cannot run packages, or there is no compiler to make the package with.
     """
+    if problem.device == "cuda":
+        import torch._inductor.config as inductor  # noqa: PLC0415
+
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.with_name("inductor").absolute()))
+        bound = bind_live_compile(problem, case, inputs)
+        with inductor.patch(_inductor_settings()):
+            bound.call()  # compiles
+        return bound
     package_loader = _package_loader()
     package = cache / f"{_package_key(problem, case)}.pt2"
     if not package.exists():
         _compile(problem, inputs, package)
-    # Single-threaded on CUDA: else each call waits on the host for the one before it, and nothing can be queued ahead.
-    run = package_loader(str(package), "model", problem.device == "cuda", 1, -1).run
+    run = package_loader(str(package), "model", False, 1, -1).run
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
     if len(problem.output_names()) > 1:
         return fresh(lambda: tuple(run(tensors)))
@@ -228,16 +238,14 @@ def _package_key(problem: Problem, case: str) -> str:
     import torch  # noqa: PLC0415
 
     where = torch.backends.cpu.get_cpu_capability()
-    if problem.device == "cuda":
-        where = f"{torch.cuda.get_device_name()}-{torch.version.cuda}"
     # Importing inductor's configuration costs a second: its settings are represented by the source that makes them.
     source = problem.reference_source() + inspect.getsource(_inductor_settings)
     identity = "\n".join((torch.__version__, problem.name, case, where, str(threads()), source))
     return f"{problem.name}-{case}-{problem.device}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def check_toolchain(device: str) -> None:
-    """Raise NotImplementedError where AOTInductor would find no compiler, or no CUDA toolkit to link with."""
+def check_toolchain() -> None:
+    """Raise NotImplementedError where inductor would find no C++ compiler."""
     from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
     from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
 
@@ -245,12 +253,6 @@ def check_toolchain(device: str) -> None:
         get_cpp_compiler()
     except InvalidCxxCompiler:
         raise NotImplementedError("AOTInductor found no C++ compiler: install one, for example g++") from None
-    if device == "cuda":
-        from torch.utils.cpp_extension import CUDA_HOME  # noqa: PLC0415
-
-        if CUDA_HOME is None:
-            raise NotImplementedError("AOTInductor found no CUDA toolkit to link with: set CUDA_HOME")
-        os.environ.setdefault("CUDA_HOME", CUDA_HOME)  # it looks for the driver's stub library below this
 
 
 def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
@@ -258,7 +260,7 @@ def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
     import torch  # noqa: PLC0415
     import torch._inductor.config as inductor  # noqa: PLC0415
 
-    check_toolchain(problem.device)
+    check_toolchain()
     scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
 
     class Reference(torch.nn.Module):
@@ -281,12 +283,14 @@ def bind_live_compile(problem: Problem, _case: str, inputs: Inputs) -> Bound:
     Its first call compiles, which takes seconds.
 
     Raises:
-        NotImplementedError: there is no C++ compiler to compile for the CPU with.
+        NotImplementedError: there is nothing to compile with: no C++ compiler for the CPU, no Triton for CUDA.
     """
     import torch  # noqa: PLC0415
 
     if problem.device == "cpu":
-        check_toolchain("cpu")
+        check_toolchain()
+    elif importlib.util.find_spec("triton") is None:
+        raise NotImplementedError("torch.compile needs Triton on CUDA, which is not installed")
     reference = problem.reference_solution
 
     def call(*arguments: Any) -> Any:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 from time import perf_counter
 
 from kernel_velocity.harness import statistics
 from kernel_velocity.harness.gate import ENOUGH, Gate
+from kernel_velocity.harness.gpu import CLOCK_DRIFT
 from kernel_velocity.harness.reported import page_faults
 from kernel_velocity.harness.stopping import Reason, Stop, StoppingRule, without_burn_in
 from kernel_velocity.harness.timers import Call, Timer
@@ -101,7 +102,7 @@ def measure(
     per_call, warmed = warm_up(call, timer)
     tick, overhead = timer.tick(), timer.overhead()  # of a device that is awake
     batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit)
-    timer.flags.clear()  # what went wrong while warming up is in no sample
+    timer.restart()  # what went wrong while warming up is in no sample
     look()
     rule.start()
     faults, spent, reason = 0, 0.0, None
@@ -131,14 +132,16 @@ def measure(
     look()
     samples = without_burn_in(rule.samples)
     estimate = statistics.trimmed_mean(samples)
+    cycles = timer.cycles()
     raised = {
         "quantised": tick is not None and tick > QUANTISED * estimate * batch,
         "faulting": (faults if gate is None else gate.faults) / spent > FAULTING,
         "short": overhead is not None and estimate < SHORT * overhead,
         "constant": len(samples) >= CONSTANT and min(samples) == max(samples),
         "contended": disturbed,
+        "clock_drift": bool(cycles) and max(cycles) > (1 + CLOCK_DRIFT) * min(cycles),
     }
-    core, memory, control = (None, None, None) if gate is None else gate.gauges()
+    core, memory, control = (median(cycles) if cycles else None, None, None) if gate is None else gate.gauges()
     return RoundResult(
         estimate=estimate,
         n=len(rule.samples),

@@ -43,6 +43,14 @@ class Timer(Protocol):
         """Return what an empty call reads as, in seconds. None: the clock is not ours."""
         ...
 
+    def restart(self) -> None:
+        """Forget flags, and what was read of the device's clock."""
+        ...
+
+    def cycles(self) -> list[float]:
+        """Return the seconds that GAUGED cycles of the device took beside the samples, in order. [] where none did."""
+        ...
+
 
 @contextmanager
 def no_collection() -> Iterator[None]:
@@ -60,6 +68,21 @@ def _nothing() -> None:
     """Stand in for a kernel that does nothing, and for a clock that is not read."""
 
 
+class BaseTimer:
+    """What all timers have: flags."""
+
+    def __init__(self) -> None:
+        self.flags: set[str] = set()
+
+    def restart(self) -> None:
+        """Forget the flags."""
+        self.flags.clear()
+
+    def cycles(self) -> list[float]:
+        """Return nothing: there is no clock of a device to read."""
+        return []
+
+
 # On the host's clock --------------------------------------------------------------------------------------------------
 
 
@@ -67,7 +90,7 @@ class StandingClockError(RuntimeError):
     """A clock that does not move."""
 
 
-class HostTimer:
+class HostTimer(BaseTimer):
     """`time.perf_counter_ns` around a batch: right for calls that return when the work is done.
 
     Args:
@@ -76,7 +99,7 @@ class HostTimer:
     """
 
     def __init__(self, flush: Call | None = None) -> None:
-        self.flags: set[str] = set()
+        super().__init__()
         self.by_wall = flush is not None
         self.batch_limit = 1 << 20 if flush is None else 1
         self._flush = flush
@@ -160,6 +183,10 @@ class TorchEvents:
         """Keep the stream busy for about that long, without waiting on the host (so it cannot deadlock)."""
         self._cuda._sleep(int(seconds * self._cycles_per_second))
 
+    def spin(self, cycles: int) -> None:
+        """Keep the stream busy for that many cycles of the multiprocessors' clock."""
+        self._cuda._sleep(cycles)
+
     def event(self) -> Any:
         """Record a timing event on the stream."""
         event = self._cuda.Event(enable_timing=True)
@@ -194,13 +221,17 @@ class TorchEvents:
         return replay
 
 
-class CudaEventTimer:
+class CudaEventTimer(BaseTimer):
     """CUDA events around batches, all enqueued while a finite blocker keeps the device busy.
 
     Without the blocker the device waits for the host and an event pair includes the launch gap: a kernel of 7 us can
     read as 39. A first event that has passed when the last launch was enqueued proves that the device overtook the
     host. Such a block is thrown away, and the next is half as long and covered for longer (a call may launch several
-    kernels). Where nothing more can be done the block is kept and flagged `underfed`.
+    kernels). Where nothing more can be done the block is kept and flagged `underfed`. A block that the host kept ahead
+    of says what a launch costs: the next is covered for twice that.
+
+    A block ends in a spin of GAUGED cycles between two events of its own. Its time is that of the clock which the
+    samples ran at, read on the stream and not after the device has gone idle.
 
     Args:
         source: the device.
@@ -210,16 +241,28 @@ class CudaEventTimer:
 
     LAUNCHES = 512  # per block: half of the 1024 that the driver queues before a launch waits for the device
     COVER = 20e-6  # s of host time per call that the blocker covers at first: a few times what one launch costs
-    COVER_MOST = 1e-3  # s
+    COVER_LEAST, COVER_MOST = 2e-6, 1e-3  # s
+    GAUGED = 500_000  # cycles: 250 us at 1.98 GHz, of which events take about 2
 
     def __init__(self, source: TorchEvents, flush: Call | None = None) -> None:
+        super().__init__()
         self._source = source
         self._flush = flush
         self._empty: Call = source.nothing  # what `overhead` times
         self.by_wall = flush is not None
         self._launches = self.LAUNCHES  # per block; less where calls turn out to be several launches each
         self._cover = self.COVER
-        self.flags: set[str] = set()
+        self._cycles: list[float] = []
+        self._flushes = 0 if flush is None else 2  # launches of it
+
+    def restart(self) -> None:
+        """Forget flags and readings of the clock."""
+        super().restart()
+        self._cycles.clear()
+
+    def cycles(self) -> list[float]:
+        """Return the seconds that GAUGED cycles took at the end of each block."""
+        return list(self._cycles)
 
     @property
     def batch_limit(self) -> int:
@@ -228,7 +271,7 @@ class CudaEventTimer:
 
     def _launches_of(self, batch: int) -> int:
         """Return how many places in the queue a sample takes, if a call takes one."""
-        return batch + 2 + (self._flush is not None)
+        return batch + 2 + self._flushes
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples in seconds per call. `flags` gets "underfed" where the host could not keep ahead."""
@@ -237,12 +280,13 @@ class CudaEventTimer:
             block = max(1, min(self._launches // self._launches_of(batch), n - len(samples)))
             fed, seconds, host = self._block(call, batch, block)
             exhausted = block == 1 and self._cover >= self.COVER_MOST
+            launch = host / (block * self._launches_of(batch))
             if fed or exhausted:
                 samples.extend(seconds)
                 self.flags |= set() if fed else {"underfed"}
+                self._cover = min(self._cover, max(2 * launch, self.COVER_LEAST)) if fed else self._cover
             else:
-                needed = 1.5 * host / (block * self._launches_of(batch))
-                self._cover = min(max(2 * self._cover, needed), self.COVER_MOST)
+                self._cover = min(max(2 * self._cover, 1.5 * launch), self.COVER_MOST)
                 self._launches = max(3, self._launches // 2)
         return samples
 
@@ -262,7 +306,11 @@ class CudaEventTimer:
                 enqueued.append(self._enqueue(call, batch))
             host = (perf_counter_ns() - started) * 1e-9
             fed = not enqueued[0][0][0].query()
+            begin = source.event()
+            source.spin(self.GAUGED)
+            end = source.event()
             source.synchronize()
+        self._cycles.append(begin.elapsed_time(end) * 1e-3)
         return fed, [sum(begin.elapsed_time(end) for begin, end in pairs) * 1e-3 / batch for pairs in enqueued], host
 
     def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
@@ -407,7 +455,7 @@ class CudaRegionTimer(CudaEventTimer):
         return 1 if self._flush is not None else max(1, self._launches // 3)
 
     def _launches_of(self, batch: int) -> int:
-        return 3 * batch + (self._flush is not None)
+        return 3 * batch + self._flushes
 
     def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
         pairs = []
@@ -425,14 +473,14 @@ class CudaRegionTimer(CudaEventTimer):
             self._source.nothing()
 
 
-class ReportedTimer:
+class ReportedTimer(BaseTimer):
     """The microseconds that calls return. Its clock is not ours: tick and overhead are unknown."""
 
     by_wall = True  # what a call reports need not be what it takes
     batch_limit = 1
 
     def __init__(self, flush: Call | None = None) -> None:
-        self.flags: set[str] = set()
+        super().__init__()
         self._flush = flush
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:

@@ -221,16 +221,22 @@ def flush_size(device: str) -> int:
 def flush(device: str) -> Call:
     """Return a call that overwrites a buffer larger than the device's caches. It allocates nothing.
 
-    On CUDA it is one launch on the current stream. The buffer is read and written: a plain fill may go past the caches.
+    On CUDA it is two launches on the current stream. The first reads and writes the buffer: a plain fill may go past
+    the caches. The second only reads it, in sums of a row each. Else the caches would be full of lines to be written
+    back, and the call after it would pay for that.
 
     Raises:
         NotImplementedError: the size of the cache is not known: n/a.
     """
     import torch  # noqa: PLC0415
 
-    buffer = torch.zeros(flush_size(device) // 4, dtype=torch.int32, device=device)
+    columns = 1024
+    buffer = torch.zeros((flush_size(device) // (4 * columns), columns), dtype=torch.float32, device=device)
+    sums = torch.empty(len(buffer), dtype=torch.float32, device=device)
 
     def overwrite() -> None:
         buffer.add_(1)
+        if device == "cuda":
+            torch.sum(buffer, dim=1, out=sums)
 
     return overwrite

@@ -229,6 +229,7 @@ class Slice:
         """Return the commands of a stage that measures no commits."""
         live = [sys.executable, "-m", "kernel_velocity.runner.live", stage, "--device", self.device]
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+        pytest += ["-p", "xdist.plugin", "-n1"]  # a test that takes its process with it costs no other
         marks = ["-m", "cuda" if self.device == "cuda" else "not cuda and not slow", f"--junitxml={JUNIT}"]
         return {
             "build": [
