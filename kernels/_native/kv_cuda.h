@@ -4,6 +4,7 @@
 #define KV_CUDA_H
 
 #include <cuda_runtime.h>
+#include <limits.h>
 
 #include "kv.h"
 
@@ -67,11 +68,11 @@ inline bool is_aligned(const void* pointer, uintptr_t bytes) {
     return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Blocks of `threads` threads for n elements, few enough for the grid's limit: kernels loop over the rest.
-inline unsigned grid_for(int64_t n, int threads) {
-    const int64_t blocks = (n + threads - 1) / threads;
-    const int64_t limit = int64_t{1} << 20;
-    return static_cast<unsigned>(blocks < limit ? blocks : limit);
+// Blocks for n elements, in parts of `part` elements each; 0, which CUDA refuses to launch, for more than a grid can
+// have.
+inline unsigned blocks_for(int64_t n, int64_t part) {
+    const int64_t parts = (n + part - 1) / part;
+    return parts <= INT_MAX ? static_cast<unsigned>(parts) : 0;
 }
 
 // Blocks for n elements, in parts of `part` elements each, of which the device runs `resident` at once: no

@@ -17,7 +17,7 @@ ACCESS = re.compile(r"^\s*(?:@\S+\s+)?(ld|st)\.(global|shared|local)\b\S*?(?:\.v
 LOADS, STORES = "ld.global", "st.global"
 # Of each kernel: vectors of 16 bytes that a thread asks for at once, how many it loads and stores, single items that it
 # loads. quantize_int8_rows has its loops twice, the others each store twice: with and without a hint for the caches.
-ELEMENTWISE = {"add_mul_exp": (8, 8, 8, 2), "quantize_int8": (4, 4, 8, 1), "quantize_int8_rows": (8, 16, 16, 1)}
+ELEMENTWISE = {"add_mul_exp": (4, 4, 4, 2), "quantize_int8": (2, 2, 4, 1), "quantize_int8_rows": (8, 16, 16, 1)}
 
 
 def entries(file: str) -> dict[str, str]:
