@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.cuda,
     # Torch 2.9 to 2.11 say so about the setting that older versions know, and about their own compiler's use of it.
     pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32:UserWarning"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores for float32 matrix multiplication:UserWarning"),
 ]
 
 SMALLEST = {add_mul_exp: "float32-500k", quantize_int8: "float32-500k", matmul: "float32-512x512x512"}

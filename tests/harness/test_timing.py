@@ -279,15 +279,20 @@ def test_refused_capture_is_an_error(monkeypatch):
         def __exit__(self, *_):
             warnings.warn("The CUDA Graph is empty.", UserWarning, stacklevel=1)
 
-    captured = []
+    captured, states = [], []
+    generator = SimpleNamespace(clone_state=lambda: "not capturing", graphsafe_set_state=states.append)
     cuda = SimpleNamespace(
-        CUDAGraph=lambda: SimpleNamespace(replay="replay"), graph=Capture, current_stream=lambda: "stream"
+        CUDAGraph=lambda: SimpleNamespace(replay="replay"),
+        graph=Capture,
+        current_stream=lambda: "stream",
+        default_generators=[generator],
     )
     events = TorchEvents("cuda")
     events._cuda = cuda
     with pytest.raises(CaptureError, match="The CUDA Graph is empty"):
         events.capture(lambda: captured.append(1), 3)
     assert len(captured) == 3
+    assert states == ["not capturing"]
     Capture.__exit__ = lambda *_: None
     assert events.capture(lambda: captured.append(1), 3) == "replay"
 

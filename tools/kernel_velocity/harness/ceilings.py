@@ -194,7 +194,9 @@ def _clock(device: str) -> tuple[NewTimer, Call]:
 def samples_of(call: Call, timer: Timer, seconds: float) -> list[float]:
     """Return samples, seconds per call, as the harness takes them, for `seconds` and at least FEWEST."""
     per_call, _ = warm_up(call, timer)
-    batch = batch_for(per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit)
+    batch = batch_for(
+        per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit, empty_calls=timer.empty_calls
+    )
     timer.flags.clear()
     portion = max(1, min(512, int(seconds / 10 / (per_call * batch))))
     samples: list[float] = []

@@ -169,8 +169,8 @@ def _bind_kernel(module: Any, problem: Problem, inputs: Inputs) -> Bound:
 
 # `compile` ------------------------------------------------------------------------------------------------------------
 # On a CPU an AOTInductor package of the problem's graph, kept on disk: torch.compile costs 2.7 s per shape in a fresh
-# process even with a warm cache, a package of the same graph loads in 2 ms and runs at the same speed. Packages are kept
-# per torch version, shape, dtype, settings and reference source.
+# process even with a warm cache, a package of the same graph loads in 2 ms and runs at the same speed. Packages are
+# kept per torch version, shape, dtype, settings and reference source.
 # On CUDA torch.compile itself, with inductor's own cache. There a package took 55 s to make, and loading it ended the
 # process (an H200, torch 2.11: SIGSEGV in the package's loader).
 

@@ -159,7 +159,9 @@ def deviation(ours: Sequence[float], theirs: Sequence[float]) -> Deviation:
 def harness_method(call: Call, timer: Timer) -> Run:
     """Return the harness as a method: its warm-up and its choice of the batch once, its samples at every call."""
     per_call, _ = warm_up(call, timer)
-    batch = batch_for(per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit)
+    batch = batch_for(
+        per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit, empty_calls=timer.empty_calls
+    )
     n = max(3, math.ceil(SECONDS / (per_call * batch)))
     return lambda: trimmed_mean(timer.samples(call, batch, n))
 

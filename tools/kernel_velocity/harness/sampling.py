@@ -27,8 +27,7 @@ SETTLED = 3  # batches in a row
 # Page faults per second. A forked process takes about 20 for a while, of 2 us, as it copies what it shares with its
 # parent; an allocator at work 300, of up to 1 ms (huge pages).
 FAULTING = 100.0
-OVERHEAD_FACTOR = 20  # a batch lasts at least 20 empty calls ...
-TICK_FACTOR = 200  # ... and 200 clock ticks, so that neither moves the sample by more than 5% or .5%
+TICK_FACTOR = 200  # a batch lasts at least 200 clock ticks, so that none moves the sample by more than .5%
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
 SHORT = 5  # flag: a call takes less than so many times what an empty one does: most of it may be the launch
 BLOCKS = 16  # means that are kept of a round where its blocks are asked for
@@ -78,9 +77,16 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
             batch = min(2 * batch, timer.batch_limit)
 
 
-def batch_for(per_call: float, *, tick: float | None, overhead: float | None, limit: int) -> int:
-    """Return how many calls make a sample that the clock can resolve. 1 for a clock of which nothing is known."""
-    wanted = max(OVERHEAD_FACTOR * (overhead or 0.0), TICK_FACTOR * (tick or 0.0))
+def batch_for(per_call: float, *, tick: float | None, overhead: float | None, limit: int, empty_calls: int = 20) -> int:
+    """Return how many calls make a sample that the clock can resolve. 1 for a clock of which nothing is known.
+
+    Args:
+        per_call: s that a call takes, about.
+        tick: s, of the clock. overhead: s that an empty call reads as.
+        limit: the most calls that a batch may have.
+        empty_calls: how many of these a batch lasts at least (`BaseTimer.empty_calls`).
+    """
+    wanted = max(empty_calls * (overhead or 0.0), TICK_FACTOR * (tick or 0.0))
     return int(min(max(1, -(-wanted // per_call)), limit))
 
 
@@ -101,7 +107,7 @@ def measure(
     """
     per_call, warmed = warm_up(call, timer)
     tick, overhead = timer.tick(), timer.overhead()  # of a device that is awake
-    batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit)
+    batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit, empty_calls=timer.empty_calls)
     timer.restart()  # what went wrong while warming up is in no sample
     look()
     rule.start()
