@@ -24,7 +24,7 @@ from kernel_velocity.harness.accuracy import in_words
 from kernel_velocity.harness.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS, dtype_of
 from kernel_velocity.harness.gate import Gate
-from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
+from kernel_velocity.harness.gpu import GpuWatch, interval, uuid, with_clocks
 from kernel_velocity.harness.implementations import Bound, bind, check_device
 from kernel_velocity.harness.limits import Work
 from kernel_velocity.harness.originals import ORIGINALS, ReplacedFunctionError
@@ -170,7 +170,7 @@ class _KernelBenchmark:
         fields = vars(result) | {
             "flags": tuple(dict.fromkeys((*flags, *self._check_limits(method, case, result.estimate))))
         }
-        means = fields.pop("blocks")
+        means, clocks = fields.pop("blocks"), fields.pop("clocks")
         record = Round(
             benchmark=name,
             params=(implementation, case),
@@ -180,7 +180,7 @@ class _KernelBenchmark:
             switches=host.switches,
             steal=host.steal,
             waiting=waiting,
-            gpu=watch.activity,
+            gpu=with_clocks(watch.activity, clocks),
             method=timing.method(os.environ),
             launch=LAUNCH,
             **fields,

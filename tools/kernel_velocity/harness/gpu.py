@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
@@ -57,7 +57,10 @@ class GpuState:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuActivity:
-    """A GPU from the warm-up's end to the last sample. None where it does not tell."""
+    """A GPU from the warm-up's end to the last sample. None where it does not tell.
+
+    The SM clocks are those of the first and the last samples, where the timer reads them (`with_clocks`).
+    """
 
     sm_before: float | None  # Hz
     sm_after: float | None
@@ -80,6 +83,14 @@ def activity(states: Sequence[GpuState]) -> GpuActivity:
         temperature=max((state.temperature for state in states if state.temperature is not None), default=None),
         reasons=reduce(or_, reasons) if reasons else None,
     )
+
+
+def with_clocks(activity: GpuActivity | None, clocks: Sequence[float]) -> GpuActivity | None:
+    """Return an activity with the SM clocks that a timer read beside its samples, Hz, in place of the driver's."""
+    if not clocks:
+        return activity
+    unknown = GpuActivity(**dict.fromkeys(field.name for field in fields(GpuActivity)))
+    return replace(activity or unknown, sm_before=clocks[0], sm_after=clocks[-1])
 
 
 def flags(states: Sequence[GpuState]) -> tuple[str, ...]:

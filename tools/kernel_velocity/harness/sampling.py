@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 from time import perf_counter
 
 from kernel_velocity.harness import statistics
@@ -58,6 +58,7 @@ class RoundResult:
     control_gauge: float | None
     lost: float | None  # s of waiting for a quiet core
     blocks: tuple[float, ...]  # means of consecutive samples after the burn-in
+    clocks: tuple[float, ...]  # of the device beside the samples, Hz; empty where the timer reads none
     flags: tuple[str, ...]
 
 
@@ -138,16 +139,16 @@ def measure(
     look()
     samples = without_burn_in(rule.samples)
     estimate = statistics.trimmed_mean(samples)
-    cycles = timer.cycles()
+    clocks = timer.clocks()
     raised = {
         "quantised": tick is not None and tick > QUANTISED * estimate * batch,
         "faulting": (faults if gate is None else gate.faults) / spent > FAULTING,
         "short": overhead is not None and estimate < SHORT * overhead,
         "constant": len(samples) >= CONSTANT and min(samples) == max(samples),
         "contended": disturbed,
-        "clock_drift": bool(cycles) and max(cycles) > (1 + CLOCK_DRIFT) * min(cycles),
+        "clock_drift": bool(clocks) and max(clocks) > (1 + CLOCK_DRIFT) * min(clocks),
     }
-    core, memory, control = (median(cycles) if cycles else None, None, None) if gate is None else gate.gauges()
+    core, memory, control = (None, None, None) if gate is None else gate.gauges()
     return RoundResult(
         estimate=estimate,
         n=len(rule.samples),
@@ -166,6 +167,7 @@ def measure(
         control_gauge=control,
         lost=None if gate is None else gate.lost,
         blocks=block_means(samples),
+        clocks=tuple(clocks),
         flags=tuple(sorted(timer.flags | {flag for flag, is_raised in raised.items() if is_raised})),
     )
 

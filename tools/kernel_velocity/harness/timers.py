@@ -48,8 +48,8 @@ class Timer(Protocol):
         """Forget flags, and what was read of the device's clock."""
         ...
 
-    def cycles(self) -> list[float]:
-        """Return the seconds that GAUGED cycles of the device took beside the samples, in order. [] where none did."""
+    def clocks(self) -> list[float]:
+        """Return the device's clock beside the samples, Hz, in order. [] where it is not read."""
         ...
 
 
@@ -82,7 +82,7 @@ class BaseTimer:
         """Forget the flags."""
         self.flags.clear()
 
-    def cycles(self) -> list[float]:
+    def clocks(self) -> list[float]:
         """Return nothing: there is no clock of a device to read."""
         return []
 
@@ -237,8 +237,8 @@ class CudaEventTimer(BaseTimer):
     kernels). Where nothing more can be done the block is kept and flagged `underfed`. A block that the host kept ahead
     of says what a launch costs: the next is covered for twice that.
 
-    A block ends in a spin of GAUGED cycles between two events of its own. Its time is that of the clock which the
-    samples ran at, read on the stream and not after the device has gone idle.
+    A block ends in a spin of SPIN cycles between two events of its own. Its time tells the clock that the samples ran
+    at. The driver tells the clock of a device that has gone idle.
 
     Args:
         source: the device.
@@ -246,13 +246,13 @@ class CudaEventTimer(BaseTimer):
             batch would find them cold, so a batch is then one call.
     """
 
-    # By no more than .5%: an empty call reads as 3.2 us on an H200, where batches of one call of 70 us read 4% more than
-    # a graph of them.
+    # By no more than .5%: an empty call reads as 3.2 us on an H200, where batches of one call of 70 us read 4% more
+    # than a graph of them.
     empty_calls = 200
     LAUNCHES = 512  # per block: half of the 1024 that the driver queues before a launch waits for the device
     COVER = 20e-6  # s of host time per call that the blocker covers at first: a few times what one launch costs
     COVER_LEAST, COVER_MOST = 2e-6, 1e-3  # s
-    GAUGED = 500_000  # cycles: 250 us at 1.98 GHz, of which events take about 2
+    SPIN = 500_000  # cycles: 250 us at 1.98 GHz
 
     def __init__(self, source: TorchEvents, flush: Call | None = None) -> None:
         super().__init__()
@@ -262,17 +262,21 @@ class CudaEventTimer(BaseTimer):
         self.by_wall = flush is not None
         self._launches = self.LAUNCHES  # per block; less where calls turn out to be several launches each
         self._cover = self.COVER
-        self._cycles: list[float] = []
+        self._spins: list[float] = []  # s
+        self._overhead = 0.0  # s
         self._flushes = 0 if flush is None else 2  # launches of it
 
     def restart(self) -> None:
         """Forget flags and readings of the clock."""
         super().restart()
-        self._cycles.clear()
+        self._spins.clear()
 
-    def cycles(self) -> list[float]:
-        """Return the seconds that GAUGED cycles took at the end of each block."""
-        return list(self._cycles)
+    def clocks(self) -> list[float]:
+        """Return the multiprocessors' clock at the end of each block, Hz. An empty call is taken off, if it was timed.
+
+        An H200 that its driver says runs at 1980 MHz reads 1983.
+        """
+        return [self.SPIN / (seconds - self._overhead) for seconds in self._spins]
 
     @property
     def batch_limit(self) -> int:
@@ -317,10 +321,10 @@ class CudaEventTimer(BaseTimer):
             host = (perf_counter_ns() - started) * 1e-9
             fed = not enqueued[0][0][0].query()
             begin = source.event()
-            source.spin(self.GAUGED)
+            source.spin(self.SPIN)
             end = source.event()
             source.synchronize()
-        self._cycles.append(begin.elapsed_time(end) * 1e-3)
+        self._spins.append(begin.elapsed_time(end) * 1e-3)
         return fed, [sum(begin.elapsed_time(end) for begin, end in pairs) * 1e-3 / batch for pairs in enqueued], host
 
     def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
@@ -337,8 +341,9 @@ class CudaEventTimer(BaseTimer):
         return min([step for step in steps if step > 0] or [value for value in readings if value > 0] or [0.5e-6])
 
     def overhead(self) -> float:
-        """Return the median of 21 samples of an empty kernel, seconds. Reported, never subtracted."""
-        return sorted(self.samples(self._empty, 1, 21))[10]
+        """Return the median of 21 samples of an empty kernel, seconds. Never subtracted from a time."""
+        self._overhead = sorted(self.samples(self._empty, 1, 21))[10]
+        return self._overhead
 
 
 class CudaGraphTimer(CudaEventTimer):
