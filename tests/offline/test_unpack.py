@@ -1,6 +1,7 @@
 """Unpacking puts what a node measured where it belongs, replaces nothing better, and refuses what does not fit."""
 
 import argparse
+import dataclasses
 import io
 import json
 import math
@@ -12,10 +13,12 @@ from asv.results import iter_results
 
 from kernel_velocity import files, lock
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness import telemetry
+from kernel_velocity.harness import documents, telemetry
+from kernel_velocity.harness.ceilings import Ceiling
 from kernel_velocity.offline import unpack
 from kernel_velocity.results import asv_file, merge
 from kernel_velocity.results.asv_file import StoredFile
+from kernel_velocity.roofline.ceilings import recorded
 from tests import synthetic
 from tests.offline import node
 from tests.offline.node import contents
@@ -59,6 +62,24 @@ def test_everything_has_its_place(home, tar):
     assert "Next: kv report\n      git add -f " in out
     result = [(recorded.commit_hash, recorded.params["machine"]) for recorded in iter_results(str(home.results))]
     assert sorted(result) == sorted((commit, "h200") for commit in home.commits[:2])
+
+
+def test_ceilings_of_the_run_are_the_roofs_of_the_machine(tmp_path, home):
+    """One that could not be measured is null."""
+
+    def add(folder):
+        products = [Ceiling(what="matmul", unit="FLOP/s", value=7e14, dtype="bfloat16")]
+        missing = Ceiling(what="matmul", unit="FLOP/s", value=None, why="out of memory")
+        products += [dataclasses.replace(missing, dtype=dtype) for dtype in ("tf32", "int8")]
+        document = {"format": 1, "device": "cuda", "name": node.GPU, "warnings": [], "reported": {"threads": 1}}
+        document["ceilings"] = [dataclasses.asdict(product) for product in products]
+        (folder / "run" / "ceilings.json").write_text(documents.with_checksum(json.dumps(document)))
+
+    run(home, node.tar(tmp_path, home.commits, edit=add))
+    (session,) = recorded(home.results / "h200", "cuda")
+    assert session.commit == home.commits[0]  # the first that the run was asked for, of those that it measured
+    figures = [session.figures[name] for name in ("peak_bfloat16", "peak_int8", "peak_tf32")]
+    assert figures == [7e14, 14e14, None]
 
 
 def test_second_unpack_changes_nothing(home, tar):

@@ -410,3 +410,6 @@ def _arithmetic_rates(name: str, device: str, new_timer: NewTimer) -> Iterator[f
                 yield _rate(partial(_largest_product, device, dtype, new_timer, LIMIT_SIZES[device]), new_timer)
     if (device, name) == ("cpu", "float"):
         yield _rate(convolution, new_timer)
+    if name == "int8" and capability is not None and capability >= NEEDS["bfloat16"]:  # see device_figures._doubled
+        rate = _rate(partial(_largest_product, device, "bfloat16", new_timer, LIMIT_SIZES[device]), new_timer)
+        yield rate and 2 * rate

@@ -11,6 +11,7 @@ import argparse
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -18,10 +19,12 @@ from kernel_velocity import config, lock, units
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
+from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.harness.device_figures import figures, version
 from kernel_velocity.offline import archive
 from kernel_velocity.offline.archive import Manifest
 from kernel_velocity.results import git, merge
-from kernel_velocity.results.asv_file import StoredFile
+from kernel_velocity.results.asv_file import Params, StoredFile
 from kernel_velocity.results.reader import FORMAT_VERSION
 
 HARDWARE = ("arch", "cpu", "num_cpu")  # what makes a machine another one; memory and kernel move with the rental
@@ -109,6 +112,7 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
     if paths and renewed:
         replace_text(described, json.dumps(suite, indent=4, sort_keys=True) + "\n")
         print(f"{described}: {units.count(renewed, 'benchmark')} added or renewed", file=out)
+    _put_ceilings(folder, manifest, paths)
     merged = []
     for path in paths:
         try:
@@ -126,6 +130,25 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
         print("nothing new: the results of the tar are here already", file=out)
     print(f"Next: kv report\n      git add -f {machine} {described}", file=out)
     return 0
+
+
+def _put_ceilings(folder: Path, manifest: Manifest, paths: Sequence[Path]) -> None:
+    """Put the ceilings that a stage of the run measured into its newest commit's results, as asv would have.
+
+    Without them the machine has no roofs here, and nothing has a share of its limit.
+    """
+    measured = folder / "run" / "ceilings.json"
+    commits = {StoredFile(path).commit: path for path in paths}
+    newest = next((commits[commit] for commit in manifest.commits if commit in commits), None)
+    if newest is None or not measured.exists():
+        return
+    document = documents.read_checked(measured)
+    device, file = document["device"], StoredFile(newest)
+    for figure in figures(document):
+        values: dict[Params, Sequence[float] | None] = {(): None if figure.value is None else [figure.value]}
+        name = f"device.{DEVICES[device]}.track_{figure.name}"
+        file.put(name, version(device, figure.name), values, measured.stat().st_mtime)
+    file.save()
 
 
 def _is_known(root: Path, path: Path, err: TextIO) -> bool:
