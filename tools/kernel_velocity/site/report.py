@@ -223,7 +223,7 @@ def _open_findings(site: Site) -> bytes:
 
     It is part of the style, so that a night's findings make no page anew that does not show them.
     """
-    number = sum(item.state in OPEN for item in site.findings)
+    number = sum(finding.state in OPEN for finding in site.findings)
     return f':root {{ --open-findings: "{number}"; }}\n'.encode() if number else b""
 
 
@@ -233,7 +233,7 @@ def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
-        navigation = links(page.name, kernels=site.has_kernels) if site.places else ()
+        navigation = links(page.name, kernels=site.has_kernels) if site.platforms else ()
         template = templates.get_template(page.template)
         return template.render(context, navigation=navigation, kernels=site.has_kernels)
 
