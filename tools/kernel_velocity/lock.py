@@ -50,7 +50,7 @@ def is_asked_to_wait(environ: Mapping[str, str]) -> bool:
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
     """Declare --wait. Its default comes from KV_WAIT."""
-    text = f"wait for another run on this machine, or in this clone, instead of ending with an error; {WAIT}=1"
+    text = f"wait for another run on this machine or in this clone, instead of failing (or {WAIT}=1)"
     parser.add_argument("--wait", action="store_true", default=is_asked_to_wait(os.environ), help=text)
 
 

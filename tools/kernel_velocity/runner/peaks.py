@@ -40,8 +40,8 @@ JSON_FORMAT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="the device (default: cuda where there is one)")
-    parser.add_argument("--read", action="store_true", help="show what was measured last, measure nothing")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
+    parser.add_argument("--read", action="store_true", help="show the last ceilings, without measuring")
     parser.add_argument("--json", action="store_true", help="print it as JSON, in base units")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 

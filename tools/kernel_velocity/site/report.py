@@ -67,12 +67,14 @@ class SiteSummary:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the `report` command."""
-    parser.add_argument("--results", type=Path, default=Path("results"), help="asv's results directory (results)")
-    parser.add_argument("--repository", type=Path, default=Path(), help="a clone of the repository (.)")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="asv's results directory (default: results)"
+    )
+    parser.add_argument("--repository", type=Path, default=Path(), help="the clone of the kernels (default: here)")
     out = Path(".asv/html/kernel-velocity")
-    parser.add_argument("--out", type=Path, default=out, help=f"the site's folder ({out})")
+    parser.add_argument("--out", type=Path, default=out, help=f"the folder to write (default: {out})")
     where = ".asv/cache/report beside the results"
-    parser.add_argument("--cache", type=Path, help=f"the cache folder; safe to delete ({where})")
+    parser.add_argument("--cache", type=Path, help=f"the cache, which is safe to delete (default: {where})")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
