@@ -117,7 +117,7 @@ def _take(path: Path, root: Path, where: str, mark: str, *, wait: bool) -> TextI
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
-            f"{path}: no lock can be there ({error.strerror}); {FOLDER} names another folder for the machine's"
+            f"{path}: the lock cannot be opened ({error.strerror}); {FOLDER} names another folder for it"
         ) from None
     stream = os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
     try:

@@ -89,8 +89,10 @@ def _finding(stored: Stored, beginning: str, who: str, now: datetime) -> Finding
     if len(matches) == 1:
         return decisions.refreshed(matches[0], who=who, when=now)
     if matches:
-        raise UsageError(f"{beginning!r} begins several ids: {', '.join(finding.id for finding in matches)}")
-    raise UsageError(f"no finding {beginning!r}: `kv findings list --all` names them")
+        raise UsageError(
+            f"{beginning!r} is the beginning of several ids: {', '.join(finding.id for finding in matches)}"
+        )
+    raise UsageError(f"no finding {beginning!r}: `kv findings list --all` lists all")
 
 
 def _decide(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:

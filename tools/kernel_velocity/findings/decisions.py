@@ -101,7 +101,7 @@ def acknowledge(finding: Finding, *, reason: str, until: date, who: str, when: d
     if not reason.strip():
         raise UsageError(f"{finding.id}: the reason is missing: give --reason TEXT")
     if until < when.date():
-        raise UsageError(f"{finding.id}: --until {until} is over; a day from {when.date()} on is wanted")
+        raise UsageError(f"{finding.id}: --until must be {when.date()} or later (got {until})")
     return _changed(finding, State.ACKNOWLEDGED, reason, who=who, when=when, until=until)
 
 

@@ -98,7 +98,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
     paths = {name: path.absolute() for name in FORMATS if (path := getattr(args, name)) is not None}
     for name, path in paths.items():
         if path.name == "-" or path.is_dir() or not path.parent.is_dir():
-            raise UsageError(f"--{name} {getattr(args, name)}: a file in a folder that exists is wanted")
+            raise UsageError(f"--{name} {getattr(args, name)}: must be a file in an existing folder")
     return paths
 
 

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             ceilings.keep(args.root, measure_document(device))
     sessions = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
     if not sessions:
-        raise UsageError(f"--read: no ceilings of {device} are kept here yet; `kv peaks` measures them")
+        raise UsageError(f"--read: no ceilings of {device} are recorded yet; `kv peaks` measures them")
     newest = _newest(args.root, device, sessions[-1])
     print(_json(newest, sessions) if args.json else table.text(newest, sessions), file=out)
     return 0
@@ -119,7 +119,7 @@ def measure_document(device: str) -> dict[str, Any]:
         try:
             return documents.read_checked(path)
         except documents.DamagedError as error:
-            raise ResultsError(f"measuring {device} left no whole document: {error}") from None
+            raise ResultsError(f"measuring {device} gave no complete result: {error}") from None
 
 
 def _machine() -> str | None:
