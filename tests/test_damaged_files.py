@@ -231,7 +231,7 @@ def write_death(folder):
     record = isolation.Journal(folder)
     step = isolation.Step(doing="timed", implementation="mine", case="small")
     record._write(step)
-    record.bury(step, "died of SIGSEGV")
+    record.record_death(step, "died of SIGSEGV")
     return folder / isolation.DEATHS
 
 
@@ -240,7 +240,7 @@ def death(path):
 
 
 def write_case(folder):
-    isolation.Journal(folder).keep(SimpleNamespace(case="small", seconds=[1e-3, 2e-3]))
+    isolation.Journal(folder).save(SimpleNamespace(case="small", seconds=[1e-3, 2e-3]))
     (path,) = folder.glob("*.pickle")
     return path
 

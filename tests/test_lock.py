@@ -100,7 +100,7 @@ def test_lock_does_not_follow_a_link(two, tmp_path):
     (tmp_path / "machine").mkdir()
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "machine" / f"kernel-velocity-{os.getuid()}.lock").symlink_to(tmp_path / "mine")
-    with pytest.raises(UsageError, match=r"no lock can be there .*; KV_LOCK_FOLDER names another folder"):
+    with pytest.raises(UsageError, match=r"the lock cannot be opened .*; KV_LOCK_FOLDER names another folder"):
         lock.take(two[0])
     assert (tmp_path / "mine").read_text() == "mine"
 

@@ -77,7 +77,7 @@ GATE = ("gate", "HEAD~1", "HEAD")
         ((*GATE, "--json", "/"), "--json '/': a file is wanted"),
         ((*GATE, "--bench", "["), "is not a regular expression"),
         ((*GATE, "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.time_hot"),
-        ((*GATE, "--tier", "half"), "there are core"),
+        ((*GATE, "--tier", "half"), "TIER must be core"),
         (("bisect", "matmul.Cpu.time_hot", "nowhere", "HEAD"), "GOOD='nowhere' names no commit"),
         (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "nowhere"), "BAD='nowhere' names no commit"),
         (("bisect", "matmul.Cpu.time_hot", "HEAD", "HEAD"), "GOOD and BAD are the same commit"),

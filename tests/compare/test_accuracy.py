@@ -46,7 +46,7 @@ def test_outputs_are_all_wrong_where_nothing_says_which():
     problem.verify_result = lambda expected, actual: (False, {"sum": 3.0})
     refused = verified(problem, pair())
     assert [output.right for output in refused] == [False, False]
-    assert "the problem's own check refuses it: sum 3" in in_words(refused)
+    assert "the problem's own check rejects it: sum 3" in in_words(refused)
 
 
 def test_problem_that_says_which_output_is_wrong_is_believed():
@@ -70,7 +70,7 @@ def test_problem_that_allows_more_than_the_default_is_believed():
     assert not strict.right
 
 
-def test_numbers_that_the_harness_does_not_compare_are_the_problems_to_judge():
+def test_problem_judges_dtypes_that_the_harness_cannot_compare():
     values, problem = torch.tensor([1 + 2j]), Doubling()
     problem.verify_result = lambda expected, actual: (torch.equal(expected, actual), {"norm": 0.0})
     (right,) = verify(problem, values, values, None)

@@ -30,7 +30,7 @@ QUICK = ("--rounds", "2", "--iters", "3", "--device", "cpu")
 @pytest.fixture
 def planted(monkeypatch, tmp_path):
     """Plant a problem with implementations and ceilings, and record the calls."""
-    calls = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problems={"doubling": Doubling()})
+    calls = types.SimpleNamespace(loaded=[], measured=[], roofs=ROOFS, problems={"doubling": Doubling()})
     calls.implementations = {**EAGER, "native": writing()}
 
     def load(what, device, solutions, dtype, around):
@@ -43,13 +43,13 @@ def planted(monkeypatch, tmp_path):
 
     def keep(root, document):
         calls.measured.append(document)
-        calls.kept = ROOFS
+        calls.roofs = ROOFS
 
     monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken
     monkeypatch.delenv(lock.HOLDER, raising=False)
     monkeypatch.setenv(lock.FOLDER, str(tmp_path))
     monkeypatch.setattr(command.implementations, "load", load)
-    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: calls.kept)
+    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: calls.roofs)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
     monkeypatch.setattr(command.ceilings, "keep", keep)
     return calls
@@ -98,7 +98,7 @@ def test_all_means_every_kernel(planted):
     assert [what for what, *_ in planted.loaded] == [problem.name for problem in SUITE.problems()]
 
 
-def test_problem_without_the_sizes_asked_for_is_left_out(planted):
+def test_problem_without_matching_sizes_is_left_out(planted):
     planted.problems["other"] = other = Doubling()
     other.name, other.sizes = "other", {"odd": 3}
     out = run("doubling", "other", "--sizes", "small", *QUICK)[1]
@@ -134,7 +134,7 @@ def test_status(timings, expected):
     assert status(comparison(case("float32-1M", 10**6, *timings))) == expected
 
 
-def test_interruption_keeps_nothing_and_leaves_files_as_they_were(planted, tmp_path):
+def test_interruption_saves_nothing_and_leaves_files_alone(planted, tmp_path):
     def interrupt(problem, case, inputs):
         raise KeyboardInterrupt
 
@@ -143,22 +143,22 @@ def test_interruption_keeps_nothing_and_leaves_files_as_they_were(planted, tmp_p
     folder.mkdir()
     (folder / "old.json").write_text("old")
     written = [f"--json={folder / 'old.json'}", f"--markdown={folder / 'new.md'}", f"--profile={folder / 'new'}"]
-    assert run("doubling", *QUICK, *written) == (130, "", "interrupted: a comparison keeps nothing\n")
+    assert run("doubling", *QUICK, *written) == (130, "", "interrupted: nothing was saved\n")
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"old.json": "old"}
 
 
-def test_ceilings_are_measured_where_none_are_kept(planted):
-    planted.kept = None
+def test_missing_ceilings_are_measured_once(planted):
+    planted.roofs = None
     _, out, err = run("doubling", *QUICK, "--no-roofline")
     assert planted.measured == [] and err == "" and "efficiency" not in out
     _, out, err = run("doubling", *QUICK)
-    assert planted.measured == ["cpu"] and "measuring them first" in err and "efficiency" in out
-    assert run("doubling", *QUICK)[2] == "" and planted.measured == ["cpu"]  # they are kept
-    planted.kept = None
+    assert planted.measured == ["cpu"] and "measuring this machine's ceilings first" in err and "efficiency" in out
+    assert run("doubling", *QUICK)[2] == "" and planted.measured == ["cpu"]  # they are recorded
+    planted.roofs = None
     assert run("doubling", *QUICK, "--quiet")[2] == ""
 
 
-def test_another_run_ends_it_before_anything_is_measured_and_after_mistakes(planted, tmp_path, monkeypatch):
+def test_lock_is_checked_after_options_and_before_measuring(planted, tmp_path, monkeypatch):
     with lock.held(tmp_path):
         monkeypatch.delenv(lock.HOLDER)
         code, out, err = run("doubling", *QUICK, "--quiet")
@@ -169,7 +169,7 @@ def test_another_run_ends_it_before_anything_is_measured_and_after_mistakes(plan
     assert run("doubling", *QUICK)[0] == 0
 
 
-def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_path):
+def test_files_are_written_and_standard_output_takes_one(planted, tmp_path):
     code, out, err = run("doubling", *QUICK, "--json", "-", "--markdown", str(tmp_path / "a.md"))
     assert code == 0 and len(json.loads(out)["results"]) == 4
     assert "doubling on cpu" in err
@@ -180,22 +180,22 @@ def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_p
     ("argv", "words"),
     [
         (("gone",), "no problem 'gone'"),
-        (("doubling", "--sizes", "huge"), "--sizes 'huge': nothing of doubling on cpu matches"),
-        (("doubling", "--implementations", "triton"), "--implementations 'triton': nothing of doubling"),
-        (("doubling", "--reference", "fast"), "--reference 'fast': not among the implementations compared"),
-        (("doubling", "--dtype", "float16"), "--dtype float16: doubling on cpu: no case of that dtype; of float32"),
+        (("doubling", "--sizes", "huge"), "--sizes 'huge' matches nothing of doubling on cpu"),
+        (("doubling", "--implementations", "triton"), "--implementations 'triton' matches nothing of doubling"),
+        (("doubling", "--reference", "fast"), "--reference must be one of eager, native (got 'fast')"),
+        (("doubling", "--dtype", "float16"), "--dtype must be one of float32 for doubling on cpu (got float16)"),
         (("doubling", "--rule", "soon"), "--rule soon: no stopping rule"),
         (("doubling", "--rounds", "many"), "invalid int value"),
         (("doubling", "--threads", "0"), "KV_THREADS='0'"),
         (("doubling", "--tolerance", "much"), "--tolerance"),
         (("doubling", "--device", "tpu"), "--device"),
         (("doubling", "--json", "-", "--markdown", "-"), "standard output"),
-        (("doubling", "--json", "nowhere/to/a.json"), "--json nowhere/to/a.json: wanted a file in a folder"),
+        (("doubling", "--json", "nowhere/to/a.json"), "--json nowhere/to/a.json: must be a file in an existing folder"),
         (("doubling", "--markdown", "."), "--markdown ."),
-        (("doubling", "--profile", __file__), "is a file; wanted a folder for traces"),
+        (("doubling", "--profile", __file__), "must be a folder, for traces (got a file)"),
         (("doubling", "--profile", "/proc/new"), "--profile /proc/new: cannot be written ("),
         (("doubling", "--json", "/proc/new"), "--json /proc/new: cannot be written ("),  # root cannot, either
-        (("doubling", "--ncu", "/nowhere"), "--ncu=/nowhere: no program"),
+        (("doubling", "--ncu", "/nowhere"), "--ncu=/nowhere: must be a program"),
         ((), "PROBLEM"),
     ],
 )
@@ -211,7 +211,7 @@ def test_pipe_or_device_is_not_replaced(planted, tmp_path):
     os.mkfifo(pipe)
     code, out, err = run("doubling", "--device", "cpu", "--json", str(pipe))
     assert (code, out) == (2, "") and pipe.is_fifo()
-    assert err.startswith(f"error: --json {pipe}: is there and no plain file")
+    assert err.startswith(f"error: --json {pipe}: is no regular file")
 
 
 def test_gpu_or_memory_that_is_not_there_is_refused(planted, monkeypatch):
@@ -220,7 +220,7 @@ def test_gpu_or_memory_that_is_not_there_is_refused(planted, monkeypatch):
     assert (code, out) == (2, "") and "--device cuda: PyTorch sees no CUDA device" in err
     monkeypatch.setattr(reported, "free_memory", lambda device: 1000)
     code, out, err = run("doubling", *QUICK)
-    assert (code, out) == (2, "") and "are free on cpu; take smaller cases" in err
+    assert (code, out) == (2, "") and "free on cpu: float32-small" in err
     assert planted.problems["doubling"].made == [] and planted.measured == []
 
 
@@ -249,11 +249,11 @@ def test_several_problems_are_one_comparison():
         comparison(case("b-1", 1, timed("x", 1.0)), warnings=("w", "v")),
     ]
     both = merged(comparisons, ["n"])
-    assert [each.case for each in both.compared] == ["a-1", "b-1"]
-    assert both.warnings == ("n", "w", "v") and both.took == pytest.approx(sum(each.took for each in comparisons))
+    assert [compared.case for compared in both.compared] == ["a-1", "b-1"]
+    assert both.warnings == ("n", "w", "v") and both.took == pytest.approx(sum(part.took for part in comparisons))
 
 
-# Looking inside ------------------------------------------------------------------------------------------------------
+# Profilers -----------------------------------------------------------------------------------------------------------
 
 
 def test_profile_is_of_what_has_a_time_on_the_last_case(planted, tmp_path):
@@ -263,7 +263,7 @@ def test_profile_is_of_what_has_a_time_on_the_last_case(planted, tmp_path):
     assert [path.name for path in (tmp_path / "traces").iterdir()] == ["doubling-cpu-float32-large-eager.trace.json"]
 
 
-def test_ncu_stands_beside_our_figures_or_says_why_not(planted, tmp_path, monkeypatch):
+def test_ncu_reports_each_implementation_or_why_not(planted, tmp_path, monkeypatch):
     program, runs = tmp_path / "ncu", []
     program.touch(0o755)
 

@@ -94,7 +94,7 @@ def test_case_has_its_figures():
     assert without.compared[0].timed[0].roofline is None and without.took > 0
 
 
-def test_int8_product_lies_below_the_peak_in_int8_whatever_it_writes():
+def test_int8_product_has_the_peak_of_int8_and_writes_int32():
     class Widening(DoublingBytes):
         """x (n,) int8 -> out = 2 x as int32, as products of int8 are."""
 
@@ -110,11 +110,11 @@ def test_int8_product_lies_below_the_peak_in_int8_whatever_it_writes():
 
 
 def test_tf32_products_lie_below_tf32s_peak(monkeypatch):
-    """On the CPU nothing is multiplied in TF32: what PyTorch allows is put into place."""
-    taken = subject.Subject._take_round
+    """The CPU has no TF32 products: the flag is set by hand."""
+    take_round = subject.Subject._take_round
 
     def take(self):
-        taken(self)
+        take_round(self)
         self.tf32 = self.name == "mine"
 
     monkeypatch.setattr(subject.Subject, "_take_round", take)
@@ -201,7 +201,7 @@ class Unseeded(Doubling):
 
 
 @pytest.mark.parametrize("change", [lambda x: x.mul_(2), lambda x: x.copy_(x.flip(0)), lambda x: x.resize_(3)])
-def test_changed_inputs_are_put_back(change):
+def test_changed_inputs_are_restored(change):
     timed = timed_of(Unseeded(), {"greedy": doing(lambda x, call: change(x)), "good": writing()})
     assert timed["greedy"].failed == "it changed its inputs: x (before timing)"
     assert timed["good"].failed is None and len(timed["good"].rounds) == 2
@@ -252,25 +252,25 @@ def test_errors_cost_the_others_nothing():
     assert len(eager.rounds) == 2
 
 
-def test_pytorchs_settings_are_put_back_and_noted():
+def test_pytorchs_settings_are_restored_and_noted():
     def spoil(x, call):
         torch.set_num_threads(3)
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(True)
 
-    seen, drawn = set(), []
+    settings, drawn = set(), []
 
     def look(x, call):
-        seen.add((torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()))
+        settings.add((torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()))
         drawn.append(torch.rand(1).item())
 
     three = {"one": doing(look), "greedy": doing(spoil), "next": doing(look)}
     comparison = compare(Doubling(), three, cases="small", settings=QUICK)
-    assert seen == {(1, torch.float32, False)}
+    assert settings == {(1, torch.float32, False)}
     assert drawn[0] == drawn[1]  # each draws the same random numbers as it is verified
-    assert all(each.failed is None for each in comparison.compared[0].timed)
-    assert [each for each in comparison.warnings if "greedy" in each] == [
-        f"doubling: greedy changes PyTorch's {what}; it was put back for the others"
+    assert all(timed.failed is None for timed in comparison.compared[0].timed)
+    assert [warning for warning in comparison.warnings if "greedy" in warning] == [
+        f"doubling: greedy changes PyTorch's {what}, which was restored for the others"
         for what in ("threads from 1 to 3", "default dtype from float32 to float64", "grad mode from off to on")
     ]
 
@@ -279,7 +279,7 @@ def test_pytorchs_settings_are_put_back_and_noted():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_order_makes_everyone_as_often_the_first(count):
+def test_everyone_is_first_equally_often(count):
     names = list(range(count))
     turns = [order(names, number) for number in range(2 * count)]
     assert sorted(turn[0] for turn in turns) == sorted(2 * names)
@@ -288,16 +288,16 @@ def test_order_makes_everyone_as_often_the_first(count):
 
 
 def test_implementations_take_turns(monkeypatch):
-    taken = []
+    turns = []
 
     def take(call, rule, device, **more):
         call()
         return Round(samples=(1e-6,), estimate=1e-6, stop="complete", flags=(), ended=0.0)
 
     monkeypatch.setattr(subject, "take_round", take)
-    three = {name: doing(lambda x, call, name=name: taken.append(name)) for name in "abc"}
+    three = {name: doing(lambda x, call, name=name: turns.append(name)) for name in "abc"}
     compare(Doubling(), three, cases="small", settings=Settings(rounds=4))
-    assert "".join(taken[3:-6]) == "abcbcacabcba"  # between the first verification, and the second and an audit
+    assert "".join(turns[3:-6]) == "abcbcacabcba"  # between the first verification, and the second and an audit
 
 
 def test_progress_goes_from_nothing_to_all():
@@ -313,8 +313,7 @@ def test_reference_without_a_time_is_a_warning(reference):
     both = {"native": writing(lambda out: out.fill_(3)), **EAGER, "other": writing()}
     comparison = compare(Doubling(), both, cases="small", settings=replace(QUICK, reference=reference))
     assert (
-        "doubling float32-small: the reference native has no time there, so speed-ups are relative to eager "
-        "and whoever comes first of two"
+        "doubling float32-small: the reference native has no time there, so speed-ups are relative to eager"
     ) in comparison.warnings
     right = compare(Doubling(), {**EAGER, "other": writing()}, cases="small", settings=QUICK)
     assert not any("reference" in warning for warning in right.warnings)
@@ -323,16 +322,16 @@ def test_reference_without_a_time_is_a_warning(reference):
 # Refused -------------------------------------------------------------------------------------------------------------
 
 
-def test_case_that_does_not_fit_into_memory_is_left_out_before_anything_is_allocated(monkeypatch):
+def test_case_that_does_not_fit_into_memory_is_left_out(monkeypatch):
     monkeypatch.setattr(reported, "free_memory", lambda device: 3 * 8 * 2 * ELEMENTS)  # the large one needs all of it
     monkeypatch.setattr(reported, "memory_bound", lambda device, share: nullcontext())
     problem = Doubling()
-    with pytest.raises(UsageError, match=r"doubling: float32-large .* free on cpu"):
+    with pytest.raises(UsageError, match=r"doubling with 1 implementation .* free on cpu: float32-large"):
         compare(problem, EAGER, cases="large", settings=QUICK)
     assert problem.made == []
-    found = compare(problem, EAGER, settings=QUICK)
-    assert [compared.case for compared in found.compared] == ["float32-small"] and "large" not in problem.made
-    assert found.warnings[0].startswith("doubling: 1 of 2 cases left out: each wants more than")
+    comparison = compare(problem, EAGER, settings=QUICK)
+    assert [compared.case for compared in comparison.compared] == ["float32-small"] and "large" not in problem.made
+    assert comparison.warnings[0].startswith("doubling: 1 of 2 cases left out, too large for")
 
 
 def test_case_for_which_memory_runs_out_is_left_out():
@@ -342,9 +341,9 @@ def test_case_for_which_memory_runs_out_is_left_out():
                 torch.empty(1 << 60, dtype=torch.uint8)
             return super().reference_solution(*inputs)
 
-    found = compare(Greedy(), {"mine": writing()}, settings=QUICK)
-    assert [compared.case for compared in found.compared] == ["float32-small"]
-    assert "doubling float32-large: memory ran out" in found.warnings[0]
+    comparison = compare(Greedy(), {"mine": writing()}, settings=QUICK)
+    assert [compared.case for compared in comparison.compared] == ["float32-small"]
+    assert "doubling float32-large: out of memory" in comparison.warnings[0]
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="Linux says how much memory a process has")
@@ -360,7 +359,7 @@ def test_memory_that_runs_out_all_the_same_is_one_line(error):
     def bind(problem, case, inputs):
         raise error
 
-    with pytest.raises(UsageError, match="doubling float32-small: memory ran out"):
+    with pytest.raises(UsageError, match="doubling float32-small: out of memory"):
         compare(Doubling(), {"big": bind}, cases="small", settings=QUICK)
 
 
@@ -416,7 +415,7 @@ def test_function_of_a_call_that_allocates_is_the_call():
     assert timed["mine"].function is None
 
 
-def test_function_of_the_native_kernel_is_timed_with_its_allocation(monkeypatch):
+def test_native_function_is_timed_with_its_allocation(monkeypatch):
     module, called = types.ModuleType("kernels.doubling"), []
     module.doubling = lambda x: (called.append(1), x * 2)[1]
     monkeypatch.setitem(sys.modules, "kernels.doubling", module)
@@ -425,7 +424,7 @@ def test_function_of_the_native_kernel_is_timed_with_its_allocation(monkeypatch)
     assert len(called) > 2 * 3  # in each of the rounds
 
 
-def test_function_on_cuda_is_waited_for_and_rounds_are_timed_by_events(monkeypatch):
+def test_cuda_function_is_waited_for_and_rounds_use_events(monkeypatch):
     synchronised = pretend_cuda.plant(monkeypatch, torch)
     monkeypatch.setattr(rounds, "TorchEvents", pretend_cuda.HostEvents)
     eager = timed_of(Doubling("cuda"), EAGER)["eager"]
@@ -445,14 +444,14 @@ class Counting:
     by_wall = False
 
     def __init__(self):
-        self.flags, self.batches, self.taken = set(), set(), 0
+        self.flags, self.batches, self.count = set(), set(), 0
 
     def samples(self, call, batch, n):
         for _ in range(batch * n):
             call()
         self.batches.add(batch)
-        self.taken += n
-        return [(self.taken - n + number + 1) * 1e-6 for number in range(n)]
+        self.count += n
+        return [(self.count - n + number + 1) * 1e-6 for number in range(n)]
 
 
 @pytest.fixture
@@ -507,7 +506,7 @@ def test_time_function_has_an_interval(monkeypatch):
 def test_journal_of_an_earlier_process_is_taken_over(tmp_path):
     journal, called = Journal(tmp_path), []
     (tmp_path / "step.json").write_text("{}")
-    journal.bury(Step(doing="timed", implementation="mine", case="float32-small"), "died of SIGSEGV")
+    journal.record_death(Step(doing="timed", implementation="mine", case="float32-small"), "died of SIGSEGV")
     both = {**EAGER, "mine": lambda *_: called.append(1)}
     comparison = compare(Doubling(), both, cases="small", settings=QUICK, journal=journal)
     dead = comparison.compared[0].timed[1]
@@ -517,14 +516,14 @@ def test_journal_of_an_earlier_process_is_taken_over(tmp_path):
 
 
 def test_journal_has_every_step_of_an_implementation(tmp_path):
-    journal, seen = Journal(tmp_path), set()
+    journal, steps = Journal(tmp_path), set()
 
     def bind(problem, case, inputs):
-        seen.add(journal.step().doing)
-        return doing(lambda x, call: seen.add(journal.step().doing))(problem, case, inputs)
+        steps.add(journal.step().doing)
+        return doing(lambda x, call: steps.add(journal.step().doing))(problem, case, inputs)
 
     compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK, journal=journal)
-    assert seen == {"set up", "verified before timing", "timed", "verified after timing", "audited"}
+    assert steps == {"set up", "verified before timing", "timed", "verified after timing", "audited"}
     assert journal.step() is None
 
 
@@ -552,7 +551,7 @@ def losing(monkeypatch):
     return state
 
 
-def test_device_that_is_lost_ends_the_process_and_the_next_one_knows(tmp_path, losing):
+def test_lost_device_ends_the_process_and_is_recorded(tmp_path, losing):
     losing.errors, journal = 2, Journal(tmp_path)
     with pytest.raises(KeyboardInterrupt, match="70"):
         compare(Doubling(), {"mine": losing.bind}, cases="small", settings=QUICK, journal=journal)

@@ -58,11 +58,11 @@ def in_a_step(what, **more):
     [
         (in_a_step("os.kill(os.getpid(), signal.SIGSEGV)"), "died of SIGSEGV (Segmentation fault)"),
         (in_a_step("os.kill(os.getpid(), signal.SIGKILL)"), "died of SIGKILL (out of memory?)"),
-        (in_a_step("os._exit(0)"), "was ended by it with exit status 0"),
+        (in_a_step("os._exit(0)"), "exited with status 0"),
         ("journal.give_up('timed', 'mine', 'small', 'lost the device (CUDA error)')", "lost the device (CUDA error)"),
     ],
 )
-def test_death_in_an_implementation_is_named_and_the_next_process_knows(run, ends, how, capfd):
+def test_death_in_an_implementation_is_reported_and_recorded(run, ends, how, capfd):
     assert run(ends) == (7, f"mine on small: its process {how} while it was timed\n")
     holder = os.getpid()  # between two processes the lock is held by the first one's parent
     expected = ["began None None", f"began its process {how} while it was timed {holder}"]
@@ -81,7 +81,7 @@ def test_death_in_an_implementation_is_named_and_the_next_process_knows(run, end
     ],
     ids=["end", "error", "asked to end", "interrupted", "passed on"],
 )
-def test_other_ends_start_nothing_again(run, body, status, capfd):
+def test_other_ends_start_no_second_process(run, body, status, capfd):
     before = signal.getsignal(signal.SIGTERM)
     assert run(body) == (status, "")
     assert capfd.readouterr().out == "began None None\n"
@@ -91,14 +91,14 @@ def test_other_ends_start_nothing_again(run, body, status, capfd):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("os.abort()", r"the comparison's process died of SIGABRT \(Aborted\), while no implementation ran"),
+        ("os.abort()", r"the measuring process died of SIGABRT \(Aborted\) while no implementation ran"),
         (
             in_a_step("os.abort()", implementation=None),
             r"the problem itself on small: its process died of SIGABRT \(Aborted\) while timed",
         ),
     ],
 )
-def test_death_outside_of_implementations_is_an_error(run, body, words):
+def test_death_outside_implementations_is_an_error(run, body, words):
     with pytest.raises(KernelVelocityError, match=words):
         run(body)
 
@@ -109,8 +109,8 @@ def test_death_after_the_report_fails_the_comparison(run, capfd):
     assert capfd.readouterr().out == "began None None\n"
 
 
-STOPPING = "interrupted: stopping what runs; Ctrl-C again kills it at once\n"
-KILLED = "interrupted: what ran did not stop, and was killed; a comparison keeps nothing\n"
+STOPPING = "interrupted: stopping; Ctrl-C again kills the measuring process\n"
+KILLED = "interrupted: the measuring process was killed; nothing was saved\n"
 CTRL_C = "os.kill(os.getppid(), signal.SIGINT)"
 DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
 
@@ -123,10 +123,10 @@ DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
         (f"{DEAF}time.sleep(60)", 0.2, STOPPING + KILLED),
         (f"{DEAF}time.sleep(0.5); {CTRL_C}; time.sleep(60)", 50, STOPPING + KILLED),
     ],
-    ids=["it ends", "when asked", "it loops for ever", "twice"],
+    ids=["ends", "ends when asked", "endless loop", "twice"],
 )
 @pytest.mark.usefixtures("capfd")
-def test_interruption_ends_what_runs(run, monkeypatch, body, patience, printed):
+def test_interruption_ends_the_measuring_process(run, monkeypatch, body, patience, printed):
     monkeypatch.setattr(isolation, "PATIENCE", patience)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
@@ -135,15 +135,15 @@ def test_interruption_ends_what_runs(run, monkeypatch, body, patience, printed):
         signal.signal(signal.SIGINT, before)
 
 
-def test_journal_keeps_finished_cases(tmp_path):
+def test_journal_saves_finished_cases(tmp_path):
     compared = case("float32-1M", 1_000_000, timed("eager", 1e-3))
     journal = Journal(tmp_path).part(1)
     assert journal.finished("float32-1M") is None
-    journal.keep(compared)
+    journal.save(compared)
     assert Journal(tmp_path, 1).finished("float32-1M") == compared
     assert Journal(tmp_path, 0).finished("float32-1M") is None  # another problem's case of that name
     odd = case("a/b\n" * 200, 1, timed("eager", 1e-3, notes=(lambda: None,)))
-    journal.keep(odd)  # cannot be written: measured again
+    journal.save(odd)  # cannot be written: measured again
     assert journal.finished(odd.case) is None
 
 
@@ -157,7 +157,7 @@ def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):
         Step(doing="loaded", implementation="other"),
     ):
         (tmp_path / "step.json").write_text("{}")
-        journal.bury(step, "died")
+        journal.record_death(step, "died")
     assert journal.part(1).death("mine", "small") == "its process died while it was timed"
     assert journal.part(1).death("mine", "large") is None
     assert journal.part(0).death("mine", "small") is None
@@ -207,7 +207,7 @@ def solution(x, out, n):
 
 
 @pytest.mark.slow
-def test_crash_costs_the_others_nothing_and_prints_spoil_no_document(tmp_path):
+def test_crash_fails_one_implementation_and_output_stays_json(tmp_path):
     for name, text in {"twice": PROBLEM, **SOLUTIONS}.items():
         (tmp_path / f"{name}.py").write_text(text)
     command = [sys.executable, "-m", "kernel_velocity", "compare", str(tmp_path / "twice.py"), "--json=-"]
@@ -223,7 +223,7 @@ def test_crash_costs_the_others_nothing_and_prints_spoil_no_document(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=own_lock, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
-    status = {(each["name"], each["implementation"]): (each["status"], each["reason"]) for each in document["results"]}
+    status = {(row["name"], row["implementation"]): (row["status"], row["reason"]) for row in document["results"]}
     crashed = "its process died of SIGSEGV (Segmentation fault) while it was verified before timing"
     aborted = "its process died of SIGABRT (Aborted) while it was loaded"
     assert status == {
@@ -234,6 +234,5 @@ def test_crash_costs_the_others_nothing_and_prints_spoil_no_document(tmp_path):
     }
     for line in ("the problem speaks", "the solution speaks", "and so does machine code", f"crashes on n20: {crashed}"):
         assert line in done.stderr
-    assert any(
-        "speaks changes PyTorch's default dtype from float32 to float64" in each for each in document["warnings"]
-    )
+    change = "speaks changes PyTorch's default dtype from float32 to float64"
+    assert any(change in warning for warning in document["warnings"])

@@ -134,20 +134,20 @@ def test_one_of_several_problems_is_named(tmp_path):
     assert load(str(written(tmp_path, "p.py", TWO_OUTPUTS + family)), "cpu")[0].name == "narrow"  # the last of a family
 
 
-def test_reference_with_cuda_written_in_verifies_but_is_not_timed_on_the_cpu(tmp_path):
+def test_reference_of_cuda_verifies_but_is_not_timed_on_cpus(tmp_path):
     text = TWO_OUTPUTS.replace("x.clamp(max=0), x.clamp(min=0)", 'x.to("cuda").clamp(max=0), x.cuda().clamp(min=0)')
     problem, binders = load(str(written(tmp_path, "p.py", text)), "cpu")
     case = problem.generate_test_cases()[0]
     inputs = case["create_inputs"]()
     assert torch.equal(problem.expected(*inputs)[0], inputs[0].clamp(max=0))
     if not torch.cuda.is_available():
-        with pytest.raises(NotImplementedError, match="the reference has a CUDA device written in"):
+        with pytest.raises(NotImplementedError, match="the reference names a CUDA device in its code"):
             binders["eager"](problem, case["name"], inputs)
 
 
 def test_file_or_kernel_that_is_not_there(tmp_path):
     refused(tmp_path / "none.py", "none.py: no such file")
-    refused("softmax", "softmax: no such kernel; there are add_mul_exp, matmul, matmul_bias_relu, quantize_int8")
+    refused("softmax", "softmax: must be a kernel (add_mul_exp, matmul, matmul_bias_relu, quantize_int8")
 
 
 NEEDS = "\n    def verify_result(self, expected, actual):\n        return True, {}\n"
@@ -302,8 +302,8 @@ TAKES_TWO = "def solution(x, y):\n    pass\n"
         ("s.py", TAKES_TWO, ["solution does not take the 4 arguments of min_max", "x, low, high, n"]),
         ("s.py", "def solution(:\n", ["s.py:1: does not import: SyntaxError"]),
         ("s.so", "not a library", ["s.so: the library does not load"]),
-        ("s.cpp", "", ["wanted a shared library (.so) or a Python file (.py)", "c++ -O3 -shared -fPIC s.cpp -o s.so"]),
-        ("eager.py", "def solution(*all):\n    pass\n", ["there is an implementation 'eager' already"]),
+        ("s.cpp", "", ["must be a shared library (.so) or a Python file (.py)", "c++ -O3 -shared -fPIC s.cpp -o s.so"]),
+        ("eager.py", "def solution(*all):\n    pass\n", ["another implementation is called 'eager'"]),
         (None, "", ["none.so: no such file"]),
     ],
 )
@@ -364,21 +364,21 @@ def test_guarded_output_is_like_any_other(dtype, shape):
 
 
 @given(st.integers(1, 9), st.sets(st.integers(-GUARD, -1)), st.sets(st.integers(0, GUARD - 1)))
-def test_guards_count_every_byte_that_is_written_beside(elements, before, behind):
+def test_guards_count_every_byte_written_outside(elements, before, after):
     guarded = Guarded.like(torch.empty(elements))
     memory = torch.tensor([], dtype=torch.uint8).set_(guarded.output.untyped_storage())
     end = GUARD + guarded.output.numel() * guarded.output.element_size()
-    memory[[*(GUARD + offset for offset in before), *(end + offset for offset in behind)]] = 0
-    counts = {"before": len(before), "behind": len(behind)}
+    memory[[*(GUARD + offset for offset in before), *(end + offset for offset in after)]] = 0
+    counts = {"before": len(before), "after": len(after)}
     assert guarded.overwritten() == ", ".join(f"{count} bytes {side} it" for side, count in counts.items() if count)
 
 
 @pytest.mark.parametrize(
     ("statement", "failed"),
     [
-        ("out[n] = out[n + 1] = 3;", "it wrote beside its outputs: out: 8 bytes behind it (before timing)"),
-        ("out[-1] = 3;", "it wrote beside its outputs: out: 4 bytes before it (before timing)"),
-        ("if (calls > 1) out[n] = 3;", "it wrote beside its outputs: out: 4 bytes behind it (after timing)"),
+        ("out[n] = out[n + 1] = 3;", "it wrote outside its outputs: out: 8 bytes after it (before timing)"),
+        ("out[-1] = 3;", "it wrote outside its outputs: out: 4 bytes before it (before timing)"),
+        ("if (calls > 1) out[n] = 3;", "it wrote outside its outputs: out: 4 bytes after it (after timing)"),
         ("", None),
     ],
 )

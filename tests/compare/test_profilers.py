@@ -46,11 +46,11 @@ def test_profile_leaves_warm_up_out(tmp_path):
 
 
 def test_profile_on_a_gpu_records_its_activities(tmp_path, monkeypatch):
-    profiler, seen, waits = pytest.importorskip("torch.profiler"), {}, []
+    profiler, recorded, waits = pytest.importorskip("torch.profiler"), {}, []
 
     class Recorder:
         def __init__(self, activities):
-            seen["activities"] = activities
+            recorded["activities"] = activities
 
         def __enter__(self):
             return self
@@ -62,7 +62,7 @@ def test_profile_on_a_gpu_records_its_activities(tmp_path, monkeypatch):
             return self
 
         def table(self, **how):
-            seen.update(how)
+            recorded.update(how)
             return "table"
 
         def export_chrome_trace(self, path):
@@ -71,8 +71,8 @@ def test_profile_on_a_gpu_records_its_activities(tmp_path, monkeypatch):
     monkeypatch.setattr(profiler, "profile", Recorder)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
     assert profile.profile_call(lambda: None, device="cuda", trace=tmp_path / "a.trace.json") == "table"
-    assert seen["activities"] == [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-    assert seen["sort_by"] == "self_cuda_time_total"
+    assert recorded["activities"] == [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+    assert recorded["sort_by"] == "self_cuda_time_total"
     assert len(waits) == 2  # after the warm-up, and before the profiler ends
 
 
@@ -164,7 +164,7 @@ def test_ncu_failure_is_passed_on(fake):
     ("text", "words"),
     [
         ('"ID","Name"\n"1","a"\n', "no column Kernel Name"),
-        (RAW.replace('"20,000"', '"many"'), r"gpu__time_duration.sum is 'many' in unit 'nsecond'"),
+        (RAW.replace('"20,000"', '"many"'), r"cannot read gpu__time_duration.sum, 'many' in unit 'nsecond'"),
         (RAW.replace("nsecond", "fortnight"), "in unit 'fortnight'"),
     ],
 )
@@ -174,11 +174,11 @@ def test_ncu_table_of_something_else_is_an_error(text, words):
 
 
 def test_ncu_is_found_on_the_path_then_where_it_is_installed(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(nsight, "PLACES", (str(tmp_path / "versions" / "*" / "ncu")[1:],))
+    monkeypatch.setattr(nsight, "PATTERNS", (str(tmp_path / "versions" / "*" / "ncu")[1:],))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(UsageError, match=r"not installed \(looked for ncu on PATH.*--ncu=PATH"):
         nsight.find("")
-    with pytest.raises(UsageError, match=r"--ncu=.*gone: no program"):
+    with pytest.raises(UsageError, match=r"--ncu=.*gone: must be a program"):
         nsight.find(str(tmp_path / "gone"))
     for version in ("2024.1", "2025.2"):
         (tmp_path / "versions" / version).mkdir(parents=True)

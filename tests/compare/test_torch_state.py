@@ -1,4 +1,4 @@
-"""What an implementation sets of PyTorch is put back and said, whatever it is."""
+"""PyTorch's settings are restored after an implementation, and its changes are noted."""
 
 import os
 
@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch", reason="these are PyTorch's settings")
 
 
 def changes(do):
-    """Return what is noted of a change, after looking that nothing is left of it, an error or not."""
+    """Return the notes on a change that ends with an error. Check that all settings are restored."""
     before = [read(torch) for read, _ in torch_state.SETTINGS.values()]
     notes = []
-    with pytest.raises(RuntimeError, match="done"), torch_state.set_back(notes.append):
+    with pytest.raises(RuntimeError, match="done"), torch_state.restored(notes.append):
         do()
         raise RuntimeError("done")
     assert [read(torch) for read, _ in torch_state.SETTINGS.values()] == before
@@ -36,16 +36,16 @@ def changes(do):
         (lambda: torch.rand(3), "state of random numbers"),
     ],
 )
-def test_set_back_puts_every_setting_back_and_says_so(do, note):
+def test_every_setting_is_restored_and_noted(do, note):
     (change,) = changes(do)
     assert change.startswith(note)
 
 
-def test_set_back_of_nothing_says_nothing():
+def test_no_change_is_no_note():
     assert changes(lambda: torch.ones(3).sum()) == []
 
 
-def test_set_back_with_an_older_pytorch(monkeypatch):
+def test_older_pytorch_is_restored(monkeypatch):
     monkeypatch.delattr(torch, "get_default_device")
     threads = torch.get_num_threads()
     assert changes(lambda: torch.set_num_threads(threads + 1)) == [f"threads from {threads} to {threads + 1}"]
@@ -81,7 +81,7 @@ def test_prepared_leaves_pytorch_as_it_was(monkeypatch):
     ],
 )
 def test_tf32_is_allowed_as_pytorch_and_the_driver_say(do, override, allowed):
-    with torch_state.set_back(lambda _: None):
+    with torch_state.restored(lambda _: None):
         torch.set_float32_matmul_precision("highest")
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
             torch.backends.cuda.matmul.fp32_precision = "none"

@@ -41,7 +41,7 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
     observations = [
         Observation(
             commit=LINE[index],
-            place=index,
+            position=index,
             value=-7.0 + rng.gauss(0, 0.003) + (step if step_at is not None and index >= step_at else 0.0),
             measured=NIGHT - 86400.0 * (length - 1 - index) + 10.0,
             facts=FACTS | ({"driver": "560"} if facts_at is not None and index >= facts_at else {}),
@@ -56,7 +56,7 @@ def with_value(series, index, effect):
     """Return a series with one value moved."""
     observations = [
         dataclasses.replace(observation, value=observation.value + effect)
-        if observation.place == index
+        if observation.position == index
         else observation
         for observation in series.observations
     ]

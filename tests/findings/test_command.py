@@ -73,10 +73,10 @@ def test_show_has_everything_and_takes_the_beginning_of_an_id(stored):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ("show nothing", "no finding 'nothing': `kv findings list --all` names them"),
-        ("show matmul", "'matmul' begins several ids: matmul-improvement-1, "),
+        ("show nothing", "no finding 'nothing': `kv findings list --all` lists all"),
+        ("show matmul", "'matmul' is the beginning of several ids: matmul-improvement-1, "),
         ("acknowledge matmul-improvement --reason r --until soon", "a day such as 2026-12-24 is wanted"),
-        ("acknowledge matmul-improvement --reason r --until 2001-01-01", "2001-01-01 is over"),
+        ("acknowledge matmul-improvement --reason r --until 2001-01-01", "or later (got 2001-01-01)"),
         (f"acknowledge matmul-improvement --reason= --until {TOMORROW}", "the reason is missing"),
         (f"acknowledge matmul-regression-2 --reason r --until {TOMORROW}", "only what is open"),
         (f"acknowledge matmul-improvement --until {TOMORROW}", "required: --reason"),

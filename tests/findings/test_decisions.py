@@ -99,7 +99,7 @@ def test_regression_is_resolved_by_two_of_three_values(back, state):
     slow = history(40, step_at=30, step=STEP)
     assert resolved(REGRESSION, slow) is State.CONFIRMED
     values = [
-        dataclasses.replace(observation, value=observation.value - (STEP if observation.place >= back else 0))
+        dataclasses.replace(observation, value=observation.value - (STEP if observation.position >= back else 0))
         for observation in slow.observations
     ]
     assert resolved(REGRESSION, dataclasses.replace(slow, observations=tuple(values))) is state

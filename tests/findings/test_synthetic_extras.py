@@ -15,7 +15,7 @@ from tests.series.one_by_one import recorded
 def test_a_whole_tree_has_all_that_the_pages_can_show(request, fixture, names):
     tree = request.getfixturevalue(fixture)
     result = model.read(tree.results, tree.repository)
-    assert {where.machine for where in result.places} - {"odd"} == {names.machine, names.other}
+    assert {where.machine for where in result.platforms} - {"odd"} == {names.machine, names.other}
     assert {key.benchmark.partition(".")[2] for key in result.keys} == {
         "Cpu.time_hot",
         "Cpu.time_cold",
@@ -24,7 +24,7 @@ def test_a_whole_tree_has_all_that_the_pages_can_show(request, fixture, names):
     assert {finding.kind for finding in result.findings} == set(Kind)
     assert {finding.state for finding in result.findings} == set(State)
     assert [result.tags[sha] for sha in tree.commits[1:3]] == [(tag,) for tag in names.tags]
-    by_machine = {where.machine: where for where in result.places}
+    by_machine = {where.machine: where for where in result.platforms}
     assert result.roofs(by_machine[names.machine], "Cpu").peaks["float32"] == pytest.approx(90e9, rel=0.05)
     assert result.roofs(by_machine[names.other], "Cuda").peaks["tf32"] == pytest.approx(400e12, rel=0.05)
     files = [file for file in recorded(tree.results).files if file.machine != "odd"]
@@ -48,7 +48,7 @@ def test_names_that_want_to_be_code_are_everywhere(hostile_tree):
     assert spelled["triton"] in {key.implementation for key in result.keys}
     assert len(store.read(tree.results).problems) == 0
     assert result.commits[tree.commits[0]].author == HOSTILE.author
-    (odd,) = [where for where in result.places if where.machine == "odd"]
+    (odd,) = [where for where in result.platforms if where.machine == "odd"]
     assert {len(result.series(key)) for key in result.keys_at(odd)} == {1}
     assert any("'inf'" in note for note in result.notes)
 

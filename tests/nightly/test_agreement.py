@@ -20,7 +20,7 @@ CALM, SLOWER = 0.0, math.log(1.03)
 def history(shift, **parts):
     """Return a series without noise that moves at a commit."""
     observations = (
-        Observation(commit=LINE[index], place=index, value=-7 + shift * (index >= 30)) for index in range(28, 32)
+        Observation(commit=LINE[index], position=index, value=-7 + shift * (index >= 30)) for index in range(28, 32)
     )
     return SeriesHistory(identity=identity(**parts), observations=tuple(observations))
 

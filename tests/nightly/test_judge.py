@@ -53,7 +53,7 @@ def history(levels, *, tonight=3, seed=0, noise=0.003, indices=None, codes=None,
         observations=tuple(
             Observation(
                 commit=LINE[index],
-                place=index,
+                position=index,
                 value=-7 + level + rng.normal(0, noise),
                 measured=NIGHT + len(LINE) - index if number >= first else float(number),  # asv ends with the oldest
                 code=None if codes is None else codes[number],
@@ -240,7 +240,8 @@ def test_slowdown_during_a_night_is_one_finding():
     assert [record.kind for record in result] == [Kind.ENVIRONMENT]
     next_night = [
         replace(
-            member, observations=(*member.observations, replace(member.newest, commit=LINE[23], place=23, measured=2e3))
+            member,
+            observations=(*member.observations, replace(member.newest, commit=LINE[23], position=23, measured=2e3)),
         )
         for member in series
     ]
@@ -336,12 +337,12 @@ def test_slow_drift_is_suspected_once_and_confirmed():
     nights = [judged(night_of(index, DRIFTING)) for index in range(58, 76)]
     moves = [move for night in nights for move in night.suspects if move.is_screened]
     (move,) = [move for move in moves if len(move.candidates) > 50]
-    assert move.effect > math.log(1.07) and move.good.place < 15
+    assert move.effect > math.log(1.07) and move.good.position < 15
     speed = {LINE[index]: math.exp(level) for index, level in enumerate(DRIFTING)}
     outcome = look_again([move], Machine(speed=speed, noise=0.002), budget=1e6)
     (result,) = after(outcome, judged(move.history), move.history)
     assert (result.kind, result.state, result.culprit) == (Kind.REGRESSION, State.CONFIRMED, None)
-    assert result.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.place]), abs=0.01)
+    assert result.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.position]), abs=0.01)
 
 
 def test_drift_that_unchanged_code_shares_is_the_machines():
@@ -418,8 +419,8 @@ def test_several_changes_of_a_night_are_bisected():
 def test_screened_change_splits_the_range_that_is_measured():
     levels = [0.0] * 40 + [SLOWER] * 4
     (first, rest) = judged(history(levels, tonight=4, codes=[*["a"] * 40, *"bcdd"])).suspects
-    assert (first.good.place, first.bad.place, first.is_screened) == (39, 40, True)
-    assert (rest.good.place, rest.bad.place, rest.is_screened) == (40, 43, False)
+    assert (first.good.position, first.bad.position, first.is_screened) == (39, 40, True)
+    assert (rest.good.position, rest.bad.position, rest.is_screened) == (40, 43, False)
 
 
 def test_changed_code_without_time_is_left_to_the_next_night():
@@ -431,9 +432,9 @@ def test_changed_code_without_time_is_left_to_the_next_night():
     assert [(noted.identity, noted.commit) for noted in memory.left] == [(quiet.identity, LINE[39])]
     later = history([0.0] * 42, noise=0.01, tonight=1, codes=["a"] * 40 + ["b", "c"])
     (move,) = judged(later, memory=memory).suspects
-    assert (move.good.place, move.bad.place, move.candidates) == (39, 41, LINE[40:42])
+    assert (move.good.position, move.bad.position, move.candidates) == (39, 41, LINE[40:42])
     (move,) = judged(quiet, memory=memory, again=LINE[40]).suspects  # also where nothing new is measured
-    assert (move.good.place, move.bad.place) == (39, 40)
+    assert (move.good.position, move.bad.position) == (39, 40)
     elsewhere = judged(history([0.0] * 41, case="float32-9M"))
     assert judge.remembered((), Outcome(), elsewhere, memory) == memory  # until the series is measured again
 
@@ -456,9 +457,9 @@ def nights(machine, series, count, since=40):
             replace(
                 member,
                 observations=tuple(
-                    replace(observation, measured=NIGHT + 100 * observation.place)
+                    replace(observation, measured=NIGHT + 100 * observation.position)
                     for observation in member.observations
-                    if observation.place <= index
+                    if observation.position <= index
                 ),
             )
             for member in series

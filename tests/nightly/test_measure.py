@@ -193,6 +193,6 @@ def test_journal_of_an_earlier_version_is_read(tmp_path):
 def test_journal_with_an_error_is_refused_in_a_line(tmp_path, text):
     path = tmp_path / "box-host.json"
     path.write_text(text)
-    with pytest.raises(ResultsError, match="no journal of a night") as caught:
+    with pytest.raises(ResultsError, match="not the journal of a night") as caught:
         Journal(path, "")
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)

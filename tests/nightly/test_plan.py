@@ -130,7 +130,7 @@ def test_machine_without_a_time_of_a_gpu_measures_its_cpu(folder, usable, values
 
 
 @pytest.mark.parametrize(
-    ("requested", "words"), [("cuda", "PyTorch can use no GPU here"), ("gpu", "cpu or cuda is wanted")]
+    ("requested", "words"), [("cuda", "PyTorch sees no GPU here"), ("gpu", "cpu or cuda is wanted")]
 )
 def test_device_that_is_not_there_is_refused(folder, usable, requested, words):
     usable("cpu")

@@ -57,7 +57,7 @@ def test_noise_and_a_single_outlier_are_no_suspects():
     assert moves(*(history(40, seed=seed, case=f"float32-{seed}") for seed in range(20))) == ()
     series = history(40, code_at=37)
     observations = tuple(
-        dataclasses.replace(observation, value=observation.value + STEP * (observation.place == 37))
+        dataclasses.replace(observation, value=observation.value + STEP * (observation.position == 37))
         for observation in series.observations
     )
     assert moves(dataclasses.replace(series, observations=observations)) == ()
@@ -211,7 +211,7 @@ def test_changed_driver_is_to_blame_where_no_witness_contradicts():
 
 def with_fact(series, fact, before, after):
     observations = (
-        dataclasses.replace(observation, facts={fact: after if observation.place == 39 else before})
+        dataclasses.replace(observation, facts={fact: after if observation.position == 39 else before})
         for observation in series.observations
     )
     return dataclasses.replace(series, observations=tuple(observations))

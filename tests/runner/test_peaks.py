@@ -209,7 +209,7 @@ def test_session_of_another_device_has_no_device_name(stage, tmp_path, monkeypat
 def test_read_without_a_measurement_is_refused(tmp_path):
     status, out, err = run("--device=cpu", "--root", str(tmp_path), "--read")
     assert (status, out) == (2, "")
-    assert err == "error: --read: no ceilings of cpu are kept here yet; `kv peaks` measures them\n"
+    assert err == "error: --read: no ceilings of cpu are recorded yet; `kv peaks` measures them\n"
 
 
 def test_missing_device_is_one_line(stage, tmp_path):

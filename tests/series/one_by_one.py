@@ -26,7 +26,7 @@ from kernel_velocity.series.changes import telling
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
 from kernel_velocity.series.reading import by_cause
-from kernel_velocity.site.text import places
+from kernel_velocity.site.text import platforms
 from kernel_velocity.stats.adjust_series import TimedSeries, fitted
 from kernel_velocity.stats.changepoints import detector
 
@@ -64,15 +64,15 @@ def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict
         order: commit -> its place in the history, older first. Measurements of other commits are left out.
     """
     grouped: dict[SeriesKey, list[Measurement]] = {}
-    for item in measurements:
-        if item.commit in order:
-            grouped.setdefault(item.key, []).append(item)
+    for value in measurements:
+        if value.commit in order:
+            grouped.setdefault(value.key, []).append(value)
     return {
         key: Trend(
             key=key,
-            points=tuple(Point(measurement=item) for item in sorted(items, key=lambda item: order[item.commit])),
+            points=tuple(Point(measurement=value) for value in sorted(values, key=lambda value: order[value.commit])),
         )
-        for key, items in sorted(grouped.items())
+        for key, values in sorted(grouped.items())
     }
 
 
@@ -107,38 +107,38 @@ def recorded(results: Path) -> Recorded:
     for folder, paths in reader.folders(results):
         machines.append(reader.read_machine(folder, notes))
         for path in paths:
-            if (found := reader.read_file(path, notes)) is not None:
-                files.append(found)
-                packing.pack(found, packing.Names(), notes)  # which notes telemetry of another run
+            if (file := reader.read_file(path, notes)) is not None:
+                files.append(file)
+                packing.pack(file, packing.Names(), notes)  # which notes telemetry of another run
     benchmarks = reader.read_benchmarks(results / "benchmarks.json", notes) if files else {}
     return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(by_cause(notes)))
 
 
 def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
     """Return the measurement of every value that can be shown, and a note for each kind that cannot."""
-    found: dict[tuple[SeriesKey, str], Measurement] = {}
+    merged: dict[tuple[SeriesKey, str], Measurement] = {}
     rounds: dict[TimedSeries, dict[str, Sequence[Round]]] = {}
     code: dict[TimedSeries, dict[str, str]] = {}
     left_out: Counter[tuple[str, str]] = Counter()
     for file, row, index in _values(recorded.files):
         reason = unshowable(row.benchmark, row.version, recorded.benchmarks)
-        item = combine.measurement(file, row, index, recorded.benchmarks or {})
-        if reason is None and (item.key, item.commit) in found:
-            reason = duplicate_note(item.commit, item.key.machine)
+        value = combine.measurement(file, row, index, recorded.benchmarks or {})
+        if reason is None and (value.key, value.commit) in merged:
+            reason = duplicate_note(value.commit, value.key.machine)
         if reason is None:
-            found[item.key, item.commit] = item
-            if item.method is not None:
-                own = combine.rounds_of(file, item)
-                rounds.setdefault((item.key, item.method), {})[item.commit] = own
-                known = combine.code_of(file, item.key, own)
-                code.setdefault((item.key, item.method), {}).update({} if known is None else {file.commit: known})
+            merged[value.key, value.commit] = value
+            if value.method is not None:
+                counted = combine.rounds_of(file, value)
+                rounds.setdefault((value.key, value.method), {})[value.commit] = counted
+                digest = combine.code_of(file, value.key, counted)
+                code.setdefault((value.key, value.method), {}).update({} if digest is None else {file.commit: digest})
         else:
             left_out[row.benchmark, reason] += 1
     for (key, _), series in fitted(rounds, code).items():
         for commit, estimates in series.estimates.items():
             adjusted = replace(fair(estimates), fit=series.fit)
-            found[key, commit] = replace(found[key, commit], adjusted=adjusted)
-    return tuple(found.values()), left_out_notes(left_out)
+            merged[key, commit] = replace(merged[key, commit], adjusted=adjusted)
+    return tuple(merged.values()), left_out_notes(left_out)
 
 
 def fair(estimates: Sequence[float]) -> Adjusted:
@@ -163,9 +163,9 @@ class Everything:
     problems: tuple[str, ...]  # what could not be read or shown
 
     @property
-    def places(self):
+    def platforms(self):
         """The machines and environments that have measurements."""
-        return places(self.machines, {(item.key.machine, item.key.environment) for item in self.measurements})
+        return platforms(self.machines, {(value.key.machine, value.key.environment) for value in self.measurements})
 
     @property
     def points(self):
@@ -177,46 +177,48 @@ def everything(tree):
     """Return what is recorded in a tree."""
     stored = recorded(tree.results)
     past = git.read(tree.repository, (file.commit for file in stored.files))
-    items, notes = measurements(stored)
-    shown = tuple(item for item in items if item.commit in past.commits)
-    trends = applicable(build(shown, {sha: place for place, sha in enumerate(past.line)}))
+    values, notes = measurements(stored)
+    shown = tuple(value for value in values if value.commit in past.commits)
+    trends = applicable(build(shown, {sha: position for position, sha in enumerate(past.line)}))
     problems = (*stored.notes, *notes)
     return Everything(history=past, machines=stored.machines, measurements=shown, trends=trends, problems=problems)
 
 
-def columns_of(items: Sequence[Measurement], order: Mapping[str, int]) -> Columns:
+def columns_of(values: Sequence[Measurement], order: Mapping[str, int]) -> Columns:
     """Return the measurements of one series (>= 1), each of another commit, as columns.
 
     Args:
         items: in any order. Those of commits beside the first-parent line are left out.
         order: commit -> its place on the first-parent line.
     """
-    kept = sorted((item for item in items if item.commit in order), key=lambda item: order[item.commit])
-    methods = tuple(dict.fromkeys(item.method for item in kept if item.method is not None))
-    rows = [_times(item) for item in kept]
+    ordered = sorted((value for value in values if value.commit in order), key=lambda value: order[value.commit])
+    methods = tuple(dict.fromkeys(value.method for value in ordered if value.method is not None))
+    rows = [_times(value) for value in ordered]
     numbers: dict[str, Any] = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in TIMES}
     return Columns(
-        key=items[0].key,
-        place=np.array([order[item.commit] for item in kept], dtype=np.int32),
-        outcome=np.array([OUTCOMES.index(item.outcome) for item in kept], dtype=np.int32),
-        rounds=np.array([-1 if item.rounds is None else item.rounds for item in kept], dtype=np.int32),
-        method=np.array([-1 if item.method is None else methods.index(item.method) for item in kept], dtype=np.int32),
+        key=values[0].key,
+        position=np.array([order[value.commit] for value in ordered], dtype=np.int32),
+        outcome=np.array([OUTCOMES.index(value.outcome) for value in ordered], dtype=np.int32),
+        rounds=np.array([-1 if value.rounds is None else value.rounds for value in ordered], dtype=np.int32),
+        method=np.array(
+            [-1 if value.method is None else methods.index(value.method) for value in ordered], dtype=np.int32
+        ),
         methods=methods,
-        interval_methods={i: item.interval.method for i, item in enumerate(kept) if item.interval is not None},
-        reasons={i: item.reason for i, item in enumerate(kept) if item.reason is not None},
-        warnings={i: item.warnings for i, item in enumerate(kept) if item.warnings},
-        flop=items[0].flop,
-        bytes_moved=items[0].bytes_moved,
+        interval_methods={i: value.interval.method for i, value in enumerate(ordered) if value.interval is not None},
+        reasons={i: value.reason for i, value in enumerate(ordered) if value.reason is not None},
+        warnings={i: value.warnings for i, value in enumerate(ordered) if value.warnings},
+        flop=values[0].flop,
+        bytes_moved=values[0].bytes_moved,
         **numbers,
     )
 
 
-def _times(item: Measurement) -> dict[str, float]:
-    adjusted = item.adjusted
-    low, high = _bounds(item.interval)
+def _times(value: Measurement) -> dict[str, float]:
+    adjusted = value.adjusted
+    low, high = _bounds(value.interval)
     adjusted_low, adjusted_high = _bounds(None if adjusted is None else adjusted.interval)
     return {
-        "seconds": np.nan if item.seconds is None else item.seconds,
+        "seconds": np.nan if value.seconds is None else value.seconds,
         "low": low,
         "high": high,
         "adjusted": np.nan if adjusted is None else adjusted.seconds,

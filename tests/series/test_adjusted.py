@@ -51,7 +51,7 @@ def feel(path, *, with_gauge):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = json.loads(stored.read_text())
     for name, row in data["results"].items():
-        pairs = itertools.product(*([json.loads(one.replace("'", '"')) for one in axis] for axis in row[1]))
+        pairs = itertools.product(*([json.loads(literal.replace("'", '"')) for literal in axis] for axis in row[1]))
         row[0] = [np.median(seconds[name, *pair]) if (name, *pair) in seconds else None for pair in pairs]
         row[5:7] = None, None  # asv's intervals are of other rounds
     stored.write_text(json.dumps(data))
@@ -100,9 +100,9 @@ def measured_again(path):
     feel(path, with_gauge='"j"' in path.read_text())
 
 
-def times(found):
+def times(site):
     """Return the adjusted times of a site's layout, by series and commit."""
-    layout = found.past.layout
+    layout = site.past.layout
     return {
         (key, layout.commits[layout.commit[slot]]): [layout.columns[name][slot].tobytes() for name in ADJUSTED]
         for number, key in enumerate(layout.keys)
@@ -110,7 +110,7 @@ def times(found):
     }
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     arrivals=st.permutations(range(COMMITS)),
     cuts=st.lists(st.integers(1, COMMITS), max_size=4),
@@ -128,37 +128,35 @@ def test_earlier_reports_change_no_bit(built, arrivals, cuts, changes):
             read(tree)
         for index, change in changes:
             change(beside(tree, index))
-        found = check(tree)  # and as it is computed without arrays, digests or a cache
-        told = times(found)
-        assert sum(any(value != told_nan() for value in values) for values in told.values()) > 40
+        site = check(tree)  # and as it is computed without arrays, digests or a cache
+        expected = times(site)
+        assert sum(any(value != told_nan() for value in values) for values in expected.values()) > 40
         shutil.rmtree(tree.results.parent / ".asv")
         fresh = read(tree)
-        assert times(fresh) == told
-        assert fresh.past.adjustments.fits == found.past.adjustments.fits != {}
-        assert fresh.past.adjustments.digests == found.past.adjustments.digests
+        assert times(fresh) == expected
+        assert fresh.past.adjustments.fits == site.past.adjustments.fits != {}
+        assert fresh.past.adjustments.digests == site.past.adjustments.digests
 
 
 def told_nan():
     return np.float64("nan").tobytes()
 
 
-def test_one_more_commit_reads_its_own_rounds_until_the_basis_grows(built, tmp_path, monkeypatch):
+def test_new_commit_reads_its_own_rounds_until_basis_grows(built, tmp_path, monkeypatch):
     shutil.copytree(built.results, tmp_path / "results")
     tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
     withhold(tree, range(4, COMMITS))
     read(tree)
-    asked = []
+    counts = []
     whole = adjusted.read
-    monkeypatch.setattr(
-        adjusted, "read", lambda *given: asked.append(np.count_nonzero(given[-1][:-1])) or whole(*given)
-    )
+    monkeypatch.setattr(adjusted, "read", lambda *args: counts.append(np.count_nonzero(args[-1][:-1])) or whole(*args))
     costs = []
     for index in range(4, COMMITS):
-        before, _ = times(read(tree)), asked.clear()
+        before, _ = times(read(tree)), counts.clear()
         bring_back(tree, [index])
-        found = read(tree)
-        moved = {pair for pair, value in before.items() if times(found)[pair] != value}
-        costs.append((found.past.adjustments.computed > 20, sum(asked) > 20, bool(moved)))
+        site = read(tree)
+        moved = {pair for pair, value in before.items() if times(site)[pair] != value}
+        costs.append((site.past.adjustments.computed > 20, sum(counts) > 20, bool(moved)))
     assert costs == [(False,) * 3, (True,) * 3, (False,) * 3, (False,) * 3, (True,) * 3]
 
 
@@ -212,28 +210,28 @@ def test_swapped_controls_are_adjusted_anew(built, tmp_path):
 
 
 def test_rounds_digest_does_not_depend_on_the_file():
-    one, other = np.zeros(5, ROUND), np.zeros(3, ROUND)
-    one["entry"], other["entry"] = (0, 0, 3, 3, 3), 1
-    for rounds in (one, other):
+    first, other = np.zeros(5, ROUND), np.zeros(3, ROUND)
+    first["entry"], other["entry"] = (0, 0, 3, 3, 3), 1
+    for rounds in (first, other):
         rounds["launch"], rounds["estimate"] = np.arange(len(rounds)) % 3, 1e-3
         for name in GAUGES:
             rounds[name] = np.nan
-    one["launch"][2:] = other["launch"]
-    one["memory_gauge"][1] = 1e-5
-    found, wanted = adjusted.new_adjustments(one, 4), adjusted.new_adjustments(other, 2)
-    assert found["rounds_digest"][3] == wanted["rounds_digest"][1]
-    assert len({*found["rounds_digest"].tolist(), *wanted["rounds_digest"].tolist()}) == 3  # of none, and of two values
-    assert found["is_gauged"].tolist() == [True, False, False, False]
-    assert np.isnan(found["adjusted"]).all() and not found["source_digest"].any()
+    first["launch"][2:] = other["launch"]
+    first["memory_gauge"][1] = 1e-5
+    made, wanted = adjusted.new_adjustments(first, 4), adjusted.new_adjustments(other, 2)
+    assert made["rounds_digest"][3] == wanted["rounds_digest"][1]
+    assert len({*made["rounds_digest"].tolist(), *wanted["rounds_digest"].tolist()}) == 3  # of none, and of two values
+    assert made["is_gauged"].tolist() == [True, False, False, False]
+    assert np.isnan(made["adjusted"]).all() and not made["source_digest"].any()
 
 
 def remove_controls(results, telemetry):
     """Leave out the values of the controls: those of the first axis' first entries."""
-    kept = [line for line in telemetry.read_text().splitlines(keepends=True) if not is_control(*json.loads(line)["p"])]
-    telemetry.write_text("".join(kept))
+    lines = [line for line in telemetry.read_text().splitlines(keepends=True) if not is_control(*json.loads(line)["p"])]
+    telemetry.write_text("".join(lines))
     data = json.loads(results.read_text())
     for row in data["results"].values():
-        axis = [one for one in row[1][0] if not is_control(one.strip("'"))]
+        axis = [name for name in row[1][0] if not is_control(name.strip("'"))]
         first = (len(row[1][0]) - len(axis)) * len(row[1][1])  # eager and compile are the first two
         row[1][0] = axis
         for column, values in enumerate(row):

@@ -59,7 +59,8 @@ def test_code_digest_of_a_room(tmp_path):
     before = digests(1)
     changes = [{"stats/a.py": "1"}, {"site/b.py": "1"}, {"units.py": "1"}]
     changed = [
-        [new != old for new, old in zip(digests(2 + n, **each), before, strict=True)] for n, each in enumerate(changes)
+        [new != old for new, old in zip(digests(2 + n, **change), before, strict=True)]
+        for n, change in enumerate(changes)
     ]
     assert changed == [[True, True, True], [False, True, True], [False, False, True]]
 

@@ -20,11 +20,11 @@ KEY = SeriesKey(
 
 def series(logs, *, adjusted=None, methods=None, missing=()):
     """Return a series of the times exp(logs). `missing` entries failed."""
-    items = []
+    measurements = []
     for index, log in enumerate(logs):
         failed = index in missing
         fair = None if adjusted is None else Adjusted(seconds=float(np.exp(adjusted[index])), interval=None)
-        items.append(
+        measurements.append(
             Measurement(
                 key=KEY,
                 commit=str(index),
@@ -34,14 +34,14 @@ def series(logs, *, adjusted=None, methods=None, missing=()):
                 method=None if failed else (methods[index] if methods else "m"),
             )
         )
-    return columns_of(items, {str(index): index for index in range(len(items))})
+    return columns_of(measurements, {str(index): index for index in range(len(measurements))})
 
 
 SERIES = {
     name: series(stepped(-7.0, -7.0 + effect, seed=seed))
     for seed, (name, effect) in enumerate({"a": 0.2, "b": -0.1, "c": 0.0, "d": 0.3, "e": 0.15}.items())
 }
-EXPECTED = {name: change_points_of(each) for name, each in SERIES.items()}
+EXPECTED = {name: change_points_of(columns) for name, columns in SERIES.items()}
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def searches(monkeypatch):
     looked = []
     original = detector.detect_many
 
-    def detect_many(series, known):
-        results = original(series, known)
+    def detect_many(series, before):
+        results = original(series, before)
         looked.extend(
-            values.tobytes() for values, now, then in zip(series, results, known, strict=True) if now is not then
+            values.tobytes() for values, now, then in zip(series, results, before, strict=True) if now is not then
         )
         return results
 
@@ -153,6 +153,6 @@ def test_change_of_method_is_no_change_point():
 
 
 def test_change_point_of_an_unknown_method():
-    found = series(stepped(-7.0, -6.8))
-    unknown = dataclasses.replace(found, method=np.full_like(found.method, -1))
+    columns = series(stepped(-7.0, -6.8))
+    unknown = dataclasses.replace(columns, method=np.full_like(columns.method, -1))
     assert [point.index for point in change_points_of(unknown)] == [40]

@@ -11,8 +11,8 @@ from tests.series.test_columns import KEY, LINE, ORDER
 
 @st.composite
 def series(draw):
-    places = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1, max_size=12))
-    return columns_of([draw(_measurement(LINE[place])) for place in places], ORDER)
+    positions = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1, max_size=12))
+    return columns_of([draw(_measurement(LINE[position])) for position in positions], ORDER)
 
 
 @st.composite

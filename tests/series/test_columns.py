@@ -11,7 +11,7 @@ KEY = SeriesKey(
     machine="m", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
 )
 LINE = tuple(f"{number:040x}" for number in range(30))
-ORDER = {sha: place for place, sha in enumerate(LINE)}
+ORDER = {sha: position for position, sha in enumerate(LINE)}
 
 times = st.floats(min_value=1e-9, max_value=1e3)
 intervals = st.builds(lambda low, more, name: Interval(low=low, high=low + more, method=name), times, times, st.text())
@@ -19,8 +19,8 @@ intervals = st.builds(lambda low, more, name: Interval(low=low, high=low + more,
 
 @st.composite
 def measurements(draw):
-    places = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1))
-    return [draw(_measurement(LINE[place])) for place in places]
+    positions = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1))
+    return [draw(_measurement(LINE[position])) for position in positions]
 
 
 def _measurement(sha):
@@ -50,25 +50,26 @@ def _measurement(sha):
 
 
 @given(measurements())
-def test_columns_round_trip(items):
-    found = columns_of(items, ORDER)
-    assert [found.measurement(index, LINE) for index in range(len(found))] == sorted(
-        items, key=lambda item: ORDER[item.commit]
+def test_columns_round_trip(measurements):
+    columns = columns_of(measurements, ORDER)
+    assert [columns.measurement(index, LINE) for index in range(len(columns))] == sorted(
+        measurements, key=lambda measurement: ORDER[measurement.commit]
     )
 
 
 @given(measurements())
-def test_columns_have_the_rates_of_the_measurements(items):
-    found = columns_of(items, ORDER)
+def test_columns_have_the_rates_of_the_measurements(measurements):
+    columns = columns_of(measurements, ORDER)
     wanted = [
-        np.nan if item.gflops is None else item.gflops for item in sorted(items, key=lambda one: ORDER[one.commit])
+        np.nan if measurement.gflops is None else measurement.gflops
+        for measurement in sorted(measurements, key=lambda measurement: ORDER[measurement.commit])
     ]
-    np.testing.assert_allclose(found.gflops, wanted)
+    np.testing.assert_allclose(columns.gflops, wanted)
 
 
 def test_columns_round_trip_adjusted_times():
     inner = Interval(low=0.9, high=1.1, method="t")
-    item = Measurement(
+    measurement = Measurement(
         key=KEY,
         commit=LINE[3],
         outcome=Outcome.MEASURED,
@@ -76,10 +77,10 @@ def test_columns_round_trip_adjusted_times():
         interval=inner,
         adjusted=Adjusted(seconds=1.05, interval=inner),
     )
-    assert columns_of([item], ORDER).measurement(0, LINE) == item
+    assert columns_of([measurement], ORDER).measurement(0, LINE) == measurement
 
 
 def test_columns_have_no_entry_beside_the_line():
-    items = [Measurement(key=KEY, commit=sha, outcome=Outcome.FAILED) for sha in (LINE[5], "f" * 40)]
-    found = columns_of(items, ORDER)
-    assert (len(found), found.entry(5), found.entry(4), found.entry(29)) == (1, 0, None, None)
+    measurements = [Measurement(key=KEY, commit=sha, outcome=Outcome.FAILED) for sha in (LINE[5], "f" * 40)]
+    columns = columns_of(measurements, ORDER)
+    assert (len(columns), columns.entry(5), columns.entry(4), columns.entry(29)) == (1, 0, None, None)

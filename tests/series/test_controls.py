@@ -36,7 +36,7 @@ def test_step_of_the_machine_is_no_change_point(tmp_path):
     recorded = opened(tmp_path, 1.03, 1.03)
     assert not any(any(side) for side in marked(recorded))
     (step,) = recorded.shared(recorded.keys[0]).steps
-    assert (step.place, step.ratio) == (AT, pytest.approx(1.03, abs=0.002))
+    assert (step.position, step.ratio) == (AT, pytest.approx(1.03, abs=0.002))
 
 
 def test_step_of_the_code_is_a_change_point_of_every_series(tmp_path):
@@ -50,7 +50,7 @@ def test_step_of_the_controls_alone_marks_no_other_series(tmp_path):
     assert not any(any(side) for side in marked(opened(tmp_path, 1.03, 1.0)))
 
 
-def test_step_of_the_code_beside_one_of_the_machine_is_marked_with_its_part(tmp_path):
+def test_step_of_code_and_machine_is_marked_with_its_part(tmp_path):
     recorded = opened(tmp_path, 1.03, 1.03 * 1.05)
     of_controls, of_others = marked(recorded)
     assert not any(of_controls)
@@ -60,7 +60,7 @@ def test_step_of_the_code_beside_one_of_the_machine_is_marked_with_its_part(tmp_
         assert any("the machine's part is taken out" in text for text in point.warnings)
 
 
-def test_adjusting_that_took_half_of_the_step_leaves_half_to_explain(tmp_path):
+def test_adjusting_half_of_a_step_leaves_half_to_explain(tmp_path):
     recorded = opened(tmp_path, 1.03, 1.03 * 1.05)
     key = next(key for key in recorded.keys if key.implementation == "native")
     columns, half = recorded.columns(key), np.where(COMMITS < AT, 0.0, STEP / 2)
@@ -68,8 +68,8 @@ def test_adjusting_that_took_half_of_the_step_leaves_half_to_explain(tmp_path):
     (point,) = change_points_of(columns)
     less = dataclasses.replace(point, after=point.after - STEP / 2)
     common = recorded.shared(key)
-    for moved, found in ((columns, point), (adjusted, less)):
-        (rest,) = controls.without_machine(moved, [found], common)
+    for moved, step in ((columns, point), (adjusted, less)):
+        (rest,) = controls.without_machine(moved, [step], common)
         assert rest.ratio == pytest.approx(1.05, abs=0.01)
 
 
@@ -91,12 +91,12 @@ def test_step_is_found_in_the_order_of_measuring(tmp_path):
     late = COMMITS % 2 * 1e9  # every other commit was measured long after the others, by a slower machine
     values = common.values - np.where(COMMITS < AT, 0.0, STEP) + np.where(late > 0, STEP, 0.0)
     (step,) = controls.Shared({"m": common._replace(began=common.began + late, values=values)}).steps
-    assert (step.place, step.ratio) == (1, pytest.approx(1.03, abs=0.003))
+    assert (step.position, step.ratio) == (1, pytest.approx(1.03, abs=0.003))
 
 
-PLACES = np.arange(200)
+POSITIONS = np.arange(200)
 DRIFT = np.linspace(0, 0.06, 200)
-FROM_100, FROM_130 = np.where(PLACES < 100, 0.0, STEP), np.where(PLACES < 130, 0.0, STEP)
+FROM_100, FROM_130 = np.where(POSITIONS < 100, 0.0, STEP), np.where(POSITIONS < 130, 0.0, STEP)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ FROM_100, FROM_130 = np.where(PLACES < 100, 0.0, STEP), np.where(PLACES < 130, 0
         (DRIFT, 0 * DRIFT, []),
         (FROM_130, FROM_100, [100]),  # a step of the controls alone, after one of the code alone
         (FROM_100, FROM_100 + FROM_130, [130]),
-        (DRIFT * (PLACES % 30 < 8), DRIFT * (PLACES % 30 < 8), []),
+        (DRIFT * (POSITIONS % 30 < 8), DRIFT * (POSITIONS % 30 < 8), []),
     ],
     ids=["drift", "drift of the controls alone", "two steps", "step after the machine's", "visits"],
 )
-def test_what_the_machine_does_over_the_same_commits_is_taken_out(machine, others, marked_at):
+def test_machine_steps_over_the_same_commits_are_removed(machine, others, marked_at):
     rng = np.random.default_rng(0)
     common = controls.polished(machine + rng.normal(0, 0.005, (12, 200)))
-    shared = controls.Shared({"m": controls.Common(place=PLACES, began=PLACES * 3600.0, values=common)})
+    shared = controls.Shared({"m": controls.Common(position=POSITIONS, began=POSITIONS * 3600.0, values=common)})
     for number in range(6):
         columns = series(others - 7 + np.random.default_rng(number).normal(0, 0.005, 200))
         points = controls.without_machine(columns, change_points_of(columns), shared)

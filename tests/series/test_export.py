@@ -53,7 +53,7 @@ def test_openmetrics_is_what_prometheus_takes(tree, tmp_path):
         "kernel_velocity_memory_bytes": ("gauge", "bytes", 3),
         "kernel_velocity_value": ("gauge", "", 2),
     }
-    (errors,) = [one for one in families["kernel_velocity_value"].samples if one.labels["unit"] == "errors"]
+    (errors,) = [sample for sample in families["kernel_velocity_value"].samples if sample.labels["unit"] == "errors"]
     assert errors.value == 3.0
     assert errors.labels["benchmark"] == "core.track_errors" and errors.labels["machine"] == "box"
 

@@ -27,9 +27,11 @@ def test_values_are_those_of_the_past(copied):
     values = read(copied).values
     opened = past.open(copied.results, copied.repository)
     wanted = {
-        (item.commit, item.key): item.seconds if item.outcome is Outcome.MEASURED else item.outcome.value
+        (measurement.commit, measurement.key): measurement.seconds
+        if measurement.outcome is Outcome.MEASURED
+        else measurement.outcome.value
         for sha in copied.commits
-        for item in opened.at(sha)
+        for measurement in opened.at(sha)
     }
     assert len(values) == len(wanted)
     for row in values.iter_rows(named=True):

@@ -49,7 +49,7 @@ def scale(path, factor, later=0.0, only=lambda benchmark, implementation: True):
     """Multiply the times of a results file and of its telemetry, and shift when they were measured, s."""
     data = json.loads(path.read_text())
     for name, row in data["results"].items():
-        implementations = [item.strip("'") for item in row[1][0] for _ in row[1][1]]
+        implementations = [series.strip("'") for series in row[1][0] for _ in row[1][1]]
         for column in (0, 5, 6):
             row[column] = [
                 value * factor if value is not None and only(name, implementation) else value
@@ -67,36 +67,38 @@ def scale(path, factor, later=0.0, only=lambda benchmark, implementation: True):
 
 def read(tree):
     """Return what a results directory says: the histories, what is absent, the line and its order."""
-    found = past.open(tree.results, tree.repository)
-    histories = found.histories()
-    return histories.series, histories.absent, found.line, found.order
+    opened = past.open(tree.results, tree.repository)
+    histories = opened.histories()
+    return histories.series, histories.absent, opened.line, opened.order
 
 
 def newest_path(tree):
     return tree.results / synthetic.MACHINE / f"{tree.commits[-1][:8]}-{synthetic.ENVIRONMENT}.json"
 
 
-def one(items, implementation="native", benchmark="matmul.Cpu.time_hot"):
-    found = [item for item in items if item.identity.implementation == implementation]
-    return next(item for item in found if item.identity.benchmark == benchmark)
+def the_history(histories, implementation="native", benchmark="matmul.Cpu.time_hot"):
+    matching = [series for series in histories if series.identity.implementation == implementation]
+    return next(series for series in matching if series.identity.benchmark == benchmark)
 
 
-def test_a_history_has_the_commits_in_order_with_when_where_and_what(nightly):
-    items, absent, _, _ = read(nightly)
-    found = one(items)
-    assert [(item.commit, item.place) for item in found.observations] == [(c, n) for n, c in enumerate(nightly.commits)]
-    assert found.newest.value == pytest.approx(math.log(2 * 256**3 / 5e9 / synthetic.STEP), abs=0.01)
-    assert found.newest.measured == BEGAN + COMMITS * 86400 + 1000 * (COMMITS + 9) + 7  # its last round
-    assert (found.newest.code, found.newest.facts) == (f"m{COMMITS - 1}", FACTS)
-    assert one(items, "eager").newest.code is None  # no code of ours
+def test_history_has_observations_in_order(nightly):
+    histories, absent, _, _ = read(nightly)
+    native = the_history(histories)
+    assert [(observation.commit, observation.position) for observation in native.observations] == [
+        (c, n) for n, c in enumerate(nightly.commits)
+    ]
+    assert native.newest.value == pytest.approx(math.log(2 * 256**3 / 5e9 / synthetic.STEP), abs=0.01)
+    assert native.newest.measured == BEGAN + COMMITS * 86400 + 1000 * (COMMITS + 9) + 7  # its last round
+    assert (native.newest.code, native.newest.facts) == (f"m{COMMITS - 1}", FACTS)
+    assert the_history(histories, "eager").newest.code is None  # no code of ours
     assert absent == {}
 
 
-def test_torch_is_identity_for_what_it_computes_and_not_for_native(nightly):
-    items, _, _, _ = read(nightly)
-    assert one(items).identity.environment == "hosttorch-py3.11"
-    assert "torch2.13.0" in one(items, "eager").identity.environment
-    assert "torch2.13.0" in one(items, "triton").identity.environment
+def test_torch_is_identity_for_its_own_implementations_only(nightly):
+    histories, _, _, _ = read(nightly)
+    assert the_history(histories).identity.environment == "hosttorch-py3.11"
+    assert "torch2.13.0" in the_history(histories, "eager").identity.environment
+    assert "torch2.13.0" in the_history(histories, "triton").identity.environment
 
 
 def test_values_of_track_are_series_too(nightly):
@@ -108,19 +110,21 @@ def test_values_of_track_are_series_too(nightly):
     spills = [[0, 16], [["'native'"], ["'sm_80'", "'sm_90'"]], "1", 1767225600000, 1.0, None, None]
     data["results"]["matmul.Cuda.track_spill_bytes"] = spills
     path.write_text(json.dumps(data))
-    items, _, _, _ = read(nightly)
-    ceiling = one(items, "", "device.Cpu.track_dram_copy_bandwidth")
+    histories, _, _, _ = read(nightly)
+    ceiling = the_history(histories, "", "device.Cpu.track_dram_copy_bandwidth")
     assert ceiling.newest.value == pytest.approx(math.log(9e9)) and ceiling.identity.is_control
     assert ceiling.newest.measured == BEGAN
-    error = one(items, "native", "matmul.Cpu.track_max_error")
+    error = the_history(histories, "native", "matmul.Cpu.track_max_error")
     assert error.newest.value == math.log(history.LEAST_ERROR) and error.newest.code == f"m{COMMITS - 1}"
-    found = {item.identity.case: item.newest for item in items if item.identity.is_figure}
-    assert {target: item.value for target, item in found.items()} == {"sm_80": 0.0, "sm_90": math.log(16)}
-    assert found["sm_90"].code == f"m{COMMITS - 1}"
-    assert not [item for item in items if item.identity.is_error and item.identity.implementation == "eager"]
+    figures = {series.identity.case: series.newest for series in histories if series.identity.is_figure}
+    assert {target: series.value for target, series in figures.items()} == {"sm_80": 0.0, "sm_90": math.log(16)}
+    assert figures["sm_90"].code == f"m{COMMITS - 1}"
+    assert not [
+        series for series in histories if series.identity.is_error and series.identity.implementation == "eager"
+    ]
 
 
-def test_a_row_of_track_without_a_value_for_each_combination_is_named(nightly):
+def test_incomplete_row_of_track_is_named(nightly):
     path = newest_path(nightly)
     data = json.loads(path.read_text())
     data["results"]["matmul.Cpu.track_max_error"] = [
@@ -138,38 +142,38 @@ def test_a_row_of_track_without_a_value_for_each_combination_is_named(nightly):
 
 
 def test_another_version_is_another_series_and_said_so(nightly):
-    items, _, _, _ = read(nightly)
-    old = one(items)
+    histories, _, _, _ = read(nightly)
+    old = the_history(histories)
     new = dataclasses.replace(
         old,
         identity=dataclasses.replace(old.identity, method="other"),
         observations=(dataclasses.replace(old.newest, measured=NIGHT + 86400),),
     )
-    (found,) = silence.superseded([*items, new])
-    assert (found.old, found.new, found.what) == (old.identity, new.identity, "method")
+    (result,) = silence.superseded([*histories, new])
+    assert (result.old, result.new, result.what) == (old.identity, new.identity, "method")
 
 
 def test_a_floor_is_of_identical_code_and_of_enough_sessions(nightly):
-    items, _, _, _ = read(nightly)
-    own, control = (moves.prepared(one(items, name), NIGHT - 3600) for name in ("native", "eager"))
-    assert own.floor is None  # every commit changed the code
+    histories, _, _, _ = read(nightly)
+    native, control = (moves.prepared(the_history(histories, name), NIGHT - 3600) for name in ("native", "eager"))
+    assert native.floor is None  # every commit changed the code
     assert 0.005 < control.floor < 0.03  # .5% a round, the middle of 8 rounds, 11 sessions
-    assert moves.prepared(one(items, "eager"), BEGAN + 5 * 86400).floor is None  # four are too few
+    assert moves.prepared(the_history(histories, "eager"), BEGAN + 5 * 86400).floor is None  # four are too few
 
 
 def test_a_move_does_not_raise_the_floor_that_it_is_held_against(nightly):
-    before = moves.prepared(one(read(nightly)[0], "eager"), NIGHT - 3600).floor
+    before = moves.prepared(the_history(read(nightly)[0], "eager"), NIGHT - 3600).floor
     scale(newest_path(nightly), 1.5)
-    assert moves.prepared(one(read(nightly)[0], "eager"), NIGHT - 3600).floor == before
+    assert moves.prepared(the_history(read(nightly)[0], "eager"), NIGHT - 3600).floor == before
 
 
 def test_a_known_step_does_not_raise_the_floor_for_ever(nightly):
-    items, _, _, _ = read(nightly)
-    eager = one(items, "eager")
+    histories, _, _, _ = read(nightly)
+    eager = the_history(histories, "eager")
     step = finding.Step(identity=eager.identity, effect=0.3, since=BEGAN + 7 * 86400)
     moved = [
-        dataclasses.replace(item, value=item.value + (0.3 if item.measured >= step.since else 0))
-        for item in eager.observations
+        dataclasses.replace(observation, value=observation.value + (0.3 if observation.measured >= step.since else 0))
+        for observation in eager.observations
     ]
     after = dataclasses.replace(eager, observations=tuple(moved))
     assert moves.prepared(after, NIGHT + 9e9, [step]).floor < 0.03
@@ -182,72 +186,76 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
     values = data["results"]["matmul.Cpu.time_hot"][0]
     values[2:4] = [float("nan")] * 2  # native
     path.write_text(json.dumps(data))
-    items, absent, _, order = read(nightly)
-    assert silence.vanished(items, absent, order) == ()  # nobody asked for it: another tier
-    said = [
+    histories, absent, _, order = read(nightly)
+    assert silence.vanished(histories, absent, order) == ()  # nobody asked for it: another tier
+    failed = [
         failures.Failure(benchmark="matmul.Cpu.time_hot", params=("native", case), time=NIGHT, error="no", skipped=True)
         for case in synthetic.CASES["matmul.Cpu.time_hot"]
     ]
     beside = path.parent / "telemetry" / f"{path.stem}{failures.SUFFIX}"
-    beside.write_text("".join(f"{failures.encode(item)}\n" for item in said))
-    items, absent, _, order = read(nightly)
-    found = silence.vanished(items, absent, order)
-    assert {str(item.identity).rpartition(" ")[0] for item in found} == {"matmul.Cpu.time_hot native"}
-    assert {(item.last, item.commit) for item in found} == {(nightly.commits[-2], nightly.commits[-1])}
+    beside.write_text("".join(f"{failures.encode(failure)}\n" for failure in failed))
+    histories, absent, _, order = read(nightly)
+    result = silence.vanished(histories, absent, order)
+    assert {str(series.identity).rpartition(" ")[0] for series in result} == {"matmul.Cpu.time_hot native"}
+    assert {(series.last, series.commit) for series in result} == {(nightly.commits[-2], nightly.commits[-1])}
 
 
 @pytest.mark.parametrize(("days", "number"), [(6.9, 0), (8.1, 1), (89.0, 1), (91.0, 0)])
 def test_a_machine_without_values_for_a_week_is_stale(nightly, days, number):
-    items, _, _, _ = read(nightly)
-    last = max(item.last_measured for item in items)
-    found = silence.stale(items, last + days * 86400)
-    assert len(found) == number
-    for item in found:
-        assert (item.machine, item.whole, len(item.series)) == (synthetic.MACHINE, True, 12)
-        assert item.days == pytest.approx(days)
+    histories, _, _, _ = read(nightly)
+    last = max(series.last_measured for series in histories)
+    result = silence.stale(histories, last + days * 86400)
+    assert len(result) == number
+    for series in result:
+        assert (series.machine, series.whole, len(series.series)) == (synthetic.MACHINE, True, 12)
+        assert series.days == pytest.approx(days)
 
 
 def test_a_clock_that_was_set_back_is_named(nightly):
-    items, _, _, _ = read(nightly)
-    last = max(item.last_measured for item in items)
-    assert silence.from_the_future(items, last - 60) == ()
-    (note,) = silence.from_the_future(items, last - 7200)
+    histories, _, _, _ = read(nightly)
+    last = max(series.last_measured for series in histories)
+    assert silence.from_the_future(histories, last - 60) == ()
+    (note,) = silence.from_the_future(histories, last - 7200)
     assert note.startswith("bench-1: has values measured 2.0 hours after now: a clock was set back")
-    (note,) = silence.from_the_future(items, last - 90, synthetic.MACHINE)  # whose own clock it is
+    (note,) = silence.from_the_future(histories, last - 90, synthetic.MACHINE)  # whose own clock it is
     assert note.startswith("bench-1: has values measured 1.5 minutes after now")
-    assert silence.from_the_future(items, last - 30, synthetic.MACHINE) == ()
+    assert silence.from_the_future(histories, last - 30, synthetic.MACHINE) == ()
 
 
 def test_what_was_measured_after_now_is_of_no_night(nightly):
-    items, _, line, _ = read(nightly)
-    last = max(item.last_measured for item in items)
-    assert suspects.screened(items, line=line, since=last - 86400).judged
-    assert history.undated(items, last) == items
-    later = history.undated(items, last - 86400)
+    histories, _, line, _ = read(nightly)
+    last = max(series.last_measured for series in histories)
+    assert suspects.screened(histories, line=line, since=last - 86400).judged
+    assert history.undated(histories, last) == histories
+    later = history.undated(histories, last - 86400)
     assert not suspects.screened(later, line=line, since=last - 86400).judged
-    assert [[one.value for one in item.observations] for item in later] == [
-        [one.value for one in item.observations] for item in items
+    assert [[observation.value for observation in series.observations] for series in later] == [
+        [observation.value for observation in series.observations] for series in histories
     ]
 
 
 def test_values_are_adjusted_where_they_can_be(nightly):
     (newest_path(nightly).parent / "telemetry" / f"{newest_path(nightly).stem}.jsonl").unlink()
-    found = past.open(nightly.results, nightly.repository)
+    opened = past.open(nightly.results, nightly.repository)
     values = {
-        (item.identity.slot, each.commit): each.value for item in found.histories().series for each in item.observations
+        (series.identity.slot, observation.commit): observation.value
+        for series in opened.histories().series
+        for observation in series.observations
     }
-    items = [item for sha in nightly.commits for item in found.at(sha) if item.seconds is not None]
-    assert 0 < sum(item.adjusted is None for item in items) < len(items)
-    for item in items:
-        seconds = item.seconds if item.adjusted is None else item.adjusted.seconds
-        assert values[identity.of(item.key, item.method).slot, item.commit] == math.log(seconds)
+    histories = [
+        measurement for sha in nightly.commits for measurement in opened.at(sha) if measurement.seconds is not None
+    ]
+    assert 0 < sum(measurement.adjusted is None for measurement in histories) < len(histories)
+    for measurement in histories:
+        seconds = measurement.seconds if measurement.adjusted is None else measurement.adjusted.seconds
+        assert values[identity.of(measurement.key, measurement.method).slot, measurement.commit] == math.log(seconds)
 
 
 def test_commits_beside_the_line_are_left_out(nightly):
     with Repo(nightly.repository) as repository:
         repository.git.checkout("--detach", nightly.commits[0])
         try:
-            items, *_ = read(nightly)
+            histories, *_ = read(nightly)
         finally:
             repository.git.checkout("-")
-    assert {len(item.observations) for item in items} == {1}
+    assert {len(series.observations) for series in histories} == {1}

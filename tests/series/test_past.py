@@ -31,37 +31,39 @@ def cache_of(tree):
     return tree.results.parent / past.FOLDER / cache.NAME
 
 
-def said(found):
+def values_of(site):
     """Return everything that a site says of its values, through its series and through its commits."""
     series = {
-        (key, found.line[columns.place[entry]]): columns.measurement(entry, found.line)
-        for key in found.keys
-        for columns in [found.series(key)]
+        (key, site.line[columns.position[entry]]): columns.measurement(entry, site.line)
+        for key in site.keys
+        for columns in [site.series(key)]
         for entry in range(len(columns))
     }
-    return series, {(item.key, item.commit): item for sha in found.measured for item in found.at(sha)}
+    return series, {
+        (measurement.key, measurement.commit): measurement for sha in site.measured for measurement in site.at(sha)
+    }
 
 
-def check_same(found, wanted):
+def check_same(values, wanted):
     """Check measurements, to the last bit. How one was adjusted, the site says of the newest only."""
-    assert found.keys() == wanted.keys()
-    for pair, item in wanted.items():
-        adjusted = None if item.adjusted is None else dataclasses.replace(item.adjusted, fit=None)
-        assert found[pair] == dataclasses.replace(item, adjusted=adjusted)
+    assert values.keys() == wanted.keys()
+    for pair, measurement in wanted.items():
+        adjusted = None if measurement.adjusted is None else dataclasses.replace(measurement.adjusted, fit=None)
+        assert values[pair] == dataclasses.replace(measurement, adjusted=adjusted)
 
 
-def check(tree, found=None, notes=()):
+def check(tree, site=None, notes=()):
     """Check a site against everything read at once. Return it."""
-    found = read(tree) if found is None else found
+    site = read(tree) if site is None else site
     data = everything(tree)
-    series, commits = said(found)
-    check_same(commits, {(item.key, item.commit): item for item in data.measurements})
+    series, commits = values_of(site)
+    check_same(commits, {(measurement.key, measurement.commit): measurement for measurement in data.measurements})
     points = [point for trend in data.trends.values() for point in trend.points]
     check_same(series, {(point.measurement.key, point.measurement.commit): point.measurement for point in points})
-    assert set(found.keys) == set(data.trends)
-    assert (found.places, found.past.machines) == (data.places, data.machines)
-    assert found.past.problems == (*notes, *data.problems)
-    return found
+    assert set(site.keys) == set(data.trends)
+    assert (site.platforms, site.past.machines) == (data.platforms, data.machines)
+    assert site.past.problems == (*notes, *data.problems)
+    return site
 
 
 def path_of(tree, index, machine=synthetic.MACHINE):
@@ -100,9 +102,9 @@ def test_changed_telemetry_is_read_again(tree, suffix):
     read(tree)
     beside = path_of(tree, 2).parent / "telemetry" / f"{path_of(tree, 2).stem}{suffix}"
     beside.write_text("" if suffix == ".jsonl" else "not a line of it\n")
-    found = check(tree)
-    assert found.past.directory.read == names(tree, 2)
-    assert len(found.notes) == (suffix != ".jsonl")
+    site = check(tree)
+    assert site.past.directory.read == names(tree, 2)
+    assert len(site.notes) == (suffix != ".jsonl")
     assert check(tree).past.directory.read == ()  # its note is kept
     beside.unlink()
     assert check(tree).past.directory.read == names(tree, 2)
@@ -127,8 +129,8 @@ def test_removed_and_restored_files(tree):
     read(tree)
     text = path_of(tree, 3).read_text()
     path_of(tree, 3).unlink()
-    found = check(tree)
-    assert (found.past.directory.read, tree.commits[3] in found.measured) == ((), False)
+    site = check(tree)
+    assert (site.past.directory.read, tree.commits[3] in site.measured) == ((), False)
     path_of(tree, 3).write_text(text)
     assert check(tree).past.directory.read == names(tree, 3)
     shutil.rmtree(tree.results / synthetic.MACHINE)
@@ -138,10 +140,10 @@ def test_removed_and_restored_files(tree):
 def test_line_moves_with_head(tree):
     read(tree)
     git.Repo(tree.repository).git.reset("--hard", tree.commits[2])
-    found = check(tree)
-    assert found.past.directory.read == ()
-    assert found.measured[:3] == tree.commits[:3]
-    assert set(found.measured[3:]) == set(tree.commits[3:])
+    site = check(tree)
+    assert site.past.directory.read == ()
+    assert site.measured[:3] == tree.commits[:3]
+    assert set(site.measured[3:]) == set(tree.commits[3:])
 
 
 def test_deepened_clone_shifts_all_places(tree, tmp_path):
@@ -149,17 +151,17 @@ def test_deepened_clone_shifts_all_places(tree, tmp_path):
     shifted = dataclasses.replace(tree, repository=tmp_path / "clone")
     assert len(check(shifted).measured) == 3
     clone.git.fetch("--unshallow")
-    found = check(shifted)
-    assert (found.past.directory.read, found.measured) == ((), tree.commits)
+    site = check(shifted)
+    assert (site.past.directory.read, site.measured) == ((), tree.commits)
 
 
 def test_benchmarks_json_is_read_every_time(tree):
     read(tree)
     benchmarks = tree.results / "benchmarks.json"
     rewrite(benchmarks, lambda data: data["matmul.Cpu.time_hot"].update(version="2"))
-    found = check(tree)
+    site = check(tree)
     note = "matmul.Cpu.time_hot was recorded in another version (1, now it is 2): 30 values kept, not shown"
-    assert found.notes == (note,)
+    assert site.notes == (note,)
     rewrite(benchmarks, lambda data: data.pop("add_mul_exp.Cpu.time_hot"))
     check(tree)
     benchmarks.write_text("")
@@ -169,18 +171,18 @@ def test_benchmarks_json_is_read_every_time(tree):
 def test_value_without_version_and_value_in_two_files(tree):
     rewrite(path_of(tree, 1), lambda data: [row.__setitem__(2, None) for row in data["results"].values()])
     shutil.copy(path_of(tree, 2), path_of(tree, 2).with_name("again.json"))
-    found = check(tree)
-    assert len(found.keys) == 12
-    (note,) = found.notes
+    site = check(tree)
+    assert len(site.keys) == 12
+    (note,) = site.notes
     assert "stands in two files" in note and "12 values of 2 such benchmarks" in note
 
 
 def test_note_on_an_unreadable_file_is_cached(tree):
     path_of(tree, 0).write_text("{")
     for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
-        found = check(tree)
-        assert found.past.directory.read == wanted
-        assert path_of(tree, 0).name in found.notes[0]
+        site = check(tree)
+        assert site.past.directory.read == wanted
+        assert path_of(tree, 0).name in site.notes[0]
 
 
 def test_corrected_file_leaves_no_series_behind(tree):
@@ -188,8 +190,8 @@ def test_corrected_file_leaves_no_series_behind(tree):
     path_of(tree, 0).write_text(good.replace("'eager'", "'eagre'"))
     read(tree)
     path_of(tree, 0).write_text(good)
-    found = read(tree)
-    assert set(found.past.layout.keys) == set(found.keys)  # of the cache's names, those that a file still has
+    site = read(tree)
+    assert set(site.past.layout.keys) == set(site.keys)  # of the cache's names, those that a file still has
 
 
 def truncate(path):
@@ -259,10 +261,10 @@ def test_interrupted_reading_leaves_the_old_cache(tree, monkeypatch):
         rewrite(path_of(tree, index), halve)
     packed, whole = [], packing.pack
 
-    def pack(file, known, notes):
+    def pack(file, names, notes):
         if packed:
             raise KeyboardInterrupt
-        packed.append(whole(file, known, notes))
+        packed.append(whole(file, names, notes))
         return packed[0]
 
     with monkeypatch.context() as patch:
@@ -276,14 +278,14 @@ def test_interrupted_reading_leaves_the_old_cache(tree, monkeypatch):
 def test_unusable_cache_is_noted(tree, tmp_path):
     (tmp_path / "file").write_text("")
     for _ in range(2):
-        found = model.read(tree.results, tree.repository, tmp_path / "file")
-        assert len(found.past.directory.read) == 5
-        (note,) = found.notes
+        site = model.read(tree.results, tree.repository, tmp_path / "file")
+        assert len(site.past.directory.read) == 5
+        (note,) = site.notes
         assert note.startswith("the cache cannot be used, so everything was read anew: ")
-        check(tree, found, notes=(note,))
+        check(tree, site, notes=(note,))
 
 
-def full(*_given):
+def full(*_args):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -298,8 +300,8 @@ def full_once(monkeypatch):
     """Have no room for the scratch file. Without a cache it then lies in the temporary folder, where there is some."""
     calls = [os.posix_fallocate, full]
 
-    def allocate(*given):
-        calls.pop()(*given)
+    def allocate(*args):
+        calls.pop()(*args)
 
     monkeypatch.setattr(layout.os, "posix_fallocate", allocate)
 
@@ -312,23 +314,23 @@ def full_to_sqlite_always(monkeypatch):
 def test_full_disk_is_noted(tree, monkeypatch, what):
     with monkeypatch.context() as patch:
         what(patch)
-        found = read(tree)
-    (note,) = found.notes
+        site = read(tree)
+    (note,) = site.notes
     assert note.startswith("the cache cannot be used") and ("full" in note or "No space" in note)
-    check(tree, found, notes=(note,))
+    check(tree, site, notes=(note,))
 
 
 def test_scratch_file_has_no_holes(tree, monkeypatch):
     """To write into a hole of a mapped file on a full disk is a bus error: it ended a night without its verdict."""
-    seen = []
+    sizes = []
 
     def mapped(descriptor, size, of=layout.mmap.mmap):
-        seen.append((os.fstat(descriptor).st_blocks * 512, size))
+        sizes.append((os.fstat(descriptor).st_blocks * 512, size))
         return of(descriptor, size)
 
     monkeypatch.setattr(layout, "mmap", types.SimpleNamespace(mmap=mapped, MADV_DONTNEED=mmap.MADV_DONTNEED))
     read(tree)
-    ((held, size),) = seen
+    ((held, size),) = sizes
     assert held >= size
 
 
@@ -337,9 +339,9 @@ def test_locked_cache_is_noted(tree, monkeypatch):
     monkeypatch.setattr(cache, "_PATIENCE", 0.05)
     with sqlite3.connect(cache_of(tree), isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        found = read(tree)
-    assert len(found.past.directory.read) == 5
-    assert "locked" in found.notes[0]
+        site = read(tree)
+    assert len(site.past.directory.read) == 5
+    assert "locked" in site.notes[0]
     assert check(tree).past.directory.read == ()
 
 
@@ -347,9 +349,9 @@ def test_locked_cache_is_noted(tree, monkeypatch):
 def test_odd_machine_names(tmp_path, machine):
     tree = synthetic.build(tmp_path, machine=machine)
     for _ in range(2):
-        found = check(tree)
-    assert found.past.directory.read == ()
-    assert found.keys[0].machine == machine
+        site = check(tree)
+    assert site.past.directory.read == ()
+    assert site.keys[0].machine == machine
 
 
 @pytest.fixture(scope="module")
@@ -362,14 +364,18 @@ def gauged(tmp_path_factory):
 
 
 def test_adjusted_times_of_changed_series_only(gauged):
-    found = check(gauged)
-    assert found.past.adjustments.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
-    assert sum(item.adjusted is not None for item in said(found)[1].values()) > 50
+    site = check(gauged)
+    assert (
+        site.past.adjustments.computed
+        == sum(measurement.rounds is not None for measurement in values_of(site)[1].values())
+        > 150
+    )
+    assert sum(measurement.adjusted is not None for measurement in values_of(site)[1].values()) > 50
     assert check(gauged).past.adjustments.computed == 0
     folder = gauged.results / large_tree.MACHINE / "telemetry"
     path = folder / f"{gauged.commits[2][:8]}-{large_tree.ENVIRONMENT}.jsonl"
-    kept = [line for line in path.read_text().splitlines(keepends=True) if not _is_of(line, "eager", "float32-1M")]
-    path.write_text("".join(kept))
+    lines = [line for line in path.read_text().splitlines(keepends=True) if not _is_of(line, "eager", "float32-1M")]
+    path.write_text("".join(lines))
     whole = 40 - 2  # of the file, as it was read again
     assert check(gauged).past.adjustments.computed == whole + 2 * 3  # and of two series, their other three commits
 
@@ -379,11 +385,11 @@ def _is_of(line, *params):
 
 
 def test_by_entry_is_a_mapping():
-    found = ByEntry(np.array([0, 7, 0, 8], dtype="i4"), str)
-    assert dict(found) == {1: "7", 3: "8"}
-    assert list(found.items()) == [(1, "7"), (3, "8")]
-    assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
-    assert [dict(found.between(*part)) for part in ((0, 2), (1, 3), (2, None))] == [{1: "7"}, {0: "7"}, {1: "8"}]
+    by_entry = ByEntry(np.array([0, 7, 0, 8], dtype="i4"), str)
+    assert dict(by_entry) == {1: "7", 3: "8"}
+    assert list(by_entry.items()) == [(1, "7"), (3, "8")]
+    assert (len(by_entry), by_entry.get(0), by_entry.get(4), by_entry.get(-1)) == (2, None, None, None)
+    assert [dict(by_entry.between(*part)) for part in ((0, 2), (1, 3), (2, None))] == [{1: "7"}, {0: "7"}, {1: "8"}]
 
 
 READ = """
@@ -425,8 +431,8 @@ def test_reading_by_several_processes(gauged, tmp_path):
 
 
 def test_killed_reading_process_is_an_error(gauged, tmp_path):
-    said = read_by_several(gauged, tmp_path, fails=True)
-    assert said == [
+    notes = read_by_several(gauged, tmp_path, fails=True)
+    assert notes == [
         "elsewhere",
         "the process that makes a part of the site ended with status 3, without a result: run it again",
     ]
@@ -434,21 +440,21 @@ def test_killed_reading_process_is_an_error(gauged, tmp_path):
 
 
 def test_digest_changes_with_the_contents_only(tree):
-    found = read(tree)
-    before = {key: found.past.digest(key) for key in found.keys}
+    site = read(tree)
+    before = {key: site.past.digest(key) for key in site.keys}
 
     def change(data):
         data["results"]["matmul.Cpu.time_hot"][0][0] = 7.0  # not what its rounds say
 
     rewrite(path_of(tree, 4), change)
-    found = read(tree)
-    changed = {(key.benchmark, key.implementation) for key in found.keys if found.past.digest(key) != before[key]}
+    site = read(tree)
+    changed = {(key.benchmark, key.implementation) for key in site.keys if site.past.digest(key) != before[key]}
     assert ("matmul.Cpu.time_hot", "eager") in changed
     assert not any(implementation == "eager" for name, implementation in changed if name.startswith("add"))
     rewrite(tree.results / "benchmarks.json", lambda data: data["matmul.Cpu.time_hot"]["flops"].clear())
     again = read(tree)
     assert all(
-        (again.past.digest(key) == found.past.digest(key)) == key.benchmark.startswith("add") for key in found.keys
+        (again.past.digest(key) == site.past.digest(key)) == key.benchmark.startswith("add") for key in site.keys
     )
 
 
@@ -491,8 +497,8 @@ def test_digest_does_not_depend_on_the_cache(tree):
             text = re.sub(r',"#":"\w+"', "", path.read_text())
             path.write_text(re.sub(r'"m":"\w+"', f'"m":"{method}"', text))
         shutil.rmtree(cache_of(tree).parent, ignore_errors=True)
-        found = read(tree)
-        return {key: found.past.digest(key) for key in found.keys}
+        site = read(tree)
+        return {key: site.past.digest(key) for key in site.keys}
 
     before, wrong, method = digests("wrong result", "aaaa"), digests("a crash", "aaaa"), digests("a crash", "bbbb")
     assert [key.case for key in before if before[key] != wrong[key]] == ["float32-256x256x256"]
@@ -506,10 +512,10 @@ def test_tracked_values_are_series(tree):
     copy = path_of(tree, 3).with_stem(f"{path_of(tree, 3).stem}-again")
     shutil.copy(path_of(tree, 3), copy)
     rewrite(max(copy, path_of(tree, 3)), lambda data: data["results"].update(tracked_rows(3e-7)))  # the first counts
-    for found in (past.open(tree.results, tree.repository), past.open(tree.results, tree.repository)):  # and stored
-        (errors,) = found.tracked.values()
+    for site in (past.open(tree.results, tree.repository), past.open(tree.results, tree.repository)):  # and stored
+        (errors,) = site.tracked.values()
         assert (errors.key.benchmark, errors.key.implementation) == ("matmul.Cpu.track_max_error", "native")
-        assert errors.place.tolist() == [0, 3]
+        assert errors.position.tolist() == [0, 3]
         assert errors.value.tolist() == [1e-7, 2e-7]
         assert errors.began.tolist() == [5.0, 5.0]
 
@@ -522,12 +528,12 @@ def tracked_rows(error):
 
 def test_open_with_some_commits(tree, monkeypatch):
     whole = past.open(tree.results, tree.repository)
-    asked = []
+    paths = []
     monkeypatch.setattr(
-        reader, "read_file", lambda path, notes, read=reader.read_file: asked.append(path) or read(path, notes)
+        reader, "read_file", lambda path, notes, read=reader.read_file: paths.append(path) or read(path, notes)
     )
-    found = past.open(tree.results, tree.repository, commits=[tree.commits[1], tree.commits[3]])
-    assert sorted(asked) == sorted([path_of(tree, 1), path_of(tree, 3)])
-    assert set(found.commits) == {tree.commits[1], tree.commits[3]}
-    for sha in found.commits:
-        assert [dataclasses.replace(item, adjusted=None) for item in whole.at(sha)] == list(found.at(sha))
+    site = past.open(tree.results, tree.repository, commits=[tree.commits[1], tree.commits[3]])
+    assert sorted(paths) == sorted([path_of(tree, 1), path_of(tree, 3)])
+    assert set(site.commits) == {tree.commits[1], tree.commits[3]}
+    for sha in site.commits:
+        assert [dataclasses.replace(measurement, adjusted=None) for measurement in whole.at(sha)] == list(site.at(sha))

@@ -14,12 +14,12 @@ CAPPED = CPU | {"driver": "560", "gpu": "NVIDIA H100; power limit, mW 500000; MI
 
 def machine(name, facts, days):
     """Return a series of a machine that was measured every day from the first of `days` to the last."""
-    found = history(days[1] - days[0] + 1, machine=name)
+    series = history(days[1] - days[0] + 1, machine=name)
     measured = tuple(
-        dataclasses.replace(item, facts=facts, measured=(days[0] + number) * DAY)
-        for number, item in enumerate(found.observations)
+        dataclasses.replace(observation, facts=facts, measured=(days[0] + number) * DAY)
+        for number, observation in enumerate(series.observations)
     )
-    return dataclasses.replace(found, observations=measured)
+    return dataclasses.replace(series, observations=measured)
 
 
 @pytest.mark.parametrize(

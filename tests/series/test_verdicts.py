@@ -16,7 +16,7 @@ from tests import large_tree
 from tests.site import pages
 
 SHAPE, AT = large_tree.Shape(commits=40, series=20), 20
-ONE = large_tree.PAIRS.index(("native", "float32-1M"))
+NATIVE = large_tree.PAIRS.index(("native", "float32-1M"))
 
 
 def point(index, before, after, **more):
@@ -70,20 +70,20 @@ def test_undecided(series):
 
 def opened(folder, *steps):
     """Return the past of a tree whose series ONE has steps (commit, factor), and the tree's commits."""
-    truth = [large_tree.Change(at=at, factor=factor, series=(ONE,)) for at, factor in steps]
+    truth = [large_tree.Change(at=at, factor=factor, series=(NATIVE,)) for at, factor in steps]
     commits = large_tree.build(folder, SHAPE, truth)
     return past.open(folder / "results", folder / "repository"), commits
 
 
 def key_of(recorded):
-    (key,) = [key for key in recorded.keys if (key.implementation, key.case) == large_tree.PAIRS[ONE]]
+    (key,) = [key for key in recorded.keys if (key.implementation, key.case) == large_tree.PAIRS[NATIVE]]
     return key
 
 
 @pytest.mark.parametrize(
-    ("changed_at", "place", "is_same_code"), [(AT + 2, AT + 2, False), (AT, AT, False), (None, AT, True)]
+    ("changed_at", "position", "is_same_code"), [(AT + 2, AT + 2, False), (AT, AT, False), (None, AT, True)]
 )
-def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, place, is_same_code):
+def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, position, is_same_code):
     recorded, commits = opened(tmp_path, (AT, 1.1))
     key = key_of(recorded)
     for index, sha in enumerate(commits):
@@ -92,7 +92,7 @@ def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, plac
         lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": code * 64}))
     again = past.open(tmp_path / "results", tmp_path / "repository")
     (step,) = again.verdicts[key].points
-    assert (recorded.verdicts[key].points[0].index, step.index) == (AT, place)
+    assert (recorded.verdicts[key].points[0].index, step.index) == (AT, position)
     assert step.is_same_code is is_same_code
     assert again.verdicts[key].between(0, 39).word is (Word.UNDECIDED if is_same_code else Word.SLOWER)
 

@@ -26,7 +26,7 @@ INKED = """() => {
   return data.reduce((count, value, index) => count + (index % 4 === 3 && value > 0), 0);
 }"""
 # Where something of the frame lies in the window, px
-PLACE = """([x, y]) => {
+PIXEL = """([x, y]) => {
   const {chart} = PANEL;
   const box = chart.over.getBoundingClientRect();
   return [box.x + chart.valToPos(x, "x"), box.y + chart.valToPos(y, "y")];
@@ -152,7 +152,7 @@ def source(tab, name):
 
 
 def point(tab, x, y):
-    return tab.evaluate(PLACE, [x, y])
+    return tab.evaluate(PIXEL, [x, y])
 
 
 def range_of(tab):

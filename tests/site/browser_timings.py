@@ -5,7 +5,7 @@
 FOLDER gets the trees of tests/large_tree.py, our sites and asv's, unless it has them: remove `site` to have ours
 written again. asv's pages load libraries from the network: npm brings them. Pages come from a server on this machine,
 each into a browser without a cache. A page is ready when it has loaded, and for QUIET s nothing changed, was drawn or
-kept the main thread busy; its time is that of the last such event. Processor: of the process that renders the page, all
+kept the main thread busy. Its time is that of the last such event. Processor: of the process that renders the page, all
 its threads, its start included.
 """
 
@@ -183,9 +183,9 @@ def load(browser: Browser, url: str, wanted: str) -> Load:
 
 def row(name: str, loads: Sequence[Load]) -> str:
     """Return a line of the table: medians, and the range of the first."""
-    ready = sorted(each.ready for each in loads)
+    ready = sorted(load.ready for load in loads)
     middle = {
-        key: statistics.median(getattr(each, key) for each in loads)
+        key: statistics.median(getattr(load, key) for load in loads)
         for key in ("main", "processor", "script", "kilobytes")
     }
     return (
@@ -213,8 +213,8 @@ def main() -> None:
         browser.close()
     print("| page | ready, s | main thread, s | of it scripts, s | renderer's processor, s | kB |")
     print("|---|---|---|---|---|---|")
-    for name, taken in loads.items():
-        print(row(name, taken))
+    for name, measured in loads.items():
+        print(row(name, measured))
     print(f"\nMedians of {args.turns} turns, {time.monotonic() - began:.0f} s in all.")
 
 

@@ -29,7 +29,7 @@ from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.charts import trend
 from kernel_velocity.site.pages import kernel
-from kernel_velocity.site.text import Place
+from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Writer
 from tests.series.one_by_one import change_points_of
 
@@ -78,8 +78,10 @@ class LargeSite:
             )
             for index, sha in enumerate(self.line)
         }
-        self.place = Place(anchor="place-1", machine=self.machine, environment="host-py3.11", details=self.details)
-        self.places = (self.place,)
+        self.platform = Platform(
+            anchor="place-1", machine=self.machine, environment="host-py3.11", details=self.details
+        )
+        self.platforms = (self.platform,)
         self.keys = tuple(
             SeriesKey(
                 machine=self.machine,
@@ -92,15 +94,15 @@ class LargeSite:
             for state in self.states
             for name in self.implementations
         )
-        places = [int(share * self.length) for share in self.findings_at]
-        self.findings = tuple(map(self._finding, places)) if self.length > 1 else ()
+        positions = [int(share * self.length) for share in self.findings_at]
+        self.findings = tuple(map(self._finding, positions)) if self.length > 1 else ()
 
     @property
     def tags(self):
         names = self.tag_names
         return {sha: (names[i % len(names)].format(i),) for i, sha in enumerate(self.line) if i % 100 == 99}
 
-    def keys_at(self, _place, benchmark=None):
+    def keys_at(self, _platform, benchmark=None):
         return tuple(key for key in self.keys if benchmark in (None, key.benchmark))
 
     def series(self, key):
@@ -132,10 +134,10 @@ class LargeSite:
     def shared(self, _key):
         return Shared({})
 
-    def roof_choice(self, _place, _device, _commit=None):
+    def roof_choice(self, _platform, _device, _commit=None):
         return Choice(roofs=Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12}))
 
-    def sessions(self, _place):
+    def sessions(self, _platform):
         half = self.length // 2
         return tuple(
             (sha, SessionFacts(began=NIGHT + index, facts={"driver": "580.65" if index < half else "590.10"}))
@@ -153,7 +155,7 @@ class LargeSite:
         return {
             key: past.Tracked(
                 key=key,
-                place=np.arange(self.length, dtype=np.int32),
+                position=np.arange(self.length, dtype=np.int32),
                 value=np.full(self.length, 1.5e-7),
                 began=np.full(self.length, np.nan),
             )
@@ -189,7 +191,7 @@ class LargeSite:
         half = 1 + np.abs(rng.normal(0.01, 0.002, count))
         return Columns(
             key=key,
-            place=np.arange(count, dtype=np.int32),
+            position=np.arange(count, dtype=np.int32),
             outcome=outcome,
             seconds=seconds,
             low=seconds / half,
@@ -211,8 +213,8 @@ class LargeSite:
         """Return a name of these entries of the series: they never change here."""
         return repr((key, first, last))
 
-    def _finding(self, place):
-        sha = self.line[place]
+    def _finding(self, position):
+        sha = self.line[position]
         identity = Identity(
             machine=self.machine,
             environment="host-py3.11",
@@ -240,7 +242,7 @@ def make(folder, length, implementations, **more):
     return LargeSite(repository=folder / "repository", length=length, implementations=tuple(implementations), **more)
 
 
-def write(found, out):
+def write(site, out):
     """Write the kernel's page, the data and what pages load below `out`. Return the page."""
     out.mkdir()
     new = out / ".new"
@@ -248,8 +250,8 @@ def write(found, out):
     writer = Writer(new=new, out=out, makers="")
     for source in (*(report.TEMPLATES / "static").iterdir(), *trend.files()):
         writer.add(f"static/{source.name}", source.read_bytes())
-    report._make(found, writer, [*kernel.parts(found), series_data.build])
+    report._make(site, writer, [*kernel.parts(site), series_data.build])
     writer.finish()
-    for item in found.findings:
-        (out / f"finding-{item.id}.html").write_text("<!doctype html><title>finding</title>")
+    for finding in site.findings:
+        (out / f"finding-{finding.id}.html").write_text("<!doctype html><title>finding</title>")
     return out / "kernel-matmul-Cuda.html"

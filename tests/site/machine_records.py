@@ -68,14 +68,18 @@ def add_gauges(tree, index, *, busy=1.3, on_gpu=False):
     def store_medians(data):
         """Store what the rounds now say, as asv would have."""
         for name, row in data["results"].items():
-            pairs = [] if name.startswith("device.") else [(one, case) for one in row[1][0] for case in row[1][1]]
-            for place, pair in enumerate(pairs):
+            pairs = (
+                []
+                if name.startswith("device.")
+                else [(implementation, case) for implementation in row[1][0] for case in row[1][1]]
+            )
+            for number, pair in enumerate(pairs):
                 names = [part.strip("'") for part in pair]
                 estimates = [line["e"] for line in lines if line["b"] == name and line["p"] == names]
                 if estimates:
-                    row[0][place] = statistics.median(estimates)
+                    row[0][number] = statistics.median(estimates)
                     for column, bound in ((5, min), (6, max)):
-                        row[column][place] = bound(estimates) if row[column:] else None
+                        row[column][number] = bound(estimates) if row[column:] else None
 
     edit(results_file(tree, index), store_medians)
 

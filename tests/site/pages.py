@@ -102,8 +102,8 @@ def kernel_files(tree_or_site):
 def shown(value):
     """Return what a template is filled with, with names for keys."""
     if isinstance(value, dict) and all(isinstance(name, str) and name.isidentifier() for name in value):
-        return SimpleNamespace(**{name: shown(item) for name, item in value.items()})
-    return [shown(item) for item in value] if isinstance(value, list) else value
+        return SimpleNamespace(**{name: shown(member) for name, member in value.items()})
+    return [shown(member) for member in value] if isinstance(value, list) else value
 
 
 def kernel(tree_or_site, name="matmul-Cpu"):
@@ -145,10 +145,12 @@ def make_na(tree, index, name, cases, implementations=synthetic.IMPLEMENTATIONS)
     """Overwrite values of a commit with n/a, as asv stores what was not asked for."""
 
     def change(data):
-        pairs = [(one, case) for one in synthetic.IMPLEMENTATIONS for case in synthetic.CASES[name]]
-        for place, (one, case) in enumerate(pairs):
-            if case in cases and one in implementations:
-                data["results"][name][0][place] = float("nan")
+        pairs = [
+            (implementation, case) for implementation in synthetic.IMPLEMENTATIONS for case in synthetic.CASES[name]
+        ]
+        for number, (implementation, case) in enumerate(pairs):
+            if case in cases and implementation in implementations:
+                data["results"][name][0][number] = float("nan")
 
     edit(results_file(tree, index), change)
 

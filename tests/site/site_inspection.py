@@ -66,12 +66,12 @@ class Reader:
 
     def crawl(self, out: Path, most: int | None = None) -> None:
         """Read every page that links lead to from the index on. Of a kind at most so many."""
-        waiting, found, kinds = ["index.html"], {"index.html"}, Counter()
+        waiting, reached, kinds = ["index.html"], {"index.html"}, Counter()
         while waiting:
             facts = self.read(out, waiting.pop())
             for target in map(target_of, facts["links"]):
-                if target not in found and target.endswith(".html") and (out / target).is_file():
-                    found.add(target)
+                if target not in reached and target.endswith(".html") and (out / target).is_file():
+                    reached.add(target)
                     kinds[kind_of(target)] += 1
                     if most is None or kinds[kind_of(target)] <= most:
                         waiting.append(target)
@@ -115,9 +115,9 @@ def opened(browser) -> Reader:
 
     context.route(re.compile(f"^(?!{'|'.join(LOCAL)})"), refuse)
 
-    def listen(said):
-        if said.type in ("error", "warning"):
-            reader.say(f"console: {said.text} {said.location['url'].rpartition('/')[2]}")
+    def listen(message):
+        if message.type in ("error", "warning"):
+            reader.say(f"console: {message.text} {message.location['url'].rpartition('/')[2]}")
 
     reader.tab.on("console", listen)
     reader.tab.on("pageerror", lambda error: reader.say(f"error: {error}"))

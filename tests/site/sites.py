@@ -45,8 +45,8 @@ def hostile_site(hostile_tree):
 def evidence_site(tmp_path_factory):
     """Findings of every kind with evidence, and the findings, a regression first."""
     tree = synthetic.build(tmp_path_factory.mktemp("evidence"))
-    items = evidenced.write(tree)
-    return *site_of(tree), items
+    findings = evidenced.write(tree)
+    return *site_of(tree), findings
 
 
 @pytest.fixture(scope="session")

@@ -45,12 +45,12 @@ def test_chart_choices(tab, site):
 def test_hover_and_click(tab, site):
     tree, out = site
     show(tab, out, "kernel-matmul-Cpu.html")
-    text, place = hover(tab, "native", 2)
+    text, spot = hover(tab, "native", 2)
     for wanted in (tree.commits[2][:8], "Vectorise the inner loops", "Ada Lovelace", "GFLOPS", "2.50x faster", "8"):
         assert wanted in text
-    change(tab, lambda: tab.mouse.click(place["x"], place["y"]))  # chooses it
+    change(tab, lambda: tab.mouse.click(spot["x"], spot["y"]))  # chooses it
     assert f"commit={tree.commits[2][:8]}" in tab.url
-    tab.mouse.click(place["x"], place["y"])
+    tab.mouse.click(spot["x"], spot["y"])
     tab.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
     assert tab.locator("h1").inner_text() == "Vectorise the inner loops"
 
@@ -84,10 +84,10 @@ def test_compare_without_scripts(without_script, site):
 
 @pytest.mark.slow
 def test_findings_without_scripts(without_script, evidence_site):
-    _, out, items = evidence_site
+    _, out, findings = evidence_site
     without_script.goto((out / "findings.html").as_uri())
-    assert without_script.locator("tr[data-state]:visible").count() == len(items)
-    without_script.goto((out / finding_href(items[0].id)).as_uri())
+    assert without_script.locator("tr[data-state]:visible").count() == len(findings)
+    without_script.goto((out / finding_href(findings[0].id)).as_uri())
     assert without_script.locator("button:visible").count() == 0
     assert without_script.locator("pre:visible").count() >= 3
 
@@ -234,7 +234,7 @@ def test_address_of_a_kernel_in_vain(tab, whole_site, address, gone):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("address", "shown", "said"),
+    ("address", "shown", "text"),
     [
         (f"machine={OTHER}&device=Cpu", 12, None),
         ("benchmark=matmul.Cpu.time_hot&implementation=native", 4, None),
@@ -243,14 +243,14 @@ def test_address_of_a_kernel_in_vain(tab, whole_site, address, gone):
         ("implementation=fortran", 0, "fortran (not here)"),
     ],
 )
-def test_address_of_a_roofline(tab, whole_site, address, shown, said):
+def test_address_of_a_roofline(tab, whole_site, address, shown, text):
     show(tab, whole_site[1], "roofline.html", address)
     assert tab.locator("tr[data-series]:visible").count() == shown
     assert tab.locator("svg.frame .mark:not(.older):visible").count() == shown
     sections = tab.locator("section.roofline:visible")
     assert (sections.count() > 0) == (shown > 0)
     assert tab.locator("form.filters output").inner_text().startswith(f"{shown} of ")
-    assert tab.locator("option.gone").all_text_contents() == ([said] if said else [])
+    assert tab.locator("option.gone").all_text_contents() == ([text] if text else [])
 
 
 @pytest.mark.slow
@@ -320,13 +320,13 @@ def test_phone_breaks_no_name(tab, whole_site, width):
 
 @pytest.mark.slow
 def test_commands_break_at_blanks_only(tab, evidence_site):
-    _, out, (item, *_) = evidence_site
+    _, out, (finding, *_) = evidence_site
     for width in (320, *WIDTHS, 700, 900, 1100):
         tab.set_viewport_size({"width": width, "height": 800})
-        show(tab, out, finding_href(item.id))
+        show(tab, out, finding_href(finding.id))
         assert tab.evaluate(BROKEN_COMMANDS) == [], width
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
-    wanted = [text for _, text in (*looks(item), *decisions(item))]
+    wanted = [text for _, text in (*looks(finding), *decisions(finding))]
     assert any("--case" in text for text in wanted)
     codes = tab.locator(".command-line code")
     assert sorted(codes.all_text_contents()) == sorted(wanted)
@@ -395,15 +395,15 @@ def rows_shown(tab):
 
 @pytest.mark.slow
 def test_findings_filters(tab, evidence_site):
-    _, out, items = evidence_site
+    _, out, findings = evidence_site
     show(tab, out, "findings.html")
-    assert rows_shown(tab) == sum(item.state in OPEN for item in items)
+    assert rows_shown(tab) == sum(finding.state in OPEN for finding in findings)
     tab.select_option("[name=state]", "")
     tab.select_option("[name=kind]", "environment")
     assert rows_shown(tab) == 1 and tab.evaluate("location.hash") == "#state=&kind=environment"
     tab.go_back()
     tab.wait_for_function("document.querySelector('[name=kind]').value === ''")
-    assert rows_shown(tab) == len(items)
+    assert rows_shown(tab) == len(findings)
     show(tab, out, "findings.html", "state=&text=Vectorise+matmul")
     assert rows_shown(tab) >= 1 and tab.input_value("[name=text]") == "Vectorise matmul"
     tab.fill("[name=text]", "no such thing")
@@ -412,8 +412,8 @@ def test_findings_filters(tab, evidence_site):
 
 @pytest.mark.slow
 def test_command_is_copied_by_keyboard(tab, evidence_site):
-    _, out, items = evidence_site
-    show(tab, out, finding_href(items[0].id))
+    _, out, findings = evidence_site
+    show(tab, out, finding_href(findings[0].id))
     button = tab.locator("button[data-copy]").first
     button.focus()
     tab.keyboard.press("Enter")

@@ -21,7 +21,7 @@ from tests.site.pages import HOSTILE
 pytestmark = pytest.mark.slow
 
 SHAS = tuple(f"{number}a{number}b{'0' * 36}" for number in range(1, 5))
-PLACES = (("bench-1", "py3.11-torch2.13"), ('<img src=x onerror="window.pwned=1">', '=1+1,"x" \u202e'))
+PLATFORMS = (("bench-1", "py3.11-torch2.13"), ('<img src=x onerror="window.pwned=1">', '=1+1,"x" \u202e'))
 BENCHMARKS = ("matmul.Cpu.time_hot", "add_mul_exp.Cpu.time_hot")
 SCALE = {"native": 1e-3, "eager": 2e-3, "<b>x</b>": 3e-3}  # s per call at the first commit
 FACTOR = (1.0, 1.1, 0.9, 0.9)  # of the times of `native`, by commit
@@ -32,14 +32,14 @@ STEPS = {
 }
 
 
-def times(implementation, number, place):
+def times(implementation, number, platform):
     factor = FACTOR[number] if implementation == "native" else 1.0
-    return SCALE[implementation] * factor * (1 + place)
+    return SCALE[implementation] * factor * (1 + platform)
 
 
-def columns(implementation, place, *, width=0.01, **changed):
+def columns(implementation, platform, *, width=0.01, **changed):
     """Return the file of a series. Intervals are `width` of a time on either side."""
-    seconds = [times(implementation, number, place) for number in range(len(SHAS))]
+    seconds = [times(implementation, number, platform) for number in range(len(SHAS))]
     return {
         "format": 1,
         "version": "1",
@@ -60,17 +60,20 @@ def columns(implementation, place, *, width=0.01, **changed):
 
 
 def planted():
-    """Return the data files: series of three implementations, two kernels and two places, and their oddities."""
+    """Return the data files: series of three implementations, two kernels and two platforms, and their oddities."""
     series, files = [], {}
-    for place, benchmark, implementation in (
-        (place, benchmark, implementation) for place in range(2) for benchmark in BENCHMARKS for implementation in SCALE
+    for number, benchmark, implementation in (
+        (number, benchmark, implementation)
+        for number in range(2)
+        for benchmark in BENCHMARKS
+        for implementation in SCALE
     ):
         name = f"series-{len(series):016x}"
         kernel, device, state = benchmark.split(".")
-        entry = {"name": name, "place": place, "benchmark": benchmark, "kernel": kernel, "device": device}
+        entry = {"name": name, "place": number, "benchmark": benchmark, "kernel": kernel, "device": device}
         named = {"state": state[5:], "implementation": implementation, "case": "float32-1M", "version": "1"}
         series.append(entry | named | {"flop": 4e6, "operation": "FLOP", "bytes": None})
-        files[name] = columns(implementation, place)
+        files[name] = columns(implementation, number)
     files["series-0000000000000001"]["outcome"][3] = "failed"  # matmul eager at the newest
     files["series-0000000000000001"]["seconds"][3] = None
     files["series-0000000000000001"]["remarks"]["3"] = [HOSTILE[0]]
@@ -81,9 +84,9 @@ def planted():
         | {"tags": ["v1.0"] if sha == SHAS[1] else [], "places": [0, 1], "page": f"commit-{sha[:8]}.html"}
         for sha, subject in zip(SHAS, subjects, strict=True)
     ]
-    places = [{"machine": machine, "environment": environment, "anchor": "p"} for machine, environment in PLACES]
+    platforms = [{"machine": machine, "environment": environment, "anchor": "p"} for machine, environment in PLATFORMS]
     files["commits"] = {"format": 1, "branch": "HEAD", "commits": commits}
-    files["series-index"] = {"format": 1, "places": places, "series": series}
+    files["series-index"] = {"format": 1, "places": platforms, "series": series}
     return files
 
 
@@ -111,14 +114,14 @@ def encoded(columns, first, stop):
 
 def split(files):
     """Return the files as site/series_data.py writes them: the newest entry of each series is in another file."""
-    edge, found = len(SHAS) - 1, dict(files)
+    edge, parts = len(SHAS) - 1, dict(files)
     newest = {"format": 3, "before": edge, "series": {}, "levels": {}}
     for name in [name for name in files if name.startswith("series-0")]:
         about = {key: value for key, value in files[name].items() if not isinstance(value, list)}
-        found[name] = {**about, **encoded(files[name], 0, edge), "before": edge, "newest": "newest-0"}
+        parts[name] = {**about, **encoded(files[name], 0, edge), "before": edge, "newest": "newest-0"}
         newest["series"][name] = encoded(files[name], edge, len(SHAS))
         newest["levels"][name] = files[name]["levels"]
-    return found | {"newest-0": newest}
+    return parts | {"newest-0": newest}
 
 
 def write(out, files):
@@ -132,10 +135,10 @@ def write(out, files):
 def out(tmp_path_factory):
     """A site whose data are the planted ones."""
     tree = synthetic.build(tmp_path_factory.mktemp("compare"))
-    found = tree.repository.parent / "site"
-    report.write_site(results=tree.results, repository=tree.repository, out=found)
-    write(found, planted())
-    return found
+    folder = tree.repository.parent / "site"
+    report.write_site(results=tree.results, repository=tree.repository, out=folder)
+    write(folder, planted())
+    return folder
 
 
 def show(tab, out, hash_=""):
@@ -166,8 +169,8 @@ def random_side(rng, *, bare=False, adjusted=False):
     fair = seconds * math.exp(rng.gauss(0, 0.02))
     of_fair = (fair, fair * 0.995, fair * 1.004) if adjusted else (None, None, None)
     names = ("seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high")
-    known = (seconds, *((None, None) if bare else (low, high)), *of_fair)
-    return dict(zip(names, known, strict=True)) | {"method": "m", "version": "1", "flop": 1e9, "operation": "FLOP"}
+    values = (seconds, *((None, None) if bare else (low, high)), *of_fair)
+    return dict(zip(names, values, strict=True)) | {"method": "m", "version": "1", "flop": 1e9, "operation": "FLOP"}
 
 
 def expected(a, b):
@@ -251,8 +254,8 @@ def test_verdicts_are_pythons(tab, out):
 
 def test_default_is_newest_against_before(tab, out):
     show(tab, out)
-    said = chosen(tab)
-    assert (said["a"], said["b"], said["am"]) == (SHAS[2][:12], SHAS[3][:12], "bench-1")
+    state = chosen(tab)
+    assert (state["a"], state["b"], state["am"]) == (SHAS[2][:12], SHAS[3][:12], "bench-1")
     assert summary(tab).startswith("B is as fast as A in the geometric mean of 4 test cases: 4 unchanged")
     assert ("matmul", "eager", "") in rows(tab) and ("matmul", "<b>x</b>", "not comparable") in rows(tab)
     texts = tab.locator("#footnotes li").all_inner_texts()
@@ -260,14 +263,14 @@ def test_default_is_newest_against_before(tab, out):
 
 
 def test_link_has_every_choice(tab, out):
-    sides = f"#a={SHAS[0][:8]}&b=v1.0&am=bench-1&ae={PLACES[0][1]}&ai=native"
+    sides = f"#a={SHAS[0][:8]}&b=v1.0&am=bench-1&ae={PLATFORMS[0][1]}&ai=native"
     show(tab, out, f"{sides}&kernel=matmul+Cpu&unit=%C2%B5s&sort=name&text=1M")
     assert rows(tab) == [("matmul", "native", "10.0% slower")]
     values = tab.locator("#rows tbody td.value .text").all_inner_texts()
     assert values == ["1,000 µs", "1,100 µs"]
     assert tab.locator("#rows tbody td:nth-of-type(2) .detail").inner_text() == "±1.0%"
-    said = chosen(tab)
-    assert {name: said[name] for name in ("b", "ai", "kernel", "unit", "sort", "text")} == {
+    state = chosen(tab)
+    assert {name: state[name] for name in ("b", "ai", "kernel", "unit", "sort", "text")} == {
         **{"b": SHAS[1][:12], "ai": "native", "kernel": "matmul Cpu", "unit": "µs", "sort": "name", "text": "1M"}
     }
     before = rows(tab)
@@ -278,7 +281,7 @@ def test_link_has_every_choice(tab, out):
 def test_machines_and_implementations(tab, out):
     show(tab, out, f"#mode=machines&a={SHAS[0][:8]}")
     assert {ratio for _, _, ratio in rows(tab)} == {"0.500× as fast"}
-    assert chosen(tab)["bm"] == PLACES[1][0]
+    assert chosen(tab)["bm"] == PLATFORMS[1][0]
     show(tab, out, f"#mode=implementations&a={SHAS[0][:8]}&ai=eager&bi=native&unit=GFLOPS")
     assert rows(tab) == [
         ("add_mul_exp", "eager → native", "2.00× as fast"),
@@ -326,7 +329,7 @@ def test_address_in_vain(tab, out):
 
 
 def test_address_of_a_lost_environment(tab, out):
-    show(tab, out, f"#mode=machines&bm={urllib.parse.quote(PLACES[1][0])}&be=old")
+    show(tab, out, f"#mode=machines&bm={urllib.parse.quote(PLATFORMS[1][0])}&be=old")
     assert tab.locator("#problems li").all_inner_texts() == [
         "Not here, so something else is shown: environment “\u2068old\u2069”."
     ]
@@ -340,12 +343,12 @@ def test_csv_has_every_row(tab, out):
     lines = list(csv.DictReader(io.StringIO(waiting.value.path().read_text(encoding="utf-8"))))
     assert len(lines) == 6 and waiting.value.suggested_filename == f"compare-{SHAS[0][:8]}-{SHAS[0][:8]}.csv"
     native = next(line for line in lines if line["implementation_a"] == "native" and line["kernel"] == "matmul")
-    assert (native["machine_b"], native["environment_b"]) == (PLACES[1][0], "'" + PLACES[1][1])
+    assert (native["machine_b"], native["environment_b"]) == (PLATFORMS[1][0], "'" + PLATFORMS[1][1])
     assert (float(native["seconds_b"]), float(native["time_ratio"]), native["verdict"]) == (2e-3, 2, "slower")
 
 
 def test_hostile_text_is_not_executed(tab, out):
-    show(tab, out, f"#mode=anything&a={SHAS[0][:8]}&b={SHAS[3][:8]}&bm={PLACES[1][0]}")
+    show(tab, out, f"#mode=anything&a={SHAS[0][:8]}&b={SHAS[3][:8]}&bm={PLATFORMS[1][0]}")
     tab.fill("input[name=a]", "script")
     assert tab.evaluate("window.pwned") is None
     assert tab.locator("main img, main b, main script").count() == 0
@@ -400,9 +403,9 @@ def staggered():
     for number, commit in enumerate(files["commits"]["commits"]):
         commit["places"] = [0 if number < 2 else 1]
     for entry in files["series-index"]["series"]:
-        kept = slice(0, 2) if entry["place"] == 0 else slice(2, 4)
+        part = slice(0, 2) if entry["place"] == 0 else slice(2, 4)
         file = columns(entry["implementation"], entry["place"])
-        lists = {name: value[kept] for name, value in file.items() if isinstance(value, list)}
+        lists = {name: value[part] for name, value in file.items() if isinstance(value, list)}
         files[entry["name"]] = {**file, **lists}
     return files
 
@@ -410,14 +413,14 @@ def staggered():
 def test_default_commits_of_one_machine(tab, changed):
     copy = changed(staggered())
     show(tab, copy)
-    said = chosen(tab)
-    assert (said["a"], said["b"]) == (SHAS[2][:12], SHAS[3][:12])
+    state = chosen(tab)
+    assert (state["a"], state["b"]) == (SHAS[2][:12], SHAS[3][:12])
     assert "in the geometric mean of 6 test cases" in summary(tab)
     tab.click("[data-side=a] [data-step='-1']")  # no older one was measured there
     assert chosen(tab)["a"] == SHAS[2][:12]
     show(tab, copy, "#am=bench-1")
-    said = chosen(tab)
-    assert (said["a"], said["b"]) == (SHAS[0][:12], SHAS[1][:12])
+    state = chosen(tab)
+    assert (state["a"], state["b"]) == (SHAS[0][:12], SHAS[1][:12])
     assert tab.locator("#problems").is_hidden()
     show(tab, copy, f"#am=bench-1&a={SHAS[0][:8]}&b={SHAS[3][:8]}")
     assert f"{SHAS[3][:8]} was not measured on bench-1" in tab.locator("#problems").inner_text()

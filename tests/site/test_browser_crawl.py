@@ -50,9 +50,9 @@ def crawled_hostile(chromium, hostile_site):
 
 @pytest.fixture
 def reader(chromium):
-    found = opened(chromium)
-    yield found
-    found.tab.context.close()
+    reader = opened(chromium)
+    yield reader
+    reader.tab.context.close()
 
 
 def one_of_each_kind(pages):
@@ -86,14 +86,20 @@ def test_hostile_names_are_shown(crawled_hostile):
 @pytest.mark.parametrize(("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
 def test_axe_finds_nothing_serious(whole_site, crawled, reader, scheme, rules):
     _, out = whole_site
-    found = []
+    violations = []
     reader.tab.emulate_media(color_scheme=scheme)
     for kind, name in one_of_each_kind(crawled.pages).items():
         reader.tab.goto((out / name).as_uri())
-        said = Axe().run(reader.tab, options={"resultTypes": ["violations"], "preload": False, **rules}).response
-        serious = [item for item in said["violations"] if item["impact"] in SERIOUS or item["id"] in ALSO]
-        found += [(kind, item["id"], node["target"], node["html"]) for item in serious for node in item["nodes"][:3]]
-    assert found == []
+        result = Axe().run(reader.tab, options={"resultTypes": ["violations"], "preload": False, **rules}).response
+        serious = [
+            violation for violation in result["violations"] if violation["impact"] in SERIOUS or violation["id"] in ALSO
+        ]
+        violations += [
+            (kind, violation["id"], node["target"], node["html"])
+            for violation in serious
+            for node in violation["nodes"][:3]
+        ]
+    assert violations == []
 
 
 def test_keyboard_reaches_the_navigation(whole_site, crawled, reader):

@@ -36,37 +36,37 @@ HOSTILE_NAMES = (
 def medium(tmp_path_factory):
     """A site of 600 commits with both cache states, and its folder."""
     folder = tmp_path_factory.mktemp("medium")
-    found = large_site.make(folder, 600, IMPLEMENTATIONS, states=("hot", "cold"))
-    large_site.write(found, folder / "site")
-    return found, folder / "site"
+    site = large_site.make(folder, 600, IMPLEMENTATIONS, states=("hot", "cold"))
+    large_site.write(site, folder / "site")
+    return site, folder / "site"
 
 
 def test_ten_thousand_commits(tab, tmp_path):
     """The page holds little, loads what it shows, and the cursor still tells the value."""
-    found = large_site.make(tmp_path, 10_000, (*IMPLEMENTATIONS, *"abcdef"))
-    page = large_site.write(found, tmp_path / "site")
+    site = large_site.make(tmp_path, 10_000, (*IMPLEMENTATIONS, *"abcdef"))
+    page = large_site.write(site, tmp_path / "site")
     assert page.stat().st_size < 1_000_000
     show(tab, page.parent, PAGE)
     assert len(tab.evaluate(LOADED)) == 13  # ten series, their newest entries, the commits, the marks
     assert tab.locator(".status").first.inner_text().startswith("10,000 commits")
     assert tab.locator(".case tbody tr").count() == 50
-    native = found.series(next(key for key in found.keys if key.implementation == "native"))
-    known = [value for value in source(tab, "line: native")["y"] if value is not None]
-    assert max(known) == pytest.approx(FLOP / native.seconds[native.is_measured].min() / 1e9, rel=1e-6)
-    assert min(known) == pytest.approx(FLOP / native.seconds[native.is_measured].max() / 1e9, rel=1e-6)
+    native = site.series(next(key for key in site.keys if key.implementation == "native"))
+    values = [value for value in source(tab, "line: native")["y"] if value is not None]
+    assert max(values) == pytest.approx(FLOP / native.seconds[native.is_measured].min() / 1e9, rel=1e-6)
+    assert min(values) == pytest.approx(FLOP / native.seconds[native.is_measured].max() / 1e9, rel=1e-6)
     assert source(tab, "dots: native")["x"] == []
     assert len(source(tab, "changes")["x"]) >= 2
-    x, y = point(tab, 5000, known[0])
+    x, y = point(tab, 5000, values[0])
     tab.mouse.move(x, y)
     tab.mouse.move(x + 0.2, y)
     tip = tab.locator(".tip")
     sha = tip.locator("a.sha").inner_text()
-    place = next(index for index, other in enumerate(found.line) if other.startswith(sha))
-    assert abs(place - 5000) <= 10
-    assert units.rate(FLOP / native.seconds[place] / 1e9, "GFLOPS") in tip.text_content()
+    position = next(index for index, other in enumerate(site.line) if other.startswith(sha))
+    assert abs(position - 5000) <= 10
+    assert units.rate(FLOP / native.seconds[position] / 1e9, "GFLOPS") in tip.text_content()
     tab.locator(".chart").focus()
     tab.keyboard.press("End")
-    assert tip.locator("a.sha").inner_text() == found.line[-1][:8]
+    assert tip.locator("a.sha").inner_text() == site.line[-1][:8]
     choose(tab, "range", "50")
     assert len(source(tab, "dots: native")["x"]) == native.is_measured[-50:].sum() >= 49
 
@@ -75,7 +75,7 @@ def test_marks_of_what_is_planted(tab, medium):
     _, out = medium
     show(tab, out, PAGE)
     changes = source(tab, "changes")
-    assert [abs(x - place) <= 2 for x, place in zip(changes["x"], (200, 400), strict=True)] == [True, True]
+    assert [abs(x - position) <= 2 for x, position in zip(changes["x"], (200, 400), strict=True)] == [True, True]
     assert changes["isUp"] == [True, False]
     assert changes["words"][0].endswith("faster")
     assert source(tab, "tag")["x"] == [99, 199, 299, 399, 499, 599]
@@ -97,13 +97,13 @@ def test_marks_of_what_is_planted(tab, medium):
 
 
 def test_click_opens_a_finding(tab, medium):
-    found, out = medium
+    site, out = medium
     show(tab, out, PAGE)
     tab.wait_for_timeout(300)  # the frame may still move
     (head,) = heads(tab)
     x, y = head["x"], head["y"]
     tab.mouse.click(x, y + 3)
-    tab.wait_for_url(f"**/finding-{found.findings[0].id}.html")
+    tab.wait_for_url(f"**/finding-{site.findings[0].id}.html")
 
 
 def test_failed_commits_break_the_line(tab, medium):
@@ -120,13 +120,13 @@ def test_failed_commits_break_the_line(tab, medium):
 
 
 def test_quantities_follow_their_formula(tab, medium):
-    found, out = medium
+    site, out = medium
     show(tab, out, PAGE)
     choose(tab, "range", "200")
-    at = {(key.benchmark[-4:].strip("_"), key.implementation): found.series(key).seconds[500] for key in found.keys}
+    at = {(key.benchmark[-4:].strip("_"), key.implementation): site.series(key).seconds[500] for key in site.keys}
     hot, eager, cold = at["hot", "native"], at["hot", "eager"], at["cold", "native"]
     line = model.roofline(
-        flops=FLOP, bytes=large_site.BYTES, seconds=hot, roofs=found.roof_choice(None, None).roofs, dtype="float32"
+        flops=FLOP, bytes=large_site.BYTES, seconds=hot, roofs=site.roof_choice(None, None).roofs, dtype="float32"
     )
     wanted = {
         "GFLOPS": FLOP / hot / 1e9,
@@ -278,7 +278,7 @@ def test_touch_shows_first_and_opens_then(chromium, site):
 
 def test_table_filled_on_demand(tab, medium):
     """The script shows the verdicts that Python has, over failed commits and ends of files, in the same words."""
-    found, out = medium
+    site, out = medium
     show(tab, out, PAGE)
     card = tab.locator(".behind:visible .case:visible")
     rows = card.locator("tbody tr")
@@ -288,22 +288,22 @@ def test_table_filled_on_demand(tab, medium):
     tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
     assert card.get_by_role("button").count() == 0
     heads = card.locator("thead th bdi").all_text_contents()
-    keys = {key.implementation: key for key in found.keys if key.benchmark.endswith("hot")}
+    keys = {key.implementation: key for key in site.keys if key.benchmark.endswith("hot")}
     cell = rows.last.locator("td").first
-    assert cell.locator(".text").text_content() == units.rate(found.series(keys[heads[0]]).gflops[0], "GFLOPS")
+    assert cell.locator(".text").text_content() == units.rate(site.series(keys[heads[0]]).gflops[0], "GFLOPS")
     assert cell.locator(".detail").text_content().count(" to ") == 1
     for column, name in enumerate(heads):
-        told = tab.evaluate(
+        shown = tab.evaluate(
             """(column) => [...document.querySelectorAll('.behind:not([hidden]) .case tbody tr')].map((row) => {
               const cell = row.querySelectorAll('td')[column];
               return [cell.querySelector('.change')?.textContent ?? "", cell.classList[1] ?? ""];
             })""",
             column,
         )
-        (cells,) = kernel_page.recent({keys[name]: found.series(keys[name])}, found.verdicts, 0)
-        wanted = {found.line[place]: [change, tone] for place, ((_, _, change, tone), _) in cells.items()}
-        assert told == [wanted.get(sha, ["", "absent"]) for sha in reversed(found.line)]
-        assert sum(tone in ("slower", "faster") for _, tone in told) == (2 if name == "native" else 0)
+        (cells,) = kernel_page.recent({keys[name]: site.series(keys[name])}, site.verdicts, 0)
+        wanted = {site.line[position]: [change, tone] for position, ((_, _, change, tone), _) in cells.items()}
+        assert shown == [wanted.get(sha, ["", "absent"]) for sha in reversed(site.line)]
+        assert sum(tone in ("slower", "faster") for _, tone in shown) == (2 if name == "native" else 0)
     failed = card.locator("td.failed")  # which have their mark where a script made them, too
     assert failed.locator("sup.marks").all_text_contents() == ["1"] * failed.count() != []
     assert set(card.locator(".remarks").all_text_contents()) == {"contended in 1 of 8 rounds"}  # no footnote
@@ -359,7 +359,7 @@ def test_machine_is_in_the_address(tab, tmp_path):
 
 @pytest.mark.parametrize("length", [1, 3, 120])
 def test_hostile_names_are_shown(tab, tmp_path, length):
-    found = large_site.make(
+    site = large_site.make(
         tmp_path,
         length,
         HOSTILE_NAMES,
@@ -368,7 +368,7 @@ def test_hostile_names_are_shown(tab, tmp_path, length):
         tag_names=("$$\\frac{1}{2}$$ <b>", "v" * 300),
         details=(),
     )
-    large_site.write(found, tmp_path / "site")
+    large_site.write(site, tmp_path / "site")
     tab.set_viewport_size({"width": 390, "height": 800})
     show(tab, tmp_path / "site", PAGE)
     assert tab.locator(".status").first.inner_text().startswith(f"{length} commit")
@@ -386,9 +386,9 @@ def test_hostile_names_are_shown(tab, tmp_path, length):
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 CARD = ".behind:visible .case:visible"
-SEEN = "(row) => row.cells[1].checkVisibility({ contentVisibilityAuto: true })"
+VISIBLE = "(row) => row.cells[1].checkVisibility({ contentVisibilityAuto: true })"
 LAST = "[...document.querySelectorAll('.behind:not([hidden]) .case:not([hidden]) tbody tr')].at(-1)"
-PLACES = """(row) => [...row.cells].map((cell) => {
+CELLS = """(row) => [...row.cells].map((cell) => {
   const { left, width } = cell.getBoundingClientRect();
   return [Math.round(left), Math.round(width)];
 })"""
@@ -398,9 +398,9 @@ PLACES = """(row) => [...row.cells].map((cell) => {
 def long(tmp_path_factory):
     """A site of 1300 commits of two series, and its folder."""
     folder = tmp_path_factory.mktemp("long")
-    found = large_site.make(folder, 1300, ("eager", "native"))
-    large_site.write(found, folder / "site")
-    return found, folder / "site"
+    site = large_site.make(folder, 1300, ("eager", "native"))
+    large_site.write(site, folder / "site")
+    return site, folder / "site"
 
 
 def test_table_rows_added_in_parts(tab, long):
@@ -423,11 +423,11 @@ def test_table_rows_added_in_parts(tab, long):
         "800 of 1,250 added",
         "1,200 of 1,250 added",
     ]
-    assert rows.last.evaluate(SEEN) is False
-    heads = tab.locator(f"{CARD} thead tr").evaluate(PLACES)
+    assert rows.last.evaluate(VISIBLE) is False
+    heads = tab.locator(f"{CARD} thead tr").evaluate(CELLS)
     rows.last.scroll_into_view_if_needed()
-    tab.wait_for_function(f"({SEEN})({LAST})")
-    assert rows.last.evaluate(PLACES) == heads == rows.first.evaluate(PLACES)
+    tab.wait_for_function(f"({VISIBLE})({LAST})")
+    assert rows.last.evaluate(CELLS) == heads == rows.first.evaluate(CELLS)
 
 
 # ---- what the chart draws ----------------------------------------------------------------------------------------
@@ -454,8 +454,8 @@ def heads(tab):
 def many(tmp_path_factory):
     """A site of 120 commits, ten implementations and three findings close together."""
     folder = tmp_path_factory.mktemp("many")
-    found = large_site.make(folder, 120, NAMES, findings_at=(0.6, 0.625, 0.66))
-    large_site.write(found, folder / "site")
+    site = large_site.make(folder, 120, NAMES, findings_at=(0.6, 0.625, 0.66))
+    large_site.write(site, folder / "site")
     return folder / "site"
 
 
@@ -474,9 +474,9 @@ def test_zoom_fits_dots_and_ticks(tab, many):
     change(tab, drag)
     start, end = range_of(tab)
     assert start > 110 and end == pytest.approx(119.5)
-    seen = list(range(math.ceil(start), 120))
-    assert source(tab, "dots: native")["x"] == seen
-    assert tab.evaluate(f"{PANEL}.chart.axes[0]._splits") == seen
+    positions = list(range(math.ceil(start), 120))
+    assert source(tab, "dots: native")["x"] == positions
+    assert tab.evaluate(f"{PANEL}.chart.axes[0]._splits") == positions
     tab.reload()  # the zoom is in the address
     tab.wait_for_selector(TREND)
     assert range_of(tab) == [start, end]
@@ -490,13 +490,13 @@ def test_zoom_fits_dots_and_ticks(tab, many):
 
 
 def test_values_without_neighbours(tab, tmp_path):
-    found = large_site.make(tmp_path, 400, ("eager", "native"), takes_turns=True)
-    large_site.write(found, tmp_path / "site")
+    site = large_site.make(tmp_path, 400, ("eager", "native"), takes_turns=True)
+    large_site.write(site, tmp_path / "site")
     show(tab, tmp_path / "site", PAGE)
     values = source(tab, "line: native")["y"]
-    known = [place for place, value in enumerate(values) if value is not None]
-    assert source(tab, "dots: native")["x"] == known  # of which no line is drawn
-    assert len(known) == 200 - 2  # two failed
+    numbers = [position for position, value in enumerate(values) if value is not None]
+    assert source(tab, "dots: native")["x"] == numbers  # of which no line is drawn
+    assert len(numbers) == 200 - 2  # two failed
 
 
 def test_ten_implementations_have_ten_looks(tab, many):
@@ -534,13 +534,13 @@ def test_labels_of_findings_do_not_cross(tab, many):
         assert [other["at"] for other in labels if label["from"] < other["x"] < label["to"]] == []
         assert label["from"] > frame["left"]
         assert label["to"] < frame["right"]
-    for one, other in itertools.pairwise(named):
-        assert one["to"] < other["from"]
+    for first, other in itertools.pairwise(named):
+        assert first["to"] < other["from"]
 
 
 def test_implementation_never_measured(tab, tmp_path):
-    found = large_site.make(tmp_path, 5, ("eager", "native", "triton"), nowhere=("triton",))
-    large_site.write(found, tmp_path / "site")
+    site = large_site.make(tmp_path, 5, ("eager", "native", "triton"), nowhere=("triton",))
+    large_site.write(site, tmp_path / "site")
     show(tab, tmp_path / "site", PAGE)
     assert tab.locator("fieldset label:visible").all_inner_texts() == ["eager", "native"]
     tab.locator(".chart").focus()
@@ -586,26 +586,26 @@ def page(chromium):
     context.close()
 
 
-def files(out, **said):
+def files(out, **fields):
     """Return the data files of the kernel's series of which all this is said."""
     series = read_data(out / "data" / "kernel-matmul-Cpu.js")["series"]
-    found = [item for item in series if all(item[name] == value for name, value in said.items())]
-    assert found
-    return [out / "data" / f"{item['name']}.js" for item in found]
+    entries = [entry for entry in series if all(entry[name] == value for name, value in fields.items())]
+    assert entries
+    return [out / "data" / f"{entry['name']}.js" for entry in entries]
 
 
 def status(page):
     return page.locator(".status").first.inner_text()
 
 
-@pytest.mark.parametrize(("kept", "loss"), [(0, "is damaged"), (200, "is damaged"), (None, "cannot be loaded")])
-def test_lost_data_is_loaded_again(page, damaged, kept, loss):
+@pytest.mark.parametrize(("length", "loss"), [(0, "is damaged"), (200, "is damaged"), (None, "cannot be loaded")])
+def test_lost_data_is_loaded_again(page, damaged, length, loss):
     (path,) = files(damaged, implementation="eager", case="float32-512x512x512")
     whole = path.read_text()
-    if kept is None:
+    if length is None:
         path.unlink()
     else:
-        path.write_text(whole[:kept])
+        path.write_text(whole[:length])
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
     page.wait_for_selector(TREND, timeout=8000)
     assert status(page).startswith(f"data/{path.name} {loss}, so this is not shown: \u2068eager\u2069; write")
@@ -619,20 +619,20 @@ def test_lost_data_is_loaded_again(page, damaged, kept, loss):
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern", "said"),
+    ("name", "pattern", "words"),
     [
         ("compare.html", SERIES, "series could not be loaded: their files in data/ are missing or damaged."),
         ("compare.html", "series-index", "data/series-index.js is damaged"),
         ("measurement.html", "rounds-????????-*", "The rounds of this commit cannot be loaded."),
     ],
 )
-def test_damaged_data_is_named(page, damaged, name, pattern, said):
+def test_damaged_data_is_named(page, damaged, name, pattern, words):
     files = list((damaged / "data").glob(f"{pattern}.js"))
     assert files
     for path in files:
         path.write_text(path.read_text()[:60])
     page.goto((damaged / name).as_uri())
-    page.wait_for_function(f"document.querySelector('main').textContent.includes({said!r})", timeout=8000)
+    page.wait_for_function(f"document.querySelector('main').textContent.includes({words!r})", timeout=8000)
 
 
 def test_data_of_two_reports(page, damaged):

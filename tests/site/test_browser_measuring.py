@@ -95,10 +95,10 @@ def test_roofline_hover_focus_and_click(tab, site):
 
 def measurement(tree, index, wanted):
     """Return a measurement and the name of its series."""
-    found = model.read(tree.results, tree.repository)
-    items = found.at(tree.commits[index])
-    (item,) = [each for each in items if (each.key.benchmark, each.key.implementation, each.key.case) == wanted]
-    return item, series_name(item.key)
+    site = model.read(tree.results, tree.repository)
+    values = site.at(tree.commits[index])
+    (value,) = [value for value in values if (value.key.benchmark, value.key.implementation, value.key.case) == wanted]
+    return value, series_name(value.key)
 
 
 NATIVE = ("add_mul_exp.Cpu.time_hot", "native", "float32-500k")
@@ -106,12 +106,12 @@ NATIVE = ("add_mul_exp.Cpu.time_hot", "native", "float32-500k")
 
 def test_measurement_in_words(tab, site):
     tree, out = site
-    item, name = measurement(tree, 3, NATIVE)
+    value, name = measurement(tree, 3, NATIVE)
     show(tab, out, "measurement.html", commit=tree.commits[3], series=name)
     text = tab.locator("#measurement").inner_text()
-    assert tab.locator("#value").inner_text().startswith(units.seconds(item.seconds))
-    assert f"Adjusted: {units.seconds(item.adjusted.seconds)}," in text
-    assert f"{units.seconds(item.interval.low)} to {units.seconds(item.interval.high)}" in text
+    assert tab.locator("#value").inner_text().startswith(units.seconds(value.seconds))
+    assert f"Adjusted: {units.seconds(value.adjusted.seconds)}," in text
+    assert f"{units.seconds(value.interval.low)} to {units.seconds(value.interval.high)}" in text
     assert "median of the estimates of 8 rounds" in text
     assert tab.locator("#rounds tbody tr").count() == 8
     for title in ("Over time", "Distribution", "Lag plot", "Autocorrelation", "Gauge of the core"):
@@ -130,7 +130,7 @@ def test_sentences_on_a_value(tab, site):
     ]
     interval = {"method": "95% interval", "ends": [0.99e-3, 1.02e-3]}
     none = {"method": None, "ends": [None, None]}
-    for series, given, wanted in (
+    for series, stored, wanted in (
         ({"value": None, "interval": none}, rounds, ["There is no value: the remarks say why."]),
         (
             {"value": 1e-3, "interval": interval},
@@ -149,7 +149,7 @@ def test_sentences_on_a_value(tab, site):
             ],
         ),
     ):
-        assert tab.evaluate("([series, rounds]) => formed(series, rounds)", [series, given]) == wanted
+        assert tab.evaluate("([series, rounds]) => formed(series, rounds)", [series, stored]) == wanted
     tab.evaluate(
         "(rounds) => showRounds({ converged: 'sure' }, rounds.map((round) => ({ stop: 'converged', ...round })))",
         rounds,
@@ -182,7 +182,7 @@ def test_whiskers_stay_in_the_chart(tab, site):
     tree, out = site
     show(tab, out, "measurement.html", series=measurement(tree, 4, NATIVE)[1], commit=tree.commits[4])
     reach = "(item) => { const box = item.getBBox(); return [box.y, box.y + box.height]; }"
-    drawn = [item.evaluate(reach) for item in tab.locator("svg.plot .whisker").all()]
+    drawn = [whisker.evaluate(reach) for whisker in tab.locator("svg.plot .whisker").all()]
     assert len(drawn) == 8
     assert all(0 <= top <= bottom <= 250 for top, bottom in drawn), drawn
 
@@ -313,6 +313,6 @@ def test_integers_in_the_browser(tab, integer_site, case, unit):
     show(tab, out, "measurement.html", f"commit={tree.commits[4]}&series={name}")
     assert units_of([tab.locator("#value").inner_text()]) == {unit}
     show(tab, out, "roofline.html", f"benchmark=matmul.Cpu.time_hot&case={case}")
-    said = titles(tab)
-    assert units_of(said) == {unit} and said
-    assert ("FLOP/B" in said[-1]) == (unit == "GFLOPS")
+    texts = titles(tab)
+    assert units_of(texts) == {unit} and texts
+    assert ("FLOP/B" in texts[-1]) == (unit == "GFLOPS")

@@ -97,13 +97,13 @@ def test_everything_lies_within_the_frame(points, is_log):
     for x, y in values:
         plot.mark(Mark(x=x, y=y, shape="circle", colour="#123456", title=""))
     svg = plot.svg("")
-    places = [float(at) for at in re.findall(r"([\d.-]+)%", svg)]
-    assert len(places) > 4 and all(0 <= at <= 100 for at in places)
+    shares = [float(at) for at in re.findall(r"([\d.-]+)%", svg)]
+    assert len(shares) > 4 and all(0 <= at <= 100 for at in shares)
 
 
 def test_scales_of_axes():
     def at(value, **span):
-        return Plot(Span(title="", **span), Span(title="", low=0, high=1)).place(value, 1)[0]
+        return Plot(Span(title="", **span), Span(title="", low=0, high=1)).pixel(value, 1)[0]
 
     assert at(2.5, low=0, high=10) == "25.00%"
     assert at(10, low=1, high=1000, is_log=True) == "33.33%"
@@ -148,19 +148,19 @@ def title(text):
 
 
 def test_badge_of_every_kernel_and_device(whole_tree):
-    found = drawn(whole_tree)
+    images = drawn(whole_tree)
     names = {f"badge-{kernel}-{device}.svg" for kernel in ("add_mul_exp", "matmul") for device in ("Cpu", "Cuda")}
-    assert set(found) == names
-    assert title(found["badge-matmul-Cuda.svg"]) == (
+    assert set(images) == names
+    assert title(images["badge-matmul-Cuda.svg"]) == (
         "matmul on Cuda: 2,500 GFLOPS · 4.1% of float32 peak "
         f"(native, float32-512x512x512, {synthetic_extras.OTHER}, commit {whole_tree.commits[-1][:8]})"
     )
 
 
 def test_badge_without_ceilings(tree):
-    found = drawn(tree)["badge-add_mul_exp-Cpu.svg"]
-    assert re.fullmatch(r"add_mul_exp on Cpu: 12\.5 GFLOPS · unchanged \(native, .*\)", title(found))
-    assert badges.COLOUR in found
+    images = drawn(tree)["badge-add_mul_exp-Cpu.svg"]
+    assert re.fullmatch(r"add_mul_exp on Cpu: 12\.5 GFLOPS · unchanged \(native, .*\)", title(images))
+    assert badges.COLOUR in images
 
 
 @pytest.mark.parametrize(("factor", "ground"), [(0.5, badges.COLOURS["faster"]), (2.0, badges.COLOURS["slower"])])
@@ -189,21 +189,21 @@ def test_no_badge_of_controls(tree):
 
 
 def test_badge_of_hostile_names(hostile_tree):
-    found = drawn(hostile_tree)
-    assert len(found) == 4
-    for text in found.values():
+    images = drawn(hostile_tree)
+    assert len(images) == 4
+    for text in images.values():
         root = ET.fromstring(text)
-        tags = {item.tag.rpartition("}")[2] for item in root.iter()}
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
         assert tags == {"svg", "title", "clipPath", "rect", "g", "text"} and int(root.get("width")) < 500
-    (longest,) = [text for name, text in found.items() if "add_mul_exp" in name and name.endswith("Cuda.svg")]
-    shown = [item.text for item in ET.fromstring(longest).iter() if item.tag.endswith("}text")]
+    (longest,) = [text for name, text in images.items() if "add_mul_exp" in name and name.endswith("Cuda.svg")]
+    shown = [element.text for element in ET.fromstring(longest).iter() if element.tag.endswith("}text")]
     assert shown[0].endswith("… Cuda")
 
 
 @settings(max_examples=30)
 @given(st.text(), st.text())
-def test_text_is_as_wide_as_its_letters(one, other):
-    assert badges.width(one + other) == badges.width(one) + badges.width(other) == badges.width(other + one)
+def test_text_is_as_wide_as_its_letters(first, other):
+    assert badges.width(first + other) == badges.width(first) + badges.width(other) == badges.width(other + first)
 
 
 # ---- colours ----------------------------------------------------------------------------------------------------
@@ -230,13 +230,13 @@ WHITE = XYZ @ np.ones(3)  # D65
 
 def linear(colour):
     """Return a "#rrggbb" as linear sRGB, (3,) (IEC 61966-2-1)."""
-    values = np.array([int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+    values = np.array([int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)])
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(one, other):
+def contrast(first, other):
     """Return the contrast of two colours as WCAG defines it, 1 to 21."""
-    dark, light = sorted(float(XYZ[1] @ linear(colour)) for colour in (one, other))
+    dark, light = sorted(float(XYZ[1] @ linear(colour)) for colour in (first, other))
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -248,8 +248,8 @@ def lab(colour):
 
 
 def closest(colours, matrix):
-    seen = [lab(matrix @ linear(colour)) for colour in colours]
-    return min(float(np.linalg.norm(one - other)) for one, other in itertools.combinations(seen, 2))
+    perceived = [lab(matrix @ linear(colour)) for colour in colours]
+    return min(float(np.linalg.norm(first - other)) for first, other in itertools.combinations(perceived, 2))
 
 
 def variables():
@@ -282,9 +282,9 @@ def test_chips_can_be_read(scheme, hue):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("ground", ["ground", "card"])
 def test_drawing_can_be_seen(scheme, ground):
-    found = SCHEMES[scheme]
-    for colour in (found["edge"], found["focus"], *MARKS.values(), *ALL.values()):
-        assert contrast(colour, found[ground]) >= GRAPHICS, colour
+    colours = SCHEMES[scheme]
+    for colour in (colours["edge"], colours["focus"], *MARKS.values(), *ALL.values()):
+        assert contrast(colour, colours[ground]) >= GRAPHICS, colour
 
 
 @pytest.mark.parametrize("sight", SIMULATED)
@@ -300,9 +300,9 @@ def test_marks_differ_for_everybody(sight):
         closest((MARKS["mark-blue"], MARKS["mark-orange"]), SIMULATED[sight]) >= APART
     )  # before and after, good and bad
     assert closest(replay_page.COLOURS.values(), SIMULATED[sight]) >= APART
-    for found in SCHEMES.values():  # adjusted values lie on those that are as measured, which may be flagged
+    for scheme in SCHEMES.values():  # adjusted values lie on those that are as measured, which may be flagged
         for other in ("link", "slower"):
-            assert closest((MARKS["mark-violet"], found[other]), SIMULATED[sight]) >= FURTHER_APART
+            assert closest((MARKS["mark-violet"], scheme[other]), SIMULATED[sight]) >= FURTHER_APART
 
 
 def named_colours(path):
@@ -310,7 +310,7 @@ def named_colours(path):
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".css":
         text = " ".join(re.findall(r":[^;{}]*[;}]", text))
-    return {found.lower() for found in HEXADECIMAL.findall(text)}
+    return {match.lower() for match in HEXADECIMAL.findall(text)}
 
 
 FILES = [path for path in TEMPLATES.rglob("*") if path.suffix in (".css", ".js", ".html") and path.name != "style.css"]
@@ -321,9 +321,11 @@ FILES += sorted(Path(palette.__file__).parent.glob("*.py"))
 
 def test_colours_are_those_of_the_style():
     """Style sheets and scripts use style.css's variables. Python, which draws without it, the same colours."""
-    known = {*SCHEMES["light"].values(), *SCHEMES["dark"].values(), *ALL.values(), BADGE}
-    own = {path.name: named_colours(path) - (known if path.suffix in (".py", ".html") else set()) for path in FILES}
-    assert {name: found for name, found in own.items() if found} == {}
+    allowed = {*SCHEMES["light"].values(), *SCHEMES["dark"].values(), *ALL.values(), BADGE}
+    unlisted = {
+        path.name: named_colours(path) - (allowed if path.suffix in (".py", ".html") else set()) for path in FILES
+    }
+    assert {name: named for name, named in unlisted.items() if named} == {}
     assert set(MARKS.values()) <= set(ALL.values())
 
 
@@ -336,7 +338,7 @@ TOOLS = Path(__file__).parents[2] / "tools"
 def rules(path):
     """Return the rules of a style sheet without comments, those inside of @media, too, as selector and declarations."""
     text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [(selector.strip(), said.strip()) for selector, said in re.findall(r"([^{}]+)\{([^{}]*)\}", text)]
+    return [(selector.strip(), body.strip()) for selector, body in re.findall(r"([^{}]+)\{([^{}]*)\}", text)]
 
 
 def test_style_has_no_unused_class():
@@ -351,4 +353,4 @@ def test_style_has_no_unused_class():
 def test_style_repeats_no_rule():
     shared = set(rules(STATIC / "style.css"))
     again = [(path.name, rule) for path in STATIC.glob("*.css") if path.name != "style.css" for rule in rules(path)]
-    assert [item for item in again if item[1] in shared] == []
+    assert [rule for rule in again if rule[1] in shared] == []

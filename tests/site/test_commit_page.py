@@ -96,9 +96,9 @@ def test_tag_beside_the_line(tree):
         side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
         repo.create_tag("release-1.0.1", ref=side)
     synthetic.write_commit(tree.results, side.hexsha, 2)
-    found = read(tree)
-    assert home.page(found)["spans"] == ["last 4 commits"]
-    maker = commit_page.Maker(found)
+    site = read(tree)
+    assert home.page(site)["spans"] == ["last 4 commits"]
+    maker = commit_page.Maker(site)
     assert maker.page(side.hexsha)["tags"] == ("release-1.0.1",)
     assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())
 
@@ -153,17 +153,17 @@ def test_page_follows_from_its_inputs(tree):
     assert differing(first) == []
     keep(tree)
     assert differing(first) == [2]
-    known = inputs()
+    before = inputs()
     add_session(tree, 3, facts={"driver": "550"})
-    assert differing(known) == [3, 4]  # what is recorded beside an older commit is an input of the newer ones
+    assert differing(before) == [3, 4]  # what is recorded beside an older commit is an input of the newer ones
     add_session(tree, 4, facts={"driver": "560"})
-    known = inputs()
+    before = inputs()
     say_why(tree, 4, ["triton", "float32-512x512x512"], skipped=True)
-    assert differing(known) == [4]
-    known = inputs()
+    assert differing(before) == [4]
+    before = inputs()
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[3])
-    assert differing(known) == [3, 4]  # whose tag it is, and whose last tag
+    assert differing(before) == [3, 4]  # whose tag it is, and whose last tag
 
 
 def test_parent_not_measured(tree):
@@ -204,34 +204,34 @@ def test_values_are_those_along_the_series(tree, monkeypatch, most_series, most_
     make_ragged(tree)
     monkeypatch.setattr(layout, "MOST_SERIES", most_series)
     monkeypatch.setattr(commit_values, "MOST_VALUES", most_values)
-    found = read(tree)
-    line, tags = commit_values.Line(found), commit_values.tags_before(found)
-    seen = 0
-    for place, values in ((place, line.at(place)) for place in (4, 0, 1, 2, 3)):
-        assert set(values.keys) == {item.key for item in found.at(found.line[place])}
+    site = read(tree)
+    line, tags = commit_values.Line(site), commit_values.tags_before(site)
+    checked = 0
+    for position, values in ((position, line.at(position)) for position in (4, 0, 1, 2, 3)):
+        assert set(values.keys) == {measurement.key for measurement in site.at(site.line[position])}
         for row, (key, (_, warnings)) in enumerate(zip(values.keys, values.remarks, strict=True)):
-            series = found.series(key)
-            entry = series.entry(place)
-            item = series.measurement(entry, found.line)
-            assert (OUTCOMES[values.outcome[row]], warnings) == (item.outcome, item.warnings)
+            series = site.series(key)
+            entry = series.entry(position)
+            measurement = series.measurement(entry, site.line)
+            assert (OUTCOMES[values.outcome[row]], warnings) == (measurement.outcome, measurement.warnings)
             np.testing.assert_equal(values.figure("seconds")[row], series.seconds[entry])
             alike = np.flatnonzero(changes.alike(series, int(series.method[entry])))
-            bases = {"before": alike[alike < entry], "tag": alike[series.place[alike] <= tags[place]]}
+            bases = {"before": alike[alike < entry], "tag": alike[series.position[alike] <= tags[position]]}
             for base, others in bases.items():
                 got, other = getattr(values, base), (others[-1] if others.size else NONE)
-                is_known = other != NONE and item.outcome is Outcome.MEASURED
-                assert got.other[row] == (series.place[other] if is_known else NONE)
-                verdict = found.past.verdicts[key].between(other, entry) if is_known else None
+                is_known = other != NONE and measurement.outcome is Outcome.MEASURED
+                assert got.other[row] == (series.position[other] if is_known else NONE)
+                verdict = site.past.verdicts[key].between(other, entry) if is_known else None
                 assert values.verdicts(base)[row] == verdict
                 if is_known:
                     assert WORDS[got.word[row]] in (verdict.word, Word.UNCHANGED)
                     assert got.effect[row] == pytest.approx(math.log(verdict.ratio))
-            seen += 1
-    assert seen == sum(len(found.series(key)) for key in found.keys)
+            checked += 1
+    assert checked == sum(len(site.series(key)) for key in site.keys)
 
 
 @pytest.mark.parametrize("parent", [0, 3])
-def test_commit_beside_the_line_is_tested_against_its_parents_level(tree, parent):
+def test_commit_beside_the_line_is_compared_with_its_parent(tree, parent):
     with git.Repo(tree.repository) as repo:
         side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[parent])], head=False)
     synthetic.write_commit(tree.results, side.hexsha, 2)  # as fast as the newest

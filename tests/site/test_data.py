@@ -114,22 +114,26 @@ def test_series_are_the_measurements(tree):
     key = key_of(site, *NATIVE)
     made, columns = whole(files(tree), series_name(key)), site.series(key)
     for entry in range(len(columns)):
-        item = columns.measurement(entry, site.line)
-        assert made["commit"][entry] == item.commit
-        assert made["outcome"][entry] == item.outcome.value
-        for name, value in (("seconds", item.seconds), ("low", item.interval.low), ("high", item.interval.high)):
+        stored = columns.measurement(entry, site.line)
+        assert made["commit"][entry] == stored.commit
+        assert made["outcome"][entry] == stored.outcome.value
+        for name, value in (
+            ("seconds", stored.seconds),
+            ("low", stored.interval.low),
+            ("high", stored.interval.high),
+        ):
             assert made[name][entry] == pytest.approx(value, rel=10 ** (1 - series_data.DIGITS))
         adjusted = (
-            [item.adjusted.seconds, item.adjusted.interval.low, item.adjusted.interval.high]
-            if item.adjusted
+            [stored.adjusted.seconds, stored.adjusted.interval.low, stored.adjusted.interval.high]
+            if stored.adjusted
             else [None] * 3
         )
         got = [made[name][entry] for name in ("adjusted", "adjusted_low", "adjusted_high")]
         assert got == (
-            [None] * 3 if item.adjusted is None else pytest.approx(adjusted, rel=10 ** (1 - series_data.DIGITS))
+            [None] * 3 if stored.adjusted is None else pytest.approx(adjusted, rel=10 ** (1 - series_data.DIGITS))
         )
-        assert (made["rounds"][entry], made["method"][entry]) == (item.rounds, item.method)
-        assert (made["remarks"][entry] or []) == list(item.warnings)
+        assert (made["rounds"][entry], made["method"][entry]) == (stored.rounds, stored.method)
+        assert (made["remarks"][entry] or []) == list(stored.warnings)
 
 
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
@@ -183,8 +187,8 @@ def values_of(column):
     """Return the values of a column, as html_templates/static/measurement.js does."""
     if "runs" in column:
         return spread(column["runs"])
-    known = itertools.accumulate(step for step in column["steps"] if step is not None)
-    return [None if step is None else next(known) / column["per"] for step in column["steps"]]
+    sums = itertools.accumulate(step for step in column["steps"] if step is not None)
+    return [None if step is None else next(sums) / column["per"] for step in column["steps"]]
 
 
 def rounds_of(tree, index=0, wanted=NATIVE):
@@ -209,7 +213,7 @@ def test_rounds_golden(copied, accept):
 def test_rounds_are_the_telemetry(copied):
     machine_records.add_gauges(copied, 1)
     got, site = rounds_of(copied, 1), read(copied)
-    recorded = sorted(site.rounds_at(site.places[0], copied.commits[1])[NATIVE], key=lambda round_: round_.time)
+    recorded = sorted(site.rounds_at(site.platforms[0], copied.commits[1])[NATIVE], key=lambda round_: round_.time)
     for name, field in {"estimate": "estimate", "began": "time", **measurement.FIELDS}.items():
         values = [getattr(round_, field) for round_ in recorded]
         if any(value is not None for value in values):
@@ -219,10 +223,10 @@ def test_rounds_are_the_telemetry(copied):
                 else pytest.approx(values, rel=1e-3 if name != "estimate" else 1e-5)
             )
             assert got["rounds"][name] == wanted, name
-    (item,) = [item for item in site.at(copied.commits[1]) if item.key == key_of(site, *NATIVE)]
-    assert got["base"] == pytest.approx(item.seconds, rel=1e-6)
+    (value,) = [value for value in site.at(copied.commits[1]) if value.key == key_of(site, *NATIVE)]
+    assert got["base"] == pytest.approx(value.seconds, rel=1e-6)
     ends = [got["base"] * (1 + got[end]) for end in ("low", "high")]
-    assert ends == pytest.approx([item.interval.low, item.interval.high], rel=2e-6)
+    assert ends == pytest.approx([value.interval.low, value.interval.high], rel=2e-6)
 
 
 def test_rounds_out_of_all_proportion(copied):
@@ -235,9 +239,9 @@ def test_rounds_out_of_all_proportion(copied):
     ]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, *strange]))
     wanted = (lines[0]["b"], *lines[0]["p"])
-    one = rounds_of(copied, wanted=wanted)
-    assert one["rounds"]["estimate"][0] == pytest.approx(1e-12, rel=0.01)
-    assert one["rounds"]["warmup"][0] in (0, 1e-18)
+    data = rounds_of(copied, wanted=wanted)
+    assert data["rounds"]["estimate"][0] == pytest.approx(1e-12, rel=0.01)
+    assert data["rounds"]["warmup"][0] in (0, 1e-18)
 
 
 def test_rounds_files_are_of_commits_with_telemetry(copied):
@@ -256,10 +260,10 @@ def test_rounds_of_another_method_do_not_count(copied):
     lines = [telemetry.parse(line) for line in path.read_text().splitlines()]
     older = [{**line, "m": "older", "t": line["t"] - 5000, "e": 3 * line["e"]} for line in lines]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in older + lines))
-    one = rounds_of(copied)
-    assert one["rounds"]["counts"] == [False] * 8 + [True] * 8
-    assert one["base"] < 2 * min(one["rounds"]["estimate"])
-    assert any("earlier timing method" in text for text in one["remarks"])
+    data = rounds_of(copied)
+    assert data["rounds"]["counts"] == [False] * 8 + [True] * 8
+    assert data["base"] < 2 * min(data["rounds"]["estimate"])
+    assert any("earlier timing method" in text for text in data["remarks"])
 
 
 def test_rounds_of_a_value_from_asv_alone(copied):
@@ -269,16 +273,16 @@ def test_rounds_of_a_value_from_asv_alone(copied):
             row[column] = [value and 2 * value for value in row[column]]
 
     edit(results_file(copied, 0), double)
-    one = rounds_of(copied)
-    assert one["rounds"]["counts"] == [False] * 8 and one["method"] is None
-    assert one["interval"] == "asv's 99% interval"
+    data = rounds_of(copied)
+    assert data["rounds"]["counts"] == [False] * 8 and data["method"] is None
+    assert data["interval"] == "asv's 99% interval"
 
 
 def test_rounds_of_a_single_one(copied):
     synthetic.write_commit(copied.results, copied.commits[0], 0, rounds=1)
-    one = rounds_of(copied)
-    assert (one["low"], one["high"], one["interval"]) == (None, None, None)
-    assert one["base"] == pytest.approx(one["rounds"]["estimate"][0], rel=1e-6)
+    data = rounds_of(copied)
+    assert (data["low"], data["high"], data["interval"]) == (None, None, None)
+    assert data["base"] == pytest.approx(data["rounds"]["estimate"][0], rel=1e-6)
 
 
 def test_newer_commit_changes_no_older_rounds(copied):
@@ -306,21 +310,21 @@ def test_fits_give_the_adjusted_value(copied):
     for index in range(5):
         machine_records.add_gauges(copied, index)
     site = read(copied)
-    key, (place,) = key_of(site, *NATIVE), site.places
+    key, (platform,) = key_of(site, *NATIVE), site.platforms
     (file,) = measurement.fits(site)
     fit = file.value["series"][series_name(key)]
-    (item,) = [item for item in site.at(copied.commits[4]) if item.key == key]
-    assert (file.name, fit["method"], fit["explained"] > 0.9) == ("fits-0", item.method, True)
+    (value,) = [value for value in site.at(copied.commits[4]) if value.key == key]
+    assert (file.name, fit["method"], fit["explained"] > 0.9) == ("fits-0", value.method, True)
     assert [*fit["signals"]] == ["core_gauge", "memory_gauge"] and "Slopes: gauge of the core 0." in fit["words"]
     slope, centre = fit["signals"]["core_gauge"]
     assert slope == pytest.approx(0.5, abs=0.1) and centre == pytest.approx(3e-5, rel=0.01)
-    rounds = site.rounds_at(place, item.commit)[NATIVE]
+    rounds = site.rounds_at(platform, value.commit)[NATIVE]
     signals = fit["signals"].items()
     adjusted = [
-        each.estimate * math.prod((getattr(each, name) / centre) ** -slope for name, (slope, centre) in signals)
-        for each in rounds
+        round_.estimate * math.prod((getattr(round_, name) / centre) ** -slope for name, (slope, centre) in signals)
+        for round_ in rounds
     ]
-    assert statistics.median(adjusted) == pytest.approx(item.adjusted.seconds, rel=1e-6)
+    assert statistics.median(adjusted) == pytest.approx(value.adjusted.seconds, rel=1e-6)
 
 
 def test_every_reason_and_flag_is_explained():
@@ -386,10 +390,10 @@ def test_findings_as_data(evidence_site):
     site = read(evidence_site[0])
     data = {file.name: as_json(file.value) for file in findings.build(site) if isinstance(file, DataFile)}
     listed = data.pop("findings")["findings"]
-    assert [{**text.as_data(item), "page": f"finding-{item.id}.html"} for item in site.findings] == listed
-    assert set(data) == {f"finding-{item.id}" for item in site.findings}
-    for item in site.findings:
-        own = data[f"finding-{item.id}"]
-        evidence = {machine: evidence_store.parse(raw, "") for machine, raw in own["evidence"].items()}
-        assert (evidence, own["id"]) == (site.evidence(item.id)[0], item.id)
-    assert any(own["evidence"] for own in data.values())
+    assert [{**text.as_data(finding), "page": f"finding-{finding.id}.html"} for finding in site.findings] == listed
+    assert set(data) == {f"finding-{finding.id}" for finding in site.findings}
+    for finding in site.findings:
+        document = data[f"finding-{finding.id}"]
+        evidence = {machine: evidence_store.parse(raw, "") for machine, raw in document["evidence"].items()}
+        assert (evidence, document["id"]) == (site.evidence(finding.id)[0], finding.id)
+    assert any(document["evidence"] for document in data.values())

@@ -28,8 +28,8 @@ from tests.site.sites import written
 @pytest.fixture(scope="module")
 def evidence(evidence_site):
     """A tree with findings of every kind, the findings, and their pages by id."""
-    tree, _, items = evidence_site
-    return tree, items, {page.context["page"]["finding"].id: page for page in finding_page.build(read(tree))}
+    tree, _, targets = evidence_site
+    return tree, targets, {page.context["page"]["finding"].id: page for page in finding_page.build(read(tree))}
 
 
 def words_of(page):
@@ -37,28 +37,32 @@ def words_of(page):
 
 
 def test_only_confirmed_speed_can_be_expected(evidence):
-    items = evidence[1]
-    offered = {item.id for item in items if any(" expect " in text for _, text in decisions(item))}
+    targets = evidence[1]
+    offered = {target.id for target in targets if any(" expect " in text for _, text in decisions(target))}
     speeds = (Kind.REGRESSION, Kind.IMPROVEMENT)
-    assert offered == {item.id for item in items if item.state is State.CONFIRMED and item.kind in speeds} != set()
+    assert (
+        offered
+        == {target.id for target in targets if target.state is State.CONFIRMED and target.kind in speeds}
+        != set()
+    )
 
 
 def test_commands_are_accepted(evidence, tmp_path):
     """In every state: those that decide are run, the one that measures is parsed."""
-    tree, items, _ = evidence
+    tree, targets, _ = evidence
     done = set()
-    for item in items:
-        for _, command in (*decisions(item), *looks(item)):
+    for target in targets:
+        for _, command in (*decisions(target), *looks(target)):
             words = shlex.split(command.replace(DAY, "2099-12-31").replace(REASON, "because"))
             assert words[0] == "kv"
             if words[1] == "bisect":
                 parser = _Parser()
                 bisect.add_arguments(parser)
                 parsed = parser.parse_args(words[2:])
-                assert (parsed.good, parsed.case) == (item.anchor, item.worst.identity.case)
+                assert (parsed.good, parsed.case) == (target.anchor, target.worst.identity.case)
             else:
-                results = tmp_path / f"{item.id}-{words[2]}"
-                store.write(results, item)
+                results = tmp_path / f"{target.id}-{words[2]}"
+                store.write(results, target)
                 more = ["--results", str(results), "--repository", str(tree.repository)]
                 assert main([*words[1:], *more], io.StringIO(), io.StringIO()) == 0, command
                 if words[2] == "expect":
@@ -68,31 +72,31 @@ def test_commands_are_accepted(evidence, tmp_path):
 
 
 def test_range_is_expected_as_a_whole(evidence):
-    tree, items, _ = evidence
-    wide = replace(items[0], commits=tree.commits[1:4])
+    tree, targets, _ = evidence
+    wide = replace(targets[0], commits=tree.commits[1:4])
     text = next(text for _, text in decisions(wide) if " expect " in text)
     line = git.Repo(tree.repository).git.rev_list(shlex.split(text)[3], "--first-parent").split()
     assert sorted(line) == sorted(tree.commits[1:4])
 
 
 def test_evidence_that_cannot_be_read(tree):
-    (item, *_) = evidenced.write(tree)
-    path = evidence_store.path_of(tree.results, item.id, synthetic.MACHINE)
+    (target, *_) = evidenced.write(tree)
+    path = evidence_store.path_of(tree.results, target.id, synthetic.MACHINE)
     path.write_text("{")
     summary, out = written(tree)
     assert any(str(path) in note for note in summary.notes)
-    text = Tags((out / finding.finding_href(item.id)).read_text(encoding="utf-8")).text
+    text = Tags((out / finding.finding_href(target.id)).read_text(encoding="utf-8")).text
     assert "Not all of it could be read" in text and "not JSON" in text
 
 
 def test_rerun_without_rounds(tree):
-    item, kept = evidenced.regression(tree, machine=Machine(speed=dict.fromkeys(tree.commits[2:], 1.1)))
-    assert not kept.reruns[0].is_adjusted
+    target, stored = evidenced.regression(tree, machine=Machine(speed=dict.fromkeys(tree.commits[2:], 1.1)))
+    assert not stored.reruns[0].is_adjusted
     none = replace(
-        kept.reruns[0], sides=(replace(kept.reruns[0].sides[0], began=(), seconds=(), flags=()),) * 2, looks=()
+        stored.reruns[0], sides=(replace(stored.reruns[0].sides[0], began=(), seconds=(), flags=()),) * 2, looks=()
     )
-    store.write(tree.results, item)
-    evidence_store.add(tree.results, item.id, "m", replace(kept, reruns=(none, kept.reruns[1]), left_out=7))
+    store.write(tree.results, target)
+    evidence_store.add(tree.results, target.id, "m", replace(stored, reruns=(none, stored.reruns[1]), left_out=7))
     (page,) = finding_page.build(read(tree))
     text = words_of(page)
     assert "as measured: no gauge was recorded" in text and "7 further re-runs not shown" in text
@@ -134,7 +138,7 @@ def test_many_suspected_commits(tree):
     store.write(tree.results, replace(evidenced.regression(tree)[0], commits=tuple(commits)))
     (page,) = finding_page.build(read(tree))
     shown = page.context["page"]
-    assert [item["line"].subject for item in shown["suspected"]] == [f"Commit {number}" for number in range(3, 13)]
+    assert [target["line"].subject for target in shown["suspected"]] == [f"Commit {number}" for number in range(3, 13)]
     assert shown["further"] == "and 3 earlier commits"
 
 

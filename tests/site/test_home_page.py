@@ -47,15 +47,15 @@ SMALL, LARGE = synthetic.CASES["matmul.Cpu.time_hot"]
 
 
 def keep_verdict(tree, **changed):
-    kept = KeptVerdict(machine="bench-1", when=WHEN, summary="clean", exit_status=0, measured=12)
-    last_night.write(tree.results, dataclasses.replace(kept, **changed))
+    verdict = KeptVerdict(machine="bench-1", when=WHEN, summary="clean", exit_status=0, measured=12)
+    last_night.write(tree.results, dataclasses.replace(verdict, **changed))
 
 
 def spans(tree):
     """Return the spans of the one machine of a tree."""
-    found = read(tree)
-    (place,) = found.places
-    return home_table.Table(found, place).spans
+    site = read(tree)
+    (platform,) = site.platforms
+    return home_table.Table(site, platform).spans
 
 
 @pytest.mark.parametrize(("status", "tone"), [(0, "clean"), (10, "bad"), (2, "bad"), (11, "doubt"), (30, "doubt")])
@@ -118,8 +118,8 @@ def test_cards_of_a_kernel_and_commit_are_one(tree):
 
 def test_change_that_was_undone_comes_last(tmp_path):
     shape = large_tree.Shape(commits=45, series=20)
-    one, other = (large_tree.PAIRS.index(("native", case)) for case in ("float32-1M", "float32-5M"))
-    steps = [(22, 1.1, one), (34, 1 / 1.1, one), (30, 1 / 1.05, other)]
+    small, large = (large_tree.PAIRS.index(("native", case)) for case in ("float32-1M", "float32-5M"))
+    steps = [(22, 1.1, small), (34, 1 / 1.1, small), (30, 1 / 1.05, large)]
     truth = [large_tree.Change(at=at, factor=factor, series=(series,)) for at, factor, series in steps]
     large_tree.build(tmp_path, shape, truth)
     tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", ())
@@ -158,7 +158,7 @@ def test_range_names_its_ends(tree):
         shas = [repo.index.commit(f"Unmeasured {n}", author=actor, committer=actor).hexsha for n in range(5)]
     keep(tree, state=State.SUSPECT, commits=(tree.commits[4], *shas))
     (line,) = home(tree).findings
-    assert [(one.author, one.href) for one in line.commits] == [
+    assert [(commit.author, commit.href) for commit in line.commits] == [
         ("Ada Lovelace", f"commit-{tree.commits[4][:8]}.html"),
         ("Grace Hopper", ""),
     ]
@@ -270,8 +270,8 @@ def test_silent_series(tree):
 
 
 def add_hardware(tree, *facts):
-    for index, said in enumerate(facts):
-        add_session(tree, index, facts=said)
+    for index, texts in enumerate(facts):
+        add_session(tree, index, facts=texts)
 
 
 def test_two_machines_under_one_name(tree):
@@ -285,10 +285,10 @@ def test_two_machines_where_asv_alone_measured(tree):
         params = {"cpu": ("EPYC", "Xeon")[index % 2], "num_cpu": "2"}
         edit(results_file(tree, index), lambda data, params=params: data.update(params=params))
     for _ in range(2):  # from the cache, too
-        found = read(tree)
-        (note,) = home_page.page(found)["notes"]
+        site = read(tree)
+        (note,) = home_page.page(site)["notes"]
         assert note.startswith("bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)")
-    assert [facts.facts["cpu"] for _, facts in found.hardware("bench-1")] == ["EPYC", "Xeon"] * 2 + ["EPYC"]
+    assert [facts.facts["cpu"] for _, facts in site.hardware("bench-1")] == ["EPYC", "Xeon"] * 2 + ["EPYC"]
     edit(results_file(tree, 4), lambda data: data.update(params={"cpu": "EPYC", "num_cpu": "4"}))
     assert "(CPUs: 2, then 4)" in home(tree).notes[1]
     add_hardware(tree, {"cpu": "epyc"}, {"cpu": "other"})
@@ -345,10 +345,10 @@ def test_links_to_a_trend_name_machine_and_state(tree):
     for index in (0, 2):
         synthetic.write_commit(tree.results, tree.commits[index], index, machine="bench-2")
 
-    def check(item, machine, **more):
-        file, _, query = item.href.partition("#")
+    def check(cell, machine, **more):
+        file, _, query = cell.href.partition("#")
         wanted = {"machine": machine, "environment": synthetic.ENVIRONMENT, "state": "hot", **more}
-        assert (file, dict(parse_qsl(query))) == (f"kernel-{item.kernel}-Cpu.html", wanted)
+        assert (file, dict(parse_qsl(query))) == (f"kernel-{cell.kernel}-Cpu.html", wanted)
 
     rows, page = home(tree).rows, commit(tree, tree.commits[2])
     assert {row.machine for row in rows} == {row.machine for row in page.changed} == {"bench-1", "bench-2"}
@@ -397,4 +397,4 @@ def test_never_measured_has_no_row(tree):
 @pytest.mark.parametrize(("ram", "shown"), [("25276510208", "23.5 GiB"), ("9" * 400, "9" * 400)])
 def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
     edit(tree.results / synthetic.MACHINE / "machine.json", lambda data: data.update(ram=ram))
-    assert dict(read(tree).places[0].details)["memory"] == shown
+    assert dict(read(tree).platforms[0].details)["memory"] == shown

@@ -82,7 +82,7 @@ FLOAT32 = case("float32-1M", 10**6, timed("native", 1e-3), problem="product")
 def test_units_over_a_comparison(cases, head, legend):
     text = table.table(comparison(*cases), 100)
     (heads,) = (line.split() for line in text.splitlines() if line.startswith("case "))
-    assert (head in heads, "GOPS: for integers" in text) == (True, legend)
+    assert (head in heads, "GOPS: of integers" in text) == (True, legend)
 
 
 def test_units_in_exports_of_a_comparison():

@@ -73,7 +73,7 @@ SLOWER = series(stepped(-7.0, -6.8))  # at the 40th of 80 commits
 )
 def test_change_point_says_whether_it_was_remeasured(reruns, words):
     points = detector.detect(np.log(SLOWER.seconds))
-    line = [f"{place:040x}" for place in range(80)]
+    line = [f"{position:040x}" for position in range(80)]
     (mark,) = kernel_chart.change_marks(SLOWER, points, line, reruns)
     assert mark["detail"].startswith(words + "; ")
     assert mark["remeasured"] == (words == "re-measured: 25.0% slower")
@@ -82,10 +82,10 @@ def test_change_point_says_whether_it_was_remeasured(reruns, words):
 def test_reruns_are_those_of_the_evidence(evidence_site):
     tree, *_ = evidence_site
     site = model.read(tree.results, tree.repository)
-    found = kernel_chart.reruns_of(site, site.keys)
-    assert {key.implementation for key in found} == {"native"}
-    reruns = [item for several in found.values() for item in several]
-    assert any(item.answer is Answer.DIFFERENT and item.before < item.after for item in reruns)
+    by_series = kernel_chart.reruns_of(site, site.keys)
+    assert {key.implementation for key in by_series} == {"native"}
+    reruns = [rerun for several in by_series.values() for rerun in several]
+    assert any(rerun.answer is Answer.DIFFERENT and rerun.before < rerun.after for rerun in reruns)
     assert kernel_chart.reruns_of(site, [key for key in site.keys if key.implementation == "eager"]) == {}
 
 
@@ -103,4 +103,4 @@ def test_step_of_the_machine_is_marked_as_such(tmp_path):
         section.machine for section in map(pages.shown, pages.commit_page.Maker(site).page(commits[60])["sections"])
     ]
     assert texts == [(f"Cpu: {event['text']}",)]
-    assert kernel_chart.machine_marks([MachineStep(place=1, ratio=0.5)], LINE)[0]["label"] == "machine 2.00x faster"
+    assert kernel_chart.machine_marks([MachineStep(position=1, ratio=0.5)], LINE)[0]["label"] == "machine 2.00x faster"

@@ -97,9 +97,9 @@ def test_changes_are_the_verdicts(long):
     for key in long.keys:
         series = {key: long.series(key)}
         (whole,) = kernel_page.recent(series, long.verdicts, 0)
-        tones += [(key.implementation, place, tone) for place, ((_, _, _, tone), _) in whole.items()]
+        tones += [(key.implementation, position, tone) for position, ((_, _, _, tone), _) in whole.items()]
         (newest,) = kernel_page.recent(series, long.verdicts, 150)
-        assert newest == {place: result for place, result in whole.items() if place >= 150}
+        assert newest == {position: result for position, result in whole.items() if position >= 150}
     steps = [(name, tone) for name, _, tone in tones if tone in ("slower", "faster")]
     assert steps == [("native", "faster"), ("native", "slower")] * 2  # as planted, hot and cold
 
@@ -110,10 +110,10 @@ def test_errors_of_the_newest_version(long):
     old = dataclasses.replace(key, version="0")
     errors[old] = dataclasses.replace(errors[key], key=old)
     slot = (key.machine, key.environment, key.implementation, key.case)
-    asked = SimpleNamespace(tracked=errors)
-    assert kernel_chart.errors_of(asked, key.benchmark, {slot}) == {slot: errors[key]}
-    assert kernel_chart.errors_of(asked, "matmul.Cpu.track_max_error", {slot}) == {}
-    assert kernel_chart.errors_of(asked, key.benchmark, set()) == {}
+    past = SimpleNamespace(tracked=errors)
+    assert kernel_chart.errors_of(past, key.benchmark, {slot}) == {slot: errors[key]}
+    assert kernel_chart.errors_of(past, "matmul.Cpu.track_max_error", {slot}) == {}
+    assert kernel_chart.errors_of(past, key.benchmark, set()) == {}
 
 
 def test_page_follows_from_its_inputs(tree):
@@ -123,15 +123,15 @@ def test_page_follows_from_its_inputs(tree):
         return {name: file.inputs for name, file in kernel_files(tree).items() if file.inputs is not None}
 
     def differing():
-        before = dict(known)
-        known.update(inputs())
-        return sorted(name for name, text in known.items() if text != before[name])
+        before = dict(latest)
+        latest.update(inputs())
+        return sorted(name for name, text in latest.items() if text != before[name])
 
     def of(kernel):
         return [f"kernel-{kernel}-Cpu", f"kernel-{kernel}-Cpu.html"]
 
-    known = inputs()
-    assert sorted(known) == sorted([*of("add_mul_exp"), *of("matmul")])
+    latest = inputs()
+    assert sorted(latest) == sorted([*of("add_mul_exp"), *of("matmul")])
     assert differing() == []
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
     assert differing() == of("matmul")
@@ -150,12 +150,12 @@ def test_page_follows_from_its_inputs(tree):
 def test_pages_are_made_in_parts(tmp_path, monkeypatch, most):
     shape = large_tree.Shape(commits=3, series=120)
     large_tree.build(tmp_path, shape)
-    found = model.read(tmp_path / "results", tmp_path / "repository")
+    site = model.read(tmp_path / "results", tmp_path / "repository")
     monkeypatch.setattr(kernel_page, "PARTS", most)
-    parts = [[made.name for made in part(found)] for part in kernel_page.parts(found)]
+    parts = [[made.name for made in part(site)] for part in kernel_page.parts(site)]
     assert len(parts) == min(most, 3) and all(parts)
     names = [name for part in parts for name in part]
-    assert names == list(kernel_files(found))
+    assert names == list(kernel_files(site))
     assert len([name for name in names if name.endswith(".html")]) == 3
 
 
@@ -203,20 +203,20 @@ LINE = ("a", "b", "c", "d", "e")
 def tracked(benchmark, values, *, case="sm_90"):
     return Tracked(
         key=key(benchmark, case=case),
-        place=np.array(list(values), dtype=np.int32),
+        position=np.array(list(values), dtype=np.int32),
         value=np.array(list(values.values()), dtype=float),
         began=np.full(len(values), np.nan),
     )
 
 
 def test_figures_where_they_changed():
-    known = [
+    figures = [
         tracked("matmul.Cuda.track_registers", {0: 168, 1: 168, 3: 128, 4: 128}),
         tracked("matmul.Cpu.track_code_bytes", {2: 14534}, case="avx512"),
         tracked("matmul.Cuda.track_max_error", {0: 1}),
         tracked("other.Cuda.track_registers", {0: 1}),
     ]
-    registers, code = kernel_chart.figures_of(known, "matmul", LINE)
+    registers, code = kernel_chart.figures_of(figures, "matmul", LINE)
     named = {"machine": "m", "environment": "e", "benchmark": "matmul.Cuda.track_registers", "target": "sm_90"}
     assert registers == {**named, "unit": "registers of a thread", "commit": ["a", "d"], "value": [168, 128]}
     assert (code["commit"], code["value"]) == (["c"], [14534])
@@ -264,7 +264,7 @@ def repository(tmp_path):
 
 def versions_of(repository, measured=None):
     folder, shas = repository
-    order = {sha: place for place, sha in enumerate(shas)}
+    order = {sha: position for position, sha in enumerate(shas)}
     changed = sources.changes(folder, PROJECT, ["matmul"]).get("matmul", ())
     return sources.versions(
         folder, PROJECT.sources_of("matmul"), changed, shas if measured is None else measured, order
@@ -285,11 +285,11 @@ def test_source_changes_are_gits(repository):
         repo.git.commit("-m", "Aside")
         repo.git.checkout("main")
         repo.git.merge("side", "-m", "Merge", "--no-ff")
-        found = sources.changes(folder, PROJECT, ["matmul", "other", "n\u00e4 me", "absent"])
-        assert found.keys() == {"matmul", "other", "n\u00e4 me"}
-        for kernel, commits in found.items():
+        changed = sources.changes(folder, PROJECT, ["matmul", "other", "n\u00e4 me", "absent"])
+        assert changed.keys() == {"matmul", "other", "n\u00e4 me"}
+        for kernel, commits in changed.items():
             assert list(commits) == repo.git.rev_list("HEAD", "--first-parent", "--", f"kernels/{kernel}").split()
-        assert found["n\u00e4 me"] == (repo.head.commit.hexsha,)
+        assert changed["n\u00e4 me"] == (repo.head.commit.hexsha,)
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,15 @@ def test_source_changes_are_gits(repository):
 )
 def test_source_versions(repository, monkeypatch, measured, most, subjects):
     monkeypatch.setattr(sources, "MOST_VERSIONS", most)
-    shas = [repository[1][place] for place in measured]
+    shas = [repository[1][position] for position in measured]
     assert [version.commit.subject for version in versions_of(repository, [*shas, "e" * 40])] == subjects
 
 
 def test_source_of_an_unknown_kernel(repository):
     folder, shas = repository
-    assert sources.versions(folder, ["kernels/gone"], (), shas, {sha: place for place, sha in enumerate(shas)}) == ()
+    assert (
+        sources.versions(folder, ["kernels/gone"], (), shas, {sha: position for position, sha in enumerate(shas)}) == ()
+    )
     assert list(kernel_page.source_files("gone", ())) == []
 
 

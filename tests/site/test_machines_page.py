@@ -28,8 +28,8 @@ def made(tree):
 
 
 def section(tree):
-    (found,) = made(tree)[0]
-    return found
+    (section,) = made(tree)[0]
+    return section
 
 
 def add_sessions(tree):
@@ -130,8 +130,8 @@ def test_roofline_data_golden(tree, accept):
 
 def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M"):
     wanted = (kernel, implementation, case)
-    (found,) = [each for each in section.rows if (each.kernel, each.implementation, each.case) == wanted]
-    return found
+    (line,) = [line for line in section.rows if (line.kernel, line.implementation, line.case) == wanted]
+    return line
 
 
 def test_roofline_rows_use_their_threads(tree):
@@ -152,10 +152,10 @@ def test_roofline_rows_use_their_threads(tree):
 def test_roofline_warnings_are_footnotes(tree):
     machine_records.add_ceilings(tree, 0, peak_float32=1e9)
     (section,) = rooflines(tree)[0]
-    marked = {each.marks for each in section.rows if each.marks}
+    marked = {line.marks for line in section.rows if line.marks}
     assert len(section.footnotes) == 1 and marked == {(1,)}
     assert section.footnotes[0].startswith("more than the peak, which no cache explains")
-    assert any(each.detail.endswith("x the roof") for each in section.rows)
+    assert any(line.detail.endswith("x the roof") for line in section.rows)
 
 
 def test_roofline_of_unknown_amounts(tree):
@@ -167,12 +167,12 @@ def test_roofline_of_unknown_amounts(tree):
     edit(tree.results / "benchmarks.json", forget)
     (section,), files = rooflines(tree)
     (data,) = files.values()
-    found = row(section)
-    assert (found.intensity, found.efficiency, found.achieved) == ("–", "–", "12.5 GFLOPS")
+    line = row(section)
+    assert (line.intensity, line.efficiency, line.achieved) == ("–", "–", "12.5 GFLOPS")
     assert roofline_page.NO_AMOUNT in section.footnotes
     copied = row(section, "matmul", "native", "float32-512x512x512")
     assert copied.achieved.endswith("GB/s") and copied.bound == "memory"
-    assert all(each["flop"] is None or each["bytes"] is None for each in data["series"])
+    assert all(line["flop"] is None or line["bytes"] is None for line in data["series"])
 
 
 def test_roofline_without_a_peak(tree):
@@ -195,7 +195,7 @@ def test_file_names_are_asvs(environment):
 @pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "x", True, None])
 def test_ceiling_that_is_no_rate(tree, value):
     machine_records.add_ceilings(tree, 0, dram_copy_bandwidth=20e9, dram_read_bandwidth=value, peak_float64=value)
-    found = read(tree)
-    roofs = found.roofs(found.places[0], "Cpu")
+    site = read(tree)
+    roofs = site.roofs(site.platforms[0], "Cpu")
     assert roofs.levels[-1].bandwidth == 26e9  # of the triad
     assert roofs.peaks["float64"] is None

@@ -180,8 +180,8 @@ def test_note_of_a_shallow_clone(tree, tmp_path):
 
 
 def arguments(tree, **changes):
-    given = {"results": tree.results, "repository": tree.repository, "out": tree.repository.parent / "site"} | changes
-    return ["report", *(text for name, value in given.items() for text in (f"--{name}", str(value)))]
+    options = {"results": tree.results, "repository": tree.repository, "out": tree.repository.parent / "site"} | changes
+    return ["report", *(text for name, value in options.items() for text in (f"--{name}", str(value)))]
 
 
 def run(*argv):
@@ -236,11 +236,11 @@ def test_damaged_file_is_a_note(tree, name, text):
 
 def test_docs_name_every_data_file(whole_tree, tmp_path):
     patterns = re.findall(r"`([a-z]+(?:-[a-zA-Z0-9<> -]*)?)`", DATA_FILES.read_text(encoding="utf-8"))
-    known = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
+    compiled = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
     report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
     names = {path.stem for path in (tmp_path / "data").glob("*.js")}
     assert {"home", "machines", "rounds-index", "fits-0", "roofline-0-Cpu"} <= names
-    assert [name for name in sorted(names) if not any(pattern.fullmatch(name) for pattern in known)] == []
+    assert [name for name in sorted(names) if not any(pattern.fullmatch(name) for pattern in compiled)] == []
 
 
 def test_tables_are_made_in_one_place():

@@ -19,8 +19,8 @@ KEY = SeriesKey(
 )
 
 
-def cell(*, outcome=Outcome.MEASURED, unit="GFLOPS", **known):
-    numbers = {**dict.fromkeys(("seconds", "low", "high", "flop"), NAN), **known}
+def cell(*, outcome=Outcome.MEASURED, unit="GFLOPS", **fields):
+    numbers = {**dict.fromkeys(("seconds", "low", "high", "flop"), NAN), **fields}
     columns = {name: np.array([number]) for name, number in (numbers | {"unit": unit}).items()}
     return next(text.cells(outcome=np.array([OUTCOMES.index(outcome)]), **columns))
 
@@ -45,11 +45,11 @@ def test_cells(numbers, wanted):
 
 def test_rates_are_those_of_measurements():
     seconds, flop = np.array([1e-3, 0.25, 7e-7, NAN]), np.array([1e9, NAN, 3e3, 1.0])
-    items = [
+    measurements = [
         Measurement(key=KEY, commit="c", outcome=Outcome.MEASURED, seconds=time, flop=None if np.isnan(work) else work)
         for time, work in zip(seconds[:3], flop, strict=False)
     ]
-    assert text.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(text.rate, items), ""]
+    assert text.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(text.rate, measurements), ""]
 
 
 def test_footnotes_are_numbered_in_order_of_use():
@@ -102,8 +102,8 @@ def test_history_breaks_at_a_missing_value():
 
 
 def test_history_shows_noise_as_no_mountain():
-    one, other = numbers(history([100.0, 100.1]), "cy")
-    assert abs(one - other) < 0.05 * svg.HEIGHT
+    first, other = numbers(history([100.0, 100.1]), "cy")
+    assert abs(first - other) < 0.05 * svg.HEIGHT
     assert set(numbers(history([0.0, 0.0]), "cy")) == {24.0}
 
 
@@ -111,8 +111,8 @@ def test_history_shows_noise_as_no_mountain():
 @given(st.lists(st.none() | st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf]), max_size=12))
 def test_history_lies_within_its_frame(values):
     figure = history(values)
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    assert figure.count("<circle") == (len(known) if len(known) > 1 else 0)
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    assert figure.count("<circle") == (len(finite) if len(finite) > 1 else 0)
     assert all(0 <= x <= svg.WIDTH for x in numbers(figure, "cx"))
     assert all(0 <= y <= svg.HEIGHT for y in numbers(figure, "cy"))
 
@@ -153,9 +153,9 @@ def test_verdict_in_words(verdict, unit, words):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
 def test_ticks_lie_between_the_ends(low, width):
-    found = svg.ticks(low, low + width)
-    assert len(found) <= 6
-    assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in found)
+    ticks = svg.ticks(low, low + width)
+    assert len(ticks) <= 6
+    assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in ticks)
 
 
 def test_attributes_and_labels_are_escaped():

@@ -14,11 +14,11 @@ def wide_tab(chromium):
 
 
 def test_pure_noise_is_coloured_nowhere(tmp_path, wide_tab):
-    tree = truth.make(tmp_path, Shape(commits=60, series=100, telemetry=True), [], "commits")
+    tree = truth.make(tmp_path, Shape(commits=30, series=100, telemetry=True), [], "commits")
     score = truth.Score()
     for claims in [truth.home(tree, wide_tab), *truth.commit_pages(tree, wide_tab)]:
         score.add(tree, claims)
-    assert score.series == 61 * 100 and score.false <= score.series / 1000
+    assert score.series == 31 * 100 and score.false <= score.series / 1000
 
 
 @pytest.mark.slow

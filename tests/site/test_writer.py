@@ -27,11 +27,11 @@ def write(out, *made, makers="code", before_finish=lambda writer: None):
     new = out.parent / "new"
     new.mkdir(exist_ok=True)
     writer = Writer(new=new, out=out, makers=makers)
-    for each in made:
-        if isinstance(each, Page):
-            writer.page(each, render)
+    for part in made:
+        if isinstance(part, Page):
+            writer.page(part, render)
         else:
-            writer.data(each)
+            writer.data(part)
     before_finish(writer)
     writer.finish()
     return writer.fresh, rendered

@@ -110,27 +110,27 @@ class Tree:
                 it is compared with, where an element names no other. None: the one before.
         """
         newest, everything = len(self.commits) - 1, frozenset(range(self.shape.series))
-        for found in tab.evaluate(CLAIMS):
-            is_row, is_count = found["row"] >= 0, bool(re.fullmatch(r"\W*\d+\s*", found["text"]))
-            named = self._named(found["text"] if is_row and not is_count else found["levels"][-1])
+        for claim in tab.evaluate(CLAIMS):
+            is_row, is_count = claim["row"] >= 0, bool(re.fullmatch(r"\W*\d+\s*", claim["text"]))
+            named = self._named(claim["text"] if is_row and not is_count else claim["levels"][-1])
             if at is not None:
                 start, end = (named[0] if named else at - 1 if base is None else base), at
             elif named and (is_count or not is_row):
                 start, end = max(named[0] - 1 - SLACK, 0), named[0] + SLACK
             else:
-                start, end = newest - reach(found["head"]), newest
+                start, end = newest - reach(claim["head"]), newest
             yield Claim(
-                series=everything if is_count else series_of(found["levels"], self.shape),
-                tone=found["tone"],
+                series=everything if is_count else series_of(claim["levels"], self.shape),
+                tone=claim["tone"],
                 base=start,
                 target=end,
-                is_first=0 <= found["row"] < ROWS or 0 <= found["card"] < CARDS,
+                is_first=0 <= claim["row"] < ROWS or 0 <= claim["card"] < CARDS,
             )
 
     def _named(self, text: str) -> list[int]:
         """Return the commits that a text names, as indices."""
-        places = {sha[:8]: index for index, sha in enumerate(self.commits)}
-        return [places[name] for name in re.findall(r"\b[0-9a-f]{8}\b", text) if name in places]
+        positions = {sha[:8]: index for index, sha in enumerate(self.commits)}
+        return [positions[name] for name in re.findall(r"\b[0-9a-f]{8}\b", text) if name in positions]
 
 
 def reach(head: str) -> int:
@@ -148,8 +148,8 @@ def series_of(levels: Sequence[str], shape: Shape) -> frozenset[int]:
         for html in levels:
             attributes = re.findall(rf'(?:data-\w+="|[=;#/-])(?:float32-)?({pattern})["&]', html)
             text = re.findall(rf"\b(?:{pattern})\b", re.sub(r"<[^>]*>", " ", html))
-            if found := attributes[:1] or (text if in_text else text[:1]):
-                return set(found)
+            if texts := attributes[:1] or (text if in_text else text[:1]):
+                return set(texts)
         return set()
 
     kernel = re.search(r"kernel_\d{3}", levels[-1])[0]
@@ -270,15 +270,15 @@ def listed_by_asv(tree: Tree) -> list[Claim]:
     folder = tree.out.parent
     subprocess.run([sys.executable, "-m", "asv", "publish", "--no-pull"], cwd=folder, check=True, capture_output=True)
     index = json.loads((folder / "html" / "index.json").read_bytes())
-    order = {sha: place for place, sha in enumerate(tree.commits)}
-    places = {int(revision): order[sha] for revision, sha in index["revision_to_hash"].items() if sha in order}
+    order = {sha: position for position, sha in enumerate(tree.commits)}
+    positions = {int(revision): order[sha] for revision, sha in index["revision_to_hash"].items() if sha in order}
     claims = []
     for name, *_, jumps in json.loads((folder / "html" / "regressions.json").read_bytes())["regressions"]:
         benchmark, implementation, case = re.fullmatch(r"([\w.]+)\('(\w+)', '([\w-]+)'\)", name).groups()
         series = tree.shape.benchmarks.index(benchmark) * len(PAIRS) + PAIRS.index((implementation, case))
         for jump in jumps:
-            after = places[jump[1]]
-            base = after - 1 if jump[0] is None else places[jump[0]]
+            after = positions[jump[1]]
+            base = after - 1 if jump[0] is None else positions[jump[0]]
             claims.append(
                 Claim(
                     series=frozenset([series]),

@@ -67,9 +67,9 @@ def test_outlier_is_no_step():
     assert smallest(logs) < 1e-3
     logs[20] += 0.06  # the series has such values now and then
     assert smallest(logs) == 1.0
-    two = normal(np.random.default_rng(2), STEADY)
-    two[-2:] += 0.1, 0.02  # an outlier, and the newest is almost as before
-    assert smallest(two) == 1.0
+    right = normal(np.random.default_rng(2), STEADY)
+    right[-2:] += 0.1, 0.02  # an outlier, and the newest is almost as before
+    assert smallest(right) == 1.0
 
 
 def test_tails_of_the_machine_make_a_single_value_less_sure():
@@ -87,8 +87,8 @@ def test_short_history_is_judged_by_the_scatter_of_others():
 
 def test_rounds_of_a_value_bound_the_scatter_from_below():
     logs = np.array([0.0, 0.0, 0.05])
-    known = [steps(logs, POOL, error)[0].p for error in (float("nan"), SIGMA / 2, 0.05)]
-    assert known[0] == known[1] < 1e-3 < known[2]
+    ps = [steps(logs, POOL, error)[0].p for error in (float("nan"), SIGMA / 2, 0.05)]
+    assert ps[0] == ps[1] < 1e-3 < ps[2]
 
 
 @pytest.mark.parametrize("levels", [(0.0, 0.0, 0.0, 0.3), (0.0, 0.3, 0.3, 0.3), (0.0, 0.0, 0.3, 0.3)])
@@ -123,9 +123,9 @@ def test_unit_and_direction_of_the_values_make_no_difference(seed, size, shift, 
     there, elsewhere, mirrored = (steps(values, POOL, SIGMA) for values in (logs, logs + shift, -logs))
     for other, sign in ((elsewhere, 1), (mirrored, -1)):
         assert [point.index for point in other] == [point.index for point in there]
-        for one, two in zip(there, other, strict=True):
-            assert two.p == pytest.approx(one.p, rel=1e-4, abs=1e-300)
-            assert two.after - two.before == pytest.approx(sign * (one.after - one.before), abs=1e-9)
+        for left, right in zip(there, other, strict=True):
+            assert right.p == pytest.approx(left.p, rel=1e-4, abs=1e-300)
+            assert right.after - right.before == pytest.approx(sign * (left.after - left.before), abs=1e-9)
 
 
 @settings(max_examples=50, deadline=None)
@@ -134,9 +134,9 @@ def test_order_within_a_level_makes_no_difference(random, size):
     logs = normal(np.random.default_rng(size), size + 1)
     logs[-1] += 0.2
     mixed = [*random.sample(logs[:-1].tolist(), size), logs[-1]]
-    (one,), (two,) = (steps(np.array(values), POOL, SIGMA) for values in (logs, mixed))
-    assert (one.index, two.index) == (size, size)
-    assert two.p == pytest.approx(one.p, rel=1e-6)
+    (left,), (right,) = (steps(np.array(values), POOL, SIGMA) for values in (logs, mixed))
+    assert (left.index, right.index) == (size, size)
+    assert right.p == pytest.approx(left.p, rel=1e-6)
 
 
 def test_pool_of_nothing():
@@ -149,5 +149,5 @@ def test_steps_of_a_young_history_do_not_hide_each_other(pattern):
     rng = np.random.default_rng(5)
     levels = {"A": 0.0, "B": -0.9, "C": -0.5, "D": 0.3}
     logs = np.array([levels[name] for name in pattern]) + 0.002 * rng.standard_normal(len(pattern))
-    found = [point.index for point in steps(logs, Pool(sigma=0.002, tails=1.2), math.nan) if point.p < 1e-6]
-    assert found == [index for index in range(1, len(pattern)) if pattern[index] != pattern[index - 1]]
+    indices = [point.index for point in steps(logs, Pool(sigma=0.002, tails=1.2), math.nan) if point.p < 1e-6]
+    assert indices == [index for index in range(1, len(pattern)) if pattern[index] != pattern[index - 1]]

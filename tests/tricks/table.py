@@ -34,7 +34,7 @@ REPLACED = "replaced"  # a function that the harness depends on is not the one t
 INPUTS = "changed its inputs"
 CROWDED = "crowded"  # the flag of processor time beyond KV_THREADS
 THREADS = "changes PyTorch's threads"  # a comparison's note
-BESIDE = "beside its outputs"
+BESIDE = "outside its outputs"
 KIND = "wanted torch.Tensor"  # an output that is no plain tensor
 
 

@@ -35,20 +35,20 @@ from kernel_velocity.harness.problem import ProblemError
 Commands = Mapping[str, tuple[str, str | None]]
 # Name -> (module, help); a command without help is not listed.
 COMMANDS: Commands = {
-    "init": ("scaffold.init", "set up tracking in a git repository: asv.conf.json, how it is built, an example"),
-    "track": ("runner.track", "measure the last commits that changed the kernels, then write the site"),
-    "report": ("site.report", "write the site: the trend of every kernel, a page per commit"),
-    "compare": ("compare.command", "compare implementations on the working tree: times, roofline, errors"),
+    "init": ("scaffold.init", "set up tracking in a git repository: asv.conf.json, the build, an example benchmark"),
+    "track": ("runner.track", "measure the last commits that changed the kernels, then write the dashboard"),
+    "report": ("site.report", "write the dashboard of what is recorded, without measuring"),
+    "compare": ("compare.command", "compare implementations on the working tree: times, efficiency, errors"),
     "gate": ("ab.gate", "compare the speed of two commits, or of a commit and the working tree, in minutes"),
-    "bisect": ("ab.bisect", "find the commit that made a benchmark slower, by the test of gate"),
-    "nightly": ("nightly.command", "measure what is new, judge, confirm and bisect it, write findings, publish"),
+    "bisect": ("ab.bisect", "find the commit that made a benchmark slower"),
+    "nightly": ("nightly.command", "measure new commits, confirm and bisect changes, write findings and the dashboard"),
     "findings": ("findings.command", "list, show, acknowledge, expect and reopen findings"),
-    "new": ("scaffold.new", "write the files of a new kernel: C++, CUDA, the problem, the test"),
+    "new": ("scaffold.new", "write the files of a new kernel: C++, CUDA, the benchmark, the test"),
     "export": ("series.export", "export every recorded value as Parquet or CSV, or the newest ones for OpenMetrics"),
-    "offline": ("offline", "run the whole suite on a machine without a network: pack it, unpack what it measured"),
-    "peaks": ("runner.peaks", "measure the ceilings of this machine: bandwidths, caches, FLOP/s"),
-    "lab": ("lab", "evaluate the methods: stopping rules, detectors, false alarms"),
-    "ingest": ("results.ingest", "record files of Google Benchmark or nvbench, or what a killed run left"),
+    "offline": ("offline", "measure on a machine without a network: pack the suite, run it, unpack the results"),
+    "peaks": ("runner.peaks", "measure the ceilings of this machine: bandwidth of memory and caches, FLOP/s"),
+    "lab": ("lab", "evaluate our methods: stopping rules, change-point detectors, false alarms"),
+    "ingest": ("results.ingest", "record files of Google Benchmark or nvbench, or the rounds of a killed run"),
 }
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)

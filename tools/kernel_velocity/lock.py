@@ -50,7 +50,7 @@ def is_asked_to_wait(environ: Mapping[str, str]) -> bool:
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
     """Declare --wait. Its default comes from KV_WAIT."""
-    text = f"wait for another run on this machine, or in this clone, instead of ending with an error; {WAIT}=1"
+    text = f"wait for another run on this machine or in this clone, instead of failing (or {WAIT}=1)"
     parser.add_argument("--wait", action="store_true", default=is_asked_to_wait(os.environ), help=text)
 
 
@@ -117,7 +117,7 @@ def _take(path: Path, root: Path, where: str, mark: str, *, wait: bool) -> TextI
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
-            f"{path}: no lock can be there ({error.strerror}); {FOLDER} names another folder for the machine's"
+            f"{path}: the lock cannot be opened ({error.strerror}); {FOLDER} names another folder for it"
         ) from None
     stream = os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
     try:

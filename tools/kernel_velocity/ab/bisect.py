@@ -43,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bench", metavar="BENCH", help="a benchmark, such as matmul.Cpu.time_hot, or a regular expression"
     )
-    parser.add_argument("good", metavar="GOOD", help="a commit at which it was fast")
-    parser.add_argument("bad", metavar="BAD", help="a later one at which it is slow")
-    parser.add_argument("--case", help="the test case, such as float32-1M; needed where there are several")
+    parser.add_argument("good", metavar="GOOD", help="an older commit, at which it was fast")
+    parser.add_argument("bad", metavar="BAD", help="a newer commit, at which it is slow")
+    parser.add_argument("--case", help="the test case, such as float32-1M; needed if BENCH has several")
     parser.add_argument("--implementation", default="native", help="the implementation (default native)")
     add_measuring_arguments(parser, BUDGET)
 

@@ -43,13 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("base", metavar="BASE", help="the commit to compare with, such as `git merge-base main HEAD`")
     parser.add_argument(
-        "head", metavar="HEAD", help="the commit in question; `.`: the working tree, branch and index stay as they are"
+        "head", metavar="HEAD", help="the commit to judge; `.`: the working tree (branch and index stay as they are)"
     )
-    parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full")
+    parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full (all)")
     add_measuring_arguments(parser, BUDGET)
-    parser.add_argument("--bench", help="a regular expression that the series to compare match (default: all of ours)")
     parser.add_argument(
-        "--relink", metavar="N", help="measure under N link orders, and report the change beyond layout (N from 4)"
+        "--bench", help="compare only series that match this regular expression (default: all but PyTorch's)"
+    )
+    parser.add_argument(
+        "--relink",
+        metavar="N",
+        help="link each build in N orders (4 or more), to tell changes of the code from those of its layout",
     )
     for name in gate_report.FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")

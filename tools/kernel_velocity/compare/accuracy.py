@@ -61,14 +61,14 @@ def _as_the_problem_says(
         agrees = not accepted and not output.get("right", True)
         merged = {key: value for key, value in output.items() if agrees or key not in _VERDICT}
         merged |= {key: value for key, value in stated[name].items() if value is not None}
-        summary = accuracy.in_words(dict(details)) or "it says no more"
-        why = merged.get("why") or f"the problem's own check refuses it: {summary}"
+        summary = accuracy.in_words(dict(details)) or "no reason given"
+        why = merged.get("why") or f"the problem's own check rejects it: {summary}"
         judged[name] = {**merged, "right": accepted, "why": None if accepted else why}
     return judged
 
 
 def _part(details: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return what a problem's details say of one of several outputs (as `accuracy.verdict` does), {} for nothing."""
+    """Return a problem's details on one of several outputs (in the form of `accuracy.verdict`), {} for none."""
     outputs = details.get("outputs")
     part = outputs.get(name) if isinstance(outputs, Mapping) else None
     return part if isinstance(part, Mapping) else {}

@@ -12,21 +12,20 @@ Implementations take turns in rounds, so that all of them see the same noise. Ea
     ...     return fresh(lambda: (x + y).mul_(2).exp_())
     >>> quick = settings(environ={}, preset="fused", rounds=3)
     >>> three = {**binders("eager", "native"), "mine": mine}
-    >>> found = compare(AddMulExp(), three, cases="float32-500k", settings=quick)
-    >>> (compared,) = found.compared
-    >>> [(each.implementation, each.failed, len(each.rounds)) for each in compared.timed]
+    >>> comparison = compare(AddMulExp(), three, cases="float32-500k", settings=quick)
+    >>> (compared,) = comparison.compared
+    >>> [(timed.implementation, timed.failed, len(timed.rounds)) for timed in compared.timed]
     [('eager', None, 3), ('native', None, 3), ('mine', None, 3)]
-    >>> times = {each.implementation: timing(each.estimates) for each in compared.timed}
+    >>> times = {timed.implementation: timing(timed.estimates) for timed in compared.timed}
     >>> [f"{pair.faster} vs {pair.slower}" for pair in pairwise(times)]
     ['native vs eager', 'mine vs eager', 'mine vs native']
 
-`kernel_velocity.compare.table.table(found, width=120)` is what the command prints of it. `time_function` times one
-call:
+`kernel_velocity.compare.table.table(comparison, width=120)` is what the command prints. `time_function` times one call:
 
     >>> from kernel_velocity.compare.api import time_function
     >>> values = list(range(10_000))
-    >>> found = time_function(lambda: sum(values), rounds=3)
-    >>> found.interval.low <= found.seconds <= found.interval.high
+    >>> result = time_function(lambda: sum(values), rounds=3)
+    >>> result.interval.low <= result.seconds <= result.interval.high
     True
 
 Both are for a checkout: run from its root. An implementation of your own is a function of (problem, case, inputs) that
@@ -73,12 +72,12 @@ def compare(
     Args:
         problem: what is computed, with its test cases and its reference.
         implementations: name -> what binds it to inputs: (problem, case, inputs) -> Bound.
-        cases: names or regular expressions, commas between them. None: all.
+        cases: names or regular expressions, separated by commas. None: all.
         dtype: only cases of that dtype.
         settings: rounds, rule, tolerance. None: those of the history.
         roofs: the machine's ceilings (runner/peaks.py). None: no roofline.
-        progress: called with what is being done, and the share of all that is done.
-        journal: of an earlier process that compared the same. Its finished cases are taken over. None: there was none.
+        progress: called with the current step, and the share of steps that are done.
+        journal: of an earlier process of this comparison, whose finished cases are taken over. None: no such process.
 
     Raises:
         UsageError: no such case, the device is not there, a case does not fit into memory, an unknown reference.
@@ -107,5 +106,5 @@ def time_function(
         UsageError: an unknown rule, no rounds.
     """
     chosen = compare_settings.settings(environ={}, rule=rule, rounds=rounds, threads=threads)
-    rounds_taken = (take_round(call, chosen.rule(), device, threads=threads) for _ in range(chosen.rounds))
-    return speedup.timing([taken.estimate for taken in rounds_taken])
+    results = (take_round(call, chosen.rule(), device, threads=threads) for _ in range(chosen.rounds))
+    return speedup.timing([result.estimate for result in results])

@@ -1,8 +1,8 @@
 """``kv compare``: implementations of a problem side by side, on the working tree, without git history.
 
-Every implementation is verified before and after it is timed. They take turns in rounds, in a process of their own that
-one of them may end (compare/isolation.py). The exit status is 1 when one is wrong, 2 for a mistake of the user's,
-22 when there was nothing to measure.
+Every implementation is verified before and after it is timed. They take turns in rounds, in a process of their own,
+which is started again if an implementation crashes it (compare/isolation.py). The exit status is 1 when one is wrong,
+2 for a usage error, 22 when there was nothing to measure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.compare.settings import PRESETS, Settings
 from kernel_velocity.compare.solutions import Bind
-from kernel_velocity.compare.torch_state import prepared, set_back
+from kernel_velocity.compare.torch_state import prepared, restored
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
@@ -41,53 +41,66 @@ from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
 
 ALL = "all"
-FORMATS = ("json", "markdown", "html", "gbench", "nvbench")
+FORMATS = {
+    "json": "JSON",
+    "markdown": "Markdown",
+    "html": "an HTML page",
+    "gbench": "Google Benchmark's JSON",
+    "nvbench": "nvbench's JSON",
+}
 TRACES = Path(".asv", "profiles")
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 WIDE = 160  # characters, where there is no terminal to ask
-MEASURING = "note: no ceilings of this machine are kept: measuring them first, half a minute (--no-roofline skips it)"
+MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("what", nargs="+", metavar="PROBLEM", help=f"a kernel, a problem file (docs/how-to/problem-files.md), or {ALL}")
-    text = "a shared library, or a Python file, with a `solution`; may be repeated"
+    text = "a shared library or Python file that defines `solution`; may be repeated"
     add("--solution", action="append", type=Path, default=[], metavar="FILE", help=text)
     add("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
-    text = "test cases: names or regular expressions, commas between"
+    text = "test cases: names or regular expressions, separated by commas (default: all)"
     add("--sizes", "--cases", dest="sizes", metavar="NAMES", help=text)
-    add("--sample", action="store_true", help="only the small case that each problem has as its sample")
-    add("--dtype", help="only test cases of that dtype, such as float32")
-    add("--implementations", metavar="NAMES", help="names or regular expressions, commas between")
+    add("--sample", action="store_true", help="only the small sample case of each problem")
+    add("--dtype", help="only test cases of this dtype, such as float32")
+    text = "names or regular expressions, separated by commas (default: all)"
+    add("--implementations", metavar="NAMES", help=text)
     add("--reference", metavar="NAME", help="the implementation that speed-ups are relative to (default: the first)")
-    add("--tolerance", help="what is right: 1e-3, rtol=1e-3,atol=1e-5, epsilon; integers: 1 allows off by one")
-    add("--threads", type=int, help="of the CPU (default: KV_THREADS, else 1)")
+    add("--tolerance", help="allowed error: 1e-3, or rtol=1e-3,atol=1e-5, or epsilon; 1 allows integers off by one")
+    add("--threads", type=int, help="CPU threads (default: KV_THREADS, else 1)")
 
     add = parser.add_argument_group("how it is measured").add_argument
-    add("--rounds", type=int, help="how often each takes its turn (default 8)")
+    add("--rounds", type=int, help="rounds, each of which times every implementation once (default 8)")
     add("--rule", metavar="NAME", help=f"stopping rule of a round: {', '.join(sorted(RULES))}")
-    add("--warmups", type=int, help="calls before the first sample; a sample is then one call")
-    add("--iters", type=int, help=f"samples of a round, one call each, behind {settings.WARMUPS} warm-ups")
-    add("--preset", metavar="NAME", help=f"a published way of measuring: {', '.join(PRESETS)}")
-    text = "no efficiency: the machine's ceilings are neither read nor measured"
+    add("--warmups", type=int, help="warm-up calls of a round; each sample is then one call")
+    add("--iters", type=int, help=f"samples of a round, one call each, after {settings.WARMUPS} warm-up calls")
+    add("--preset", metavar="NAME", help=f"measure as published benchmarks do: {', '.join(PRESETS)}")
+    text = "leave out the efficiency, and do not measure the machine's ceilings"
     add("--no-roofline", action="store_true", help=text)
     lock.add_wait(parser)
 
-    add = parser.add_argument_group("looking inside (the last test case of each problem)").add_argument
-    add("--profile", nargs="?", type=Path, const=TRACES, metavar="FOLDER", help=f"PyTorch's profiler ({TRACES})")
-    add("--ncu", nargs="?", const="", metavar="PATH", help="Nsight Compute's counters (where it is)")
+    add = parser.add_argument_group("profilers, on the last test case of each problem").add_argument
+    add(
+        "--profile",
+        nargs="?",
+        type=Path,
+        const=TRACES,
+        metavar="FOLDER",
+        help=f"run PyTorch's, with traces in FOLDER ({TRACES})",
+    )
+    add("--ncu", nargs="?", const="", metavar="PATH", help="run Nsight Compute, from PATH if given")
 
-    add = parser.add_argument_group("what is printed and written").add_argument
-    text = "also mean, its bootstrap interval, std, min, max, p50, p99, outliers and modes of all samples"
+    add = parser.add_argument_group("output").add_argument
+    text = "also print mean, bootstrap interval, std, min, max, p50, p99, outliers and modes of all samples"
     add("--stats", action="store_true", help=text)
-    text = "instead of tables a line each: 61us (RSD 0.124; min -41%%; max +182%%)"
+    text = "print a line per implementation instead of tables: 61us (RSD 0.124; min -41%%; max +182%%)"
     add("--oneline", action="store_true", help=text)
-    add("--quiet", action="store_true", help="no progress bar, no notes")
-    text = "write the comparison in that form; -: to standard output, tables to standard error"
-    for name in FORMATS:
-        add(f"--{name}", metavar="FILE", help=text)
+    add("--quiet", action="store_true", help="print no progress bar and no notes")
+    for name, what in FORMATS.items():
+        add(f"--{name}", metavar="FILE", help=f"write {what}; -: to standard output, the tables to standard error")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -96,7 +109,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     A command (its main module has `console`) compares in a process of its own, any other caller in this one.
 
     Raises:
-        UsageError: an option, a problem or a size makes no sense, or another run measures here. Nothing was measured.
+        UsageError: an option, a problem or a size is invalid, or another run measures here. Nothing was measured.
     """
     chosen = _settings(args, os.environ)
     _check_files(args)
@@ -105,12 +118,12 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             threads = str(chosen.threads)
             environ = {**os.environ, **host.measuring_variables(threads), "KV_THREADS": threads}
             environ |= _artefacts(args, err)
-            environ["PYTHONFAULTHANDLER"] = ""  # a crash is reported by us, in a line: Python's own report is forty
+            environ["PYTHONFAULTHANDLER"] = ""  # our report of a crash has one line, Python's has forty
             command = [sys.executable, *sys.orig_argv[1:]]
             return isolation.run(command, environ, root_folder(os.environ), err, wait=args.wait)
         out = isolation.take_standard_output()
     try:
-        with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
+        with redirect_stdout(err):  # what a user's Python code prints
             return _compare(args, chosen, out, err)
     finally:
         out.flush()
@@ -124,11 +137,11 @@ def _artefacts(args: argparse.Namespace, err: TextIO) -> dict[str, str]:
     Raises:
         UsageError: the working tree does not build.
     """
-    asked = set(args.what)
-    if ARTEFACTS in os.environ or all(implementations.is_file(what) for what in asked):
+    whats = set(args.what)
+    if ARTEFACTS in os.environ or all(implementations.is_file(what) for what in whats):
         return {}
     problems = list(config.suite(Path()).problems())
-    if not any(problem.functions for problem in problems if ALL in asked or problem.name in asked):
+    if not any(problem.functions for problem in problems if ALL in whats or problem.name in whats):
         return {}
     from kernel_velocity.ab.session import AsvRunner  # noqa: PLC0415 - asv takes half a second
 
@@ -146,7 +159,7 @@ def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """Return the settings of the command line, else of the environment.
 
     Raises:
-        UsageError: one makes no sense.
+        UsageError: one is invalid.
     """
     threads = str(args.threads) if args.threads is not None else environ.get("KV_THREADS") or None
     host.measuring_variables(threads)  # refuses what is no number of threads
@@ -168,16 +181,16 @@ def _check_files(args: argparse.Namespace) -> None:
     """
     targets = {name: target for name in FORMATS if (target := getattr(args, name)) is not None}
     if list(targets.values()).count("-") > 1:
-        raise UsageError("standard output (-) can take one format only: give the others a file")
+        raise UsageError("standard output (-) takes one format: write the others to files")
     for name, path in {name: Path(target) for name, target in targets.items() if target != "-"}.items():
         if path.is_dir() or not path.absolute().parent.is_dir():
-            raise UsageError(f"--{name} {path}: wanted a file in a folder that is there")
+            raise UsageError(f"--{name} {path}: must be a file in an existing folder")
         if path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
-            raise UsageError(f"--{name} {path}: is there and no plain file; wanted one, or - for standard output")
+            raise UsageError(f"--{name} {path}: is no regular file; give another path, or - for standard output")
         _try_to_write(path, f"--{name} {path}")
     if args.profile is not None:  # made where it is not there yet
         if args.profile.exists() and not args.profile.is_dir():
-            raise UsageError(f"--profile {args.profile}: is a file; wanted a folder for traces")
+            raise UsageError(f"--profile {args.profile}: must be a folder, for traces (got a file)")
         whole = args.profile.absolute()
         existing = next(folder for folder in (whole, *whole.parents) if folder.exists())
         _try_to_write(existing / "trace", f"--profile {args.profile}")
@@ -189,7 +202,7 @@ def _try_to_write(path: Path, option: str) -> None:
     try:
         try_to_write(path)
     except OSError as error:
-        raise UsageError(f"{option}: cannot be written ({error.strerror}); name another place") from None
+        raise UsageError(f"{option}: cannot be written ({error.strerror}); give another path") from None
 
 
 def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
@@ -209,7 +222,7 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
                 for number, job in enumerate(jobs.values()):
                     comparisons.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
             except KeyboardInterrupt:
-                print("interrupted: a comparison keeps nothing", file=err)
+                print("interrupted: nothing was saved", file=err)
                 return INTERRUPTED
             finally:
                 bar.clear()
@@ -241,13 +254,13 @@ def _jobs(
 
     @contextmanager
     def around(name: str) -> Iterator[None]:
-        with journal.running("loaded", name), set_back(partial(note, name)):
+        with journal.running("loaded", name), restored(partial(note, name)):
             yield
         for function in ORIGINALS.put_back():
-            notes.append(f"{name} replaces {function} as it is loaded; it was put back")
+            notes.append(f"loading {name} replaces {function}, which was restored")
 
     def note(name: str, change: str) -> None:
-        notes.append(f"{name} changes PyTorch's {change} as it is loaded; put back: let each call set what it needs")
+        notes.append(f"loading {name} changes PyTorch's {change}, which was restored: set it in each call")
 
     loaded = [implementations.load(what, device, paths, args.dtype or DTYPE, around) for what in whats]
     problems = [problem for problem, _ in loaded]

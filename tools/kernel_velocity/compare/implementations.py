@@ -52,14 +52,14 @@ def load(
     implementations = binders(*names)
     for path in solutions:
         if path.stem in implementations:
-            raise UsageError(f"{path}: there is an implementation {path.stem!r} already; give the file another name")
+            raise UsageError(f"{path}: another implementation is called {path.stem!r}; rename the file")
         with around(path.stem):
             implementations[path.stem] = solution_files.binder(path, problem)
     return problem, implementations
 
 
 def is_file(what: str) -> bool:
-    """Return whether a user means a file, with a class of it or without, and no kernel of the suite."""
+    """Return whether a name means a file, such as "a.py" or "a.py:CLASS", and not a kernel of the suite."""
     path = what.partition(":")[0]
     return path.endswith(SUFFIXES) or "/" in path
 
@@ -70,8 +70,8 @@ def _problem(what: str, device: str, dtype: str) -> Problem:
         return load_file(Path(path), name or None, device, dtype)
     ours = {problem.name: problem for problem in config.suite(Path()).problems()}
     if what not in ours:
-        hint = f"; {what}.py would be taken for a file" if Path(f"{what}.py").is_file() else ""
-        raise UsageError(f"{what}: no such kernel; there are {', '.join(ours)}, or the path of a problem file{hint}")
+        hint = f" (did you mean {what}.py?)" if Path(f"{what}.py").is_file() else ""
+        raise UsageError(f"{what}: must be a kernel ({', '.join(ours)}) or the path of a problem file{hint}")
     problem = ours[what]
     problem.device = device
     return problem
@@ -95,7 +95,7 @@ def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
 
 
 def _bind_in_place(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
-    """Bind a reference that writes its inputs to copies, which are restored before it is verified, not while timed."""
+    """Bind a reference that overwrites its inputs to copies, which are restored for verifying, not while timed."""
     written = copies(inputs)
     _try_reference(problem, copies(inputs))
     if name == "compile":
@@ -113,7 +113,7 @@ def _bind_in_place(name: str, problem: Problem, case: str, inputs: Inputs) -> Bo
 
 
 def _try_reference(problem: Problem, inputs: Inputs) -> None:
-    """Run the reference once, on the device that is written into it: a redirection would be timed with it.
+    """Run the reference once on the device that its code names. Redirecting it to another would be timed, too.
 
     Raises:
         NotImplementedError: it cannot run on this device.
@@ -123,4 +123,4 @@ def _try_reference(problem: Problem, inputs: Inputs) -> None:
     except (AssertionError, RuntimeError) as error:
         if problem.device == "cuda" or "CUDA" not in str(error):
             raise
-        raise NotImplementedError(f"the reference has a CUDA device written in: {in_one_line(error)}") from None
+        raise NotImplementedError(f"the reference names a CUDA device in its code: {in_one_line(error)}") from None

@@ -1,9 +1,9 @@
-"""The process that a comparison runs in, started anew where an implementation ends it, and its journal.
+"""Measure in a child process, which is started again where an implementation ends it, and keep its journal.
 
-A segmentation fault in a user's library takes its process along. So the command measures in a process of its own, which
-writes its steps into a journal. Where that process dies in an implementation, the parent adds how it ended and starts
-the next one. That takes over the test cases that are finished, counts the implementation as failed, and measures the
-rest of its test case anew: the memory of the other implementations may be damaged.
+A segmentation fault in a user's library ends its process. So the command measures in a child process, which writes its
+steps into a journal. Where it dies in an implementation, the parent records how, and starts the next child. That child
+takes over the finished test cases, counts the implementation as failed, and repeats the test case: the memory of the
+other implementations may be damaged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.processes import contained
 
-# s that an interrupted process has to end by itself, and once more when asked: a call of a few ms ends within it, and
-# one that loops for ever never does. To kill it costs nothing: a comparison keeps nothing, and files are renamed whole.
+# s that an interrupted process has to end by itself, and again after a second signal: a call of a few ms ends within
+# it, an endless loop never does. Killing it is safe: nothing is saved before the end, and files are renamed whole.
 PATIENCE = 1.0
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
@@ -40,8 +40,8 @@ GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
 CHECKED = 16  # bytes of the checksum before a finished test case
-# Signals that somebody sends, and that say nothing of the code that runs.
-ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Signals that somebody sends, not faults of the code that runs.
+REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: TextIO, *, wait: bool = False) -> int:
@@ -66,25 +66,25 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
             step = journal.step()
             if step is None and status >= 0:
                 return status
-            if status == INTERRUPTED or -status in ASKED_TO_END:
+            if status == INTERRUPTED or -status in REQUESTS:
                 return status if status > 0 else 128 - status
             how = step.how if step is not None and step.how else ended(status)
             if step is None:
-                raise KernelVelocityError(f"the comparison's process {how}, while no implementation ran")
+                raise KernelVelocityError(f"the measuring process {how} while no implementation ran")
             where = f" on {step.case}" if step.case else ""
             if step.implementation is None:
                 raise KernelVelocityError(f"the problem itself{where}: its process {how} while {step.doing}")
             print(f"{step.implementation}{where}: its process {how} while it was {step.doing}", file=err, flush=True)
             if not step.again:
                 return WRONG
-            journal.bury(step, how)
+            journal.record_death(step, how)
             stack.enter_context(lock.held(root, wait=wait))
 
 
 def ended(status: int) -> str:
     """Return how a process ended, by its exit status as `subprocess` has it: "died of SIGSEGV (Segmentation fault)"."""
     if status >= 0:
-        return f"was ended by it with exit status {status}"
+        return f"exited with status {status}"
     try:
         name = signal.Signals(-status).name
     except ValueError:  # a real-time signal
@@ -119,7 +119,7 @@ def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
     """Wait for an interrupted process, and kill it where it does not end by itself."""
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
     try:
-        print(f"{line_break}interrupted: stopping what runs; Ctrl-C again kills it at once", file=err, flush=True)
+        print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
         for ask in (False, True):
             if ask:
                 process.send_signal(signal.SIGINT)
@@ -130,7 +130,7 @@ def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
         pass
     process.kill()
     process.wait()
-    print("interrupted: what ran did not stop, and was killed; a comparison keeps nothing", file=err, flush=True)
+    print("interrupted: the measuring process was killed; nothing was saved", file=err, flush=True)
 
 
 def take_standard_output() -> TextIO:
@@ -180,7 +180,7 @@ class Journal:
 
     @contextmanager
     def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
-        """Write a step down while it lasts. The note stays if the process ends within."""
+        """Record a step while it lasts. The record stays if the process ends within."""
         self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again))
         try:
             yield
@@ -202,7 +202,7 @@ class Journal:
         """Return a file of the journal, None where it does not exist.
 
         Raises:
-            KernelVelocityError: it is damaged, as by a process that died while it wrote it.
+            KernelVelocityError: it is damaged: its process died while writing it.
         """
         if self._folder is None:
             return None
@@ -211,14 +211,14 @@ class Journal:
         except FileNotFoundError:
             return None
         except documents.DamagedError as error:
-            raise KernelVelocityError(f"the comparison's process left a damaged journal ({name}: {error})") from None
+            raise KernelVelocityError(f"the measuring process left a damaged journal ({name}: {error})") from None
 
     def step(self) -> Step | None:
         """Return the step in which the process ended, None where it was in none."""
         step = self._read(STEP)
         return None if step is None else Step(**step)
 
-    def bury(self, step: Step, how: str) -> None:
+    def record_death(self, step: Step, how: str) -> None:
         """Record that a process ended in a step."""
         if self._folder is not None:
             deaths = [*self._deaths(), (asdict(step), how)]
@@ -237,15 +237,15 @@ class Journal:
     def _deaths(self) -> list[Any]:
         return list((self._read(DEATHS) or {"deaths": []})["deaths"])
 
-    def keep(self, compared: Compared) -> None:
-        """Write a finished test case down. If it cannot be pickled, the next process measures it again."""
+    def save(self, compared: Compared) -> None:
+        """Save a finished test case. If it cannot be pickled, the next process measures it again."""
         if self._folder is not None:
             with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
                 contents = pickle.dumps(compared)
                 self._path(self._folder, compared.case).write_bytes(_checksum(contents) + contents)
 
     def finished(self, case: str) -> Compared | None:
-        """Return a finished test case, None for any other, and where the process died while it wrote it down."""
+        """Return a finished test case, None where it is not finished, or its file is damaged."""
         if self._folder is None or not (path := self._path(self._folder, case)).exists():
             return None
         contents = path.read_bytes()

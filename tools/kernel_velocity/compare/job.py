@@ -26,25 +26,25 @@ from kernel_velocity.roofline.model import Roofs, memory_of, roofline
 from kernel_velocity.stats import speedup
 from kernel_velocity.units import memory
 
-Progress = Callable[[str, float], None]  # what is being done, the share of it that is done
-Item = TypeVar("Item")
-ONE_PROCESS = "rounds share one process: what differs between processes (about 1%) is not in the intervals"
+Progress = Callable[[str, float], None]  # the current step, and the share of all steps that is done
+Turn = TypeVar("Turn")
+ONE_PROCESS = "all rounds ran in one process: intervals leave out the variation between processes, about 1%"
 
 
-def order(items: Sequence[Item], number: int) -> list[Item]:
-    """Return the items in the order of round `number`, from 0: A B C, B C A, C A B, then each of these backwards.
+def order(turns: Sequence[Turn], number: int) -> list[Turn]:
+    """Return the order of turns in round `number`, from 0: A B C, B C A, C A B, then these three backwards.
 
-    So every item is as often the first as any other, and comes as often after one neighbour as after the other.
+    So every implementation is first equally often, and equally often runs after either neighbour.
     """
-    if not items:
+    if not turns:
         return []
-    cycle, by = divmod(number, len(items))
-    turned = [*items[by:], *items[:by]]
-    return turned[::-1] if cycle % 2 else turned
+    cycle, shift = divmod(number, len(turns))
+    rotated = [*turns[shift:], *turns[:shift]]
+    return rotated[::-1] if cycle % 2 else rotated
 
 
 class MemoryRanOutError(Exception):
-    """A case does not fit into the memory that it may take."""
+    """A case needs more memory than it may use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,7 @@ class Job:
     def __post_init__(self) -> None:
         if self.settings.reference not in (None, *self.implementations):
             names = ", ".join(self.implementations)
-            raise UsageError(
-                f"--reference {self.settings.reference!r}: not among the implementations compared: {names}"
-            )
+            raise UsageError(f"--reference must be one of {names} (got {self.settings.reference!r})")
 
     def compare(self, roofs: Roofs | None, progress: Progress, journal: Journal) -> Comparison:
         """Compare on every test case that the journal does not have. A case for which memory runs out is left out.
@@ -89,7 +87,7 @@ class Job:
                 except MemoryRanOutError as error:
                     left_out.append(str(error))
                     continue
-                journal.keep(compared)
+                journal.save(compared)
             cases.append(compared)
         if not cases:
             raise UsageError(left_out[0])
@@ -116,7 +114,7 @@ class Job:
     ) -> Compared:
         rounds = self.settings.rounds
         try:
-            with journal.running("computing what is expected", None, test["name"]):
+            with journal.running("computing the reference", None, test["name"]):
                 bench = self._bench(test, began, journal)
             subjects = [Subject(name=name, bench=bench) for name in self.implementations]
             for subject in subjects:
@@ -138,7 +136,7 @@ class Job:
                 raise
             free = reported.free_memory(self.problem.device)
             rest = "" if free is None else f" ({memory(free)} are free)"
-            text = f"{self.problem.name} {test['name']}: memory ran out{rest}; take smaller cases (--sizes, --sample)"
+            text = f"{self.problem.name} {test['name']}: out of memory{rest}; select smaller cases (--sizes, --sample)"
             raise MemoryRanOutError(text) from None
         return _compared(bench, test, subjects, roofs)
 
@@ -150,15 +148,15 @@ class Job:
         """
         ORIGINALS.note(self.problem)
         problem, where = self.problem, f"{self.problem.name} {test['name']}"
-        with _users(f"{where}: create_inputs"):
+        with _user_code(f"{where}: create_inputs"):
             inputs = test["create_inputs"]()
         shared = SharedInputs(problem, inputs)
-        with _users(f"{where}: its reference"):
+        with _user_code(f"{where}: its reference"):
             expected = problem.expected(*inputs)
-        if changed := shared.put_back():
+        if changed := shared.restore():
             raise UsageError(
                 f"{where}: its reference changes its inputs ({changed}), which all implementations share; "
-                "let it work on a copy"
+                "make it work on a copy"
             )
         return Bench(
             problem=problem,
@@ -175,8 +173,8 @@ class Job:
 
 
 @contextmanager
-def _users(what: str) -> Iterator[None]:
-    """Raise a UsageError for what a user's code raises within, but for a lack of memory."""
+def _user_code(what: str) -> Iterator[None]:
+    """Turn an exception of a user's code into a UsageError, unless memory ran out."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -193,7 +191,7 @@ def _without_reference(cases: Sequence[Compared], reference: str) -> Iterator[st
         if timed and reference not in timed:
             yield (
                 f"{compared.problem} {compared.case}: the reference {reference} has no time there, "
-                f"so speed-ups are relative to {timed[0]} and whoever comes first of two"
+                f"so speed-ups are relative to {timed[0]}"
             )
 
 

@@ -38,12 +38,12 @@ READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 METRICS = (DURATION, DRAM, SM, READ, WRITTEN)
 
 NAME = "ncu"
-PLACES = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")  # from the root folder on
+PATTERNS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")  # below /
 FORBIDDEN = "ERR_NVGPUCTRPERM"  # what ncu says where only an administrator may read the counters
 TIMEOUT = 600.0  # s
 LAST_LINES = 3  # of the output of an ncu that failed
-CALLS = 3  # a profiler replays each kernel many times: more calls say nothing new
-# Base units are asked for (--print-units base); versions differ in how they name them.
+CALLS = 3  # ncu replays every kernel many times: more calls add nothing
+# of base units (--print-units base), by the names that ncu's versions have for them
 SCALES: Mapping[str, float] = {"": 1.0, "byte": 1.0, "B": 1.0, "%": 0.01, "nsecond": 1e-9, "ns": 1e-9}
 
 # A kernel's name, and of one launch the metrics in base units, percentages as fractions; None: n/a
@@ -57,18 +57,20 @@ def find(path: str) -> Path:
         path: its path, or of the folder that has it. "": look on PATH and where it is usually installed.
 
     Raises:
-        UsageError: it is not there. The message lists the places.
+        UsageError: it is not there. The message says where it was looked for.
     """
     if path:
         program = shutil.which(path) or shutil.which(NAME, path=path)
         if program is None:
-            raise UsageError(f"--ncu={path}: no program, and no folder with {NAME}")
+            raise UsageError(f"--ncu={path}: must be a program, or a folder with {NAME}")
         return Path(program)
     on_path = shutil.which(NAME)
-    installed = [Path(on_path)] if on_path else [path for pattern in PLACES for path in sorted(Path("/").glob(pattern))]
+    installed = (
+        [Path(on_path)] if on_path else [path for pattern in PATTERNS for path in sorted(Path("/").glob(pattern))]
+    )
     if not installed:
-        looked = f"{NAME} on PATH, and {' and '.join(f'/{pattern}' for pattern in PLACES)}"
-        raise UsageError(f"--ncu: Nsight Compute is not installed (looked for {looked}): say where with --ncu=PATH")
+        looked = f"{NAME} on PATH, and {' and '.join(f'/{pattern}' for pattern in PATTERNS)}"
+        raise UsageError(f"--ncu: Nsight Compute is not installed (looked for {looked}): give its path with --ncu=PATH")
     return installed[-1]
 
 
@@ -135,11 +137,11 @@ def _number(text: str, unit: str, metric: str) -> float | None:
     try:
         return float(text.replace(",", "")) * SCALES[unit]
     except (ValueError, KeyError):
-        raise UsageError(f"ncu's CSV: {metric} is {text!r} in unit {unit!r}: not understood") from None
+        raise UsageError(f"ncu's CSV: cannot read {metric}, {text!r} in unit {unit!r}") from None
 
 
 def report(launches: Sequence[Launch], row: Row) -> str:
-    """Return the launches by kernel, means over its launches, and our own figures of the whole call in a last line."""
+    """Return a table of means over the launches of each kernel, with our figures of the whole call as last line."""
     kernels: dict[str, list[Mapping[str, float | None]]] = {}
     for kernel, values in launches:
         kernels.setdefault(kernel, []).append(values)
@@ -147,9 +149,9 @@ def report(launches: Sequence[Launch], row: Row) -> str:
     if row.timing is not None:
         share = percent(None if row.roofline is None else row.roofline.efficiency)
         ours = [units.seconds(row.timing.seconds), _rate(row.bandwidth), "-", "-", share]
-        lines.append(["ours, a call as timed", "-", *ours])
+        lines.append(["the call, as timed", "-", *ours])
     heads = ["kernel", "launches", "time", "DRAM traffic", "DRAM throughput", "SM throughput", "efficiency"]
-    note = "shares are of the hardware's peak; ncu fixes the clocks and empties the caches, so its times are not ours"
+    note = "percent of the hardware's peak; ncu fixes clocks and empties caches, so its times differ from ours"
     table = aligned(Table("Nsight Compute", note, heads, lines))
     return f"{row.timed.implementation} on {row.compared.case}\n{table}"
 

@@ -1,8 +1,8 @@
-"""What PyTorch's profiler sees of one implementation: a table of operations, and a trace file for a viewer.
+"""Run one implementation under PyTorch's profiler: a table of operations, and a trace file for a viewer.
 
-The native kernels are called through ctypes, which the profiler does not see: each call is a region of its own, named
-after the implementation, so that it has a line on the CPU. A CUDA kernel is seen as such. A profiled call is slower
-than a timed one: the table says where the time goes, not how much it is.
+The profiler does not see calls through ctypes, as of the native kernels. So each call is a region with the name of the
+implementation, which has a line on the CPU. CUDA kernels have lines anyway. A profiled call is slower than a timed one:
+the table says where the time goes, not how much it is.
 
 In a script of your own:
 
@@ -73,7 +73,7 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
         UsageError: fewer than one call.
     """
     if calls < 1:
-        raise UsageError(f"--profile of {calls} calls: at least 1 is wanted")
+        raise UsageError(f"calls must be at least 1 (got {calls})")
     torch: Any = importlib.import_module("torch")
     profiler = importlib.import_module("torch.profiler")
     synchronise: Call = torch.cuda.synchronize if device == "cuda" else (lambda: None)

@@ -67,7 +67,7 @@ def take_round(
     """
     timer = timing.plain(device)
     before, clock = read_counters(), perf_counter()
-    # Every look at the GPU is at the ends of the round: samples between would need a file of their own.
+    # The GPU is read at both ends of the round: readings between would need a file.
     with gpu.GpuWatch(gpu.uuid() if device == "cuda" else None, None, Path(os.devnull)) as watch:
         if warmups is None:
             environ = {**os.environ, "KV_THREADS": str(threads)}
@@ -92,9 +92,10 @@ def take_round(
     )
 
 
-def _sm_clock(seen: gpu.GpuActivity | None) -> float | None:
+def _sm_clock(activity: gpu.GpuActivity | None) -> float | None:
     """Return the mean of a GPU's clock before and after the samples, Hz."""
-    clocks = [] if seen is None else [clock for clock in (seen.sm_before, seen.sm_after) if clock is not None]
+    readings = () if activity is None else (activity.sm_before, activity.sm_after)
+    clocks = [clock for clock in readings if clock is not None]
     return fmean(clocks) if clocks else None
 
 

@@ -1,4 +1,4 @@
-"""Which cases and implementations a comparison takes, and whether a case fits into memory, before it is allocated."""
+"""Select cases and implementations by name, and predict whether a case fits into memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kernel_velocity.harness.problem import Problem, TestCase
 from kernel_velocity.harness.problem_file import dtype_of_parameter, sizes
 from kernel_velocity.units import memory
 
-Pattern = str | Sequence[str] | None  # names or regular expressions, commas between or each its own; None: all
+Pattern = str | Sequence[str] | None  # names or regular expressions, a list or separated by commas. None: all
 
-SHARE = 0.9  # of the free memory that a case may take: what is free now need not be in a second
+SHARE = 0.9  # of the free memory that a case may take, since other processes allocate, too
 # Beside the output of every implementation (as large as inputs and outputs together at most): the inputs, and the
 # reference in higher precision with what computing it takes.
 BESIDE = 2
@@ -47,7 +47,7 @@ def cases(problems: Sequence[Problem], pattern: Pattern, dtype: str | None) -> l
     dtypes = {dtype_of(problem, test["name"]) for problem, group in pairs for test in group}
     where = f"{' and '.join(problem.name for problem in problems)} on {problems[0].device}"
     if dtype is not None and dtype not in dtypes:
-        raise UsageError(f"--dtype {dtype}: {where}: no case of that dtype; of {', '.join(sorted(dtypes))}")
+        raise UsageError(f"--dtype must be one of {', '.join(sorted(dtypes))} for {where} (got {dtype})")
     chosen = [[test for test in group if dtype in (None, dtype_of(problem, test["name"]))] for problem, group in pairs]
     names = list(dict.fromkeys(test["name"] for group in chosen for test in group))
     matched = matching("--sizes", pattern, names, where)
@@ -55,7 +55,7 @@ def cases(problems: Sequence[Problem], pattern: Pattern, dtype: str | None) -> l
 
 
 def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) -> list[str]:
-    """Return the names that match a pattern: names or regular expressions, commas between them, None for all.
+    """Return the names that match a pattern: names or regular expressions, separated by commas, None for all.
 
     A whole name means only itself, even with a comma in it. Anything else is searched for in the names.
 
@@ -71,9 +71,9 @@ def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) ->
         try:
             matched = [part] if part in names else [name for name in names if part and re.search(part, name)]
         except re.error as error:
-            raise UsageError(f"{option} {part!r}: neither a name nor a regular expression ({error})") from None
+            raise UsageError(f"{option} {part!r}: not a name, and not a valid regular expression ({error})") from None
         if not matched:
-            raise UsageError(f"{option} {part!r}: nothing of {where} matches; there are {', '.join(names)}")
+            raise UsageError(f"{option} {part!r} matches nothing of {where}: there are {', '.join(names)}")
         chosen.update(matched)
     return [name for name in names if name in chosen]
 
@@ -87,8 +87,8 @@ def needed(problem: Problem, test: TestCase, count: int) -> int:
     touched = problem.get_footprint(test)
     if touched is not None:
         return (BESIDE + count) * touched
-    if (known := sizes(problem, test)) is not None:
-        inputs, outputs = known
+    if (bytes_of := sizes(problem, test)) is not None:
+        inputs, outputs = bytes_of
         return COPIES * inputs + (BESIDE + count) * outputs
     return max(map(int, test["dims"] or (1,))) * _BYTES.get(dtype_of(problem, test["name"]), 4)
 
@@ -111,11 +111,11 @@ def fitting(
     listed = ", ".join(f"{name} ({memory(size)})" for name, size in large.items())
     if len(large) == len(tests):
         raise UsageError(
-            f"{problem.name}: {listed} for {units.count(count, 'implementation')}, {memory(free)} are free on "
-            f"{problem.device}; take smaller cases (--sizes, --sample) or fewer --implementations"
+            f"{problem.name} with {units.count(count, 'implementation')} needs more memory than the {memory(free)} "
+            f"free on {problem.device}: {listed}; select smaller cases (--sizes, --sample) or fewer --implementations"
         )
     note = (
-        f"{problem.name}: {len(large)} of {units.count(len(tests), 'case')} left out: each wants more than the "
-        f"{memory(bound)} that a comparison may take: {listed}"
+        f"{problem.name}: {len(large)} of {units.count(len(tests), 'case')} left out, too large for the "
+        f"{memory(bound)} that a comparison may use: {listed}"
     )
     return [test for test in tests if test["name"] not in large], [note]

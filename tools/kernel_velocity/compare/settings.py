@@ -12,7 +12,7 @@ from kernel_velocity.harness.accuracy import Tolerance
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
 
-WARMUPS = 10  # calls before a fixed number of samples: as scripts around fused kernels have it
+WARMUPS = 10  # calls before a fixed number of samples, as in published scripts for fused kernels
 
 MakeRule = Callable[[], StoppingRule]
 
@@ -26,7 +26,7 @@ class Preset:
     source: str
 
 
-# What others' scripts do, so that their numbers can be had again; ours are the rounds of the history.
+# How published scripts measure, to reproduce their numbers. Without a preset, rounds are those of the history.
 PRESETS: Mapping[str, Preset] = {
     "fused": Preset(10, partial(FixedCount, n=100), "scripts around fused kernels: 10/100"),
     "chapter": Preset(50, partial(FixedCount, n=1000), "textbook chapters on kernels: 50/1000"),
@@ -43,10 +43,10 @@ class Settings:
     """How every implementation is measured.
 
     Attributes:
-        rounds: how often each takes its turn.
+        rounds: each times every implementation once.
         rule: makes the stopping rule of a round.
         warmups: calls before the first sample of a round, each sample then one call, all of which count. None: as in
-            rounds of the history, with a warm-up by time, batches, and a burn-in that is left out.
+            rounds of the history, with a warm-up by time, batches, and without the burn-in.
         preset: the name of a published way of measuring. None: ours, or the user's.
         tolerance: what counts as right. None: the problem decides.
         reference: the implementation that speed-ups are relative to. None: the first.
@@ -71,7 +71,7 @@ class Settings:
             ("warmups", self.warmups, 0),
         ):
             if value is not None and value < least:
-                raise UsageError(f"--{name} {value}: wanted {least} or more")
+                raise UsageError(f"--{name} must be at least {least} (got {value})")
 
     def described(self) -> dict[str, str]:
         """Return the settings as text, by name."""
@@ -81,7 +81,7 @@ class Settings:
             "parameters": ", ".join(f"{name} {value:g}" for name, value in rule.parameters().items()),
             "rounds": str(self.rounds),
             "warm-up": "by time, 50 ms or more" if self.warmups is None else f"{self.warmups} calls",
-            "sample": "a batch of calls that the clock resolves" if self.warmups is None else "one call",
+            "sample": "a batch of calls" if self.warmups is None else "one call",
             "tolerance": f"{self.tolerance} ({self.tolerance.source})" if self.tolerance else "the problem's own",
             "threads": str(self.threads),
         }
@@ -107,18 +107,18 @@ def settings(
         rule: a stopping rule by name.
         warmups: calls before the first sample.
         iters: samples of one call each, in place of a rule. The warm-ups are then WARMUPS by default.
-        rounds: how often each implementation takes its turn.
+        rounds: each times every implementation once.
         more: tolerance, reference, threads, as `Settings` has them.
 
     Raises:
         UsageError: an unknown preset or rule, a number that is too small, two rules at once.
     """
     if preset is not None and preset not in PRESETS:
-        raise UsageError(f"--preset {preset!r}: there are {', '.join(PRESETS)}")
+        raise UsageError(f"--preset must be one of {', '.join(PRESETS)} (got {preset!r})")
     if rule is not None and iters is not None:
-        raise UsageError(f"--rule {rule} and --iters {iters}: a fixed number of samples is a rule of its own; take one")
+        raise UsageError(f"--iters {iters} is itself a stopping rule: leave out --rule {rule} or --iters")
     if iters is not None and iters < 1:
-        raise UsageError(f"--iters {iters}: wanted 1 or more")
+        raise UsageError(f"--iters must be at least 1 (got {iters})")
     published = None if preset is None else PRESETS[preset]
     make: MakeRule = partial(_named, rule, dict(environ))
     if iters is not None:

@@ -7,8 +7,8 @@ Both get their arguments in the order of the problem's `parameters`, the trailin
 no stream and return no status. On a GPU they run on the default stream. A Python file may also have what solutions of
 the problem's own form have, `ModelNew`, `custom_kernel` or `run`: a function that returns its outputs.
 
-Each output lies between guard bytes, which show whether a solution writes beside it. Without them such a solution would
-pass, and damage other tensors or the allocator's memory.
+Each output lies between guard bytes, which reveal a solution that writes outside of it. Without them such a solution
+would pass, and damage other tensors or the allocator's memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kernel_velocity.harness.user_file import import_file
 Bind = Callable[[Problem, str, Inputs], Bound]
 
 NAME = "solution"
-GUARD = 4096  # bytes: a page, so that an output lies in its pages, and is aligned, as it would be without
+GUARD = 4096  # bytes: a page, so an output is aligned as it would be without guards
 MARK = 0xA5
 
 
@@ -54,8 +54,8 @@ def binder(path: Path, problem: Problem) -> Bind:
         raise UsageError(f"{path}: no such file")
     if path.suffix not in (".py", ".so"):
         raise UsageError(
-            f"{path}: wanted a shared library (.so) or a Python file (.py); a C++ file becomes one by "
-            f"`c++ -O3 -shared -fPIC {path.name} -o {path.stem}.so`, a CUDA file by "
+            f"{path}: must be a shared library (.so) or a Python file (.py); compile C++ by "
+            f"`c++ -O3 -shared -fPIC {path.name} -o {path.stem}.so`, CUDA by "
             f"`nvcc -O3 -shared -Xcompiler -fPIC {path.name} -o {path.stem}.so`"
         )
     if path.suffix == ".so":
@@ -96,12 +96,12 @@ def _returning(problem: ReturningProblem, function: Any) -> Bind:
     solve = problem.solution_of(function)
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
-        given = copies(inputs) if problem.in_place else inputs
-        bound = fresh(lambda: solve(*given))
+        arguments = copies(inputs) if problem.in_place else inputs
+        bound = fresh(lambda: solve(*arguments))
 
         def restore() -> None:
             bound.poison()
-            for copy, original in zip(given, inputs, strict=True):
+            for copy, original in zip(arguments, inputs, strict=True):
                 if copy is not original:
                     copy.copy_(original)
 
@@ -247,10 +247,10 @@ def new_outputs(problem: Problem, case: str, inputs: Inputs) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Guarded:
-    """An output, and the bytes on either side of it, which nothing may write."""
+    """An output, and guard bytes on both sides, which nothing may write."""
 
     output: Any
-    guards: Mapping[str, Any]  # "before", "behind"
+    guards: Mapping[str, Any]  # "before", "after"
 
     @classmethod
     def like(cls, tensor: Any) -> Guarded:
@@ -258,10 +258,10 @@ class Guarded:
         end = GUARD + tensor.numel() * tensor.element_size()
         memory = tensor.new_full((end + GUARD,), MARK, dtype=importlib.import_module("torch").uint8)
         output = memory[GUARD:end].view(tensor.dtype).view(tensor.shape)
-        return cls(output, {"before": memory[:GUARD], "behind": memory[end:]})
+        return cls(output, {"before": memory[:GUARD], "after": memory[end:]})
 
     def overwritten(self) -> str:
-        """Return how many guard bytes were overwritten: "8 bytes behind it", or "" for none."""
+        """Return how many guard bytes were overwritten: "8 bytes after it", or "" for none."""
         counts = {side: int((guard != MARK).sum()) for side, guard in self.guards.items()}
         return ", ".join(f"{count} bytes {side} it" for side, count in counts.items() if count)
 
@@ -271,9 +271,9 @@ def _bound(call: Call, problem: Problem, guarded: Sequence[Guarded], function: C
     outputs = tuple(output.output for output in guarded)
     names = problem.output_names() or tuple(f"output {number}" for number in range(1, len(outputs) + 1))
 
-    def beside() -> str:
+    def written_outside() -> str:
         texts = {name: output.overwritten() for name, output in zip(names, guarded, strict=True)}
         return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
 
     result = outputs[0] if len(outputs) == 1 else outputs
-    return BoundSolution(call, lambda: result, lambda: poison(outputs), beside, function)
+    return BoundSolution(call, lambda: result, lambda: poison(outputs), written_outside, function)

@@ -30,10 +30,10 @@ HEADS = (
     "p99",
 )
 LEGEND = (
-    "n eff.: as many independent samples have as precise a mean",
-    f"95%: of the mean, BCa bootstrap over rounds, from {FEWEST} rounds on",
-    "outliers: beyond 1.5 quartile ranges, and their share of the variance",
-    "mvalue: 2 for one mode, 4 for two alike",
+    "n eff.: effective sample size, the independent samples with an equally precise mean",
+    f"95%: interval of the mean, BCa bootstrap over rounds (from {FEWEST} rounds)",
+    "outliers: beyond 1.5 interquartile ranges (their share of the variance)",
+    "mvalue: 2 for one mode, 4 for two equal modes",
 )
 
 
@@ -83,12 +83,12 @@ def bootstrap_interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float]
 
 
 def one_lines(comparison: Comparison) -> str:
-    """Return a line per implementation: "add_mul_exp float32-1M native: 61us (RSD 0.124; min -41%; max +182%)"."""
+    """Return a line per implementation, as `futhark bench` prints it."""
     return "".join(f"{text.name(row)}: {one_line(row)}\n" for row in comparison.rows())
 
 
 def one_line(row: Row) -> str:
-    """Return mean, standard deviation and extremes relative to it: "61us (RSD 0.124; min -41%; max +182%)"."""
+    """Return the mean, and relative to it the standard deviation, minimum and maximum."""
     if row.spread is None:
         return f"{'n/a' if row.timed.failed is None else 'FAIL'}: {row.timed.reason}"
     spread, micro = row.spread, row.spread.mean * 1e6

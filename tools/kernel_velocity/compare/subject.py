@@ -1,7 +1,7 @@
-"""One implementation on one test case: bound, verified, timed round by round, verified again, audited.
+"""One implementation on one test case: bind it, verify it, time rounds, verify it again, audit it.
 
-All implementations share the inputs of a test case. One that changes them is wrong, and they are put back. It is
-audited on inputs that it has never seen.
+All implementations share the inputs of a test case. One that changes them is wrong, and they are restored. The audit
+uses inputs that the implementation has never seen.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SharedInputs:
             names = [f"input {number}" for number in range(1, len(tensors) + 1)]
         self._tensors = {name: (tensor, tensor.clone()) for name, tensor in zip(names, tensors, strict=True)}
 
-    def put_back(self) -> str:
+    def restore(self) -> str:
         """Restore changed inputs in place, their shapes too, and return their names, "" for none."""
         changed = [name for name, (tensor, before) in self._tensors.items() if not _same(tensor, before)]
         for tensor, before in map(self._tensors.__getitem__, changed):
@@ -72,7 +72,7 @@ class Bench:
     problem: Problem
     case: str
     inputs: Inputs
-    fresh: FreshInputs  # the same, drawn anew
+    fresh: FreshInputs  # new random inputs of the same case
     shared: SharedInputs
     expected: Any  # of the reference: a tensor, or several
     work: limits.Work  # of a call, with the working set as its footprint
@@ -88,7 +88,7 @@ class Bench:
 
 @dataclass(kw_only=True)
 class Subject:
-    """An implementation and what is known of it so far. `missing` or `failed` is the reason why it is not timed."""
+    """An implementation and its results so far. `missing` or `failed` is the reason why it is not timed."""
 
     name: str
     bench: Bench
@@ -133,10 +133,10 @@ class Subject:
         self.bound.poison()
         self.bound.call()
         synchronize(bench.device)
-        if changed := bench.shared.put_back():
+        if changed := bench.shared.restore():
             self.failed = f"it changed its inputs: {changed} ({when})"
-        elif beside := self.bound.beside():
-            self.failed = f"it wrote beside its outputs: {beside} ({when})"
+        elif outside := self.bound.beside():
+            self.failed = f"it wrote outside its outputs: {outside} ({when})"
         else:
             self.accuracy = self._accuracy(bench.expected, self.bound.output())
             if not all(output.right for output in self.accuracy):
@@ -147,7 +147,7 @@ class Subject:
         return compare_accuracy.verify(self.bench.problem, expected, output, self.bench.settings.tolerance)
 
     def audit(self) -> None:
-        """Call it on inputs that no call has seen (`harness.audit`). One that is wrong or faster before has failed."""
+        """Call it on new inputs (`harness.audit`). It fails if it is wrong there, or was faster before."""
         self._attempt("audited", self._audit)
 
     def _audit(self) -> None:
@@ -178,8 +178,8 @@ class Subject:
         """Take one round, and the time of the whole function beside it."""
         self._attempt("timed", self._take_round)
         synchronize(self.bench.device)
-        # Now: later, the next implementation would be blamed, and timed on other values
-        if changed := self.bench.shared.put_back():
+        # Now, since later the next implementation would be blamed, and timed on other values
+        if changed := self.bench.shared.restore():
             self.failed = self.failed or f"it changed its inputs: {changed} (while timed)"
 
     def _take_round(self) -> None:
@@ -206,7 +206,7 @@ class Subject:
     def _attempt(self, doing: str, step: Callable[[], None]) -> None:
         """Take a step, and record an error that it raises, so that the other implementations go on."""
         try:
-            with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.set_back(self._note):
+            with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.restored(self._note):
                 step()
         except (UsageError, ProblemError):
             raise
@@ -236,7 +236,7 @@ class Subject:
             raise KernelVelocityError(f"{self.name} {self.bench.case}: the device is lost to this process: {lost}")
 
     def _note(self, change: str) -> None:
-        self.notes[f"{self.name} changes PyTorch's {change}; it was put back for the others"] = None
+        self.notes[f"{self.name} changes PyTorch's {change}, which was restored for the others"] = None
 
     def result(self) -> Timed:
         """Return the result, without a roofline."""

@@ -15,8 +15,8 @@ from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.runner.host import ALLOCATOR, torch_version
 from kernel_velocity.units import memory, significant
 
-UNKNOWN = "not known"
-# Our own, and what decides on threads, allocation, the GPU that is seen, and how PyTorch computes.
+UNKNOWN = "unknown"
+# Ours, and those that control threads, allocation, the visible GPU, and PyTorch's arithmetic.
 VARIABLES = (
     "KV_",
     "OMP_",
@@ -31,7 +31,7 @@ VARIABLES = (
     "MALLOC_",
     "GLIBC_",
 )
-NO_ALLOCATOR = "not set up: large allocations measure page faults (start by `kv compare`)"
+NO_ALLOCATOR = "not set up: times of large allocations include page faults (use the command `kv compare`)"
 _CPUS = Path("/sys/devices/system/cpu")
 _FREQUENCIES = "cpu[0-9]*/cpufreq/scaling_cur_freq"
 _GOVERNORS = "cpu[0-9]*/cpufreq/scaling_governor"
@@ -39,7 +39,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def environment(device: str, threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the facts of the machine and of this process, by name, "not known" where unknown.
+    """Return the facts of the machine and of this process, by name.
 
     Args:
         device: "cpu" or "cuda", which exists.

@@ -23,12 +23,12 @@ _MIXED = "GFLOPS/GOPS"
 LEGEND: Mapping[str, str] = {  # of the columns that need one
     "where": "where: the innermost memory that holds the working set",
     "MB": "MB: of the largest tensor",
-    "time ±95%": "time: median of the rounds, ± the larger side of its interval over rounds",
+    "time ±95%": "time: median of the rounds, ± the larger half of its 95% interval",
     "mean ±std": "mean, std, p50, p99: of all samples",
-    "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100% (!: doubtful, see below)",
-    "cache": "cache: benefit, times faster than DRAM allows",
-    "samples": "samples: fastest to p99",
-    _MIXED: "GOPS: for integers",
+    "eff.": "eff.: efficiency, the share of the roof (DRAM or peak), at most 100% (!: see the warnings below)",
+    "cache": "cache: times faster than DRAM allows",
+    "samples": "samples: histogram, fastest to p99",
+    _MIXED: "GOPS: of integers",
 }
 _SYSTEM = ("device", "caches", "clocks", "free memory", "load", "cores", "threads", "python", "torch", "cuda", "driver")
 _SETTINGS = ("preset", "rule", "parameters", "rounds", "warm-up", "sample", "tolerance", "reference")
@@ -76,7 +76,7 @@ def _system(comparison: Comparison, width: int) -> str:
 
 
 def wrapped(head: str, parts: Sequence[str], width: int) -> str:
-    """Return parts with "; " between them, broken between parts, later lines indented by two."""
+    """Return parts separated by semicolons, broken between parts, later lines indented by two."""
     whole = "; ".join(part.replace(" ", NO_BREAK) for part in parts)
     lines = textwrap.fill(
         whole, width, initial_indent=head, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -162,7 +162,7 @@ def speed_ups(comparison: Comparison, problem: str, device: str, width: int) -> 
     first = Column("speed-up", names)
     pairs = [Column(head, [ratios.get(name, NONE) for name in names]) for head, ratios in cells.items()]
     blocks = [_lines([first, *block]) for block in _blocks(pairs, width - first.width)]
-    note = "A vs B: time of B / time of A, ± its standard error; ~: within two errors of 1"
+    note = "A vs B: time of B / time of A, ± standard error; ~: at most two errors from 1"
     return "\n\n".join(blocks) + f"\n  {note}"
 
 
@@ -188,7 +188,10 @@ def _functions(rows: Sequence[Row], width: int) -> str:
         Column("time", [units.seconds(seconds or 0.0) for _, seconds in timed]),
         Column("outside the kernel", [overhead(row) for row, _ in timed]),
     ]
-    return _lines(fitting(table, width)) + "\n  with allocation and checks; -: what is called is the whole function"
+    return (
+        _lines(fitting(table, width))
+        + "\n  as users call it, with allocation and checks; -: the timed call is the whole function"
+    )
 
 
 def overhead(row: Row) -> str:
@@ -236,7 +239,7 @@ def _absent(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _doubts(rows: Sequence[Row]) -> list[str]:
-    """Return the flags and roofline warnings of the rows, each once with the rows that it is about.
+    """Return the flags and roofline warnings of the rows, without repeats, with the names of their rows.
 
     A warning's advice, which follows its first semicolon, is given once below them all.
     """
@@ -261,7 +264,7 @@ def accuracy_line(comparison: Comparison) -> str:
     rows = list(comparison.rows())
     outputs = [(text.name(row), output) for row in rows for output in row.timed.accuracy]
     raised = sum(row.timed.status == FAILED for row in rows)
-    failed = f"; {units.count(raised, 'implementation')} FAILED otherwise" if raised else ""
+    failed = f"; {units.count(raised, 'implementation')} FAILED" if raised else ""
     if not outputs:
         return f"accuracy: nothing was verified{failed}"
     wrong = [name for name, output in outputs if not output.right]

@@ -1,7 +1,7 @@
-"""PyTorch's settings that belong to a whole process: set for measuring, and put back where an implementation sets one.
+"""PyTorch's settings of a whole process: set for measuring, restored where an implementation changes one.
 
-What one implementation sets would be the next one's, too. `set_back` puts it back and says what was changed.
-`allows_tf32` says in which arithmetic float32 products are taken.
+What one implementation sets would apply to the next one, too. `restored` undoes it and reports the change.
+`allows_tf32` says whether float32 products may use TF32.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _as_state(torch: Any, state: bytes) -> Any:
 SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
     "threads": (lambda t: t.get_num_threads(), lambda t, value: t.set_num_threads(value)),
     "default dtype": (lambda t: t.get_default_dtype(), lambda t, value: t.set_default_dtype(value)),
-    # The CPU by setting none: a mode that is set costs every call of PyTorch a microsecond
+    # None for the CPU: a device that is set costs every call of PyTorch a microsecond
     "default device": (_device, lambda t, value: t.set_default_device(None if value.type == "cpu" else value)),
     "grad mode": (lambda t: t.is_grad_enabled(), lambda t, value: t.set_grad_enabled(value)),
     "precision of float32 products": (_precision, _set_precision),
@@ -82,7 +82,7 @@ SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] 
 
 @contextmanager
 def prepared(device: str, threads: int) -> Iterator[None]:
-    """Set PyTorch up as measuring processes have it, and set it back at the end.
+    """Set PyTorch up as in measuring processes, and restore its settings at the end.
 
     Raises:
         UsageError: PyTorch or the device is not there.
@@ -92,13 +92,13 @@ def prepared(device: str, threads: int) -> Iterator[None]:
     except ModuleNotFoundError:
         raise UsageError("PyTorch is not installed for this Python: `make venv` installs it") from None
     variable = os.environ.get("KV_THREADS")
-    os.environ["KV_THREADS"] = str(threads)  # what native kernels, compiled packages and PyTorch go by
+    os.environ["KV_THREADS"] = str(threads)  # read by native kernels, compiled packages and PyTorch
     try:
-        with set_back(lambda change: None):
+        with restored(lambda change: None):
             try:
                 prepare_torch(device)
             except NotImplementedError as error:
-                raise UsageError(f"--device {device}: {error}; take --device cpu") from None
+                raise UsageError(f"--device {device}: {error}; use --device cpu") from None
             ORIGINALS.note()
             yield
     finally:
@@ -107,7 +107,7 @@ def prepared(device: str, threads: int) -> Iterator[None]:
 
 
 @contextmanager
-def set_back(note: Callable[[str], None]) -> Iterator[None]:
+def restored(note: Callable[[str], None]) -> Iterator[None]:
     """Restore every setting that is changed within, and call `note` with each change: "threads from 1 to 4"."""
     torch: Any = importlib.import_module("torch")
     before = {name: read(torch) for name, (read, _) in SETTINGS.items()}

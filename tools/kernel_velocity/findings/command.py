@@ -29,15 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="action")
     listing = actions.add_parser("list", help="the open findings (the default)")
-    listing.add_argument("--all", action="store_true", help="also expected, acknowledged and closed ones")
-    listing.add_argument("--json", action="store_true", help="as JSON, with all fields")
+    listing.add_argument("--all", action="store_true", help="list expected, acknowledged and closed findings, too")
+    listing.add_argument("--json", action="store_true", help="print them as JSON, with all fields")
     show = actions.add_parser("show", help="print a finding with its evidence and decisions")
-    acknowledge = actions.add_parser("acknowledge", help="acknowledge a finding until the end of a day")
+    acknowledge = actions.add_parser("acknowledge", help="acknowledge a finding until a day")
     acknowledge.add_argument("--until", required=True, metavar="YYYY-MM-DD", help="the last day of the acknowledgement")
     reopen = actions.add_parser("reopen", help="open a finding again")
-    expect = actions.add_parser("expect", help="announce that the commits of a range change the speed on purpose")
+    expect = actions.add_parser("expect", help="say that the commits of a range change the speed on purpose")
     expect.add_argument("range", metavar="RANGE", help="a git range, or one revision, such as HEAD~3..HEAD")
-    expect.add_argument("--bench", default="", help="a regular expression that the series match (default: all)")
+    expect.add_argument("--bench", default="", help="only series that match this regular expression (default: all)")
     for action in (show, acknowledge, reopen):
         action.add_argument("id", metavar="ID", help="the id of the finding, or its beginning")
     for action in (acknowledge, expect, reopen):
@@ -89,8 +89,10 @@ def _finding(stored: Stored, beginning: str, who: str, now: datetime) -> Finding
     if len(matches) == 1:
         return decisions.refreshed(matches[0], who=who, when=now)
     if matches:
-        raise UsageError(f"{beginning!r} begins several ids: {', '.join(finding.id for finding in matches)}")
-    raise UsageError(f"no finding {beginning!r}: `kv findings list --all` names them")
+        raise UsageError(
+            f"{beginning!r} is the beginning of several ids: {', '.join(finding.id for finding in matches)}"
+        )
+    raise UsageError(f"no finding {beginning!r}: `kv findings list --all` lists all")
 
 
 def _decide(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:

@@ -101,7 +101,7 @@ def acknowledge(finding: Finding, *, reason: str, until: date, who: str, when: d
     if not reason.strip():
         raise UsageError(f"{finding.id}: the reason is missing: give --reason TEXT")
     if until < when.date():
-        raise UsageError(f"{finding.id}: --until {until} is over; a day from {when.date()} on is wanted")
+        raise UsageError(f"{finding.id}: --until must be {when.date()} or later (got {until})")
     return _changed(finding, State.ACKNOWLEDGED, reason, who=who, when=when, until=until)
 
 
@@ -196,7 +196,7 @@ def resolved(
 
     Args:
         histories: as `moves.prepared` returns them with the steps of environment findings alone.
-        order: commit -> place on the first-parent line.
+        order: commit -> position on the first-parent line.
     """
     is_back = {Kind.REGRESSION: _is_back, Kind.VANISHED: _is_there}.get(finding.kind)
     if is_back is None or finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
@@ -212,12 +212,12 @@ def resolved(
 
 
 def _is_there(_: Affected, history: SeriesHistory, first: int, last: int) -> bool:
-    return history.newest.place > max(first, last)
+    return history.newest.position > max(first, last)
 
 
 def _is_back(series: Affected, history: SeriesHistory, first: int, last: int) -> bool:
-    before = [observation.value for observation in history.observations if observation.place < first]
-    after = [observation.value for observation in history.observations if observation.place > last]
+    before = [observation.value for observation in history.observations if observation.position < first]
+    after = [observation.value for observation in history.observations if observation.position > last]
     if not before or len(after) < RECOVERED:
         return False
     moved = statistics.median(after[-RECOVERED:]) - statistics.median(before[-RECOVERED:])

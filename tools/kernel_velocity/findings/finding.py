@@ -200,11 +200,11 @@ def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[
     only then both ends are known.
 
     Args:
-        order: commit -> place on the first-parent line. Findings of other commits are left out.
+        order: commit -> position on the first-parent line. Findings of other commits are left out.
     """
     explained = {State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.ENVIRONMENT, State.RESOLVED}
     steps: list[Step] = []
-    improved: dict[Identity, int] = {}  # series -> place of its last improvement
+    improved: dict[Identity, int] = {}  # series -> position of its last improvement
     resolved: list[Step] = []
     for finding in findings:
         position = max((order[sha] for sha in finding.commits if sha in order), default=None)

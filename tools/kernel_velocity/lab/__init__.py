@@ -20,13 +20,13 @@ histories.py        noise of a history, and files of real series
 STEPS = {  # step -> its module, and what it does
     "record": ("lab.record", "record raw traces of every kernel, a file for each process"),
     "replay": ("lab.replay", "replay every stopping rule on recorded and synthetic traces"),
-    "spread": ("lab.spread", "measure one commit in several sessions; print how far apart they are, raw and adjusted"),
+    "spread": ("lab.spread", "measure one commit in several sessions and print their spread, raw and adjusted"),
     "false-alarms": (
         "lab.false_alarms",
         "estimate the false-alarm rate and the power from repeated sessions of one commit",
     ),
     "detectors": (
         "lab.detectors",
-        "count the false alarms and misses of detectors of change points, ours and others', and of whole nights",
+        "count false alarms and misses of change-point detectors, ours and others', and of nightly runs",
     ),
 }

@@ -62,12 +62,14 @@ FULL = Plan(series=200, planted=100, short=500, worlds=25)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "data", metavar="DATA", nargs="*", type=Path, help="real series, annotated or not: JSON, gzipped or not"
+        "data",
+        metavar="DATA",
+        nargs="*",
+        type=Path,
+        help="files of real series, with or without annotations: JSON, or gzipped JSON",
     )
-    parser.add_argument(
-        "--full", action="store_true", help=f"{FULL.series} histories a family, and as many of the rest"
-    )
-    parser.add_argument("--night", action="store_true", help="simulate nights only")
+    parser.add_argument("--full", action="store_true", help=f"simulate {FULL.series} histories of each family")
+    parser.add_argument("--night", action="store_true", help="simulate nightly runs only")
     parser.add_argument("--seed", type=int, default=0, help="the seed of all histories (default 0)")
 
 

@@ -22,7 +22,7 @@ SECONDS = 2.0  # of every trace: as long as the longest that our own rule takes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     live.add_bench(parser)
-    text = f"fresh processes to have traces of in the end (default {PROCESSES})"
+    text = f"processes to record, earlier ones included (default {PROCESSES})"
     parser.add_argument("--processes", type=int, default=PROCESSES, help=text)
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"wall time of a trace (default {SECONDS:g})")
 

@@ -89,10 +89,14 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("traces", metavar="TRACES", nargs="*", type=Path, help=f"trace files, folders ({TRACES})")
-    parser.add_argument("--full", action="store_true", help=f"{FULL_MIXTURES} mixtures x {FULL_REPETITIONS} seeds")
+    parser.add_argument(
+        "traces", metavar="TRACES", nargs="*", type=Path, help=f"trace files or folders of them (default: {TRACES})"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help=f"simulate {FULL_MIXTURES} mixtures with {FULL_REPETITIONS} seeds each"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the seed of the synthetic sets (default 0)")
-    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the page (default {OUT})")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"the folder of the page (default {OUT})")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:

@@ -59,12 +59,16 @@ Sessions = Mapping[str, Sequence[Measured]]  # by name
 
 def add_arguments(parser: argparse.ArgumentParser, sessions: int) -> None:
     """Declare the arguments that choose sessions, with a default number."""
-    parser.add_argument("--sessions", type=int, default=sessions, help=f"sessions to have in the end ({sessions})")
+    parser.add_argument(
+        "--sessions", type=int, default=sessions, help=f"sessions to record, earlier ones included (default {sessions})"
+    )
     parser.add_argument("--commit", default="HEAD", help="the commit to measure (default HEAD)")
     parser.add_argument("--tier", default="core", help="core (default) or full")
-    parser.add_argument("--bench", help="a regular expression that the series to measure match")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of every series in a session ({ROUNDS})")
-    parser.add_argument("--read", metavar="FOLDER", type=Path, help="recorded sessions; nothing is measured")
+    parser.add_argument("--bench", help="measure only series that match this regular expression")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"rounds of every series in a session (default {ROUNDS})"
+    )
+    parser.add_argument("--read", metavar="FOLDER", type=Path, help="read recorded sessions, without measuring")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
 

@@ -354,7 +354,7 @@ def _histories(world: World, newest: int) -> list[SeriesHistory]:
         observations = [
             Observation(
                 commit=commit(position),
-                place=position,
+                position=position,
                 value=float(world.values[position, number]),
                 measured=BEGINS + position * DAY + 10.0,
                 facts={"driver": "550", "governor": "performance", **_fact(world, position)},

@@ -26,7 +26,7 @@ class Agreement:
         """Begin.
 
         Args:
-            order: commit -> place on the first-parent line.
+            order: commit -> position on the first-parent line.
         """
         self._order = order
         self._groups: dict[Cause, list[SeriesHistory]] = defaultdict(list)
@@ -42,10 +42,10 @@ class Agreement:
             shifts = self._shifts[key] = {}
             for history in self._groups[key[0]] if positions else ():
                 before = [
-                    observation.value for observation in history.observations if observation.place < min(positions)
+                    observation.value for observation in history.observations if observation.position < min(positions)
                 ][-LEVEL:]
                 after = [
-                    observation.value for observation in history.observations if observation.place >= max(positions)
+                    observation.value for observation in history.observations if observation.position >= max(positions)
                 ][:LEVEL]
                 if before and after:
                     shifts[history.identity] = statistics.median(after) - statistics.median(before)

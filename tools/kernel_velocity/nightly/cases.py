@@ -61,7 +61,7 @@ def from_cases(
     whatever parameters. The narrowest ranges come first, so that a wide one joins the range that explains it.
 
     Args:
-        order: commit -> place on the first-parent line.
+        order: commit -> position on the first-parent line.
     """
     causes: dict[tuple[str, bool], list[tuple[list[Case], set[str]]]] = defaultdict(list)
     for case in sorted(cases, key=lambda case: (len(case.commits), [order[sha] for sha in case.commits])):

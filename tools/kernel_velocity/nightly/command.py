@@ -46,17 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments. Each default comes from KV_<NAME>."""
     for name in SETTINGS:
         text = "core or full (default)" if name == "tier" else track.SETTINGS[name]
-        parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
+        parser.add_argument(f"--{name}", help=f"{text} (or KV_{name.upper()})")
     parser.add_argument(
         "--budget",
         metavar="MINUTES",
         default=f"{BUDGET:g}",
-        help="limits how many commits are measured, at least one and each of them whole. The rest of the time is for "
-        f"re-runs (default {BUDGET:g})",
+        help="time for as many whole commits as fit, at least one, and then for confirming changes "
+        f"(default {BUDGET:g})",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
-    parser.add_argument("--no-site", action="store_true", help="write no pages")
-    parser.add_argument("--no-ceilings", action="store_true", help="leave out the ceilings of the machine")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU (or KV_DEVICE)")
+    parser.add_argument("--no-site", action="store_true", help="do not write the dashboard")
+    parser.add_argument("--no-ceilings", action="store_true", help="do not measure the machine's ceilings")
     for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
@@ -98,7 +98,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
     paths = {name: path.absolute() for name in FORMATS if (path := getattr(args, name)) is not None}
     for name, path in paths.items():
         if path.name == "-" or path.is_dir() or not path.parent.is_dir():
-            raise UsageError(f"--{name} {getattr(args, name)}: a file in a folder that exists is wanted")
+            raise UsageError(f"--{name} {getattr(args, name)}: must be a file in an existing folder")
     return paths
 
 

@@ -68,7 +68,9 @@ class Journal:
         except FileNotFoundError:
             record = Record()
         except (OSError, ValueError, ResultsError) as error:
-            raise ResultsError(f"{path}: no journal of a night ({error}); remove it to begin a new night") from None
+            raise ResultsError(
+                f"{path}: not the journal of a night ({error}); remove it to start a new night"
+            ) from None
         self.record = record if record.setting == setting else replace(record, incomplete={}, setting=setting)
 
     @property

@@ -84,7 +84,7 @@ def suspicions(
             moves.setdefault((whole.identity, whole.bad.commit), whole)
             start |= {} if change is None else {change.identity: change.bad.commit}
         for move in suspects:
-            steps.append(Step(identity=move.identity, effect=move.effect, position=move.bad.place))
+            steps.append(Step(identity=move.identity, effect=move.effect, position=move.bad.position))
         for event in dated:
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
     for move in late_moves(histories, line=line, since=since, steps=steps):
@@ -126,7 +126,7 @@ def _positions(histories: Iterable[SeriesHistory], since: float) -> list[int]:
     observations = (observation for history in histories for observation in history.observations)
     return sorted(
         {
-            observation.place
+            observation.position
             for observation in observations
             if observation.measured is not None and observation.measured >= since
         }
@@ -135,8 +135,8 @@ def _positions(histories: Iterable[SeriesHistory], since: float) -> list[int]:
 
 def _until(history: SeriesHistory, position: int) -> SeriesHistory | None:
     """Return a history up to the commit at a position. None if that commit has no value."""
-    observations = tuple(observation for observation in history.observations if observation.place <= position)
-    if not observations or observations[-1].place != position:
+    observations = tuple(observation for observation in history.observations if observation.position <= position)
+    if not observations or observations[-1].position != position:
         return None
     return replace(history, observations=observations)
 
@@ -176,7 +176,7 @@ def findings(
 
     Args:
         absent: slot of a series -> commits at which it did not apply.
-        order: commit -> place on the first-parent line. when: the time of the night.
+        order: commit -> position on the first-parent line. when: the time of the night.
     """
     agreement = Agreement(histories, order)
     ranges = {rerun.identity: rerun.commits for rerun in outcome.reruns}

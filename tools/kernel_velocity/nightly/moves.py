@@ -78,7 +78,7 @@ def prepared(history: SeriesHistory, since: float, explained: Sequence[Step] = (
 
 def _is_before(observation: Observation, step: Step) -> bool:
     if step.position is not None:
-        return observation.place < step.position
+        return observation.position < step.position
     return step.since is not None and observation.measured is not None and observation.measured < step.since
 
 
@@ -173,7 +173,7 @@ def _candidates(identity: Identity, observations: Sequence[Observation], line: S
     commits: list[str] = []
     for before, after in itertools.pairwise(observations):
         if not identity.is_control and not is_same_code(before, after):
-            commits += line[before.place + 1 : after.place + 1]
+            commits += line[before.position + 1 : after.position + 1]
     return tuple(commits)
 
 

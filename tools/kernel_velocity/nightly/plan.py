@@ -94,7 +94,9 @@ def choose(device: str | None, folder: Path, now: float) -> str:
         raise UsageError(f"KV_DEVICE={device!r}: {' or '.join(DEVICES)} is wanted")
     usable = "cpu" if device == "cpu" else host.device()
     if device == "cuda" != usable:
-        raise UsageError("--device cuda: PyTorch can use no GPU here (torch.cuda.is_available() is false)")
+        raise UsageError(
+            "--device cuda: PyTorch sees no GPU here (torch.cuda.is_available() is false); use --device cpu"
+        )
     last = max(_gpu_times(folder), default=None) if device is None and usable == "cpu" else None
     if last is not None and now - last <= GONE_AFTER * DAY:
         days = max(now - last, 0.0) / DAY

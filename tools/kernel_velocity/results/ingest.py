@@ -235,7 +235,6 @@ def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.description = "Move the spool of a killed run beside its results, or record files of other programs."
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
     for program, form in foreign.FORMS.items():
         parser.add_argument(

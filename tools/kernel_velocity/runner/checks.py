@@ -25,7 +25,7 @@ def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> N
         "--budget",
         metavar="MINUTES",
         default=f"{budget:g}",
-        help=f"time for measuring, without builds (default {budget:g})",
+        help=f"time for measuring, builds not counted (default {budget:g})",
     )
     parser.add_argument("--again", action="store_true", help="measure again, and retry builds that failed")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")

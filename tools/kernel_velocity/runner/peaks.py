@@ -40,8 +40,8 @@ JSON_FORMAT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="the device (default: cuda where there is one)")
-    parser.add_argument("--read", action="store_true", help="show what was measured last, measure nothing")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
+    parser.add_argument("--read", action="store_true", help="show the last ceilings, without measuring")
     parser.add_argument("--json", action="store_true", help="print it as JSON, in base units")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             ceilings.keep(args.root, measure_document(device))
     sessions = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
     if not sessions:
-        raise UsageError(f"--read: no ceilings of {device} are kept here yet; `kv peaks` measures them")
+        raise UsageError(f"--read: no ceilings of {device} are recorded yet; `kv peaks` measures them")
     newest = _newest(args.root, device, sessions[-1])
     print(_json(newest, sessions) if args.json else table.text(newest, sessions), file=out)
     return 0
@@ -119,7 +119,7 @@ def measure_document(device: str) -> dict[str, Any]:
         try:
             return documents.read_checked(path)
         except documents.DamagedError as error:
-            raise ResultsError(f"measuring {device} left no whole document: {error}") from None
+            raise ResultsError(f"measuring {device} gave no complete result: {error}") from None
 
 
 def _machine() -> str | None:

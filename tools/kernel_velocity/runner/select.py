@@ -61,7 +61,7 @@ def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection
         UsageError: unknown tier, malformed expression, or no match.
     """
     if tier not in ("core", "full"):
-        raise UsageError(f"TIER={tier!r}; there are core (two test cases per kernel) and full")
+        raise UsageError(f"TIER must be core (two test cases per kernel) or full (got {tier!r})")
     chosen = suite.core(device) if tier == "core" else None
     timings: list[Series] = []
     tracked: set[Series] = set()

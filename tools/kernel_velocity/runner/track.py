@@ -29,12 +29,12 @@ from kernel_velocity.runner.host import NO_COMPILER, device, has_compiler
 from kernel_velocity.runner.session import Session
 
 SETTINGS = {
-    "range": "a git range, or one revision; default: the last three commits that changed the kernels",
-    "bench": "a regular expression that the series to measure match",
+    "range": "a git range, or one revision; default: the last three that changed the kernels",
+    "bench": "measure only series that match this regular expression",
     "rounds": f"rounds of every series (default {ROUNDS}; fewer for a first look, {REFUSED_ROUNDS} is refused)",
-    "tier": "core (default: two test cases of every kernel) or full",
-    "machine": "the name under which results are kept (default: asv's, the host's name)",
-    "again": "1: measure again what is recorded, build again what failed or was built with another compiler",
+    "tier": "core (default: two test cases of every kernel) or full (all)",
+    "machine": "the machine's name in results/ (default: asv's, the host's name)",
+    "again": "1: measure recorded commits again, and repeat failed builds and those of another compiler",
 }
 
 
@@ -53,9 +53,9 @@ class Settings:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments. Each default comes from KV_<NAME>."""
     for name, text in SETTINGS.items():
-        parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
-    parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
-    parser.add_argument("--no-ceilings", action="store_true", help="leave out the ceilings of the machine")
+        parser.add_argument(f"--{name}", help=f"{text} (or KV_{name.upper()})")
+    parser.add_argument("--no-site", action="store_true", help="do not write the dashboard")
+    parser.add_argument("--no-ceilings", action="store_true", help="do not measure the machine's ceilings")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
     lock.add_wait(parser)
 

@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--abi",
         choices=files.ABIS,
-        help='kv (default): a status, threads, a stream; solution: extern "C" void solution(...) of public challenges',
+        help="the C function: kv (default) takes threads or a stream and returns a status; solution is that of public "
+        'challenges, extern "C" void solution(...)',
     )
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 

@@ -102,7 +102,7 @@ class Cache:
         except BaseException:  # a damaged row: the caller removes the file
             self._connection.close()
             raise
-        self._saved = [len(numbers.things) for numbers in self._kinds().values()]
+        self._saved = [len(numbers.values) for numbers in self._kinds().values()]
 
     def _opened(self) -> sqlite3.Connection:
         if self.folder is not None:
@@ -211,12 +211,12 @@ class Cache:
         """Commit everything since the last `save`."""
         for saved, (kind, numbers) in zip(self._saved, self._kinds().items(), strict=True):
             rows = [
-                (kind, number, json.dumps(thing)) for number, thing in enumerate(numbers.things[saved:], start=saved)
+                (kind, number, json.dumps(value)) for number, value in enumerate(numbers.values[saved:], start=saved)
             ]
             checked = [(*row, _checksum_of(row)) for row in rows]
             self._connection.executemany("INSERT INTO name VALUES (?, ?, ?, ?)", checked)
         self._connection.execute("COMMIT")
-        self._saved = [len(numbers.things) for numbers in self._kinds().values()]
+        self._saved = [len(numbers.values) for numbers in self._kinds().values()]
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _sound(self, query: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from kernel_velocity.stats.changepoints.values import ChangePoint
 
 BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
 
-Found = tuple[ChangePoint, ...]
+ChangePoints = tuple[ChangePoint, ...]
 
 
 class Logs(NamedTuple):
@@ -60,7 +60,7 @@ def joined(parts: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
 
 def of_all(
     keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], folder: Path | None = None
-) -> Mapping[SeriesKey, Found]:
+) -> Mapping[SeriesKey, ChangePoints]:
     """Return the change points of series. Only series that changed since the last call are looked at.
 
     Args:
@@ -70,14 +70,14 @@ def of_all(
     maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
     answers = Answers(folder, "change points", maker)
     new: dict[str, bytes] = {}
-    result: dict[SeriesKey, Found] = {}
+    result: dict[SeriesKey, ChangePoints] = {}
     for start in range(0, len(keys), BLOCK):
         some = keys[start : start + BLOCK]
         series = [columns(key) for key in some]
-        parts = [by_method(logs(one)) for one in series]
+        parts = [by_method(logs(entries)) for entries in series]
         names = [
-            f"{_stem(key)}{None if method < 0 else one.methods[method]!r}"
-            for key, one, part in zip(some, series, parts, strict=True)
+            f"{_stem(key)}{None if method < 0 else entries.methods[method]!r}"
+            for key, entries, part in zip(some, series, parts, strict=True)
             for method in part
         ]
         stored = answers.get(names)

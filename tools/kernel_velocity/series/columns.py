@@ -28,7 +28,7 @@ from kernel_velocity.results.measurement import (
 )
 
 TIMES = ("seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high")
-ARRAYS = ("place", "outcome", *TIMES, "rounds", "method")
+ARRAYS = ("position", "outcome", *TIMES, "rounds", "method")
 Value = TypeVar("Value")
 MAPPINGS = ("interval_methods", "reasons", "warnings")  # by entry
 
@@ -50,7 +50,7 @@ class ByEntry(Mapping[int, Value], Generic[Value]):
         """Yield the entries that have a value."""
         yield from np.flatnonzero(self._numbers).tolist()
 
-    def items(self) -> ItemsView[int, Value]:
+    def items(self) -> ItemsView[int, Value]:  # words: of Mapping
         """Return entries with their values, in order. Each number is looked up once."""
         entries = np.flatnonzero(self._numbers)
         numbers = self._numbers[entries].tolist()
@@ -71,7 +71,7 @@ class Columns:
     """One series. All arrays have shape (commits,), times are in seconds per call."""
 
     key: SeriesKey
-    place: IntArray  # of the commit on the first-parent line, ascending
+    position: IntArray  # of the commit on the first-parent line, ascending
     outcome: IntArray
     seconds: FloatArray
     low: FloatArray  # of the 95% interval
@@ -80,7 +80,7 @@ class Columns:
     adjusted_low: FloatArray
     adjusted_high: FloatArray
     rounds: IntArray
-    method: IntArray  # place in `methods`
+    method: IntArray  # position in `methods`
     methods: tuple[str, ...] = ()  # hashes of the timing methods
     interval_methods: Mapping[int, str] = field(default_factory=dict)  # entry -> how its interval was made
     reasons: Mapping[int, str] = field(default_factory=dict)  # entry -> why it has no time
@@ -92,7 +92,7 @@ class Columns:
 
     def __len__(self) -> int:
         """The number of commits."""
-        return len(self.place)
+        return len(self.position)
 
     @cached_property
     def is_measured(self) -> NDArray[np.bool_]:
@@ -105,10 +105,10 @@ class Columns:
         """10^9 operations per second, in `key.rate_unit`. NaN where unknown."""
         return (np.nan if self.flop is None else self.flop) / self.seconds / 1e9
 
-    def entry(self, place: int) -> int | None:
-        """Return the index of a place on the first-parent line. None where it has no result."""
-        index = int(np.searchsorted(self.place, place))
-        return index if index < len(self) and self.place[index] == place else None
+    def entry(self, position: int) -> int | None:
+        """Return the index of a position on the first-parent line. None where it has no result."""
+        index = int(np.searchsorted(self.position, position))
+        return index if index < len(self) and self.position[index] == position else None
 
     def between(self, first: int, last: int | None = None) -> Columns:
         """Return the entries `first` to before `last` (None: to the end) as a series. Its arrays are views."""
@@ -122,7 +122,7 @@ class Columns:
         """Return one entry as a measurement. `line` is the first-parent line."""
         return measurement(
             self.key,
-            line[self.place[index]],
+            line[self.position[index]],
             {name: getattr(self, name)[index] for name in ("outcome", "rounds", *TIMES)},
             interval_method=self.interval_methods.get(index, ""),
             method=self.methods[self.method[index]] if self.method[index] >= 0 else None,
@@ -143,13 +143,13 @@ def measurement(
         row: the values of `outcome`, `rounds` and TIMES.
         details: further fields of `Measurement`.
     """
-    seconds = _known(row["adjusted"])
+    seconds = _or_none(row["adjusted"])
     interval = _interval(row["adjusted_low"], row["adjusted_high"], interval_method)
     return Measurement(
         key=key,
         commit=commit,
         outcome=OUTCOMES[row["outcome"]],
-        seconds=_known(row["seconds"]),
+        seconds=_or_none(row["seconds"]),
         interval=_interval(row["low"], row["high"], interval_method),
         rounds=int(row["rounds"]) if row["rounds"] >= 0 else None,
         adjusted=None if seconds is None else Adjusted(seconds=seconds, interval=interval),
@@ -164,7 +164,7 @@ def _between(values: Mapping[int, Any], first: int, last: int | None) -> Mapping
     return {entry - first: value for entry, value in values.items() if first <= entry < end} if values else values
 
 
-def _known(value: float) -> float | None:
+def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 

@@ -25,8 +25,9 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points
+from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.layout import Layout, Places
+from kernel_velocity.series.layout import Layout
 from kernel_velocity.series.packing import NOTHING, Numbers
 from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
@@ -44,7 +45,7 @@ _MEASURED = OUTCOMES.index(Outcome.MEASURED)
 class Common(NamedTuple):
     """What controls share. All arrays have shape (commits,)."""
 
-    place: IntArray  # of the commit on the first-parent line, ascending
+    position: IntArray  # of the commit on the first-parent line, ascending
     began: FloatArray  # Unix time of the first value, s; NaN: unknown
     values: FloatArray  # deviation of log times from their levels
 
@@ -53,7 +54,7 @@ class Common(NamedTuple):
 class MachineStep:
     """A step that the controls of a machine's device share."""
 
-    place: int  # on the first-parent line, of the first commit that was measured after it
+    position: int  # on the first-parent line, of the first commit that was measured after it
     ratio: float  # of times, new / old
 
     @property
@@ -72,10 +73,11 @@ class Shared:
     def steps(self) -> tuple[MachineStep, ...]:
         """Its steps, found in the order in which it was measured."""
         steps = list[MachineStep]()
-        for place, began, values in self.by_method.values():
-            order = np.lexsort((place, began))
+        for position, began, values in self.by_method.values():
+            order = np.lexsort((position, began))
             steps += [
-                MachineStep(place=int(place[order[point.index]]), ratio=point.ratio) for point in detect(values[order])
+                MachineStep(position=int(position[order[point.index]]), ratio=point.ratio)
+                for point in detect(values[order])
             ]
         return tuple(steps)
 
@@ -99,23 +101,25 @@ def polished(values: FloatArray) -> FloatArray:
     return effects
 
 
-def place_of(key: SeriesKey) -> tuple[str, str, str]:
-    """Return where a series was measured: machine, environment, device."""
+def platform_of(key: SeriesKey) -> tuple[str, str, str]:
+    """Return the platform of a series: machine, environment, device."""
     return key.machine, key.environment, name_parts(key.benchmark).device
 
 
-def shared(layout: Layout, methods: Numbers[str], place: tuple[str, str, str]) -> Shared:
-    """Return what the controls share that were measured at a place (`place_of`).
+def shared(layout: Layout, methods: Numbers[str], platform: tuple[str, str, str]) -> Shared:
+    """Return what the controls of a platform (`platform_of`) share.
 
     Args:
         methods: the hashes that the layout's numbers of methods stand for.
     """
-    numbers = [n for n, key in enumerate(layout.keys) if key.implementation in CONTROLS and place_of(key) == place]
+    numbers = [
+        n for n, key in enumerate(layout.keys) if key.implementation in CONTROLS and platform_of(key) == platform
+    ]
     rows: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
     for number in numbers[:: len(numbers) // MOST + 1]:
         part = layout.part(number)
         at, outcome, method, began, seconds = (
-            layout.columns[name][part] for name in ("place", "outcome", "method", "began", "seconds")
+            layout.columns[name][part] for name in ("position", "outcome", "method", "began", "seconds")
         )
         is_timed = (outcome == _MEASURED) & (seconds > 0)
         for used in np.unique(method[is_timed]).tolist():
@@ -123,20 +127,20 @@ def shared(layout: Layout, methods: Numbers[str], place: tuple[str, str, str]) -
             if alike.sum() >= FEWEST_VALUES:
                 rows.setdefault(used, []).append((at[alike], began[alike], np.log(seconds[alike])))
     common = {methods[number] if number != NOTHING else None: _common(some) for number, some in rows.items()}
-    return Shared({method: part for method, part in common.items() if part.place.size})
+    return Shared({method: part for method, part in common.items() if part.position.size})
 
 
 def _common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
-    places, counts = np.unique(np.concatenate([place for place, _, _ in rows]), return_counts=True)
-    places = places[counts >= FEWEST]
-    values, first = np.full((len(rows), places.size), np.nan), np.full(places.size, np.nan)
-    for row, (place, began, logs) in enumerate(rows):
-        known = np.isin(place, places)
-        columns = np.searchsorted(places, place[known])
-        values[row, columns] = logs[known]
-        first[columns] = np.fmin(first[columns], began[known])
+    positions, counts = np.unique(np.concatenate([position for position, _, _ in rows]), return_counts=True)
+    positions = positions[counts >= FEWEST]
+    values, first = np.full((len(rows), positions.size), np.nan), np.full(positions.size, np.nan)
+    for row, (position, began, logs) in enumerate(rows):
+        is_common = np.isin(position, positions)
+        columns = np.searchsorted(positions, position[is_common])
+        values[row, columns] = logs[is_common]
+        first[columns] = np.fmin(first[columns], began[is_common])
     values = values[~np.isnan(values).all(axis=1)]
-    return Common(place=places, began=first, values=polished(values) if places.size else first)
+    return Common(position=positions, began=first, values=polished(values) if positions.size else first)
 
 
 def beyond(effect: float, common: float, least: float) -> float:
@@ -159,9 +163,9 @@ def without_machine(columns: Columns, points: Sequence[ChangePoint], common: Sha
     edges = [0, *(point.index for point in points), len(columns)]
     remaining = []
     for number, point in enumerate(points):
-        known = ~np.isnan(machine + logs) & (columns.method == columns.method[point.index])
+        is_usable = ~np.isnan(machine + logs) & (columns.method == columns.method[point.index])
         before, after = (
-            np.flatnonzero(known[start:end]) + start for start, end in pairwise(edges[number : number + 3])
+            np.flatnonzero(is_usable[start:end]) + start for start, end in pairwise(edges[number : number + 3])
         )
         rest = effect = point.after - point.before
         for part in _parts(machine, logs, before, after) if before.size and after.size else ():
@@ -172,7 +176,7 @@ def without_machine(columns: Columns, points: Sequence[ChangePoint], common: Sha
     return tuple(remaining)
 
 
-def _parts(machine: FloatArray, logs: FloatArray, before: Places, after: Places) -> Iterator[float]:
+def _parts(machine: FloatArray, logs: FloatArray, before: Indices, after: Indices) -> Iterator[float]:
     """Yield what may be the machine's part of a change point: within the detector's margin, and of whole levels.
 
     The second is for a machine that drifts. It counts where the series scatters no more without what the controls
@@ -198,12 +202,12 @@ def _left(columns: Columns, common: Shared) -> FloatArray:
     machine = np.full(len(columns), np.nan)
     for number, method in ((-1, None), *enumerate(columns.methods)):
         if method in common.by_method:
-            place, _, values = common.by_method[method]
-            at = np.minimum(np.searchsorted(place, columns.place), place.size - 1)
-            is_known = (place[at] == columns.place) & (columns.method == number)
+            position, _, values = common.by_method[method]
+            at = np.minimum(np.searchsorted(position, columns.position), position.size - 1)
+            is_known = (position[at] == columns.position) & (columns.method == number)
             machine[is_known] = values[at[is_known]]
-    taken = np.log(np.where(columns.seconds > 0, columns.adjusted / columns.seconds, np.nan))
-    return machine + np.where(np.isnan(taken), 0.0, taken)
+    removed = np.log(np.where(columns.seconds > 0, columns.adjusted / columns.seconds, np.nan))
+    return machine + np.where(np.isnan(removed), 0.0, removed)
 
 
 def _less(point: ChangePoint, part: float) -> ChangePoint:

@@ -38,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group(required=True)
     for name, text in FORMATS.items():
         group.add_argument(f"--{name}", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--results", type=Path, default=Path("results"), help="asv's results directory (results)")
-    parser.add_argument("--repository", type=Path, default=Path(), help="a clone of the repository (.)")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="asv's results directory (default: results)"
+    )
+    parser.add_argument("--repository", type=Path, default=Path(), help="the clone of the kernels (default: here)")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:

@@ -124,9 +124,9 @@ def values(past: Past) -> Table:
     amounts = [past.amounts(key) for key in layout.keys]
     table: Table = {
         **_names([*map(_named, layout.keys)], numbers),
-        "unit": _taken([amount["unit"] for amount in amounts], numbers),
+        "unit": _picked([amount["unit"] for amount in amounts], numbers),
         "commit": commits,
-        "place": np.where(column["place"] == BESIDE, np.nan, column["place"]),
+        "place": np.where(column["position"] == BESIDE, np.nan, column["position"]),
         "date": _dates(past, commits),
         "measured": _times(column["began"]),
         "outcome": [OUTCOMES[outcome].value for outcome in column["outcome"].tolist()],
@@ -135,8 +135,8 @@ def values(past: Past) -> Table:
         "interval": [texts[number] if number else None for number in column["interval_method"].tolist()],
         "rounds": np.where(column["rounds"] < 0, np.nan, column["rounds"]),
         "method": [texts[number] if number else None for number in column["method"].tolist()],
-        "flop": np.array([_known(amount["flop"]) for amount in amounts])[numbers],
-        "bytes": np.array([_known(amount["bytes_moved"]) for amount in amounts])[numbers],
+        "flop": np.array([_or_nan(amount["flop"]) for amount in amounts])[numbers],
+        "bytes": np.array([_or_nan(amount["bytes_moved"]) for amount in amounts])[numbers],
         "reason": [reason for reason, _ in remark],
         "warnings": ["; ".join(warnings) for _, warnings in remark],
     }
@@ -150,21 +150,21 @@ def values(past: Past) -> Table:
 def _tracked(past: Past) -> Table:
     """Return the rows of the errors, figures and ceilings."""
     series = tuple(past.tracked.items())
-    numbers = np.repeat(np.arange(len(series)), [len(item.value) for _, item in series])
+    numbers = np.repeat(np.arange(len(series)), [len(columns.value) for _, columns in series])
     empty: FloatArray = np.full(len(numbers), np.nan)
-    places = np.concatenate([empty[:0], *(item.place for _, item in series)])
-    commits = [past.line[place] for place in places.astype(np.int64).tolist()]
+    positions = np.concatenate([empty[:0], *(columns.position for _, columns in series)])
+    commits = [past.line[position] for position in positions.astype(np.int64).tolist()]
     return {
         **{name: [None] * len(numbers) for name, kind in VALUES.items() if kind == TEXT},
         **{name: empty for name, kind in VALUES.items() if kind == NUMBER},
         **_names([_named(key) for key, _ in series], numbers),
-        "unit": _taken([identity.unit(key.benchmark) for key, _ in series], numbers),
+        "unit": _picked([identity.unit(key.benchmark) for key, _ in series], numbers),
         "commit": commits,
-        "place": places,
+        "place": positions,
         "date": _dates(past, commits),
-        "measured": _times(np.concatenate([empty[:0], *(item.began for _, item in series)])),
+        "measured": _times(np.concatenate([empty[:0], *(columns.began for _, columns in series)])),
         "outcome": [Outcome.MEASURED.value] * len(numbers),
-        "value": np.concatenate([empty[:0], *(item.value for _, item in series)]),
+        "value": np.concatenate([empty[:0], *(columns.value for _, columns in series)]),
     }
 
 
@@ -186,7 +186,7 @@ def rounds(past: Past) -> Table:
     first = np.searchsorted(slots, slots)  # of the rounds of the same value
     return {
         **_names([*map(_named, past.layout.keys)], numbers),
-        "unit": _taken([past.amounts(key)["unit"] for key in past.layout.keys], numbers),
+        "unit": _picked([past.amounts(key)["unit"] for key in past.layout.keys], numbers),
         "commit": [past.layout.commits[index] for index in past.layout.commit[slots].tolist()],
         "round": (np.arange(len(slots)) - first).astype(np.float64),
         "launch": [texts[int(number)] for number in column("launch").tolist()],
@@ -199,7 +199,7 @@ def machines(past: Past) -> Table:
     rows: list[tuple[str | None, str | None, str | None, float, str, str]] = [
         (machine.name, None, None, np.nan, fact, text) for machine in past.machines for fact, text in machine.details
     ]
-    for machine, environment in sorted(past.places):
+    for machine, environment in sorted(past.platforms):
         for commit, session in past.sessions(machine, environment):
             facts = session.facts.items()
             rows += [(machine, environment, commit, session.began, fact, text) for fact, text in facts]
@@ -221,20 +221,20 @@ def _named(key: SeriesKey) -> dict[str, str]:
 
 def _names(keys: Sequence[Mapping[str, str]], numbers: NDArray[np.int64]) -> Table:
     """Return the columns that identify the series of each row, by the number of its key."""
-    return {name: _taken([key[name] for key in keys], numbers) for name in _SERIES}
+    return {name: _picked([key[name] for key in keys], numbers) for name in _SERIES}
 
 
-def _taken(texts: Sequence[str], numbers: NDArray[np.int64]) -> list[str]:
+def _picked(texts: Sequence[str], numbers: NDArray[np.int64]) -> list[str]:
     return [texts[number] for number in numbers.tolist()]
 
 
-def _known(amount: float | None) -> float:
+def _or_nan(amount: float | None) -> float:
     return np.nan if amount is None else amount
 
 
 def _dates(past: Past, commits: Sequence[str]) -> NDArray[np.datetime64]:
-    known = {sha: commit.date.timestamp() for sha, commit in past.commits.items()}
-    return _times(np.array([known.get(sha, np.nan) for sha in commits], np.float64))
+    timestamps = {sha: commit.date.timestamp() for sha, commit in past.commits.items()}
+    return _times(np.array([timestamps.get(sha, np.nan) for sha in commits], np.float64))
 
 
 def _times(seconds: FloatArray) -> NDArray[np.datetime64]:

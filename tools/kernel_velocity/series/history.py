@@ -36,7 +36,7 @@ class Observation:
     """A series at one commit."""
 
     commit: str
-    place: int  # on the first-parent line, older first
+    position: int  # on the first-parent line, older first
     value: float  # logarithm, of the adjusted value where there is one
     measured: float | None = None  # Unix time, s
     facts: Mapping[str, str] | None = None  # of the machine; None: not recorded
@@ -59,7 +59,10 @@ class SeriesHistory:
     @property
     def last_measured(self) -> float | None:
         """Unix time of its last measurement, s. None: unknown."""
-        return max((item.measured for item in self.observations if item.measured is not None), default=None)
+        return max(
+            (observation.measured for observation in self.observations if observation.measured is not None),
+            default=None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,16 +86,16 @@ def build(past: Past) -> Histories:
         part = past.layout.part(number)
         seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
         rows = zip(
-            *(columns[name][part].tolist() for name in ("place", "outcome", "method", "remark", "began")),
+            *(columns[name][part].tolist() for name in ("position", "outcome", "method", "remark", "began")),
             seconds.tolist(),
             strict=True,
         )
-        for place, outcome, method, remark, began, value in rows:
+        for position, outcome, method, remark, began, value in rows:
             identity = series_identity.of(key, texts[method] if method else None)
             if value > 0:  # False for NaN; no time is 0 or less, and another value has no logarithm there
-                observed[identity].append(observe(key, identity, place, value, began))
+                observed[identity].append(observe(key, identity, position, value, began))
             elif outcome == _NOT_APPLICABLE and remark and remarks[remark][0] is not None:  # else it was not asked for
-                absent[identity.slot].append(past.line[place])
+                absent[identity.slot].append(past.line[position])
     for key, tracked in past.tracked.items():
         identity = Identity(
             machine=key.machine,
@@ -104,10 +107,10 @@ def build(past: Past) -> Histories:
             method="",
         )
         least = LEAST_FIGURE if identity.is_figure else LEAST_ERROR
-        for place, value, began in zip(
-            tracked.place.tolist(), tracked.value.tolist(), tracked.began.tolist(), strict=True
+        for position, value, began in zip(
+            tracked.position.tolist(), tracked.value.tolist(), tracked.began.tolist(), strict=True
         ):
-            observed[identity].append(observe(key, identity, place, max(value, least), began))
+            observed[identity].append(observe(key, identity, position, max(value, least), began))
     series = tuple(_history(identity, several) for identity, several in sorted(observed.items()))
     return Histories(series=series, absent={slot: tuple(commits) for slot, commits in absent.items()})
 
@@ -119,47 +122,54 @@ class _Observer:
         self._past = past
         self._sessions: dict[tuple[str, str, int, float | None], SessionFacts | None] = {}
 
-    def __call__(self, key: SeriesKey, identity: Identity, place: int, value: float, began: float) -> Observation:
-        """Return the observation of a value, in its own unit, at a place on the line. `began` is NaN where unknown."""
+    def __call__(self, key: SeriesKey, identity: Identity, position: int, value: float, began: float) -> Observation:
+        """Return the observation of a value, in its unit, at a position on the line. `began` is NaN where unknown."""
         measured = None if math.isnan(began) else began
-        session = self._session(key, place, measured)
+        session = self._session(key, position, measured)
         return Observation(
-            commit=self._past.line[place],
-            place=place,
+            commit=self._past.line[position],
+            position=position,
             value=math.log(value),
             measured=measured,
             facts=None if session is None else session.facts,
             code=None if session is None or identity.is_control else session.code.get(identity.kernel),
         )
 
-    def _session(self, key: SeriesKey, place: int, measured: float | None) -> SessionFacts | None:
-        which = key.machine, key.environment, place, measured
+    def _session(self, key: SeriesKey, position: int, measured: float | None) -> SessionFacts | None:
+        which = key.machine, key.environment, position, measured
         if which not in self._sessions:
-            path = f"{key.machine}/{stem(self._past.line[place], key.environment)}.json"
+            path = f"{key.machine}/{stem(self._past.line[position], key.environment)}.json"
             self._sessions[which] = sessions.at(self._past.sessions_of(path), measured)
         return self._sessions[which]
 
 
-def undated(items: Iterable[SeriesHistory], now: float) -> tuple[SeriesHistory, ...]:
+def undated(histories: Iterable[SeriesHistory], now: float) -> tuple[SeriesHistory, ...]:
     """Return series without the measuring times that lie after `now` (Unix time, s) by more than SLACK.
 
     Such a time comes from a clock that was set back, or is wrong. Its value stays, but no night counts it as measured
     just now.
     """
     return tuple(
-        replace(history, observations=tuple(_undated(item, now + SLACK) for item in history.observations))
-        for history in items
+        replace(history, observations=tuple(_undated(observation, now + SLACK) for observation in history.observations))
+        for history in histories
     )
 
 
-def _undated(item: Observation, latest: float) -> Observation:
-    return replace(item, measured=None) if item.measured is not None and item.measured > latest else item
+def _undated(observation: Observation, latest: float) -> Observation:
+    return (
+        replace(observation, measured=None)
+        if observation.measured is not None and observation.measured > latest
+        else observation
+    )
 
 
-def _history(identity: Identity, found: Sequence[Observation]) -> SeriesHistory:
+def _history(identity: Identity, observations: Sequence[Observation]) -> SeriesHistory:
     """Return a history. Of a commit measured in two environments of one identity, the newest value counts."""
-    newest = {item.commit: item for item in sorted(found, key=lambda item: item.measured or 0.0)}
-    ordered = tuple(sorted(newest.values(), key=lambda item: item.place))
+    newest = {
+        observation.commit: observation
+        for observation in sorted(observations, key=lambda observation: observation.measured or 0.0)
+    }
+    ordered = tuple(sorted(newest.values(), key=lambda observation: observation.position))
     return SeriesHistory(identity=identity, observations=ordered)
 
 
@@ -169,9 +179,9 @@ def floor_of(identity: Identity, observations: Sequence[Observation]) -> float |
     Leave out the observations to be judged: a move would raise the floor that it is compared with.
     """
     alike: dict[object, list[float]] = defaultdict(list)
-    for item in observations:
-        if item.code is not None or identity.is_control:
-            alike[item.code, tuple(sorted((item.facts or {}).items()))].append(item.value)
+    for observation in observations:
+        if observation.code is not None or identity.is_control:
+            alike[observation.code, tuple(sorted((observation.facts or {}).items()))].append(observation.value)
     most = max(alike.values(), key=len, default=[])
     return two_samples.floor_of(most) if len(most) >= FEWEST_SESSIONS and statistics.pvariance(most) > 0 else None
 

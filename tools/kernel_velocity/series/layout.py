@@ -30,10 +30,9 @@ from kernel_velocity.series.columns import TIMES
 from kernel_velocity.series.packing import ENTRY, NOTHING, Entries, Series
 from kernel_velocity.series.reading import Directory
 
-BESIDE = np.iinfo(np.int32).max  # the place of a commit that is not on the first-parent line: behind all others
+BESIDE = np.iinfo(np.int32).max  # the position of a commit that is not on the first-parent line: behind all others
 ADJUSTED = tuple(name for name in TIMES if name.startswith("adjusted"))
 STORED = tuple(name for name in ENTRY.names or () if name != "series")
-Places = NDArray[np.int64]
 
 MOST_VALUES = 65_536  # of a block of several series: its columns fit into a processor's cache
 MOST_SERIES = 256  # of a block: it has a column for each commit that measured any of them
@@ -49,11 +48,11 @@ class Scratch:
     _MOST = 500_000  # values used between two releases: 50 MB
 
     def __init__(self, folder: Path | None, length: int) -> None:
-        """Make the columns of STORED and ADJUSTED, place and commit, of a length, in a file in a folder."""
-        kinds = {name: ENTRY[name] for name in STORED} | dict.fromkeys(("place", "commit"), np.dtype("<i4"))
+        """Make the columns of STORED and ADJUSTED, position and commit, of a length, in a file in a folder."""
+        kinds = {name: ENTRY[name] for name in STORED} | dict.fromkeys(("position", "commit"), np.dtype("<i4"))
         kinds |= dict.fromkeys(ADJUSTED, np.dtype("<f8"))
         # widest first, so that each column begins at a multiple of its width
-        ordered = sorted(kinds.items(), key=lambda item: -item[1].itemsize)
+        ordered = sorted(kinds.items(), key=lambda pair: -pair[1].itemsize)
         size = max(sum(kind.itemsize for _, kind in ordered) * length, 1)
         with tempfile.TemporaryFile(dir=folder) as stream:
             # Not a hole, which a full disk would make a bus error of; this is an OSError.
@@ -76,12 +75,12 @@ class Scratch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """The columns of all series. Series `keys[n]` has the slots `start[n]` to `stop[n]`, by place, then by path."""
+    """The columns of all series. Series `keys[n]` has the slots `start[n]` to `stop[n]`, by position, then by path."""
 
     keys: tuple[SeriesKey, ...]
-    start: Places
-    line_stop: Places  # where its values beside the first-parent line begin
-    stop: Places
+    start: Indices
+    line_stop: Indices  # where its values beside the first-parent line begin
+    stop: Indices
     commits: tuple[str, ...]  # full SHAs, in the order of the first-parent line, those beside it last
     files: Mapping[str, NDArray[np.int32]]  # path -> the slots of its values; -1: not shown
     shown: str  # digest: which series of the cache are shown, and as which of `keys`
@@ -94,19 +93,19 @@ class Layout:
         self.scratch.used(stop - start)
         return slice(start, stop)
 
-    def owners(self, slots: NDArray[np.int32]) -> Places:
+    def owners(self, slots: NDArray[np.int32]) -> Indices:
         """Return the numbers of the series that slots belong to."""
         return np.searchsorted(self.start, slots, side="right") - 1
 
     @property
     def columns(self) -> Mapping[str, NDArray[Any]]:
-        """The columns by name: STORED, ADJUSTED, place and commit."""
+        """The columns by name: STORED, ADJUSTED, position and commit."""
         return self.scratch.columns
 
     @property
-    def place(self) -> IntArray:
-        """Of each value, the place of its commit on the first-parent line, or BESIDE."""
-        return self.scratch.columns["place"]
+    def position(self) -> IntArray:
+        """Of each value, the position of its commit on the first-parent line, or BESIDE."""
+        return self.scratch.columns["position"]
 
     @property
     def commit(self) -> IntArray:
@@ -133,15 +132,15 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layou
     """Lay out all values of a cache that a trend or a commit's page shows.
 
     Args:
-        cache: up to date. directory: what `reading.update` returned. order: commit -> its place on the first-parent
+        cache: up to date. directory: what `reading.update` returned. order: commit -> its position on the first-parent
         line.
     """
     commits = directory.commits
     paths = sorted(commits, key=lambda path: (order.get(commits[path], BESIDE), commits[path]))
-    stored = np.zeros(len(cache.names.series.things) + 1, np.int64)
+    stored = np.zeros(len(cache.names.series.values) + 1, np.int64)
     for path in paths:
         stored += np.bincount(cache.entries(path)["series"], minlength=len(stored))
-    groups = _groups(cache.names.series.things, stored, directory.benchmarks)
+    groups = _groups(cache.names.series.values, stored, directory.benchmarks)
     sizes = np.zeros(len(groups.keys), np.int64)
     np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])
     start = np.concatenate([[0], np.cumsum(sizes)])
@@ -246,13 +245,13 @@ def _left_out_note(numbers: Mapping[tuple[str, str], int]) -> str:
 class _Filling:
     """Copies one results file after the other into the columns."""
 
-    def __init__(self, scratch: Scratch, groups: _Groups, start: Places, left_out: Counter[tuple[str, str]]) -> None:
+    def __init__(self, scratch: Scratch, groups: _Groups, start: Indices, left_out: Counter[tuple[str, str]]) -> None:
         self._scratch, self._groups, self._left_out = scratch, groups, left_out
         self.stop = start  # where the next value of each series goes; one more, which -1 means
         self.commits: dict[str, int] = {}  # SHA -> number
         self._last = np.full(len(start), -1, np.int64)  # number of the commit of each series' last value
 
-    def add(self, entries: Entries, commit: str, place: int) -> NDArray[np.int32]:
+    def add(self, entries: Entries, commit: str, position: int) -> NDArray[np.int32]:
         """Add the values of a file. Return their slots, -1 for those that are not shown."""
         number = self.commits.setdefault(commit, len(self.commits))
         group = self._groups.member[entries["series"]]
@@ -268,7 +267,7 @@ class _Filling:
         columns = self._scratch.columns
         for name in STORED:
             columns[name][slots[shown]] = entries[name][shown]
-        columns["place"][slots[shown]] = place
+        columns["position"][slots[shown]] = position
         columns["commit"][slots[shown]] = number
         self.stop[group[shown]] += 1
         self._last[group[shown]] = number
@@ -283,7 +282,7 @@ class Block:
     layout: Layout
     rows: slice  # of the wanted series
     start: Indices  # (series,) first slot of each
-    places: Indices  # (commits,) of the commits on the line, ascending
+    positions: Indices  # (commits,) of the commits on the line, ascending
     slots: Indices  # (series, commits) slots in the layout; NONE where there is no value
 
     def column(self, name: str, nothing: int | float) -> NDArray[Any]:
@@ -324,15 +323,15 @@ def blocks(layout: Layout, numbers: NDArray[np.int64], upto: int | None = None) 
     """Yield series, by their numbers in the layout (each with a value on the line), in blocks.
 
     Args:
-        upto: the last place of the first-parent line that is of interest. None: all.
+        upto: the last position of the first-parent line that is of interest. None: all.
     """
     start, stop = layout.start[numbers], layout.line_stop[numbers]
     for rows in _shares(stop - start):
         block = _block(layout, rows, start[rows], stop[rows] - start[rows])
-        end = len(block.places) if upto is None else int(np.searchsorted(block.places, upto, side="right"))
+        end = len(block.positions) if upto is None else int(np.searchsorted(block.positions, upto, side="right"))
         if end:
             yield Block(
-                layout=layout, rows=rows, start=block.start, places=block.places[:end], slots=block.slots[:, :end]
+                layout=layout, rows=rows, start=block.start, positions=block.positions[:end], slots=block.slots[:, :end]
             )
 
 
@@ -352,16 +351,16 @@ def _block(layout: Layout, rows: slice, start: Indices, lengths: Indices) -> Blo
     total = int(lengths.sum())
     layout.scratch.used(total)
     slots = np.repeat(start - (np.cumsum(lengths) - lengths), lengths) + np.arange(total)
-    places = layout.place[slots]
-    is_used = np.zeros(int(places.max(initial=0)) + 1, np.bool_)
-    is_used[places] = True
+    positions = layout.position[slots]
+    is_used = np.zeros(int(positions.max(initial=0)) + 1, np.bool_)
+    is_used[positions] = True
     used = np.flatnonzero(is_used)
     if total == len(start) * len(used):  # each series has a value of each commit
         matrix = slots.reshape(len(start), len(used))
     else:
         matrix = np.full((len(start), len(used)), NONE, np.int64)
-        matrix[np.repeat(np.arange(len(start)), lengths), (np.cumsum(is_used) - 1)[places]] = slots
-    return Block(layout=layout, rows=rows, start=start, places=used, slots=matrix)
+        matrix[np.repeat(np.arange(len(start)), lengths), (np.cumsum(is_used) - 1)[positions]] = slots
+    return Block(layout=layout, rows=rows, start=start, positions=used, slots=matrix)
 
 
 def newest(which: Truth) -> NDArray[np.int32]:

@@ -26,7 +26,7 @@ ENTRY = np.dtype(
         *((name, "<f8") for name in ("seconds", "low", "high", "began")),
     ]
 )
-# of one round of the entry with this place in the file; gauges in s, NaN where they were not read
+# of one round of the entry with this position in the file; gauges in s, NaN where they were not read
 ROUND = np.dtype(
     [
         *((name, "<i4") for name in ("entry", "launch")),
@@ -46,32 +46,32 @@ ADJUSTMENT = np.dtype(
 Entries = NDArray[np.void]  # of ENTRY, ROUND, TRACKED or ADJUSTMENT
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
 Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
-Thing = TypeVar("Thing", bound=Hashable)
+Value = TypeVar("Value", bound=Hashable)
 
 
 @dataclass
-class Numbers(Generic[Thing]):
-    """Numbers for things, from 1 on, in order of first use."""
+class Numbers(Generic[Value]):
+    """Numbers of distinct values, from 1 on, in order of first use."""
 
-    things: list[Thing] = field(default_factory=list)
-    _numbers: dict[Thing, int] = field(init=False)
+    values: list[Value] = field(default_factory=list)
+    _numbers: dict[Value, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._numbers = {thing: number for number, thing in enumerate(self.things, start=1)}
+        self._numbers = {value: number for number, value in enumerate(self.values, start=1)}
 
-    def of(self, thing: Thing | None) -> int:
-        """Return a thing's number, NOTHING for None."""
-        if thing is None:
+    def of(self, value: Value | None) -> int:
+        """Return the number of a value, NOTHING for None."""
+        if value is None:
             return NOTHING
-        number = self._numbers.get(thing)
+        number = self._numbers.get(value)
         if number is None:
-            self.things.append(thing)
-            number = self._numbers[thing] = len(self.things)
+            self.values.append(value)
+            number = self._numbers[value] = len(self.values)
         return number
 
-    def __getitem__(self, number: int) -> Thing:
-        """Return the thing of a number (>= 1)."""
-        return self.things[number - 1]
+    def __getitem__(self, number: int) -> Value:
+        """Return the value of a number (>= 1)."""
+        return self.values[number - 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +124,14 @@ def pack(file: ResultsFile, names: Names, notes: list[str]) -> Packed:
 
 
 def _tracked(file: ResultsFile, names: Names) -> Iterator[tuple[float, ...]]:
-    for item in file.tracked:
-        parameters = (item.benchmark, item.implementation, item.case, item.version)
+    for tracked in file.tracked:
+        parameters = (tracked.benchmark, tracked.implementation, tracked.case, tracked.version)
         number = names.series.of((file.machine, file.environment, *parameters))
-        yield number, np.nan if item.value is None else item.value, np.nan if item.began is None else item.began
+        yield (
+            number,
+            np.nan if tracked.value is None else tracked.value,
+            np.nan if tracked.began is None else tracked.began,
+        )
 
 
 def _has_no_telemetry(file: ResultsFile, row: RecordedRow) -> bool:
@@ -164,40 +168,42 @@ def _fill_values(
     """Fill in the entries of a row, value by value. Return their rounds, of entries from `start` on."""
     rounds: list[tuple[float, ...]] = []
     for index, number in enumerate(series.tolist()):
-        item = combine.measurement(file, row, index, {})
-        counted = combine.rounds_of(file, item)
-        code = combine.code_of(file, item.key, counted) if counted else None
-        entries[index] = (*_entry(item, number, names.texts.of(code), names), _began(file, row, item))
+        measurement = combine.measurement(file, row, index, {})
+        counted = combine.rounds_of(file, measurement)
+        code = combine.code_of(file, measurement.key, counted) if counted else None
+        entries[index] = (*_entry(measurement, number, names.texts.of(code), names), _began(file, row, measurement))
         rounds += _rounds(start + index, counted, names.texts)
-        if combine.OTHER_TELEMETRY in item.warnings:
+        if combine.OTHER_TELEMETRY in measurement.warnings:
             where = f"{file.machine}/{stem(file.commit, file.environment)}.json, {row.benchmark}"
-            got = f"{item.seconds:g} s for {', '.join(row.pairs[index])}"
+            got = f"{measurement.seconds:g} s for {', '.join(row.pairs[index])}"
             notes.append(f"{where}: a value is not that of the rounds beside it: of another run, or damaged, got {got}")
     return rounds
 
 
-def _entry(item: Measurement, series: int, code: int, names: Names) -> tuple[float, ...]:
-    interval = item.interval
-    remark = (item.reason, item.warnings) if item.reason is not None or item.warnings else None
+def _entry(measurement: Measurement, series: int, code: int, names: Names) -> tuple[float, ...]:
+    interval = measurement.interval
+    remark = (
+        (measurement.reason, measurement.warnings) if measurement.reason is not None or measurement.warnings else None
+    )
     return (
         series,
-        OUTCOMES.index(item.outcome),
-        -1 if item.rounds is None else item.rounds,
-        names.texts.of(item.method),
+        OUTCOMES.index(measurement.outcome),
+        -1 if measurement.rounds is None else measurement.rounds,
+        names.texts.of(measurement.method),
         names.texts.of(None if interval is None else interval.method),
         names.remarks.of(remark),
         code,
-        np.nan if item.seconds is None else item.seconds,
+        np.nan if measurement.seconds is None else measurement.seconds,
         np.nan if interval is None else interval.low,
         np.nan if interval is None else interval.high,
     )
 
 
-def _began(file: ResultsFile, row: RecordedRow, item: Measurement) -> float:
+def _began(file: ResultsFile, row: RecordedRow, measurement: Measurement) -> float:
     """Return the Unix time of a value's last round, s. NaN where it is unknown or there is no value."""
-    if item.seconds is None:
+    if measurement.seconds is None:
         return np.nan
-    rounds = file.rounds.get((row.benchmark, item.key.implementation, item.key.case))
+    rounds = file.rounds.get((row.benchmark, measurement.key.implementation, measurement.key.case))
     last = max(round_.time for round_ in rounds) if rounds else row.began
     return np.nan if last is None else last
 

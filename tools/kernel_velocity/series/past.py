@@ -56,7 +56,7 @@ class Tracked:
     """A series of errors, compiler figures or ceilings. Arrays have shape (commits with a value,)."""
 
     key: SeriesKey
-    place: IntArray  # of the commit on the first-parent line, ascending
+    position: IntArray  # of the commit on the first-parent line, ascending
     value: FloatArray  # in the benchmark's unit; 0 or more
     began: FloatArray  # Unix time at which it was measured, s; NaN: not known
 
@@ -69,7 +69,7 @@ class Past:
     folder: Path | None  # of the cache; None: there is none
     directory: Directory
     repository: History
-    order: Mapping[str, int]  # commit -> its place on the first-parent line
+    order: Mapping[str, int]  # commit -> its position on the first-parent line
     layout: Layout
     names: Names
     adjustments: Adjustments
@@ -101,7 +101,7 @@ class Past:
 
     @property
     def line(self) -> tuple[str, ...]:
-        """The first-parent line of HEAD, oldest first. `Columns.place` is an index into it."""
+        """The first-parent line of HEAD, oldest first. `Columns.position` is an index into it."""
         return self.repository.line
 
     @cached_property
@@ -113,7 +113,7 @@ class Past:
         return tuple(changes.telling((key for key, part in parts if part.stop > part.start), applied))
 
     @cached_property
-    def places(self) -> frozenset[tuple[str, str]]:
+    def platforms(self) -> frozenset[tuple[str, str]]:
         """The machines and environments that have measurements of commits that the repository has."""
         exists = np.array([sha in self.commits for sha in self.layout.commits], np.bool_)
         parts = ((key, self.layout.part(number, on_line=False)) for number, key in enumerate(self.layout.keys))
@@ -138,14 +138,14 @@ class Past:
 
     def _columns_of(self, key: SeriesKey) -> Columns:
         part = self.layout.part(self.layout.numbers[key])
-        arrays = {name: self.layout.columns[name][part] for name in ("place", *SHOWN)}
+        arrays = {name: self.layout.columns[name][part] for name in ("position", *SHOWN)}
         texts, remarks = self.names.texts, self.names.remarks
         times: dict[str, Any] = {name: arrays[name] for name in TIMES}
         methods, method = _ranked(arrays["method"])
         remark = arrays["remark"]
         return Columns(
             key=key,
-            place=arrays["place"],
+            position=arrays["position"],
             outcome=arrays["outcome"],
             rounds=arrays["rounds"],
             method=method,
@@ -161,7 +161,7 @@ class Past:
     @cached_property
     def having(self) -> tuple[NDArray[np.int32], ...]:
         """Map remark numbers to themselves, or to NOTHING if the remark has no reason (first) or warnings (second)."""
-        remarks = list(enumerate(self.names.remarks.things, start=1))
+        remarks = list(enumerate(self.names.remarks.values, start=1))
         return tuple(
             np.array([NOTHING, *(number if remark[side] else NOTHING for number, remark in remarks)], np.int32)
             for side in (0, 1)
@@ -259,16 +259,16 @@ class Past:
     @cached_property
     def tracked(self) -> Mapping[SeriesKey, Tracked]:
         """The series of errors, figures and ceilings, by key. Of a commit in two files, the first counts."""
-        values: dict[int, dict[int, tuple[float, float]]] = {}  # number of a series -> place -> value, began
+        values: dict[int, dict[int, tuple[float, float]]] = {}  # number of a series -> position -> value, began
         for path, commit in self.directory.commits.items():
             if path in self._tracked and commit in self.order:
                 for number, value, began in self._tracked[path].tolist():
                     if value >= 0:
                         values.setdefault(number, {}).setdefault(self.order[commit], (value, began))
         tracked = {}
-        for number, by_place in values.items():
+        for number, by_position in values.items():
             machine, environment, benchmark, implementation, case, version = self.names.series[number]
-            ordered = sorted(by_place.items())
+            ordered = sorted(by_position.items())
             pairs = np.array([pair for _, pair in ordered])
             key = SeriesKey(
                 machine=machine,
@@ -280,7 +280,7 @@ class Past:
             )
             tracked[key] = Tracked(
                 key=key,
-                place=np.array([place for place, _ in ordered], np.int32),
+                position=np.array([position for position, _ in ordered], np.int32),
                 value=pairs[:, 0],
                 began=pairs[:, 1],
             )
@@ -303,10 +303,10 @@ class Past:
         """Return what the controls share that were measured where a series was."""
         from kernel_velocity.series import controls  # noqa: PLC0415 - needs scipy, which a node lacks
 
-        place = controls.place_of(key)
-        if place not in self._shared:
-            self._shared[place] = controls.shared(self.layout, self.names.texts, place)
-        return self._shared[place]
+        platform = controls.platform_of(key)
+        if platform not in self._shared:
+            self._shared[platform] = controls.shared(self.layout, self.names.texts, platform)
+        return self._shared[platform]
 
     def sessions(self, machine: str, environment: str) -> Sessions:
         """Return the sessions of a machine and environment, oldest first, without those like the one before."""
@@ -382,7 +382,7 @@ def _read(
         directory = reading.update(opened, results, only)
         commits = git.read(repository, dict.fromkeys(directory.commits.values()))
         opened.save()
-        order = {sha: place for place, sha in enumerate(commits.line)}
+        order = {sha: position for position, sha in enumerate(commits.line)}
         laid_out = layout.build(opened, directory, order)
         adjustments = adjusted.fill(opened, laid_out) if only is None else adjusted.clear(laid_out)
         opened.save()
@@ -409,14 +409,14 @@ def _read(
 def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
     """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NOTHING."""
     used = [number for number in dict.fromkeys(numbers.tolist()) if number != NOTHING]
-    places = np.full(max(used, default=0) + 1, -1, np.int32)
-    places[used] = np.arange(len(used))
-    return used, places[numbers]
+    positions = np.full(max(used, default=0) + 1, -1, np.int32)
+    positions[used] = np.arange(len(used))
+    return used, positions[numbers]
 
 
 def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """Return a digest of the thing of every used number, shape (numbers + 1,). 0 for NOTHING."""
-    is_used = np.zeros(len(numbers.things) + 1, np.bool_)
+    """Return a digest of the value of every used number, shape (numbers + 1,). 0 for NOTHING."""
+    is_used = np.zeros(len(numbers.values) + 1, np.bool_)
     is_used[used] = True
     digests = np.zeros(len(is_used), np.uint64)
     for number in (np.flatnonzero(is_used[1:]) + 1).tolist():

@@ -210,4 +210,4 @@ def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:
 
 
 def _numbers(theirs: Numbers[Any], ours: Numbers[Any]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    return np.array([packing.NOTHING, *(ours.of(thing) for thing in theirs.things)], np.int32)
+    return np.array([packing.NOTHING, *(ours.of(value) for value in theirs.values)], np.int32)

@@ -49,11 +49,11 @@ def vanished(
     """Return the series that do not apply at a commit newer than all that have a value.
 
     Args:
-        absent: slot of a series -> commits at which it did not apply. order: commit -> place on the line.
+        absent: slot of a series -> commits at which it did not apply. order: commit -> position on the line.
     """
     gone = []
     for history in current(histories):
-        later = [sha for sha in absent.get(history.identity.slot, ()) if order[sha] > history.newest.place]
+        later = [sha for sha in absent.get(history.identity.slot, ()) if order[sha] > history.newest.position]
         if later:
             first = min(later, key=order.__getitem__)
             gone.append(Vanished(identity=history.identity, last=history.newest.commit, commit=first))
@@ -70,24 +70,24 @@ def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
     for history in current(histories):
         machines[history.identity.machine].append(history)
     quiet = []
-    for machine, items in sorted(machines.items()):
+    for machine, group in sorted(machines.items()):
         old = {
-            item.identity: item.last_measured
-            for item in items
-            if item.last_measured is not None and STALE_AFTER * DAY < now - item.last_measured <= GONE_AFTER * DAY
+            history.identity: history.last_measured
+            for history in group
+            if history.last_measured is not None and STALE_AFTER * DAY < now - history.last_measured <= GONE_AFTER * DAY
         }
         if old:
             days = (now - max(old.values())) / DAY
-            quiet.append(Stale(machine=machine, series=tuple(sorted(old)), days=days, whole=len(old) == len(items)))
+            quiet.append(Stale(machine=machine, series=tuple(sorted(old)), days=days, whole=len(old) == len(group)))
     return tuple(quiet)
 
 
 def superseded(histories: Iterable[SeriesHistory]) -> tuple[Superseded, ...]:
     """Return the series that the newest one of their slot continues with another version or method."""
-    items = list(histories)
-    newest = {history.identity.slot: history.identity for history in current(items)}
+    every = list(histories)
+    newest = {history.identity.slot: history.identity for history in current(every)}
     replaced = []
-    for history in items:
+    for history in every:
         old, new = history.identity, newest[history.identity.slot]
         changed = [name for name in ("version", "method") if getattr(old, name) != getattr(new, name)]
         if changed:
@@ -106,7 +106,7 @@ def current(histories: Iterable[SeriesHistory]) -> tuple[SeriesHistory, ...]:
 
 
 def _age(history: SeriesHistory) -> tuple[float, int]:
-    return history.last_measured or 0.0, history.newest.place
+    return history.last_measured or 0.0, history.newest.position
 
 
 def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = "") -> tuple[str, ...]:
@@ -137,11 +137,11 @@ def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
     kinds: dict[str, tuple[float, Mapping[str, str]]] = {}
     for history in histories:
         machine = history.identity.machine
-        for item in history.observations:
-            if item.measured is not None:
-                times[machine].append(item.measured)
-                if item.facts and item.measured >= kinds.get(machine, (0.0, {}))[0]:
-                    kinds[machine] = item.measured, item.facts
+        for observation in history.observations:
+            if observation.measured is not None:
+                times[machine].append(observation.measured)
+                if observation.facts and observation.measured >= kinds.get(machine, (0.0, {}))[0]:
+                    kinds[machine] = observation.measured, observation.facts
     kind = _kind(kinds[here][1]) if here in kinds else None
     return tuple(
         f"{here}: is of the kind of {name} ({kind}), of which nothing was measured since {here} is: if this machine "

@@ -40,7 +40,7 @@ FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Ben
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
 MOST_WITHIN = 0.5  # of what is called unchanged: where only larger changes would have been seen, nothing is decided
 YOUNG = 20  # values since a step of the detector: of more, only the newest may show a step that it did not see
-MOST = 256  # series of a place that tell what is typical: more only cost time
+MOST = 256  # series of a platform that tell what is typical: more only cost time
 
 
 class Word(StrEnum):
@@ -109,7 +109,7 @@ class Levels:
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        """The first and the last place of each level in `measured`, the last one excluded."""
+        """The first and the last position of each level in `measured`, the last one excluded."""
         starts = np.searchsorted(self.measured, [0, *(point.index for point in self.points)]).tolist()
         return list(pairwise([*starts, len(self.measured)]))
 
@@ -180,11 +180,13 @@ class Verdicts:
         past = self.past
         settled = change_points.of_all(past.keys, past.columns, past.folder)
         newest = {key: _newest(past.columns(key), settled[key]) for key in past.keys}
-        by_place = dict(_pools(newest))
-        pools = [by_place[controls.place_of(key)] for key in newest]
+        by_platform = dict(_pools(newest))
+        pools = [by_platform[controls.platform_of(key)] for key in newest]
         oldest = {key: _oldest(past.columns(key), settled[key], newest[key]) for key in past.keys}
         untested = [(key, values) for key in past.keys for values in (oldest[key], newest[key]) if values is not None]
-        steps = young.steps([level._replace(others=by_place[controls.place_of(key)]) for key, (_, level) in untested])
+        steps = young.steps(
+            [level._replace(others=by_platform[controls.platform_of(key)]) for key, (_, level) in untested]
+        )
         tests = [point.p for points in steps for point in points]
         adjusted = iter(controlled([*tests, *[1.0] * max(len(steps) - len(tests), 0)]))
         sure, doubts = {key: [*settled[key]] for key in past.keys}, dict[SeriesKey, ChangePoint]()
@@ -219,7 +221,7 @@ class Verdicts:
     def _by_code(self, columns: Columns, point: ChangePoint) -> ChangePoint:
         """Return a step at the nearest commit that changed the kernel's machine code, where that is known.
 
-        The detector knows the place of a step to within MARGIN values.
+        The detector knows the position of a step to within MARGIN values.
         """
         if columns.key.implementation != NATIVE:
             return point
@@ -237,7 +239,7 @@ class Verdicts:
 
     def _code(self, columns: Columns, entry: int) -> str | None:
         """Return the hash of the kernel's machine code at an entry. None where it was not recorded."""
-        key, sha = columns.key, self.past.line[columns.place[entry]]
+        key, sha = columns.key, self.past.line[columns.position[entry]]
         session = sessions.at(self.past.sessions_of(f"{key.machine}/{stem(sha, key.environment)}.json"), None)
         return None if session is None else session.code.get(name_parts(key.benchmark).kernel)
 
@@ -297,23 +299,23 @@ def _error_of_rounds(columns: Columns, entries: Indices) -> float:
     low = np.where(is_adjusted, columns.adjusted_low[entries], columns.low[entries])
     high = np.where(is_adjusted, columns.adjusted_high[entries], columns.high[entries])
     rounds = columns.rounds[entries]
-    known = (rounds > 1) & (low > 0) & np.isfinite(high)
-    if not known.any():
+    is_usable = (rounds > 1) & (low > 0) & np.isfinite(high)
+    if not is_usable.any():
         return math.nan
-    counts, which = np.unique(rounds[known], return_inverse=True)
-    return float(np.median(np.log(high[known] / low[known]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which]))
+    counts, which = np.unique(rounds[is_usable], return_inverse=True)
+    return float(np.median(np.log(high[is_usable] / low[is_usable]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which]))
 
 
 def _pools(newest: Mapping[SeriesKey, Untested]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:
-    """Yield what is typical of each place (`controls.place_of`): of its controls, or of all series without any."""
-    by_place: dict[tuple[str, str, str], list[SeriesKey]] = {}
+    """Yield what is typical of each platform (`controls.platform_of`): of its controls, else of all its series."""
+    by_platform: dict[tuple[str, str, str], list[SeriesKey]] = {}
     for key in newest:
-        by_place.setdefault(controls.place_of(key), []).append(key)
-    for place, keys in by_place.items():
+        by_platform.setdefault(controls.platform_of(key), []).append(key)
+    for platform, keys in by_platform.items():
         telling = [key for key in keys if key.implementation in CONTROLS]
         used = telling or keys
         some = used[:: len(used) // MOST + 1]
-        yield place, young.pool([newest[key].level.logs for key in some], are_controls=bool(telling))
+        yield platform, young.pool([newest[key].level.logs for key in some], are_controls=bool(telling))
 
 
 def of_step(point: ChangePoint) -> Verdict:

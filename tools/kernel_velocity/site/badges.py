@@ -19,7 +19,7 @@ from kernel_velocity.series import changes
 from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
-from kernel_velocity.site.text import Place
+from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Page
 
 STATE = "hot"
@@ -52,14 +52,14 @@ def build(site: Site) -> Iterator[Page]:
             yield Page(name=f"badge-{kernel}-{device}.svg", template="badge.svg", context=context)
 
 
-def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Verdict | None] | None:
+def _newest(site: Site, benchmark: str) -> tuple[Platform, Measurement, Verdict | None] | None:
     """Return the newest time of a benchmark of ours with its machine, and what it did since the value before.
 
     At the newest commit that has one: of the last test case, which is the largest, the fastest time.
     """
     candidates = []
-    for place in site.places:
-        keys = site.keys_at(place, benchmark)
+    for platform in site.platforms:
+        keys = site.keys_at(platform, benchmark)
         cases = list(dict.fromkeys(key.case for key in keys))
         for key in keys:
             series = site.series(key)
@@ -67,17 +67,17 @@ def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Verdict | N
             if key.implementation not in CONTROLS and entries:
                 now, base = series.measurement(entries[-1], site.line), int(changes.before(series)[entries[-1]])
                 verdict = None if base == changes.NONE else site.past.verdicts[key].between(base, entries[-1])
-                rank = (int(series.place[entries[-1]]), cases.index(key.case), -(now.seconds or 0.0))
-                candidates.append((rank, (place, now, verdict)))
+                rank = (int(series.position[entries[-1]]), cases.index(key.case), -(now.seconds or 0.0))
+                candidates.append((rank, (platform, now, verdict)))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None
 
 
-def _badge(site: Site, place: Place, now: Measurement, verdict: Verdict | None) -> dict[str, object]:
+def _badge(site: Site, platform: Platform, now: Measurement, verdict: Verdict | None) -> dict[str, object]:
     """Return what the template shows of a measured value. Lengths in px."""
     key = now.key
     kernel, device, _ = name_parts(key.benchmark)
     change, tone = ("", "") if verdict is None else (text.verdict(verdict), text.verdict_tone(verdict))
-    share = _share(site, place, device, now)
+    share = _share(site, platform, device, now)
     rate = " · ".join(filter(None, (text.rate(now), share or change)))
     origin = f"{key.implementation}, {key.case}, {key.machine}, commit {now.commit[:SHORT]}"
     left = _box(f"{kernel if len(kernel) <= MOST else f'{kernel[: MOST - 1]}…'} {device}", 0, GREY)
@@ -86,9 +86,9 @@ def _badge(site: Site, place: Place, now: Measurement, verdict: Verdict | None) 
     return {"title": title, "width": left["width"] + right["width"], "boxes": (left, right)}
 
 
-def _share(site: Site, place: Place, device: str, item: Measurement) -> str:
+def _share(site: Site, platform: Platform, device: str, measurement: Measurement) -> str:
     """Return the share of its limit. "" where its ceilings or the work are not known."""
-    roofline = below(item, item.seconds, site.roofs(place, device, item.commit))
+    roofline = below(measurement, measurement.seconds, site.roofs(platform, device, measurement.commit))
     if roofline is None:
         return ""
     share, limit = roofline.of_limit

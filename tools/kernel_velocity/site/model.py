@@ -30,7 +30,7 @@ from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.past import Past, Sessions, Tracked
 from kernel_velocity.site import text as pages
-from kernel_velocity.site.text import Place
+from kernel_velocity.site.text import Platform
 
 Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
 
@@ -44,16 +44,16 @@ class Site:
     project: Project  # what the repository says of its kernels' sources
     past: Past
     # Of what was asked for
-    _sessions: dict[Place, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sessions: dict[Platform, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
         default_factory=dict, init=False, compare=False
     )
-    _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _choosers: dict[Platform, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
+    def platforms(self) -> tuple[Platform, ...]:
         """The machines and environments that have measurements."""
-        return pages.places(self.past.machines, self.past.places)
+        return pages.platforms(self.past.machines, self.past.platforms)
 
     @property
     def commits(self) -> Mapping[str, Commit]:
@@ -62,12 +62,12 @@ class Site:
 
     @property
     def line(self) -> tuple[str, ...]:
-        """The first-parent line of HEAD, oldest first. `Columns.place` counts along it."""
+        """The first-parent line of HEAD, oldest first. `Columns.position` counts along it."""
         return self.past.line
 
     @property
     def order(self) -> Mapping[str, int]:
-        """SHA -> its place on `line`."""
+        """SHA -> its position on `line`."""
         return self.past.order
 
     @cached_property
@@ -88,12 +88,12 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        kept = (text for _, own in self._kept.values() for text in own)
-        return (*self.past.notes, *self._stored.problems, *kept, *self._verdicts[1])
+        unread = (text for _, problems in self._evidence.values() for text in problems)
+        return (*self.past.notes, *self._stored.problems, *unread, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
-        """Every series with a trend, by place, benchmark, and its place on the benchmark's axes."""
+        """Every series with a trend, by platform, benchmark, and its position on the benchmark's axes."""
         return tuple(
             sorted(
                 self.past.keys,
@@ -101,7 +101,7 @@ class Site:
                     key.machine,
                     key.environment,
                     key.benchmark,
-                    pages.place_on_axes(self.past.benchmarks, key),
+                    pages.position_on_axes(self.past.benchmarks, key),
                 ),
             )
         )
@@ -111,17 +111,17 @@ class Site:
         """Whether a series is a kernel's, or there is none yet. False where all are another suite's."""
         return not self.keys or any(name_parts(key.benchmark).device for key in self.keys)
 
-    def keys_at(self, place: Place, benchmark: str | None = None) -> tuple[SeriesKey, ...]:
+    def keys_at(self, platform: Platform, benchmark: str | None = None) -> tuple[SeriesKey, ...]:
         """Return the series of a machine and environment, of one benchmark or of all, in the order of `keys`."""
-        return self._keys_at.get((place.machine, place.environment, benchmark), ())
+        return self._keys_at.get((platform.machine, platform.environment, benchmark), ())
 
     @cached_property
     def _keys_at(self) -> Mapping[tuple[str, str, str | None], tuple[SeriesKey, ...]]:
-        found: dict[tuple[str, str, str | None], list[SeriesKey]] = {}
+        by_platform: dict[tuple[str, str, str | None], list[SeriesKey]] = {}
         for key in self.keys:
             for benchmark in (key.benchmark, None):
-                found.setdefault((key.machine, key.environment, benchmark), []).append(key)
-        return {which: tuple(keys) for which, keys in found.items()}
+                by_platform.setdefault((key.machine, key.environment, benchmark), []).append(key)
+        return {which: tuple(keys) for which, keys in by_platform.items()}
 
     def series(self, key: SeriesKey) -> Columns:
         """Return one of `keys` as columns."""
@@ -130,7 +130,8 @@ class Site:
     @cached_property
     def tracked(self) -> Mapping[SeriesKey, Tracked]:
         """Every series of errors and of the compilers' figures, where it has values."""
-        return {key: one for key, one in self.past.tracked.items() if key.benchmark.rpartition(".")[2] in TRACKED}
+        series = self.past.tracked.items()
+        return {key: values for key, values in series if key.benchmark.rpartition(".")[2] in TRACKED}
 
     def at(self, commit: str) -> tuple[Measurement, ...]:
         """Return everything measured of a commit, on all machines. Also of one beside the first-parent line."""
@@ -177,41 +178,41 @@ class Site:
 
     def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
         """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
-        return self._kept[finding]
+        return self._evidence[finding]
 
-    def roofs(self, place: Place, device: str, commit: str | None = None) -> Roofs | None:
+    def roofs(self, platform: Platform, device: str, commit: str | None = None) -> Roofs | None:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings. See `roof_choice`."""
-        return self.roof_choice(place, device, commit).roofs
+        return self.roof_choice(platform, device, commit).roofs
 
-    def roof_choice(self, place: Place, device: str, commit: str | None = None) -> Choice:
-        """Return the roofs of what was measured of a commit, None: of all commits of a place, or why there are none."""
-        if place not in self._choosers:
-            self._choosers[place] = Chooser(self.sessions(place), partial(self.ceilings, place))
-        return self._choosers[place].choice(device, commit)
+    def roof_choice(self, platform: Platform, device: str, commit: str | None = None) -> Choice:
+        """Return the roofs of a commit's values, None: of all commits of a platform, or why there are none."""
+        if platform not in self._choosers:
+            self._choosers[platform] = Chooser(self.sessions(platform), partial(self.ceilings, platform))
+        return self._choosers[platform].choice(device, commit)
 
-    def ceilings(self, place: Place, device: str) -> tuple[CeilingSession, ...]:
+    def ceilings(self, platform: Platform, device: str) -> tuple[CeilingSession, ...]:
         """Return every session known of a machine that measured a device's ceilings, oldest first."""
-        asked = (place.machine, device)
-        if asked not in self._ceilings:
-            self._ceilings[asked] = kept_ceilings.of_machine(self.results, self.repository, *asked)
-        return self._ceilings[asked]
+        key = (platform.machine, device)
+        if key not in self._ceilings:
+            self._ceilings[key] = kept_ceilings.of_machine(self.results, self.repository, *key)
+        return self._ceilings[key]
 
-    def sessions(self, place: Place) -> Sessions:
-        """Return (commit, what the machine was) of a place's sessions, oldest first. One without news left none."""
-        if place not in self._sessions:
-            self._sessions[place] = self.past.sessions(place.machine, place.environment)
-        return self._sessions[place]
+    def sessions(self, platform: Platform) -> Sessions:
+        """Return (commit, what the machine was) of a platform's sessions, oldest first. One without news left none."""
+        if platform not in self._sessions:
+            self._sessions[platform] = self.past.sessions(platform.machine, platform.environment)
+        return self._sessions[platform]
 
     @cached_property
-    def machine_steps(self) -> Mapping[tuple[Place, str], tuple[str, ...]]:
-        """The steps that controls share, in words, by place and the commit that was measured first after it."""
-        found: dict[tuple[Place, str], dict[str, None]] = {}
-        for place in self.places:
-            devices = {name_parts(key.benchmark).device: key for key in self.keys_at(place)}
+    def machine_steps(self) -> Mapping[tuple[Platform, str], tuple[str, ...]]:
+        """The steps that controls share, in words, by platform and the commit that was measured first after it."""
+        steps: dict[tuple[Platform, str], dict[str, None]] = {}
+        for platform in self.platforms:
+            devices = {name_parts(key.benchmark).device: key for key in self.keys_at(platform)}
             for device, key in sorted(devices.items()):
                 for step in self.past.shared(key).steps:
-                    found.setdefault((place, self.line[step.place]), {})[f"{device}: {step.text}"] = None
-        return {where: tuple(texts) for where, texts in found.items()}
+                    steps.setdefault((platform, self.line[step.position]), {})[f"{device}: {step.text}"] = None
+        return {where: tuple(texts) for where, texts in steps.items()}
 
     def hardware(self, machine: str) -> Sessions:
         """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
@@ -219,25 +220,25 @@ class Site:
         ordered = sorted(files, key=lambda file: self.order.get(file.commit, len(self.line)))
         return tuple((file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in ordered)
 
-    def has_rounds(self, place: Place, commit: str) -> bool:
+    def has_rounds(self, platform: Platform, commit: str) -> bool:
         """Return whether there is telemetry of a commit whose results could be read. Of what, `rounds_at` says."""
-        return results_file(place, commit) in self.past.layout.files and self._telemetry(place, commit).exists()
+        return results_file(platform, commit) in self.past.layout.files and self._telemetry(platform, commit).exists()
 
-    def signature(self, place: Place, commit: str) -> str:
-        """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
-        file = self.past.directory.files.get(results_file(place, commit))
+    def signature(self, platform: Platform, commit: str) -> str:
+        """Return what changes whenever the files of a commit at a platform do: results, rounds, failures, sessions."""
+        file = self.past.directory.files.get(results_file(platform, commit))
         return "" if file is None else file.signature
 
-    def rounds_at(self, place: Place, commit: str) -> Rounds:
+    def rounds_at(self, platform: Platform, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
-        return lines.read_rounds(self._telemetry(place, commit), [])
+        return lines.read_rounds(self._telemetry(platform, commit), [])
 
-    def _telemetry(self, place: Place, commit: str) -> Path:
-        return self.results / place.machine / "telemetry" / f"{Path(results_file(place, commit)).stem}.jsonl"
+    def _telemetry(self, platform: Platform, commit: str) -> Path:
+        return self.results / platform.machine / "telemetry" / f"{Path(results_file(platform, commit)).stem}.jsonl"
 
     @cached_property
-    def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
-        return {item.id: evidence_store.read(self.results, item.id) for item in self.findings}
+    def _evidence(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+        return {finding.id: evidence_store.read(self.results, finding.id) for finding in self.findings}
 
     @cached_property
     def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
@@ -246,7 +247,7 @@ class Site:
     @cached_property
     def _named(self) -> Mapping[str, Commit]:
         """The commits that findings name and that have no result: bisecting measures them without recording."""
-        wanted = {sha for item in self.findings for sha in item.commits} - self.commits.keys()
+        wanted = {sha for finding in self.findings for sha in finding.commits} - self.commits.keys()
         return git.read(self.repository, wanted).commits if wanted else {}
 
     @cached_property
@@ -270,7 +271,7 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
 
 
 def below(
-    item: Columns | Measurement, seconds: float | None, roofs: Roofs | None, working_set: float | None = None
+    series: Columns | Measurement, seconds: float | None, roofs: Roofs | None, working_set: float | None = None
 ) -> Roofline | None:
     """Return how far a time of a series, s, is from the roofs. None where nothing can be said.
 
@@ -279,10 +280,10 @@ def below(
     """
     if roofs is None or seconds is None:
         return None
-    work = {"flops": item.flop, "bytes": item.bytes_moved, "working_set": working_set}
-    return roofline(**work, seconds=seconds, roofs=roofs, dtype=item.key.dtype)
+    work = {"flops": series.flop, "bytes": series.bytes_moved, "working_set": working_set}
+    return roofline(**work, seconds=seconds, roofs=roofs, dtype=series.key.dtype)
 
 
-def results_file(place: Place, commit: str) -> str:
-    """Return the results file of a commit at a place, as the past names it."""
-    return f"{place.machine}/{lines.stem(commit, place.environment)}.json"
+def results_file(platform: Platform, commit: str) -> str:
+    """Return the results file of a commit at a platform, as the past names it."""
+    return f"{platform.machine}/{lines.stem(commit, platform.environment)}.json"

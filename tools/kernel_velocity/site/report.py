@@ -67,12 +67,14 @@ class SiteSummary:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the `report` command."""
-    parser.add_argument("--results", type=Path, default=Path("results"), help="asv's results directory (results)")
-    parser.add_argument("--repository", type=Path, default=Path(), help="a clone of the repository (.)")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="asv's results directory (default: results)"
+    )
+    parser.add_argument("--repository", type=Path, default=Path(), help="the clone of the kernels (default: here)")
     out = Path(".asv/html/kernel-velocity")
-    parser.add_argument("--out", type=Path, default=out, help=f"the site's folder ({out})")
+    parser.add_argument("--out", type=Path, default=out, help=f"the folder to write (default: {out})")
     where = ".asv/cache/report beside the results"
-    parser.add_argument("--cache", type=Path, help=f"the cache folder; safe to delete ({where})")
+    parser.add_argument("--cache", type=Path, help=f"the cache, which is safe to delete (default: {where})")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -223,7 +225,7 @@ def _open_findings(site: Site) -> bytes:
 
     It is part of the style, so that a night's findings make no page anew that does not show them.
     """
-    number = sum(item.state in OPEN for item in site.findings)
+    number = sum(finding.state in OPEN for finding in site.findings)
     return f':root {{ --open-findings: "{number}"; }}\n'.encode() if number else b""
 
 
@@ -233,7 +235,7 @@ def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
-        navigation = links(page.name, kernels=site.has_kernels) if site.places else ()
+        navigation = links(page.name, kernels=site.has_kernels) if site.platforms else ()
         template = templates.get_template(page.template)
         return template.render(context, navigation=navigation, kernels=site.has_kernels)
 

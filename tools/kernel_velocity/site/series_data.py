@@ -5,7 +5,7 @@
 - `data/series-index`'s series of another suite have `unit`, of their values in place of the times, and `page`.
 - `data/series-<16 hex>`: a series as columns, one entry per commit that has a result of it, oldest first, without the
   newest commits: `newest` names the file that continues it.
-- `data/newest-<16 hex>`: the newest entries, in the same columns, of all series of a benchmark at a place, and the
+- `data/newest-<16 hex>`: the newest entries, in the same columns, of all series of a benchmark at a platform, and the
   `levels` of these series.
 
 So one more commit writes a file for each benchmark, not for each series. A series' own file is written again when STEP
@@ -71,15 +71,15 @@ def build(site: Site) -> Iterator[DataFile]:
     edge, encoder = edge_of(site), Encoder(site)
     newest: dict[str, list[tuple[SeriesKey, int]]] = {}
     for key in site.keys:
-        place = site.series(key).place
-        entries = int(np.searchsorted(place, edge.place))
+        position = site.series(key).position
+        entries = int(np.searchsorted(position, edge.position))
         newest.setdefault(newest_name(key), []).append((key, entries))
-        inputs = f"{edge.commits} {encoder.until(place[:entries])} {site.past.digest(key, 0, entries)}"
+        inputs = f"{edge.commits} {encoder.until(position[:entries])} {site.past.digest(key, 0, entries)}"
         value = partial(_older, site, key, entries, edge, encoder)
         yield DataFile(name=series_name(key), value=value, inputs=inputs)
     for name, series in newest.items():
         digests = [
-            (key, encoder.until(site.series(key).place), site.past.digest(key, entries), _levels(site, key))
+            (key, encoder.until(site.series(key).position), site.past.digest(key, entries), _levels(site, key))
             for key, entries in series
         ]
         value = partial(_newest, site, series, edge, encoder)
@@ -89,7 +89,7 @@ def build(site: Site) -> Iterator[DataFile]:
 class Edge(NamedTuple):
     """Where the series' own files end."""
 
-    place: int  # the first one on the first-parent line that is not in them
+    position: int  # the first one on the first-parent line that is not in them
     commits: int  # measured commits before it
 
 
@@ -102,7 +102,7 @@ def edge_of(site: Site) -> Edge:
     """Return where the series' own files end: before the newest commits, fewer than STEP."""
     measured = along(site)
     count = len(measured) // STEP * STEP
-    return Edge(place=site.order[measured[count - 1]] + 1 if count else 0, commits=count)
+    return Edge(position=site.order[measured[count - 1]] + 1 if count else 0, commits=count)
 
 
 @cache
@@ -139,11 +139,13 @@ def _levels(site: Site, key: SeriesKey) -> dict[str, Any]:
 
 def commits(site: Site) -> dict[str, Any]:
     """Return the commits of the first-parent line that have a result, oldest first."""
-    # For each of the site's places, which commits of the line have more than n/a
-    has_value = {(place.machine, place.environment): np.zeros(len(site.line), np.bool_) for place in site.places}
+    # For each of the site's platforms, which commits of the line have more than n/a
+    has_value = {
+        (platform.machine, platform.environment): np.zeros(len(site.line), np.bool_) for platform in site.platforms
+    }
     for key in site.keys:
         columns = site.series(key)
-        has_value[key.machine, key.environment][columns.place[columns.outcome != _NOT_APPLICABLE]] = True
+        has_value[key.machine, key.environment][columns.position[columns.outcome != _NOT_APPLICABLE]] = True
     listed = [
         {
             "sha": sha,
@@ -161,20 +163,23 @@ def commits(site: Site) -> dict[str, Any]:
 
 
 def index(site: Site) -> dict[str, Any]:
-    """Return the places and the series with the names of their files."""
-    places = [{"machine": at.machine, "environment": at.environment, "anchor": at.anchor} for at in site.places]
-    numbers = {(place.machine, place.environment): number for number, place in enumerate(site.places)}
+    """Return the platforms and the series with the names of their files."""
+    platforms = [
+        {"machine": platform.machine, "environment": platform.environment, "anchor": platform.anchor}
+        for platform in site.platforms
+    ]
+    numbers = {(platform.machine, platform.environment): number for number, platform in enumerate(site.platforms)}
     series = [_entry(site, key, numbers[key.machine, key.environment]) for key in site.keys]
-    return {"format": FORMAT, "places": places, "series": series}
+    return {"format": FORMAT, "places": platforms, "series": series}
 
 
-def _entry(site: Site, key: SeriesKey, place: int) -> dict[str, Any]:
+def _entry(site: Site, key: SeriesKey, platform: int) -> dict[str, Any]:
     kernel, device, state = name_parts(key.benchmark)
     benchmark = site.past.benchmarks.get(key.benchmark)
     return {
         "name": series_name(key),
         "newest": newest_name(key),
-        "place": place,
+        "place": platform,
         "benchmark": key.benchmark,
         "kernel": kernel,
         "device": device,
@@ -224,13 +229,13 @@ class Encoder:
             digest.update(sha.encode())
             self._until.append(digest.hexdigest())
 
-    def until(self, place: IntArray) -> str:
+    def until(self, position: IntArray) -> str:
         """Return a digest of the commits up to the last one of a series: its numbers change with them."""
-        return self._until[self._numbers[place[-1]] + 1 if len(place) else 0]
+        return self._until[self._numbers[position[-1]] + 1 if len(position) else 0]
 
     def columns(self, part: Columns) -> dict[str, Any]:
         """Return the columns of a series, as orjson takes them."""
-        numbers, methods = self._numbers[part.place], (*part.methods, None)  # -1, unknown, is the last
+        numbers, methods = self._numbers[part.position], (*part.methods, None)  # -1, unknown, is the last
         following = numbers - np.arange(len(numbers))  # the same along commits that follow one another
         outcome, rounds, method = part.outcome, part.rounds, part.method
         last = int(numbers[-1]) if len(numbers) else None
@@ -291,8 +296,8 @@ def _times(columns: Columns) -> dict[str, Any]:
         "adjusted_low": values["adjusted"] - values["adjusted_low"],
         "adjusted_high": values["adjusted_high"] - values["adjusted"],
     }
-    known = {name: column for name, column in distances.items() if not np.isnan(column).all()}
-    return {"per": per, **{name: whole_numbers(column) if is_whole else column for name, column in known.items()}}
+    present = {name: column for name, column in distances.items() if not np.isnan(column).all()}
+    return {"per": per, **{name: whole_numbers(column) if is_whole else column for name, column in present.items()}}
 
 
 def whole_numbers(values: FloatArray) -> orjson.Fragment:

@@ -71,7 +71,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Platform:
     """A machine and one of its asv environments."""
 
     anchor: str
@@ -126,11 +126,11 @@ def _merged(texts: Sequence[str]) -> str:
     return _ROUNDS.sub(span, texts[0])
 
 
-def places(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> tuple[Place, ...]:
+def platforms(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> tuple[Platform, ...]:
     """Return machines and environments, given as pairs of names, sorted."""
     details = {machine.name: details_of(machine) for machine in machines}
     return tuple(
-        Place(anchor=f"place-{number}", machine=machine, environment=environment, details=details[machine])
+        Platform(anchor=f"place-{number}", machine=machine, environment=environment, details=details[machine])
         for number, (machine, environment) in enumerate(sorted(pairs), start=1)
     )
 
@@ -146,7 +146,7 @@ def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
     return tuple((words.get(key, key), value(key, text)) for key, text in machine.details)
 
 
-def place_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
+def position_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
     """Return a sort key: the series' position on its benchmark's axes, implementation first. Unknown names last."""
 
     def rank(name: str, axis: Sequence[str]) -> tuple[int, str]:
@@ -217,16 +217,20 @@ def absent() -> Cell:
     return Cell(text=DASH, tone="absent")
 
 
-def rate(item: Measurement) -> str:
+def rate(measurement: Measurement) -> str:
     """Return the rate of a measured value. Its time where the FLOPs are unknown."""
-    if item.seconds is None:
+    if measurement.seconds is None:
         raise ValueError("a value that was not measured has no rate")
-    return units.value(item.seconds, item.unit) if item.gflops is None else units.rate(item.gflops, item.key.rate_unit)
+    return (
+        units.value(measurement.seconds, measurement.unit)
+        if measurement.gflops is None
+        else units.rate(measurement.gflops, measurement.key.rate_unit)
+    )
 
 
-def unit_of(item: Columns | Measurement) -> str:
+def unit_of(series: Columns | Measurement) -> str:
     """Return the unit that a series' values are shown in: that of its rate, else that of its values."""
-    return item.unit if item.flop is None else item.key.rate_unit
+    return series.unit if series.flop is None else series.key.rate_unit
 
 
 def why(outcome: Outcome, reason: str | None) -> str:

@@ -194,8 +194,8 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_encodable(key): _encodable(part) for key, part in value.items()}
+    return [_encodable(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _sizes(out: Path, folders: Iterable[str]) -> dict[str, int]:

@@ -24,8 +24,8 @@ def colours(implementations: tuple[str, ...]) -> dict[str, str]:
 def dashes(implementations: tuple[str, ...]) -> dict[str, str]:
     """Return the dashes of every implementation's line: no two lines of one colour have the same."""
     used: Counter[str] = Counter()
-    found = {}
+    patterns = {}
     for name, colour in colours(implementations).items():
-        found[name] = _DASHES[used[colour] % len(_DASHES)]
+        patterns[name] = _DASHES[used[colour] % len(_DASHES)]
         used[colour] += 1
-    return found
+    return patterns

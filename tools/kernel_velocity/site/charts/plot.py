@@ -95,7 +95,7 @@ class Plot:
         turned = f"translate(-46 {height / 2:g}) rotate(-90)"
         self._marks.append(element("text", escape(y.title), transform=turned, text_anchor="middle"))
 
-    def place(self, x: float, y: float) -> tuple[str, str]:
+    def pixel(self, x: float, y: float) -> tuple[str, str]:
         """Return where a point lies, in percent of the frame from its upper left corner."""
         return f"{self.x.at(x) * 100 / SQUARE:.2f}%", f"{self.y.at(y) * 100 / SQUARE:.2f}%"
 
@@ -132,11 +132,11 @@ class Plot:
 
     def mark(self, mark: Mark) -> None:
         """Add a mark."""
-        left, top = self.place(mark.x, mark.y)
+        left, top = self.pixel(mark.x, mark.y)
         parts = [element("title", escape(mark.title))]
         if mark.to is not None:
             parts.append(
-                element("line", x1=left, x2=left, y1=top, y2=self.place(mark.x, mark.to)[1], stroke=mark.colour)
+                element("line", x1=left, x2=left, y1=top, y2=self.pixel(mark.x, mark.to)[1], stroke=mark.colour)
             )
         moved = f"transform: translate({left}, {top})"
         parts.append(element("path", d=MARKS[mark.shape], fill=mark.colour, style=moved))
@@ -148,7 +148,7 @@ class Plot:
         self, x: float, y: float, words: str, *, dx: float = 0, dy: float = 0, anchor: str = "start", **attributes: str
     ) -> None:
         """Add a text `dx` and `dy` px from a point, where it begins, ends, or has its middle."""
-        left, top = self.place(x, y)
+        left, top = self.pixel(x, y)
         where = {"x": left, "y": top, "dx": dx or "", "dy": dy or "", "text_anchor": anchor}
         self._marks.append(element("text", escape(words), **where, **attributes))
 

@@ -25,7 +25,7 @@ DOT = 7  # px from the middle of a point to its end
 APART = 1.5  # times: labels of lines that lie closer would cover each other, and are merged
 STEPS = 10  # parts of the left half of DRAM's slope, at which its label may begin
 
-Place = tuple[float, float, int, int]  # FLOP/B, GFLOPS, px to the right and downwards
+Anchor = tuple[float, float, int, int]  # FLOP/B, GFLOPS, px to the right and downwards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,15 +102,15 @@ class _Writer:
 
     def __init__(self, plot: Plot, dots: Iterable[Mark]) -> None:
         self.plot = plot
-        places = {self._pixel(dot.x, dot.y) for dot in dots}
-        self._taken = [(x - DOT, x + DOT, y - DOT, y + DOT) for x, y in places]
+        dots_at = {self._pixel(dot.x, dot.y) for dot in dots}
+        self._covered = [(x - DOT, x + DOT, y - DOT, y + DOT) for x, y in dots_at]
 
     def _pixel(self, x: float, y: float) -> tuple[int, int]:
         plot = self.plot
         return round(plot.x.at(x) / SQUARE * DESK), round(plot.y.at(y) / SQUARE * plot.height)
 
     def write(
-        self, text: str, places: Sequence[Place], anchor: str, *, is_needed: bool = True, **attributes: str
+        self, text: str, anchors: Sequence[Anchor], anchor: str, *, is_needed: bool = True, **attributes: str
     ) -> None:
         """Write a text at the first of some places where it covers nothing. If there is none, at the first if needed.
 
@@ -118,20 +118,20 @@ class _Writer:
             anchor: "start", "middle" or "end" of the text, which lies at the place.
         """
         width = round(LETTER * len(text))
-        for x, y, dx, dy in places:
+        for x, y, dx, dy in anchors:
             left, top = self._pixel(x, y)
             left += dx - round(width * ANCHORS[anchor])
             right, top, bottom = left + width, top + dy - LINE + 3, top + dy + 3
             is_inside = left >= 0 and right <= DESK and top >= 0 and bottom <= self.plot.height
             if is_inside and not any(
-                left < end and start < right and top < low and high < bottom for start, end, high, low in self._taken
+                left < end and start < right and top < low and high < bottom for start, end, high, low in self._covered
             ):
-                self._taken.append((left, right, top, bottom))
+                self._covered.append((left, right, top, bottom))
                 break
         else:
             if not is_needed:
                 return
-            x, y, dx, dy = places[0]
+            x, y, dx, dy = anchors[0]
         self.plot.write(x, y, text, dx=dx, dy=dy, anchor=anchor, **attributes)
 
 
@@ -149,8 +149,8 @@ def _name_slopes(writer: _Writer, slopes: Sequence[tuple[str, float]]) -> None:
     for name, slope in slopes:
         if name == MEMORY:
             starts = [left * (right / left) ** (step / (2 * STEPS)) for step in range(STEPS)]
-            places = [(x, slope * x / GIGA, 14, 16) for x in starts]
-            writer.write(f"{name} {units.gigabytes(slope / GIGA)}", places, "start")
+            anchors = [(x, slope * x / GIGA, 14, 16) for x in starts]
+            writer.write(f"{name} {units.gigabytes(slope / GIGA)}", anchors, "start")
 
 
 def _name_peaks(writer: _Writer, peaks: Mapping[str, float]) -> None:

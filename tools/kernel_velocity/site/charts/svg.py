@@ -79,10 +79,10 @@ def history(values: Sequence[float | None], *, marked: Sequence[bool], level: fl
         values: None or not finite: missing, which breaks the line. marked: which values stand out.
         level: of a horizontal line.
     """
-    known = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
-    if len(known) < 2:
+    present = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
+    if len(present) < 2:
         return Markup("")
-    low, high = min(known.values()), max(known.values())
+    low, high = min(present.values()), max(present.values())
     if level is not None:
         low, high = min(low, level), max(high, level)
     middle = low / 2 + high / 2
@@ -90,8 +90,8 @@ def history(values: Sequence[float | None], *, marked: Sequence[bool], level: fl
     x = Axis(0, len(values) - 1, EDGE, WIDTH - EDGE)
     y = Axis(middle - half, middle + half, HEIGHT - EDGE, EDGE)
     shapes = [] if level is None else [element("line", class_="level", x1=0, x2=WIDTH, y1=y(level), y2=y(level))]
-    shapes += [line((x(i), y(known[i])) for i in run) for run in runs(known) if len(run) > 1]
-    for index, value in known.items():
+    shapes += [line((x(i), y(present[i])) for i in run) for run in runs(present) if len(run) > 1]
+    for index, value in present.items():
         css, radius = ("moved", 4) if marked[index] else ("", 2.5)
         shapes.append(element("circle", class_=css, cx=x(index), cy=y(value), r=radius))
     return figure("history", WIDTH, HEIGHT, label, shapes)

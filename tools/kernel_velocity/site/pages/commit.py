@@ -53,7 +53,7 @@ from kernel_velocity.site.pages.commit_values import (
     Values,
 )
 from kernel_velocity.site.series_data import significant
-from kernel_velocity.site.text import Cell, Footnotes, Place, Table
+from kernel_velocity.site.text import Cell, Footnotes, Platform, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
 
 FORMAT = 2  # of the data
@@ -95,7 +95,7 @@ class Maker:
         along = [sha for sha in site.measured if sha in site.order]
         # commits of the line -> the ones measured before and after
         self._neighbours = dict(zip(along, zip([None, *along], [*along[1:], None], strict=False), strict=False))
-        self._sessions = {place.anchor: _sessions(site, place, along) for place in site.places}
+        self._sessions = {platform.anchor: _sessions(site, platform, along) for platform in site.platforms}
         self._kernels = frozenset(text.kernel_href(*name_parts(key.benchmark)[:2]) for key in site.keys)
 
     def context(self, sha: str) -> dict[str, Any]:
@@ -108,23 +108,23 @@ class Maker:
         Args:
             neighbours: whether it links to the commits measured before and after it. Its data do not.
         """
-        site, place = self.site, self.site.order.get(sha)
-        if place is None:
+        site, position = self.site, self.site.order.get(sha)
+        if position is None:
             return None
         findings = self._findings.get(sha, ())
-        builds = [(self._build(at, sha), site.machine_steps.get((at, sha))) for at in site.places]
+        builds = [(self._build(at, sha), site.machine_steps.get((at, sha))) for at in site.platforms]
         around = self._neighbours[sha] if neighbours else None
         source = (sha, site.tags.get(sha), self._tag(sha), around, findings, builds)
         # a commit is its hash; whether the clone has it, and it has a page, is not
-        named = (*site.commits[sha].parents, *(one for finding in findings for one in finding.commits))
-        known = [(site.commit(one) is not None, one in site.with_page) for one in named]
-        return repr((source, known, self._everywhere, self._values[place]))
+        named = (*site.commits[sha].parents, *(commit for finding in findings for commit in finding.commits))
+        present = [(site.commit(commit) is not None, commit in site.with_page) for commit in named]
+        return repr((source, present, self._everywhere, self._values[position]))
 
     @cached_property
     def _everywhere(self) -> str:
         """A digest of what all pages are made from."""
-        cases = sorted((name, item.cases) for name, item in self.site.past.benchmarks.items())
-        source = repr((self.site.places, cases, sorted(self._kernels)))
+        cases = sorted((name, benchmark.cases) for name, benchmark in self.site.past.benchmarks.items())
+        source = repr((self.site.platforms, cases, sorted(self._kernels)))
         return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
     def page(self, sha: str) -> dict[str, Any]:
@@ -133,9 +133,11 @@ class Maker:
         shown, rows = self.values(sha), self._rows(sha)
         is_first = rows.is_first(shown)
         changed = rows.rows(shown[is_first])
-        at_places = [(place, shown.at(place.machine, place.environment)) for place in site.places]
+        at_platforms = [(platform, shown.at(platform.machine, platform.environment)) for platform in site.platforms]
         quiet = shown[~is_first]
-        sections = [self._section(sha, place, values, quiet, rows) for place, values in at_places if len(values)]
+        sections = [
+            self._section(sha, platform, values, quiet, rows) for platform, values in at_platforms if len(values)
+        ]
         older, newer = self._neighbours.get(sha, (None, None))
         line, tag = text.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
@@ -149,7 +151,8 @@ class Maker:
             "date": f"{commit.date:%Y-%m-%d %H:%M %z}",
             "tags": site.tags_of(sha),
             "parents": [
-                (one[:SHORT], text.commit_href(one) if one in site.with_page else "") for one in commit.parents
+                (parent[:SHORT], text.commit_href(parent) if parent in site.with_page else "")
+                for parent in commit.parents
             ],
             "older": older and text.commit_line(site.commits[older]),
             "newer": newer and text.commit_line(site.commits[newer]),
@@ -167,12 +170,17 @@ class Maker:
 
     def data(self, sha: str) -> dict[str, Any]:
         """Return the same as numbers."""
-        place, commit, shown, rows = self.site.order.get(sha), self.site.commits[sha], self.values(sha), self._rows(sha)
-        tag = NO_TAG if place is None else int(self.line.tags[place])
+        position, commit, shown, rows = (
+            self.site.order.get(sha),
+            self.site.commits[sha],
+            self.values(sha),
+            self._rows(sha),
+        )
+        tag = NO_TAG if position is None else int(self.line.tags[position])
         changed = rows.ordered(shown[rows.is_first(shown)])
         keys = changed.keys
         findings = [rows.finding_of(key) for key in keys]
-        at_places = [(at, shown.at(at.machine, at.environment)) for at in self.site.places]
+        at_platforms = [(at, shown.at(at.machine, at.environment)) for at in self.site.platforms]
         return {
             "format": FORMAT,
             "commit": sha,
@@ -183,7 +191,7 @@ class Maker:
             "findings": [finding.id for finding in self._findings.get(sha, ())],
             "places": [
                 {"machine": at.machine, "environment": at.environment, "values": len(values), **values.counts()}
-                for at, values in at_places
+                for at, values in at_platforms
                 if len(values)
             ],
             "changed": {
@@ -198,8 +206,8 @@ class Maker:
 
     def values(self, sha: str) -> Values:
         """Return what was measured of a commit, without test cases that nobody asked for."""
-        place = self.site.order.get(sha)
-        values = commit_values.beside(self.site, sha, self.line.tags) if place is None else self.line.at(place)
+        position = self.site.order.get(sha)
+        values = commit_values.beside(self.site, sha, self.line.tags) if position is None else self.line.at(position)
         return values.without_absent_cases()
 
     def _sources(self, sha: str) -> list[dict[str, str]]:
@@ -229,13 +237,13 @@ class Maker:
 
     def _rows(self, sha: str) -> RowMaker:
         findings = self._findings.get(sha, ())
-        affected = {item.identity.slot: (finding, item) for finding in findings for item in finding.affected}
-        return RowMaker(commit=self.site.commits[sha], findings=affected, kernels=self._kernels)
+        by_slot = {affected.identity.slot: (finding, affected) for finding in findings for affected in finding.affected}
+        return RowMaker(commit=self.site.commits[sha], findings=by_slot, kernels=self._kernels)
 
     def _tag(self, sha: str) -> str:
         """Return the name of the last tag before a commit. "" where there is none, or it is beside the line."""
-        place = self.site.order.get(sha)
-        tag = NO_TAG if place is None else int(self.line.tags[place])
+        position = self.site.order.get(sha)
+        tag = NO_TAG if position is None else int(self.line.tags[position])
         return "" if tag == NO_TAG else ", ".join(self.site.tags[self.site.line[tag]])
 
     def _lead(self, commit: Commit, values: Values) -> str:
@@ -252,30 +260,30 @@ class Maker:
             return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
         return beside + "Changes are against the commit measured before it, which may not be its parent (footnotes)."
 
-    def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
+    def _section(self, sha: str, platform: Platform, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
         """Return what was measured of a commit on a machine. `quiet` are all values that did not change.
 
         With more than HELD_UP_TO of them of a commit on the line, the page has a link to where they are compared.
         """
-        own = quiet.at(place.machine, place.environment)
-        is_held = len(own) <= HELD_UP_TO or sha not in self.site.order
+        shown = quiet.at(platform.machine, platform.environment)
+        is_held = len(shown) <= HELD_UP_TO or sha not in self.site.order
         return {
-            "place": place,
+            "place": platform,
             "lead": commit_values.summary(values),
-            "machine": self.site.machine_steps.get((place, sha), ()),
-            "build": self._build(place, sha),
-            "folds": rows.folds(own) if is_held else (),
-            "compared": "" if is_held else rows.compared(own),
-            "unshown": f"{len(own):,} values",
+            "machine": self.site.machine_steps.get((platform, sha), ()),
+            "build": self._build(platform, sha),
+            "folds": rows.folds(shown) if is_held else (),
+            "compared": "" if is_held else rows.compared(shown),
+            "unshown": f"{len(shown):,} values",
             "left_out": list(commit_values.left_out(values, self.site.past.benchmarks)) if is_held else (),
         }
 
-    def _build(self, place: Place, sha: str) -> dict[str, Any] | None:
+    def _build(self, platform: Platform, sha: str) -> dict[str, Any] | None:
         """Return how a commit was built on a machine, what that machine was, and what of it is new. None: unknown.
 
         New since the newest commit before it of which a session is known.
         """
-        by_commit, before = self._sessions[place.anchor]
+        by_commit, before = self._sessions[platform.anchor]
         now = session_facts.at(by_commit.get(sha, ()), None)
         if now is None:
             return None
@@ -293,7 +301,7 @@ class Maker:
         ]
         return {
             "compilers": [(name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)],
-            "kernels": Table(f"build of the kernels: {place.machine}, {place.environment}", KERNEL, kernels),
+            "kernels": Table(f"build of the kernels: {platform.machine}, {platform.environment}", KERNEL, kernels),
             "changed": [(name, old, new) for name, (old, new) in changes.items()],
             "against": "" if earlier is None else earlier[:SHORT],
             "facts": [(name, value) for name, value in sorted(now.facts.items()) if name not in COMPILERS],
@@ -301,15 +309,15 @@ class Maker:
 
 
 def _sessions(
-    site: Site, place: Place, line: Sequence[str]
+    site: Site, platform: Platform, line: Sequence[str]
 ) -> tuple[Mapping[str, Sequence[SessionFacts]], Mapping[str, str]]:
-    """Return a place's sessions by commit, and for each commit the newest one before it that has sessions.
+    """Return a platform's sessions by commit, and for each commit the newest one before it that has sessions.
 
     Args:
         line: the measured commits of the first-parent line, oldest first.
     """
     by_commit: dict[str, list[SessionFacts]] = {}
-    for sha, session in site.sessions(place):
+    for sha, session in site.sessions(platform):
         by_commit.setdefault(sha, []).append(session)
     before, newest = {}, None
     for sha in line:
@@ -335,8 +343,8 @@ def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
         "commit": [None if other == NONE else others[other] for other in against.other.tolist()],
         "ratio": significant(np.where(against.is_known, np.exp(against.effect), np.nan)),
         "verdict": [
-            WORDS[word].value if known else None
-            for word, known in zip(against.word.tolist(), against.is_known.tolist(), strict=True)
+            WORDS[word].value if is_known else None
+            for word, is_known in zip(against.word.tolist(), against.is_known.tolist(), strict=True)
         ],
     }
 
@@ -440,10 +448,10 @@ class RowMaker:
         """
         groups, group = values.series.groups
         values = values[np.argsort(group[values.which], kind="stable")]
-        found = np.unique(group[values.which], return_index=True, return_counts=True)
+        starts = np.unique(group[values.which], return_index=True, return_counts=True)
         rows = list(self._quiet(values))
         folds = []
-        for index, start, count in zip(*(column.tolist() for column in found), strict=True):
+        for index, start, count in zip(*(column.tolist() for column in starts), strict=True):
             machine, environment, benchmark = groups[index]
             kernel, device, state = name_parts(benchmark)
             href = text.kernel_href(kernel, device, state=state, machine=machine, environment=environment)
@@ -462,11 +470,11 @@ class RowMaker:
         return folds
 
     def compared(self, values: Values) -> str:
-        """Return where values of a place are compared with those before. Html_templates/static/versus.js reads it."""
-        key, known = values.series.keys[values.which[0]], values.before.other[values.before.is_known]
-        before = f"a={values.others[int(known.max())][:DIGITS]}&" if known.size else ""
-        place = f"am={quote_plus(key.machine, errors='replace')}&ae={quote_plus(key.environment, errors='replace')}"
-        return f"compare.html#{before}{place}&b={self.commit.sha[:DIGITS]}"
+        """Return where a platform's values are compared with those before. Html_templates/static/versus.js reads it."""
+        key, others = values.series.keys[values.which[0]], values.before.other[values.before.is_known]
+        before = f"a={values.others[int(others.max())][:DIGITS]}&" if others.size else ""
+        platform = f"am={quote_plus(key.machine, errors='replace')}&ae={quote_plus(key.environment, errors='replace')}"
+        return f"compare.html#{before}{platform}&b={self.commit.sha[:DIGITS]}"
 
     def _quiet(self, values: Values) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of what did not change, as tuples: a page has thousands of these."""

@@ -61,9 +61,9 @@ class Series:
         return _numbered((key.machine, key.environment, key.benchmark, key.case) for key in self.keys)
 
 
-def _numbered(things: Iterable[Any]) -> tuple[Sequence[Any], IntArray]:
+def _numbered(keys: Iterable[Any]) -> tuple[Sequence[Any], IntArray]:
     numbers: dict[Any, int] = {}
-    indices = [numbers.setdefault(thing, len(numbers)) for thing in things]
+    indices = [numbers.setdefault(key, len(numbers)) for key in keys]
     return tuple(numbers), np.array(indices, np.int32)
 
 
@@ -158,9 +158,9 @@ class Values:
         if applicable.all():
             return self
         cases, case = self.series.cases
-        known = np.zeros(len(cases), np.bool_)
-        known[case[self.which[applicable]]] = True
-        return self[known[case[self.which]] | self.changed]
+        is_applicable = np.zeros(len(cases), np.bool_)
+        is_applicable[case[self.which[applicable]]] = True
+        return self[is_applicable[case[self.which]] | self.changed]
 
     def against(self) -> frozenset[str]:
         """Return the commits measured before that they are compared with."""
@@ -188,8 +188,8 @@ def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[st
         _, _, benchmark, name = cases[index]
         shown.setdefault(benchmark, set()).add(name)
     for benchmark, names in shown.items():
-        known = benchmarks[benchmark].cases if benchmark in benchmarks else ()
-        missing = [name for name in known if name not in names]
+        tracked = benchmarks[benchmark].cases if benchmark in benchmarks else ()
+        missing = [name for name in tracked if name not in names]
         if missing:
             yield f"{benchmark}: not measured: {', '.join(missing)}"
 
@@ -205,7 +205,7 @@ def tags_before(site: Site) -> IntArray:
 class _Stretch:
     """Some commits that follow each other among the measured ones, with their values."""
 
-    places: Indices  # of the commits on the line, ascending
+    positions: Indices  # of the commits on the line, ascending
     first: Indices  # (commits + 1,) the first value of each commit, and the number of all
     values: Values  # those of a commit together, in the order of the series
 
@@ -233,16 +233,16 @@ class Line:
         flop = [self.site.past.flop(key) for key in self.site.keys]
         return Series(
             keys=self.site.keys,
-            flop=np.array([np.nan if each is None else each for each in flop]),
+            flop=np.array([np.nan if amount is None else amount for amount in flop]),
             unit=np.array([text.unit_of(self.site.series(key)) for key in self.site.keys], np.str_),
         )
 
-    def at(self, place: int) -> Values:
+    def at(self, position: int) -> Values:
         """Return what was measured of the commit at a position on the line."""
-        if self._stretch is None or place not in self._stretch.places:
+        if self._stretch is None or position not in self._stretch.positions:
             self._stretch = None  # before there is another
-            self._stretch = self._make(self._from(place))
-        index = int(np.searchsorted(self._stretch.places, place))
+            self._stretch = self._make(self._from(position))
+        index = int(np.searchsorted(self._stretch.positions, position))
         first, last = self._stretch.first[index : index + 2].tolist()
         return self._stretch.values[first:last]
 
@@ -255,22 +255,22 @@ class Line:
                 files[self.site.order[sha]].append(path)
         return files
 
-    def _from(self, place: int) -> Indices:
+    def _from(self, position: int) -> Indices:
         """Return a position and those after it that have up to MOST_VALUES values together."""
         counts = [sum(len(self._layout.files[path]) for path in paths) for paths in self.files.values()]
-        places, ends = np.array([*self.files], np.int64), np.cumsum(counts)
-        first = int(np.searchsorted(places, place))
+        positions, ends = np.array([*self.files], np.int64), np.cumsum(counts)
+        first = int(np.searchsorted(positions, position))
         begun = int(ends[first - 1]) if first else 0
         last = int(np.searchsorted(ends, begun + MOST_VALUES, side="right"))
-        return places[first : max(last, first + 1)]
+        return positions[first : max(last, first + 1)]
 
-    def _make(self, places: Indices) -> _Stretch:
+    def _make(self, positions: Indices) -> _Stretch:
         """Return the values of the commits at some positions."""
-        blocks = layout.blocks(self._layout, self._numbers, upto=int(places[-1]))
-        parts = [self._part(block, places) for block in blocks]
-        empty = {name: np.empty(0, np.int64) for name in ("which", "place", "slot", "entry", "changed", *_COLUMNS)}
+        blocks = layout.blocks(self._layout, self._numbers, upto=int(positions[-1]))
+        parts = [self._part(block, positions) for block in blocks]
+        empty = {name: np.empty(0, np.int64) for name in ("which", "position", "slot", "entry", "changed", *_COLUMNS)}
         columns = {name: np.concatenate([part[name] for part in parts] or [empty[name]]) for name in empty}
-        order = np.argsort(columns["place"], kind="stable")
+        order = np.argsort(columns["position"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
         slot = columns["slot"]
         against = {base: Against(**{name: columns[f"{base} {name}"] for name in AGAINST}) for base in BASES}
@@ -287,29 +287,29 @@ class Line:
             changed=columns["changed"],
             **against,
         )
-        first = np.searchsorted(columns["place"], [*places.tolist(), len(self.site.line)])
-        return _Stretch(places=places, first=first, values=values)
+        first = np.searchsorted(columns["position"], [*positions.tolist(), len(self.site.line)])
+        return _Stretch(positions=positions, first=first, values=values)
 
     def _remark(self, slot: int) -> Remark:
         number = int(self._layout.columns["remark"][slot])
         return (None, ()) if number == NOTHING else self.site.past.names.remarks[number]
 
-    def _part(self, block: Block, places: Indices) -> dict[str, NDArray[Any]]:
+    def _part(self, block: Block, positions: Indices) -> dict[str, NDArray[Any]]:
         """Return the values of a block's series at some positions, as columns of shape (values,)."""
-        own = np.flatnonzero(np.isin(block.places, places))
-        slots = block.slots[:, own]
+        columns = np.flatnonzero(np.isin(block.positions, positions))
+        slots = block.slots[:, columns]
         row, at = np.nonzero(slots != NONE)
         slot = slots[row, at]
         start = block.start[row]
         steps = self._steps(block)
         part: dict[str, NDArray[Any]] = {}
-        for name, base in zip(BASES, _bases(block, own, self.tags), strict=True):
-            against = _against(steps, (row, own[at]), slot, base[row, at], block)
+        for name, base in zip(BASES, _bases(block, columns, self.tags), strict=True):
+            against = _against(steps, (row, columns[at]), slot, base[row, at], block)
             part |= {f"{name} {column}": values for column, values in against.items()}
         word = part["before word"]
         return part | {
             "which": (row + block.rows.start).astype(np.int32),
-            "place": block.places[own][at].astype(np.int32),
+            "position": block.positions[columns][at].astype(np.int32),
             "slot": slot,
             "entry": (slot - start).astype(np.int32),
             "changed": (word == WORDS.index(Word.SLOWER))
@@ -323,17 +323,17 @@ class Line:
         level, doubts, is_known = np.zeros(shape), np.zeros(shape, np.int16), np.ones(shape, np.bool_)
         for row, number in enumerate(range(block.rows.start, block.rows.stop)):
             key = self.site.keys[number]
-            levels, place = self.site.past.verdicts[key], self.site.series(key).place
+            levels, position = self.site.past.verdicts[key], self.site.series(key).position
             for point in levels.points:
-                column = np.searchsorted(block.places, place[point.index])
+                column = np.searchsorted(block.positions, position[point.index])
                 if point.is_blamed:
                     level[row, column:] += point.after - point.before
                 else:
                     doubts[row, column:] += 1
             if levels.doubt is not None:
-                doubts[row, np.searchsorted(block.places, place[levels.doubt.index]) :] += 1
+                doubts[row, np.searchsorted(block.positions, position[levels.doubt.index]) :] += 1
             for start, noise in zip((0, *(point.index for point in levels.points)), levels.noises, strict=True):
-                is_known[row, np.searchsorted(block.places, place[start]) :] = noise is not None
+                is_known[row, np.searchsorted(block.positions, position[start]) :] = noise is not None
         return Steps(level, doubts, is_known)
 
     def _judge(self, _: str, key: SeriesKey, old: int, new: int) -> Verdict:
@@ -361,29 +361,30 @@ class Line:
         columns = zip(series.keys, series.flop.tolist(), series.unit.tolist(), strict=True)
         named = [(series_name(key), flop, unit) for key, flop, unit in columns]
         digest = hashlib.sha256(repr((str(self.site.results.resolve()), past.layout.shown, named)).encode())
-        inputs, steps = {}, self._steps_by_place()
-        for place, paths in self.files.items():
+        inputs, steps = {}, self._steps_by_position()
+        for position, paths in self.files.items():
             files = [(path, past.directory.files[path].signature, past.adjustments.digests.get(path)) for path in paths]
             digest.update(
-                repr((place, self.site.line[place], files, steps.get(place))).encode("utf-8", "surrogatepass")
+                repr((position, self.site.line[position], files, steps.get(position))).encode("utf-8", "surrogatepass")
             )
-            inputs[place] = f"{digest.hexdigest()} {int(self.tags[place])}"
+            inputs[position] = f"{digest.hexdigest()} {int(self.tags[position])}"
         newer = min(len(inputs), SHORTER)  # commits: with each of them a page may say more of what would have been seen
         return {
-            place: f"{text_} {min(len(inputs) - number, newer)}" for number, (place, text_) in enumerate(inputs.items())
+            position: f"{text_} {min(len(inputs) - number, newer)}"
+            for number, (position, text_) in enumerate(inputs.items())
         }
 
-    def _steps_by_place(self) -> Mapping[int, list[tuple[object, ...]]]:
+    def _steps_by_position(self) -> Mapping[int, list[tuple[object, ...]]]:
         """Return, by position, the steps and the scatter of the levels that begin there."""
         steps: dict[int, list[tuple[object, ...]]] = {}
         for number, key in enumerate(self.site.keys):
-            levels, place = self.site.past.verdicts[key], self.site.series(key).place
+            levels, position = self.site.past.verdicts[key], self.site.series(key).position
             for point, noise in zip((None, *levels.points), levels.noises, strict=True):
                 shown = None if noise is None else [f"{figure:.3g}" for figure in vars(noise).values()]
-                at = int(place[0 if point is None else point.index])
+                at = int(position[0 if point is None else point.index])
                 steps.setdefault(at, []).append((number, point, shown))
             if levels.doubt is not None:
-                steps.setdefault(int(place[levels.doubt.index]), []).append((number, levels.doubt))
+                steps.setdefault(int(position[levels.doubt.index]), []).append((number, levels.doubt))
         return steps
 
 
@@ -391,18 +392,18 @@ AGAINST = ("other", "entry", "effect", "word")
 _COLUMNS = tuple(f"{base} {name}" for base in BASES for name in AGAINST)
 
 
-def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices]:
+def _bases(block: Block, columns: Indices, tags: IntArray) -> tuple[Indices, Indices]:
     """Return the slots that some commits' values are compared with: before, and at the last tag. (series, own).
 
     Args:
         own: the commits' columns in the block. tags: of `tags_before`.
     """
-    at_tag = np.searchsorted(block.places, tags[block.places[own]], side="right") - 1  # -1 of NO_TAG, too
-    bases = tuple(np.full((len(block.slots), len(own)), NONE, np.int64) for _ in BASES)
-    methods = block.methods[:, own]
+    at_tag = np.searchsorted(block.positions, tags[block.positions[columns]], side="right") - 1  # -1 of NO_TAG, too
+    bases = tuple(np.full((len(block.slots), len(columns)), NONE, np.int64) for _ in BASES)
+    methods = block.methods[:, columns]
     for method in np.flatnonzero(np.bincount(methods.ravel())).tolist():
         last, rows = layout.newest(block.alike(method)), methods == method
-        for base, upto in zip(bases, (own - 1, at_tag), strict=True):
+        for base, upto in zip(bases, (columns - 1, at_tag), strict=True):
             which = np.where(upto < 0, NONE, last[:, upto])
             slots = np.where(which == NONE, NONE, np.take_along_axis(block.slots, which.astype(np.int64), axis=1))
             base[rows] = slots[rows]
@@ -425,18 +426,20 @@ def _against(
     """
     (level, doubts, has_scatter), (row, column) = steps, at
     outcome, seconds = (block.layout.columns[name] for name in ("outcome", "seconds"))
-    known = (base != NONE) & (outcome[slot] == MEASURED)
-    known &= (seconds[slot] > 0) & (seconds[base] > 0)  # another suite's may be 0 or less: levels say nothing of them
-    place = block.layout.place[base]
-    before = np.searchsorted(block.places, place)
-    before = np.where(known, before, 0)
-    effect = np.where(known, level[row, column] - level[row, before], 0.0)
-    doubted = ~known | ~has_scatter[row, before] | (doubts[row, column] > doubts[row, before])
+    is_comparable = (base != NONE) & (outcome[slot] == MEASURED)
+    is_comparable &= (seconds[slot] > 0) & (
+        seconds[base] > 0
+    )  # another suite's may be 0 or less: levels say nothing of them
+    position = block.layout.position[base]
+    before = np.searchsorted(block.positions, position)
+    before = np.where(is_comparable, before, 0)
+    effect = np.where(is_comparable, level[row, column] - level[row, before], 0.0)
+    doubted = ~is_comparable | ~has_scatter[row, before] | (doubts[row, column] > doubts[row, before])
     word = np.where(doubted, WORDS.index(Word.UNDECIDED), WORDS.index(Word.UNCHANGED))
     word[effect >= MIN_EFFECT], word[effect <= -MIN_EFFECT] = WORDS.index(Word.SLOWER), WORDS.index(Word.FASTER)
     return {
-        "other": np.where(known, place, NONE).astype(np.int32),
-        "entry": np.where(known, base - block.start[row], NONE).astype(np.int32),
+        "other": np.where(is_comparable, position, NONE).astype(np.int32),
+        "entry": np.where(is_comparable, base - block.start[row], NONE).astype(np.int32),
         "effect": effect,
         "word": word.astype(np.uint8),
     }
@@ -448,86 +451,95 @@ def beside(site: Site, sha: str, tags: IntArray) -> Values:
     Its values belong to no history, so each is tested against the newest level up to its parent.
     """
     parents = site.commits[sha].parents[:1]
-    place = site.order.get(parents[0], NO_TAG) if parents else NO_TAG
-    tag = place if place == NO_TAG or site.line[place] in site.tags else int(tags[place])
+    position = site.order.get(parents[0], NO_TAG) if parents else NO_TAG
+    tag = position if position == NO_TAG or site.line[position] in site.tags else int(tags[position])
     ranks = {key: rank for rank, key in enumerate(site.keys)}
-    items = sorted(site.at(sha), key=lambda item: ranks.get(item.key, len(ranks)))
+    measurements = sorted(site.at(sha), key=lambda measurement: ranks.get(measurement.key, len(ranks)))
     bases = {
-        base: [_newest_up_to(site, item, upto) if item.key in ranks else NONE for item in items]
-        for base, upto in (("before", place), ("tag", tag))
+        base: [
+            _newest_up_to(site, measurement, upto) if measurement.key in ranks else NONE for measurement in measurements
+        ]
+        for base, upto in (("before", position), ("tag", tag))
     }
     verdicts = {
         base: site.past.verdicts.beside(
-            [(item.key, entry, item) for item, entry in zip(items, entries, strict=True) if entry != NONE]
+            [
+                (measurement.key, entry, measurement)
+                for measurement, entry in zip(measurements, entries, strict=True)
+                if entry != NONE
+            ]
         )
         for base, entries in bases.items()
     }
     shas = {
         base: [
-            site.line[site.series(item.key).place[entry]] if entry != NONE else ""
-            for item, entry in zip(items, entries, strict=True)
+            site.line[site.series(measurement.key).position[entry]] if entry != NONE else ""
+            for measurement, entry in zip(measurements, entries, strict=True)
         ]
         for base, entries in bases.items()
     }
     others = tuple(dict.fromkeys(sha for column in shas.values() for sha in column if sha))
 
     def against(base: str) -> Against:
-        columns = zip(items, bases[base], shas[base], strict=True)
-        known = [(entry, others.index(sha), verdicts[base][item.key]) for item, entry, sha in columns if sha]
+        columns = zip(measurements, bases[base], shas[base], strict=True)
+        compared = [
+            (entry, others.index(sha), verdicts[base][measurement.key]) for measurement, entry, sha in columns if sha
+        ]
         is_known = np.array([bool(sha) for sha in shas[base]], np.bool_)
         against = Against(
-            other=np.full(len(items), NONE, np.int32),
-            entry=np.full(len(items), NONE, np.int32),
-            effect=np.zeros(len(items)),
-            word=np.full(len(items), WORDS.index(Word.UNDECIDED), np.uint8),
+            other=np.full(len(measurements), NONE, np.int32),
+            entry=np.full(len(measurements), NONE, np.int32),
+            effect=np.zeros(len(measurements)),
+            word=np.full(len(measurements), WORDS.index(Word.UNDECIDED), np.uint8),
         )
-        against.entry[is_known] = [entry for entry, _, _ in known]
-        against.other[is_known] = [other for _, other, _ in known]
-        against.effect[is_known] = [math.log(verdict.ratio) for _, _, verdict in known]
-        against.word[is_known] = [WORDS.index(verdict.word) for _, _, verdict in known]
+        against.entry[is_known] = [entry for entry, _, _ in compared]
+        against.other[is_known] = [other for _, other, _ in compared]
+        against.effect[is_known] = [math.log(verdict.ratio) for _, _, verdict in compared]
+        against.word[is_known] = [WORDS.index(verdict.word) for _, _, verdict in compared]
         return against
 
     before = against("before")
-    flop = [np.nan if item.flop is None else item.flop for item in items]
+    flop = [np.nan if measurement.flop is None else measurement.flop for measurement in measurements]
     return Values(
         series=Series(
-            keys=[item.key for item in items],
+            keys=[measurement.key for measurement in measurements],
             flop=np.array(flop, np.float64),
-            unit=np.array([text.unit_of(item) for item in items], np.str_),
+            unit=np.array([text.unit_of(measurement) for measurement in measurements], np.str_),
         ),
         others=others,
-        remark=lambda row: (items[row].reason, items[row].warnings),
-        which=np.arange(len(items)),
-        slot=np.arange(len(items)),
-        entry=np.full(len(items), NONE, np.int32),
+        remark=lambda row: (measurements[row].reason, measurements[row].warnings),
+        which=np.arange(len(measurements)),
+        slot=np.arange(len(measurements)),
+        entry=np.full(len(measurements), NONE, np.int32),
         judge=lambda base, key, *_: verdicts[base][key],
-        outcome=np.array([OUTCOMES.index(item.outcome) for item in items], np.int32),
-        figures=np.array([_figures(item) for item in items], np.float64).reshape(-1, len(FIGURES)),
-        changed=before.is_change | np.array([_is_lost(site, item, place) for item in items], np.bool_),
+        outcome=np.array([OUTCOMES.index(measurement.outcome) for measurement in measurements], np.int32),
+        figures=np.array([_figures(measurement) for measurement in measurements], np.float64).reshape(-1, len(FIGURES)),
+        changed=before.is_change
+        | np.array([_is_lost(site, measurement, position) for measurement in measurements], np.bool_),
         before=before,
         tag=against("tag"),
     )
 
 
-def _newest_up_to(site: Site, item: Measurement, place: int) -> int:
+def _newest_up_to(site: Site, measurement: Measurement, position: int) -> int:
     """Return the newest entry of a measurement's series, up to a position, that it can be compared with. NONE: none."""
-    series = site.series(item.key)
-    method = series.methods.index(item.method) if item.method in series.methods else -1
-    entries = np.flatnonzero(changes.alike(series, method) & (series.place <= place))
-    return int(entries[-1]) if entries.size and item.outcome is Outcome.MEASURED else NONE
+    series = site.series(measurement.key)
+    method = series.methods.index(measurement.method) if measurement.method in series.methods else -1
+    entries = np.flatnonzero(changes.alike(series, method) & (series.position <= position))
+    return int(entries[-1]) if entries.size and measurement.outcome is Outcome.MEASURED else NONE
 
 
-def _figures(item: Measurement) -> list[float]:
+def _figures(measurement: Measurement) -> list[float]:
     """Return a measurement's FIGURES."""
-    low, high = (None, None) if item.interval is None else (item.interval.low, item.interval.high)
-    adjusted = None if item.adjusted is None else item.adjusted.seconds
-    return [np.nan if figure is None else figure for figure in (item.seconds, low, high, adjusted)]
+    low, high = (None, None) if measurement.interval is None else (measurement.interval.low, measurement.interval.high)
+    adjusted = None if measurement.adjusted is None else measurement.adjusted.seconds
+    return [np.nan if figure is None else figure for figure in (measurement.seconds, low, high, adjusted)]
 
 
-def _is_lost(site: Site, item: Measurement, place: int) -> bool:
+def _is_lost(site: Site, measurement: Measurement, position: int) -> bool:
     """Return whether a result is no time although its parent's is."""
-    if item.outcome is Outcome.MEASURED or item.key not in site.past.verdicts:
+    if measurement.outcome is Outcome.MEASURED or measurement.key not in site.past.verdicts:
         return False
-    entry = site.series(item.key).entry(place)
-    had_time = entry is not None and bool(site.series(item.key).is_measured[entry])
-    return had_time and (item.outcome is Outcome.FAILED or item.reason is not None)
+    entry = site.series(measurement.key).entry(position)
+    had_time = entry is not None and bool(site.series(measurement.key).is_measured[entry])
+    return had_time and (measurement.outcome is Outcome.FAILED or measurement.reason is not None)

@@ -27,7 +27,7 @@ from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import finding_figures
-from kernel_velocity.site.text import DASH, Cell, Place, Table
+from kernel_velocity.site.text import DASH, Cell, Platform, Table
 from kernel_velocity.site.writer import Page
 from kernel_velocity.stats.sequential import Answer, Comparison
 
@@ -76,7 +76,7 @@ class Sources:
     commits: Mapping[str, Commit]  # that findings or their evidence name and that the repository has
     touched: Mapping[str, Sequence[str]]  # the files that the suspected commits changed
     series: Mapping[tuple[str, ...], SeriesKey]  # by slot and version, as findings name them
-    sessions: Mapping[Place, Mapping[str, SessionFacts]]  # the newest session of each commit
+    sessions: Mapping[Platform, Mapping[str, SessionFacts]]  # the newest session of each commit
 
     def line(self, sha: str) -> pages.CommitLine:
         """Return a commit as a line."""
@@ -92,7 +92,7 @@ def build(site: Site) -> Iterator[Page]:
         commits=commits,
         touched=git.touched(site.repository, tuple(dict.fromkeys(suspected))),
         series=by_slot(site),
-        sessions={place: dict(site.sessions(place)) for place in site.places},
+        sessions={platform: dict(site.sessions(platform)) for platform in site.platforms},
     )
     for finding in site.findings:
         yield Page(name=finding_href(finding.id), template="finding.html", context={"page": _page(sources, finding)})
@@ -103,9 +103,11 @@ def _commits(site: Site) -> Mapping[str, Commit]:
     wanted: set[str] = set()
     for finding in site.findings:
         wanted |= {*finding.commits[-MOST_COMMITS:], *([finding.anchor] if finding.anchor else [])}
-        for kept in site.evidence(finding.id)[0].values():
-            wanted |= {sha for rerun in kept.reruns for sha in (rerun.before, rerun.after)}
-            wanted |= {step.commit for path in kept.paths for step in path.tried} | {path.good for path in kept.paths}
+        for stored in site.evidence(finding.id)[0].values():
+            wanted |= {sha for rerun in stored.reruns for sha in (rerun.before, rerun.after)}
+            wanted |= {step.commit for path in stored.paths for step in path.tried} | {
+                path.good for path in stored.paths
+            }
     return git.read(site.repository, wanted).commits if wanted else {}
 
 
@@ -123,10 +125,10 @@ def by_slot(site: Site) -> dict[tuple[str, ...], SeriesKey]:
 
 def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
     """Return what the template shows of a finding."""
-    kept, unread = sources.site.evidence(finding.id)
-    reruns = [rerun for of_machine in kept.values() for rerun in of_machine.reruns]
+    evidence, unread = sources.site.evidence(finding.id)
+    reruns = [rerun for of_machine in evidence.values() for rerun in of_machine.reruns]
     reruns.sort(key=lambda rerun: (rerun.purpose is Purpose.CULPRIT, -abs(rerun.effect or 0.0)))
-    left_out = max(0, len(reruns) - MOST_RERUNS) + sum(of_machine.left_out for of_machine in kept.values())
+    left_out = max(0, len(reruns) - MOST_RERUNS) + sum(of_machine.left_out for of_machine in evidence.values())
     machine = _machine(sources, finding)
     earlier = len(finding.commits) - MOST_COMMITS
     return {
@@ -147,10 +149,10 @@ def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
         "unread": unread,
         "reruns": [_rerun(rerun, number >= UNFOLDED) for number, rerun in enumerate(reruns[:MOST_RERUNS])],
         "left_out": f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
-        "paths": [_path(sources, path) for of_machine in kept.values() for path in of_machine.paths],
+        "paths": [_path(sources, path) for of_machine in evidence.values() for path in of_machine.paths],
         "series": _series(sources, finding),
         "machine": machine,
-        "code": [*machine["code"], *_codes(kept)],
+        "code": [*machine["code"], *_codes(evidence)],
         "decisions": [(decision, f"{decision.when:%Y-%m-%d %H:%M %Z}") for decision in finding.decisions],
     }
 
@@ -279,8 +281,8 @@ def _change(comparison: Comparison) -> str:
 def _series(sources: Sources, finding: Finding) -> Table:
     """Return the series that show a finding, the largest change first."""
     ordered = sorted(finding.affected, key=lambda affected: (-abs(affected.effect), affected.identity))
-    places = [sources.site.order[sha] for sha in finding.commits if sha in sources.site.order]
-    ends = (min(places), max(places)) if places else None
+    positions = [sources.site.order[sha] for sha in finding.commits if sha in sources.site.order]
+    ends = (min(positions), max(positions)) if positions else None
     left = len(ordered) - MOST_SERIES
     rows = [_affected(sources, finding, affected, ends) for affected in ordered[:MOST_SERIES]]
     further = f"and {left} more: `kv findings show {finding.id}` lists them" if left > 0 else ""
@@ -288,12 +290,12 @@ def _series(sources: Sources, finding: Finding) -> Table:
 
 
 def _affected(
-    sources: Sources, finding: Finding, affected: Affected, places: tuple[int, int] | None
+    sources: Sources, finding: Finding, affected: Affected, ends: tuple[int, int] | None
 ) -> tuple[str | Cell, ...]:
-    """Return the row of a series. `places`: of the first and the last suspected commit on the line."""
+    """Return the row of a series. `ends`: of the first and the last suspected commit on the line."""
     identity = affected.identity
     key = sources.series.get((*identity.slot, identity.version))
-    trend = Markup("") if key is None else _trend(sources.site.series(key), places, str(identity))
+    trend = Markup("") if key is None else _trend(sources.site.series(key), ends, str(identity))
     is_timed = finding.kind is not Kind.VANISHED
     return (
         Cell(text=str(identity), href="" if key is None else pages.trend_href(key)),
@@ -308,9 +310,9 @@ def _affected(
     )
 
 
-def _trend(series: Columns, places: tuple[int, int] | None, name: str) -> Markup:
+def _trend(series: Columns, ends: tuple[int, int] | None, name: str) -> Markup:
     """Return a series around the suspected commits, or its last values without such. Empty where it has no value."""
-    first, last = (len(series), len(series)) if places is None else np.searchsorted(series.place, places).tolist()
+    first, last = (len(series), len(series)) if ends is None else np.searchsorted(series.position, ends).tolist()
     window = slice(max(0, first - AROUND), last + AROUND + 1)
     work = 1.0 if series.flop is None else series.flop  # without FLOP, calls per second
     rates, low, high = ((work / times[window]).tolist() for times in (series.seconds, series.high, series.low))
@@ -318,7 +320,7 @@ def _trend(series: Columns, places: tuple[int, int] | None, name: str) -> Markup
     if all(value is None for value in values):
         return Markup("")
     bounds = [None if np.isnan(pair).any() else pair for pair in zip(low, high, strict=True)]
-    moved = None if places is None else range(first - 1 - window.start, last - window.start)
+    moved = None if ends is None else range(first - 1 - window.start, last - window.start)
     sides = (series.seconds[max(0, first - MIDDLE_OF) : first], series.seconds[last : last + MIDDLE_OF])
     before, after = (units.seconds(np.nanmedian(side)) if np.isfinite(side).any() else "unknown" for side in sides)
     return finding_figures.trend(values, bounds, moved, f"the trend of {name}: {before} before, {after} after")
@@ -361,8 +363,8 @@ def _ends(
 ) -> tuple[SessionFacts | None, SessionFacts | None]:
     """Return the sessions that measured two commits of a series last."""
     identity = worst.identity
-    for place, sessions in sources.sessions.items():
-        here = (place.machine, environment_of(place.environment, identity.implementation))
+    for platform, sessions in sources.sessions.items():
+        here = (platform.machine, environment_of(platform.environment, identity.implementation))
         if here == (identity.machine, identity.environment) and after in sessions:
             return sessions.get(before), sessions[after]
     return None, None
@@ -374,10 +376,10 @@ def _code(noun: str, old: str, new: str) -> str:
     return f"the {noun} is another one ({old[:12]} to {new[:12]})"
 
 
-def _codes(kept: Mapping[str, Evidence]) -> Iterator[str]:
+def _codes(evidence: Mapping[str, Evidence]) -> Iterator[str]:
     """Yield what is known of the code that the re-runs ran, each sentence once."""
     sentences = {}
-    for rerun in (rerun for of_machine in kept.values() for rerun in of_machine.reruns):
+    for rerun in (rerun for of_machine in evidence.values() for rerun in of_machine.reruns):
         old, new = rerun.code
         if old is not None and new is not None:
             ends = f"{rerun.identity.kernel}, {rerun.before[:SHORT]} to {rerun.after[:SHORT]}"

@@ -142,10 +142,10 @@ def trend(
         moved: the entries between which it moved: from the last before to the first after. None: no commit moved it.
         label: what it shows, for those who do not see it.
     """
-    known = {index: value for index, value in enumerate(values) if value is not None}
+    present = {index: value for index, value in enumerate(values) if value is not None}
     x = Axis(0, max(len(values) - 1, 1), TREND_EDGE, TREND_WIDTH - TREND_EDGE)
-    y = vertical([*known.values()], top=TREND_EDGE, bottom=TREND_HEIGHT - TREND_EDGE)
-    intervals = {index: bound for index in known if (bound := bounds[index]) is not None}
+    y = vertical([*present.values()], top=TREND_EDGE, bottom=TREND_HEIGHT - TREND_EDGE)
+    intervals = {index: bound for index in present if (bound := bounds[index]) is not None}
     shapes = []
     if moved is not None:
         start, stop = float(x(moved.start)), float(x(moved.stop))
@@ -154,9 +154,9 @@ def trend(
     for run in runs(intervals):
         if len(run) > 1:
             shapes.append(band([(x(index), y(intervals[index][0]), y(intervals[index][1])) for index in run]))
-    shapes += [line(((x(index), y(known[index])) for index in run), "running") for run in runs(known)]
-    last = max(known)
-    shapes.append(element("circle", class_="last", cx=x(last), cy=y(known[last]), r=3))
+    shapes += [line(((x(index), y(present[index])) for index in run), "running") for run in runs(present)]
+    last = max(present)
+    shapes.append(element("circle", class_="last", cx=x(last), cy=y(present[last]), r=3))
     return figure("around", TREND_WIDTH, TREND_HEIGHT, label, shapes)
 
 

@@ -24,51 +24,65 @@ MOST_MACHINES = 3  # named in a row
 
 def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the list, also without any finding, and the data files of all findings."""
-    rows = [_row(site, item) for item in sorted(site.findings, key=_rank)]
+    rows = [_row(site, finding) for finding in sorted(site.findings, key=_rank)]
     yield Page(
         name="findings.html",
         template="findings.html",
         context={
             "rows": rows,
             "open": sum(row["is_open"] for row in rows),
-            "kinds": sorted({item.kind.value for item in site.findings}),
-            "states": sorted({item.state.value for item in site.findings}),
+            "kinds": sorted({finding.kind.value for finding in site.findings}),
+            "states": sorted({finding.state.value for finding in site.findings}),
             "machines": sorted({name for row in rows for name in row["machines"]}),
         },
     )
-    listed = {item.id: text.as_data(item) | {"page": finding_href(item.id)} for item in site.findings}
+    listed = {finding.id: text.as_data(finding) | {"page": finding_href(finding.id)} for finding in site.findings}
     yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
     for id_, data in listed.items():
         evidence = {
-            name: {"format": FORMAT, **evidence_store.as_data(kept)} for name, kept in site.evidence(id_)[0].items()
+            name: {"format": FORMAT, **evidence_store.as_data(stored)} for name, stored in site.evidence(id_)[0].items()
         }
         yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": evidence})
 
 
-def _rank(item: Finding) -> tuple[bool, int, bool, float, str]:
+def _rank(finding: Finding) -> tuple[bool, int, bool, float, str]:
     """Return a sort key: open ones first, the worse before the better, confirmed before suspected. Then the newest."""
-    is_open = item.state in OPEN
-    urgency = URGENCY.index(item.kind) if is_open else 0
-    return not is_open, urgency, is_open and item.state is not State.CONFIRMED, -item.found.timestamp(), item.id
+    is_open = finding.state in OPEN
+    urgency = URGENCY.index(finding.kind) if is_open else 0
+    return (
+        not is_open,
+        urgency,
+        is_open and finding.state is not State.CONFIRMED,
+        -finding.found.timestamp(),
+        finding.id,
+    )
 
 
-def _row(site: Site, item: Finding) -> dict[str, Any]:
+def _row(site: Site, finding: Finding) -> dict[str, Any]:
     """Return a finding as a row. `searched` is the text that the filter by text looks at, in lower case."""
-    machines = item.machines or ((item.subject,) if not item.commits else ())
-    subjects = [(sha[:SHORT], site.commits[sha].subject) for sha in item.commits[:2] if sha in site.commits]
-    blamed, headline = text.blamed(item), finding_page.headline(item)
-    words = (item.id, item.subject, headline, blamed, *item.commits, *machines, *(subject for _, subject in subjects))
+    machines = finding.machines or ((finding.subject,) if not finding.commits else ())
+    subjects = [(sha[:SHORT], site.commits[sha].subject) for sha in finding.commits[:2] if sha in site.commits]
+    blamed, headline = text.blamed(finding), finding_page.headline(finding)
+    words = (
+        finding.id,
+        finding.subject,
+        headline,
+        blamed,
+        *finding.commits,
+        *machines,
+        *(subject for _, subject in subjects),
+    )
     return {
-        "finding": item,
-        "href": finding_href(item.id),
-        "state": finding_page.state(item),
-        "chip": finding_page.chip(item),
-        "is_open": item.state in OPEN,
+        "finding": finding,
+        "href": finding_href(finding.id),
+        "state": finding_page.state(finding),
+        "chip": finding_page.chip(finding),
+        "is_open": finding.state in OPEN,
         "headline": headline,
         "blamed": blamed,
         "commit": subjects[0] if len(subjects) == 1 else None,  # of those that the site has
         "machines": machines,
         "shown_machines": names(machines, MOST_MACHINES),
-        "found": f"{item.found:%Y-%m-%d}",
+        "found": f"{finding.found:%Y-%m-%d}",
         "searched": " ".join(words).lower(),
     }

@@ -52,12 +52,12 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 
 def page(site: Site) -> dict[str, Any]:
     """Return what the template shows."""
-    tables = [table for place in site.places if (table := Table(site, place)).keys]
+    tables = [table for platform in site.platforms if (table := Table(site, platform)).keys]
     newest = [sha for sha in reversed(site.measured) if sha in site.order]
     hidden = len(newest) - RECENT
     events = [event for table in tables for event in table.events]
     groups = home_table.grouped(events)
-    cards = [home_table.card(site, group, site.commits[site.line[group[0].place]]) for group in groups]
+    cards = [home_table.card(site, group, site.commits[site.line[group[0].position]]) for group in groups]
     notes, marks = [*_shared_names(site), *site.notes], Footnotes()
     rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
     lines = [home_table.line(table, row, marks) for _, table, row in rows]
@@ -112,14 +112,14 @@ def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
 
 def _where(table: Table, tables: Sequence[Table]) -> dict[str, Any]:
     """Return over which commits a machine's answer is, and how many of its series the newest has."""
-    commits, place = table.site.commits, table.measured[-1]
-    newest = commits[table.site.line[place]]
-    base = table.spans[0].place
-    alone = [other.place.machine for other in tables].count(table.place.machine) == 1
-    at_newest = sum(row.entry is not None and int(row.columns.place[row.entry]) == place for row in table.rows)
+    commits, position = table.site.commits, table.measured[-1]
+    newest = commits[table.site.line[position]]
+    base = table.spans[0].position
+    alone = [other.platform.machine for other in tables].count(table.platform.machine) == 1
+    at_newest = sum(row.entry is not None and int(row.columns.position[row.entry]) == position for row in table.rows)
     return {
-        "name": table.place.machine if alone else f"{table.place.machine}, {table.place.environment}",
-        "anchor": table.place.anchor,
+        "name": table.platform.machine if alone else f"{table.platform.machine}, {table.platform.environment}",
+        "anchor": table.platform.anchor,
         "newest": pages.commit_line(newest),
         "base": None if base < 0 else pages.commit_line(commits[table.site.line[base]]),
         "span": table.spans[0].name,
@@ -137,19 +137,19 @@ def _spans(tables: Sequence[Table]) -> list[str]:
 def _empty_spans(tables: Sequence[Table]) -> set[int]:
     """Return the columns of changes that no machine's history reaches back for."""
     heads = zip(*(table.spans for table in tables if table.spans), strict=True)
-    return {number for number, spans in enumerate(heads) if all(span.place < 0 for span in spans)}
+    return {number for number, spans in enumerate(heads) if all(span.position < 0 for span in spans)}
 
 
 def _unseen(site: Site, groups: Sequence[Sequence[Event]]) -> list[dict[str, Any]]:
     """Return the open findings that no card shows, worst first."""
     shown = {event.finding.id for group in groups for event in group if event.finding is not None}
-    waiting = [item for item in site.findings if item.state in OPEN and item.id not in shown]
-    return [finding_line(site, item) for item in sorted(waiting, key=_badness)]
+    waiting = [finding for finding in site.findings if finding.state in OPEN and finding.id not in shown]
+    return [finding_line(site, finding) for finding in sorted(waiting, key=_badness)]
 
 
 def _commit(site: Site, sha: str, groups: Sequence[Sequence[Event]]) -> dict[str, Any]:
     """Return a commit with how many series it made slower and faster, and its largest change."""
-    events = [event for group in groups for event in group if event.place == site.order[sha]]
+    events = [event for group in groups for event in group if event.position == site.order[sha]]
     slower = sum(event.point.rises for event in events)
     largest = max(events, key=lambda event: abs(event.point.after - event.point.before), default=None)
     return {
@@ -180,8 +180,10 @@ def _night(verdict: KeptVerdict) -> dict[str, Any]:
 
 def _shared_names(site: Site) -> Iterator[str]:
     """Yield a note for each machine's name under which different hardware was measured: its trends mix the two."""
-    for machine in dict.fromkeys(place.machine for place in site.places):
-        sessions = [session for place in site.places if place.machine == machine for session in site.sessions(place)]
+    for machine in dict.fromkeys(platform.machine for platform in site.platforms):
+        sessions = [
+            session for platform in site.platforms if platform.machine == machine for session in site.sessions(platform)
+        ]
         # the two spell one CPU in two ways: only where no session tells, the results of a plain asv run do
         yield from list(_different(machine, sessions)) or _different(machine, site.hardware(machine))
 
@@ -232,37 +234,39 @@ def _as_data(verdict: KeptVerdict) -> dict[str, Any]:
     return data
 
 
-def _badness(item: Finding) -> tuple[int, float, str]:
+def _badness(finding: Finding) -> tuple[int, float, str]:
     """Return a sort key: what is sure before what is not, then the largest effect first."""
-    return _URGENCY.index(item.state), -abs(item.worst.effect) if item.worst else 0.0, item.id
+    return _URGENCY.index(finding.state), -abs(finding.worst.effect) if finding.worst else 0.0, finding.id
 
 
-def finding_line(site: Site, item: Finding) -> dict[str, Any]:
+def finding_line(site: Site, finding: Finding) -> dict[str, Any]:
     """Return a finding in a line."""
-    shown = item.commits if len(item.commits) <= NAMED_COMMITS else (item.commits[0], item.commits[-1])
+    shown = finding.commits if len(finding.commits) <= NAMED_COMMITS else (finding.commits[0], finding.commits[-1])
     tones = {Kind.REGRESSION: "slower", Kind.IMPROVEMENT: "faster"}
     return {
-        "href": finding_href(item.id),
-        "subject": item.subject,
-        "kind": item.kind.value,
-        "state": finding_page.state(item),
-        "tone": tones.get(item.kind, "") if item.state is State.CONFIRMED else "same",  # only what is sure has a colour
-        "change": text.headline(item).partition(f" ({text.INTERVAL}")[0],  # the interval stands beside it
-        "interval": _interval(item),
-        "where": text.shown_by(item),
+        "href": finding_href(finding.id),
+        "subject": finding.subject,
+        "kind": finding.kind.value,
+        "state": finding_page.state(finding),
+        "tone": tones.get(finding.kind, "")
+        if finding.state is State.CONFIRMED
+        else "same",  # only what is sure has a colour
+        "change": text.headline(finding).partition(f" ({text.INTERVAL}")[0],  # the interval stands beside it
+        "interval": _interval(finding),
+        "where": text.shown_by(finding),
         "commits": [pages.named_commit(sha, site.commit(sha), site.with_page) for sha in shown],
-        "further": f"first and last of {len(item.commits)} commits" if len(shown) < len(item.commits) else "",
-        "found": f"{item.found:%Y-%m-%d %H:%M}",
-        "iso": item.found.isoformat(),
+        "further": f"first and last of {len(finding.commits)} commits" if len(shown) < len(finding.commits) else "",
+        "found": f"{finding.found:%Y-%m-%d %H:%M}",
+        "iso": finding.found.isoformat(),
     }
 
 
-def _interval(item: Finding) -> str:
+def _interval(finding: Finding) -> str:
     """Return the interval of the worst series, its p and its rounds."""
-    if item.worst is None or item.kind is Kind.ENVIRONMENT:
+    if finding.worst is None or finding.kind is Kind.ENVIRONMENT:
         return ""
-    within = text.interval(item.worst.low, item.worst.high).strip(" ()")
-    return ", ".join(filter(None, (within, text.tested(item.worst))))
+    within = text.interval(finding.worst.low, finding.worst.high).strip(" ()")
+    return ", ".join(filter(None, (within, text.tested(finding.worst))))
 
 
 def silence_of(site: Site) -> tuple[list[str], list[str], str]:
@@ -275,17 +279,17 @@ def silence_of(site: Site) -> tuple[list[str], list[str], str]:
     for verdict in site.verdicts:
         heard[verdict.machine] = max(verdict.when.timestamp(), heard.get(verdict.machine, 0.0))
     histories, absent = _histories(site)
-    stale = [text.stale(item) for item in silence.stale(histories, max(heard.values(), default=0.0))]
-    kinds = (item for item in site.findings if item.kind is Kind.VANISHED)
-    reported = {affected.identity for item in kinds for affected in item.affected}
-    gone = defaultdict(list)
-    for item in silence.vanished(histories, absent, site.order):
-        if item.identity not in reported:
-            gone[item.identity.machine, item.identity.kernel, item.commit].append(item)
+    stale = [text.stale(series) for series in silence.stale(histories, max(heard.values(), default=0.0))]
+    kinds = (finding for finding in site.findings if finding.kind is Kind.VANISHED)
+    reported = {affected.identity for finding in kinds for affected in finding.affected}
+    groups = defaultdict(list)
+    for series in silence.vanished(histories, absent, site.order):
+        if series.identity not in reported:
+            groups[series.identity.machine, series.identity.kernel, series.commit].append(series)
     vanished = [
-        f"{machine}: {kernel} has had no value of {pages.names([str(item.identity) for item in group], NAMED_SERIES)} "
+        f"{machine}: {kernel} has had no value of {pages.names([str(gone.identity) for gone in group], NAMED_SERIES)} "
         f"since {commit[:SHORT]}, the last at {group[0].last[:SHORT]}"
-        for (machine, kernel, commit), group in gone.items()
+        for (machine, kernel, commit), group in groups.items()
     ]
     return stale, vanished, _doubt(heard) if stale else ""
 
@@ -332,10 +336,13 @@ def _histories(site: Site) -> tuple[tuple[SeriesHistory, ...], dict[Slot, list[s
         identity = series_identity.of(key, observation[0] if observation else None)
         # n/a without a reason: it was not asked for
         entries = (entry for entry in series.reasons if series.outcome[entry] == _NOT_APPLICABLE)
-        absent[identity.slot] += [site.line[series.place[entry]] for entry in entries]
-        if observation and (identity not in newest or newest[identity].place < observation[1].place):
+        absent[identity.slot] += [site.line[series.position[entry]] for entry in entries]
+        if observation and (identity not in newest or newest[identity].position < observation[1].position):
             newest[identity] = observation[1]
-    histories = (SeriesHistory(identity=identity, observations=(item,)) for identity, item in sorted(newest.items()))
+    histories = (
+        SeriesHistory(identity=identity, observations=(observation,))
+        for identity, observation in sorted(newest.items())
+    )
     return tuple(histories), absent
 
 
@@ -346,6 +353,6 @@ def _newest_observation(site: Site, key: SeriesKey) -> tuple[str | None, Observa
     if not len(measured):
         return None
     last = int(measured[-1])
-    place, value, when = int(series.place[last]), math.log(series.seconds[last]), site.past.last_measured(key)
-    observation = Observation(commit=site.line[place], place=place, value=value, measured=when)
+    position, value, when = int(series.position[last]), math.log(series.seconds[last]), site.past.last_measured(key)
+    observation = Observation(commit=site.line[position], position=position, value=value, measured=when)
     return series.methods[series.method[last]] if series.method[last] >= 0 else None, observation

@@ -35,7 +35,7 @@ from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import svg
 from kernel_velocity.site.model import Site, below
-from kernel_velocity.site.text import Cell, Footnotes, Place
+from kernel_velocity.site.text import Cell, Footnotes, Platform
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
 RECENT = 25  # measured commits of a machine that the headline is about
@@ -53,7 +53,7 @@ class Span(NamedTuple):
     """A stretch of a machine's history, up to its newest commit."""
 
     name: str  # "last 25 commits", "7 days", "since v1.2"
-    place: int  # on the first-parent line, that values are compared with; negative: nothing that old was measured
+    position: int  # on the first-parent line, that values are compared with; negative: nothing that old was measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Event:
 
     key: SeriesKey
     point: ChangePoint
-    place: int  # of the commit on the first-parent line
+    position: int  # of the commit on the first-parent line
     finding: Finding | None  # that names the series and the commit
     is_over: bool  # whether the series has come back since
 
@@ -94,23 +94,23 @@ class Table:
     """The rows of a machine and environment, worst first."""
 
     site: Site
-    place: Place
+    platform: Platform
     _of: dict[SeriesKey, Row] = field(default_factory=dict, init=False)
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
         """The series that commits can change."""
-        keys = self.site.keys_at(self.place)
+        keys = self.site.keys_at(self.platform)
         return tuple(key for key in keys if key.implementation not in CONTROLS and len(self.site.series(key)))
 
     @cached_property
     def measured(self) -> list[int]:
-        """The places on the first-parent line at which a series applied, ascending."""
-        places = np.zeros(len(self.site.line), np.bool_)
+        """The positions on the first-parent line at which a series applied, ascending."""
+        positions = np.zeros(len(self.site.line), np.bool_)
         for key in self.keys:
             columns = self.site.series(key)
-            places[columns.place[columns.outcome != _NOT_APPLICABLE]] = True
-        return [int(place) for place in np.flatnonzero(places)]
+            positions[columns.position[columns.outcome != _NOT_APPLICABLE]] = True
+        return [int(position) for position in np.flatnonzero(positions)]
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
@@ -121,9 +121,11 @@ class Table:
         earlier, newest = measured[:-1], measured[-1]
         window = earlier[-RECENT:][:1]
         committed = _committed(self.site, measured)
-        week = [place for place, when in zip(earlier, committed, strict=False) if when <= committed[-1] - WEEK * DAY]
+        week = [
+            position for position, when in zip(earlier, committed, strict=False) if when <= committed[-1] - WEEK * DAY
+        ]
         # a tag of the newest commit itself has nothing behind it
-        tag = max((place for sha in self.site.tags if (place := self.site.order[sha]) < newest), default=NO_TAG)
+        tag = max((position for sha in self.site.tags if (position := self.site.order[sha]) < newest), default=NO_TAG)
         since = "since the first" if tag == NO_TAG else f"since {', '.join(self.site.tags[self.site.line[tag]])}"
         first = earlier[0] if len(earlier) > RECENT else NO_TAG  # else the first column says it
         count = min(len(earlier), RECENT)
@@ -145,10 +147,10 @@ class Table:
         applied = np.flatnonzero(columns.outcome != _NOT_APPLICABLE)
         entry = int(measured[-1]) if measured.size else None
         device = name_parts(key.benchmark).device
-        commit = None if entry is None else self.site.line[columns.place[entry]]
-        choice = self.site.roof_choice(self.place, device, commit) if device else Choice(roofs=None)
+        commit = None if entry is None else self.site.line[columns.position[entry]]
+        choice = self.site.roof_choice(self.platform, device, commit) if device else Choice(roofs=None)
         share = None if entry is None else below(columns, float(columns.seconds[entry]), choice.roofs)
-        known = share is not None or not device or entry is None
+        is_explained = share is not None or not device or entry is None
         return Row(
             key=key,
             columns=columns,
@@ -156,15 +158,19 @@ class Table:
             is_failed=bool(applied.size and columns.outcome[applied[-1]] == _FAILED),
             verdicts=tuple(self._since(columns, entry, span) for span in self.spans),
             share=share,
-            lacking="" if known else f"{choice.lacking} (kv peaks measures them)" if choice.lacking else NO_BYTES,
+            lacking=""
+            if is_explained
+            else f"{choice.lacking} (kv peaks measures them)"
+            if choice.lacking
+            else NO_BYTES,
             speedup=self._speedup(columns, entry),
         )
 
     def _since(self, columns: Columns, entry: int | None, span: Span) -> Verdict | None:
-        if entry is None or span.place < 0:
+        if entry is None or span.position < 0:
             return None
         alike = np.flatnonzero(changes.alike(columns, int(columns.method[entry])))
-        before = alike[columns.place[alike] <= span.place]
+        before = alike[columns.position[alike] <= span.position]
         # another suite's values may be 0 or less, of which levels say nothing
         if not before.size or before[-1] >= entry or min(columns.seconds[before[-1]], columns.seconds[entry]) <= 0:
             return None
@@ -176,19 +182,19 @@ class Table:
         other = self._controls.get((key.benchmark, key.case))
         if entry is None or other is None:
             return None
-        beside = other.entry(int(columns.place[entry]))
+        beside = other.entry(int(columns.position[entry]))
         if beside is None or not other.is_measured[beside]:
             return None
         return float(other.seconds[beside] / columns.seconds[entry])
 
     @cached_property
     def _controls(self) -> Mapping[tuple[str, str], Columns]:
-        keys = self.site.keys_at(self.place)
+        keys = self.site.keys_at(self.platform)
         return {(key.benchmark, key.case): self.site.series(key) for key in keys if key.implementation == FASTEST}
 
     def others(self, row: Row) -> Iterator[tuple[SeriesKey, float]]:
         """Yield PyTorch's implementations of a row's test case with their newest times, s."""
-        for key in self.site.keys_at(self.place, row.key.benchmark):
+        for key in self.site.keys_at(self.platform, row.key.benchmark):
             if key.case == row.key.case and key.implementation in CONTROLS:
                 columns = self.site.series(key)
                 measured = np.flatnonzero(columns.is_measured)
@@ -198,23 +204,23 @@ class Table:
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """The steps within the first span, by series."""
-        since = self.spans[0].place if self.spans else 0
+        since = self.spans[0].position if self.spans else 0
         return tuple(event for row in self.rows for event in self._events(row, since))
 
     def _events(self, row: Row, since: int) -> Iterator[Event]:
         levels = self.site.past.verdicts[row.key]
         for point in levels.points:
-            place = int(row.columns.place[point.index])
-            if point.is_blamed and place > since and row.entry is not None:
+            position = int(row.columns.position[point.index])
+            if point.is_blamed and position > since and row.entry is not None:
                 now = levels.between(point.index - 1, row.entry)
-                finding = self._finding(row.key, point, self.site.line[place])
+                finding = self._finding(row.key, point, self.site.line[position])
                 is_over = now.word is not (Word.SLOWER if point.rises else Word.FASTER)
-                yield Event(key=row.key, point=point, place=place, finding=finding, is_over=is_over)
+                yield Event(key=row.key, point=point, position=position, finding=finding, is_over=is_over)
 
     def _finding(self, key: SeriesKey, point: ChangePoint, sha: str) -> Finding | None:
         """Return the finding that names a series, a commit and the direction of its step."""
-        known = self._findings.get((identity.of(key, None).slot, point.rises), ())
-        return next((finding for finding in known if sha in finding.commits), None)
+        findings = self._findings.get((identity.of(key, None).slot, point.rises), ())
+        return next((finding for finding in findings if sha in finding.commits), None)
 
     @cached_property
     def _findings(self) -> Mapping[tuple[identity.Slot, bool], list[Finding]]:
@@ -225,9 +231,9 @@ class Table:
         return findings
 
 
-def _committed(site: Site, places: Sequence[int]) -> FloatArray:
+def _committed(site: Site, positions: Sequence[int]) -> FloatArray:
     """Return when commits were committed, Unix time, s."""
-    return np.array([site.commits[site.line[place]].committed.timestamp() for place in places])
+    return np.array([site.commits[site.line[position]].committed.timestamp() for position in positions])
 
 
 def grouped(events: Sequence[Event]) -> list[list[Event]]:
@@ -236,9 +242,11 @@ def grouped(events: Sequence[Event]) -> list[list[Event]]:
     def same(event: Event) -> tuple[Any, ...]:
         kernel, device, state = name_parts(event.key.benchmark)
         return (event.is_over, not event.point.rises, event.key.machine, event.key.environment, kernel, device, state,
-                event.key.implementation, event.place)  # fmt: skip
+                event.key.implementation, event.position)  # fmt: skip
 
-    groups = [list(group) for _, group in groupby(sorted(events, key=lambda each: (same(each), _size(each))), key=same)]
+    groups = [
+        list(group) for _, group in groupby(sorted(events, key=lambda event: (same(event), _size(event))), key=same)
+    ]
     return sorted(groups, key=lambda group: (group[0].is_over, not group[0].point.rises, _size(group[0])))
 
 
@@ -255,7 +263,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
     point, unit = event.point, columns.unit
     verdict = verdicts.of_step(point)
     before, after = (math.exp(level) for level in (point.before, point.after))
-    finding = next((each.finding for each in group if each.finding is not None), None)
+    finding = next((event.finding for event in group if event.finding is not None), None)
     return {
         "kernel": kernel,
         "where": " · ".join(filter(None, (device, state, event.key.implementation, event.key.machine))),
@@ -269,8 +277,8 @@ def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": text.verdict_detail(verdict),
         "others": [
-            f"{each.key.case} {text.verdict(verdicts.of_step(each.point), unit)}"
-            for each in group[1 : MOST_CASES + 1]
+            f"{event.key.case} {text.verdict(verdicts.of_step(event.point), unit)}"
+            for event in group[1 : MOST_CASES + 1]
         ],
         "further": max(len(group) - 1 - MOST_CASES, 0),
         "finding": None if finding is None else (finding_href(finding.id), finding.state.value, finding.state in OPEN),
@@ -278,8 +286,8 @@ def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
         "data": {
             "kernel": kernel, "device": device, "state": state, "implementation": event.key.implementation,
             "machine": event.key.machine, "environment": event.key.environment, "commit": commit.sha,
-            "cases": {each.key.case: {"ratio": each.point.ratio, "low": each.point.low, "high": each.point.high}
-                      for each in group},
+            "cases": {event.key.case: {"ratio": event.point.ratio, "low": event.point.low, "high": event.point.high}
+                      for event in group},
             "is_over": event.is_over, "finding": finding and finding.id,
         },
     }  # fmt: skip
@@ -313,8 +321,8 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
     key, columns = row.key, row.columns
     kernel, device, state = name_parts(key.benchmark)
     levels = table.site.past.verdicts[key]
-    since = table.spans[0].place if table.spans else NO_TAG
-    steps = [point for point in levels.points if point.is_blamed and columns.place[point.index] > since]
+    since = table.spans[0].position if table.spans else NO_TAG
+    steps = [point for point in levels.points if point.is_blamed and columns.position[point.index] > since]
     return {
         "kernel": kernel,
         "device": device,
@@ -343,10 +351,10 @@ def _time(table: Table, row: Row, notes: Footnotes) -> Cell:
         applied = np.flatnonzero(columns.outcome == OUTCOMES.index(outcome))
         why = text.why(outcome, columns.reasons.get(int(applied[-1])) if applied.size else None)
         return Cell(text=outcome.value, tone=outcome.value, marks=notes.marks([why]))
-    rounds, place = int(columns.rounds[entry]), int(columns.place[entry])
+    rounds, position = int(columns.rounds[entry]), int(columns.position[entry])
     remarks = list(columns.warnings.get(entry, ()))
-    if place != table.measured[-1]:
-        remarks.append(f"measured last at {table.site.line[place][:SHORT]}")
+    if position != table.measured[-1]:
+        remarks.append(f"measured last at {table.site.line[position][:SHORT]}")
     if 0 <= rounds < WANTED_ROUNDS:
         remarks.append(f"need {WANTED_ROUNDS} rounds, have {rounds}")
     seconds = float(columns.seconds[entry])
@@ -391,7 +399,7 @@ def _data(table: Table, row: Row) -> dict[str, Any]:
         "state": state,
         "implementation": key.implementation,
         "case": key.case,
-        "commit": None if entry is None else table.site.line[row.columns.place[entry]],
+        "commit": None if entry is None else table.site.line[row.columns.position[entry]],
         "value": None if entry is None else float(row.columns.seconds[entry]),
         "unit": row.columns.unit,
         "of_limit": None if row.share is None else row.share.of_limit[0],
@@ -406,5 +414,5 @@ def _data(table: Table, row: Row) -> dict[str, Any]:
 
 def as_data(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as data."""
-    known = {name: value for name, value in vars(verdict).items() if name != "word" and not math.isnan(value)}
-    return {"verdict": verdict.word.value, **known}
+    figures = {name: value for name, value in vars(verdict).items() if name != "word" and not math.isnan(value)}
+    return {"verdict": verdict.word.value, **figures}

@@ -63,7 +63,7 @@ def parts(site: Site) -> list[Callable[[Site], Iterator[Page | DataFile]]]:
         kernels.setdefault(kernel, {}).setdefault(device, []).append(key)
     size = -(-len(kernels) // PARTS)
     rest = iter(sorted(kernels.items()))
-    tables = [home_table.Table(site, place) for place in site.places]
+    tables = [home_table.Table(site, platform) for platform in site.platforms]
     return [partial(_build, kernels=some, tables=tables) for some in iter(lambda: list(islice(rest, size)), [])]
 
 
@@ -101,7 +101,7 @@ def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[tuple[st
     first = _first_case(chart.columns)
     heads = []
     for table in tables:
-        here = [key for group in chart.groups if group.place == table.place for key in group.columns]
+        here = [key for group in chart.groups if group.platform == table.platform for key in group.columns]
         keys = [key for key in here if key.case == first and key.implementation not in CONTROLS]
         if keys:
             key = min(keys, key=lambda key: name_parts(key.benchmark).state != HOT)
@@ -109,7 +109,7 @@ def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[tuple[st
                 key.implementation,
                 first,
                 name_parts(key.benchmark).state,
-                "" if len(table.site.places) == 1 else key.machine,
+                "" if len(table.site.platforms) == 1 else key.machine,
             )
             heads.append((" · ".join(filter(None, words)), " · ".join(home_table.headline(table, table.row(key)))))
     return heads
@@ -130,7 +130,7 @@ def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, An
         "kernel": chart.kernel,
         "device": chart.device,
         "data": chart.name,
-        "places": list(dict.fromkeys(group.place for group in chart.groups)),
+        "places": list(dict.fromkeys(group.platform for group in chart.groups)),
         "states": sorted(
             {group.state for group in chart.groups}, key=lambda state: (state != HOT, not state.startswith("time"))
         ),
@@ -163,7 +163,7 @@ def _first_case(columns: Mapping[SeriesKey, Columns]) -> str:
 def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, Any]:
     """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
     newest = group.shown[-count:][::-1].tolist()
-    lines = {place: text.commit_line(site.commits[site.line[place]]) for place in newest}
+    lines = {position: text.commit_line(site.commits[site.line[position]]) for position in newest}
     results = dict(zip(group.columns, recent(group.columns, site.past.verdicts, newest[-1]), strict=True))
     notes = Footnotes()
     tables = []
@@ -171,9 +171,9 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
         of_case = {key.implementation: values for key, values in results.items() if key.case == case}
         tables.append(table(case, of_case, lines, group.commits_of(case), notes))
     longest = max(int(columns.is_measured.sum()) for columns in group.columns.values())
-    notes.marks((*chart.warnings.get(group.place, ()), *too_few(FEWEST_ALONE + 1, "a change point", longest)))
+    notes.marks((*chart.warnings.get(group.platform, ()), *too_few(FEWEST_ALONE + 1, "a change point", longest)))
     return {
-        "place": group.place,
+        "place": group.platform,
         "anchor": group.anchor,
         "state": group.state,
         "tables": tables,
@@ -187,7 +187,7 @@ def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) 
 
     Their texts are made together: a call for five results costs most.
     """
-    firsts = [int(np.searchsorted(columns.place, since)) for columns in series.values()]
+    firsts = [int(np.searchsorted(columns.position, since)) for columns in series.values()]
 
     def joined(values: Callable[[Columns], Any]) -> Any:
         return np.concatenate([values(columns)[first:] for columns, first in zip(series.values(), firsts, strict=True)])
@@ -211,7 +211,7 @@ def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) 
 
     return [
         {
-            int(columns.place[entry]): result(columns, change, entry)
+            int(columns.position[entry]): result(columns, change, entry)
             for entry, change in enumerate(_changes(columns, verdicts[key], first), start=first)
         }
         for (key, columns), first in zip(series.items(), firsts, strict=True)
@@ -243,9 +243,9 @@ def table(
         return Cell(text=words, detail=detail, change=change, tone=tone, marks=notes.marks(remarks))
 
     rows = [
-        (line, [cell(results.get(place)) for results in series.values()])
-        for place, line in lines.items()
-        if any(place in results for results in series.values())
+        (line, [cell(results.get(position)) for results in series.values()])
+        for position, line in lines.items()
+        if any(position in results for results in series.values())
     ]
     further = f"the newest {len(rows):,} of {total:,} commits" if len(rows) < total else ""
     implementations = [name or VALUE for name in series]
@@ -263,15 +263,15 @@ def _marks(site: Site, chart: Chart, group: Group) -> Table:
             marks.append((finding, "finding", shown))
     marks += [(mark, mark["kind"], []) for mark in (*chart.tags, *group.environment)]
     marks += [(mark, "change point", [key]) for key in group.columns for mark in chart.changes[key]]
-    marks.sort(key=lambda item: -site.order[item[0]["commit"]])
+    marks.sort(key=lambda mark: -site.order[mark[0]["commit"]])
 
     def words(mark: Mark) -> str | Cell:
         detail = f" ({mark['detail']})" if "detail" in mark else ""
         return Cell(text=mark["text"], href=mark["page"]) if "page" in mark else mark["text"] + detail
 
     def only(names: Iterable[str]) -> str:
-        known = set(names)
-        return known.pop() if len(known) == 1 else ""
+        distinct = set(names)
+        return distinct.pop() if len(distinct) == 1 else ""
 
     rows = [
         (
@@ -285,7 +285,7 @@ def _marks(site: Site, chart: Chart, group: Group) -> Table:
     ]
     implementation = {"implementation": ""} if chart.device else {}
     columns = {"commit": "commit", "what": "", **implementation, "test case": "", "in words": ""}
-    label = f"events: {group.place.machine}, {group.place.environment}, {group.state}"
+    label = f"events: {group.platform.machine}, {group.platform.environment}, {group.state}"
     return Table(label, columns, rows, f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "")
 
 

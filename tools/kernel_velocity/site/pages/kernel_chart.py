@@ -41,7 +41,7 @@ from kernel_velocity.series.controls import MachineStep
 from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.text import Place
+from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, series_name
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import ChangePoint
@@ -80,7 +80,7 @@ Sessions = Sequence[tuple[str, SessionFacts]]  # with the commit that each measu
 class Remeasured(NamedTuple):
     """What a night measured of a series again, in turns."""
 
-    before: int  # place of the older commit on the line
+    before: int  # position of the older commit on the line
     after: int
     answer: Answer
     ratio: float  # of times, after / before
@@ -90,7 +90,7 @@ class Remeasured(NamedTuple):
 class Group:
     """The series of one machine, environment and cache state."""
 
-    place: Place
+    platform: Platform
     benchmark: str
     columns: Mapping[SeriesKey, Columns]
     shown: IntArray  # positions on the line of the commits that have more than n/a, ascending
@@ -105,12 +105,12 @@ class Group:
     @property
     def anchor(self) -> str:
         """Of its part of the page."""
-        return f"{self.place.anchor}-{self.state}"
+        return f"{self.platform.anchor}-{self.state}"
 
     def commits_of(self, case: str) -> int:
         """Return how many of its commits have a result of a test case."""
-        places = [columns.place for key, columns in self.columns.items() if key.case == case]
-        return int(np.isin(self.shown, np.concatenate(places)).sum())
+        positions = [columns.position for key, columns in self.columns.items() if key.case == case]
+        return int(np.isin(self.shown, np.concatenate(positions)).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Chart:
     findings: Sequence[Mark]
     reruns: Mapping[SeriesKey, Sequence[Remeasured]]  # by series that a night measured again
     tags: Sequence[Mark]
-    warnings: Mapping[Place, tuple[str, ...]]  # of the roofs
+    warnings: Mapping[Platform, tuple[str, ...]]  # of the roofs
     figures: Sequence[Mapping[str, Any]]  # of the compiled code
 
     @property
@@ -145,8 +145,8 @@ class Chart:
         """The change points of each series."""
         points = {key: self.site.past.verdicts[key].points for key in self.columns}
         return {
-            key: change_marks(item, points[key], self.site.line, self.reruns.get(key, ()))
-            for key, item in self.columns.items()
+            key: change_marks(columns, points[key], self.site.line, self.reruns.get(key, ()))
+            for key, columns in self.columns.items()
         }
 
 
@@ -154,14 +154,18 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
     """Return what the page of a kernel on a device shows. `keys` are its series."""
     columns = {key: site.series(key) for key in keys}
     here = {(key.machine, key.environment) for key in keys}
-    places = {at: place for place in site.places if (at := (place.machine, place.environment)) in here}
-    choices = {at: site.roof_choice(place, device) if device else Choice(roofs=None) for at, place in places.items()}
-    roofs = {place: choices[at].roofs for at, place in places.items()}
-    sessions = {at: site.sessions(place) for at, place in places.items()}
+    platforms = {
+        at: platform for platform in site.platforms if (at := (platform.machine, platform.environment)) in here
+    }
+    choices = {
+        at: site.roof_choice(platform, device) if device else Choice(roofs=None) for at, platform in platforms.items()
+    }
+    roofs = {platform: choices[at].roofs for at, platform in platforms.items()}
+    sessions = {at: site.sessions(platform) for at, platform in platforms.items()}
     stand = measured_line(site.measured, site.order)
     slots = {(key.machine, key.environment, key.implementation, key.case) for key in keys}
     errors = errors_of(site, f"{kernel}.{device}.{ERROR_BENCHMARK}", slots)
-    names = {key: series_name(key) for key, item in columns.items() if item.is_measured.any()}
+    names = {key: series_name(key) for key, columns in columns.items() if columns.is_measured.any()}
     benchmarks = {name_parts(key.benchmark)[2]: key.benchmark for key in keys}
 
     def series(key: SeriesKey) -> dict[str, Any]:
@@ -188,29 +192,33 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
         kernel=kernel,
         device=device,
         columns=columns,
-        groups=tuple(_groups(site, list(places.values()), columns)),
+        groups=tuple(_groups(site, list(platforms.values()), columns)),
         series={key: series(key) for key in keys},
-        errors={_error_name(item.key): item for item in errors.values()},
+        errors={_error_name(series.key): series for series in errors.values()},
         findings=finding_marks(site.findings, keys, sessions, site.order, stand),
         reruns=reruns_of(site, keys),
         tags=tag_marks(site.tags, site.order, stand),
         figures=figures_of(site.tracked.values(), kernel, site.line),
-        warnings={place: known.warnings for place, known in roofs.items() if known and known.warnings},
+        warnings={
+            platform: found_roofs.warnings
+            for platform, found_roofs in roofs.items()
+            if found_roofs and found_roofs.warnings
+        },
     )
 
 
-def _groups(site: Site, places: Sequence[Place], columns: Mapping[SeriesKey, Columns]) -> Iterator[Group]:
-    for place in places:
-        facts = environment_marks(site.sessions(place), site.order)
+def _groups(site: Site, platforms: Sequence[Platform], columns: Mapping[SeriesKey, Columns]) -> Iterator[Group]:
+    for platform in platforms:
+        facts = environment_marks(site.sessions(platform), site.order)
         for benchmark in dict.fromkeys(key.benchmark for key in columns):
-            here = (place.machine, place.environment, benchmark)
-            group = {k: item for k, item in columns.items() if (k.machine, k.environment, k.benchmark) == here}
+            here = (platform.machine, platform.environment, benchmark)
+            group = {k: part for k, part in columns.items() if (k.machine, k.environment, k.benchmark) == here}
             shown = applicable(group.values())
             if shown.size:
                 shared = site.past.shared(next(iter(group)))
                 environment = [*facts, *machine_marks(shared.steps, site.line)]
                 yield Group(
-                    place=place,
+                    platform=platform,
                     benchmark=benchmark,
                     columns=group,
                     shown=shown,
@@ -221,8 +229,8 @@ def _groups(site: Site, places: Sequence[Place], columns: Mapping[SeriesKey, Col
 
 def applicable(series: Iterable[Columns]) -> IntArray:
     """Return the positions on the line at which any of some series was more than n/a, ascending."""
-    places = [columns.place[columns.outcome != _NOT_APPLICABLE] for columns in series]
-    return np.unique(np.concatenate(places)) if places else np.array([], dtype=np.int32)
+    positions = [columns.position[columns.outcome != _NOT_APPLICABLE] for columns in series]
+    return np.unique(np.concatenate(positions)) if positions else np.array([], dtype=np.int32)
 
 
 def errors_of(site: Site, benchmark: str, slots: Container[ErrorSlot]) -> dict[ErrorSlot, Tracked]:
@@ -231,7 +239,7 @@ def errors_of(site: Site, benchmark: str, slots: Container[ErrorSlot]) -> dict[E
     for key, errors in site.tracked.items():
         slot = (key.machine, key.environment, key.implementation, key.case)
         is_wanted = key.benchmark == benchmark and slot in slots
-        if is_wanted and (slot not in newest or errors.place[-1] > newest[slot].place[-1]):
+        if is_wanted and (slot not in newest or errors.position[-1] > newest[slot].position[-1]):
             newest[slot] = errors
     return newest
 
@@ -242,11 +250,11 @@ def _error_name(key: SeriesKey) -> str:
 
 def inputs(chart: Chart) -> str:
     """Return a text that changes whenever a chart or the tables behind it would."""
-    groups = [(group.place, group.benchmark, group.environment, group.shared) for group in chart.groups]
+    groups = [(group.platform, group.benchmark, group.environment, group.shared) for group in chart.groups]
     verdicts = chart.site.past.verdicts
     series = [
-        (key, chart.site.past.digest(key), item, verdicts[key].points, verdicts[key].doubt, verdicts[key].noises)
-        for key, item in chart.series.items()
+        (key, chart.site.past.digest(key), series, verdicts[key].points, verdicts[key].doubt, verdicts[key].noises)
+        for key, series in chart.series.items()
     ]
     warnings = sorted(chart.warnings.items(), key=repr)
     return repr((groups, series, chart.findings, chart.reruns, chart.tags, warnings, chart.figures))
@@ -255,9 +263,9 @@ def inputs(chart: Chart) -> str:
 def files(chart: Chart, inputs: str) -> Iterator[DataFile]:
     """Yield the data files of a chart. Its own is made again only for other inputs."""
     yield DataFile(name=chart.name, value=partial(as_data, chart), inputs=inputs)
-    for name, item in chart.errors.items():
-        commits = [chart.site.line[place] for place in item.place]
-        yield DataFile(name=name, value={"format": FORMAT, "commit": commits, "value": item.value.tolist()})
+    for name, series in chart.errors.items():
+        commits = [chart.site.line[position] for position in series.position]
+        yield DataFile(name=name, value={"format": FORMAT, "commit": commits, "value": series.value.tolist()})
 
 
 def as_data(chart: Chart) -> dict[str, Any]:
@@ -265,8 +273,8 @@ def as_data(chart: Chart) -> dict[str, Any]:
     groups = [
         {
             "anchor": group.anchor,
-            "machine": group.place.machine,
-            "environment": group.place.environment,
+            "machine": group.platform.machine,
+            "environment": group.platform.environment,
             "state": group.state,
             "events": group.environment,
         }
@@ -277,7 +285,7 @@ def as_data(chart: Chart) -> dict[str, Any]:
         "kernel": chart.kernel,
         "device": chart.device,
         "groups": groups,
-        "series": [item | {"changes": chart.changes[key]} for key, item in chart.series.items()],
+        "series": [series | {"changes": chart.changes[key]} for key, series in chart.series.items()],
         "tags": chart.tags,
         "findings": chart.findings,
         "figures": chart.figures,
@@ -310,9 +318,9 @@ def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case:
 
 def of_value(columns: Columns) -> dict[str, Rule]:
     """Return the rule of the values of another suite's series, in a unit in which the median is readable."""
-    known = columns.seconds[columns.is_measured]
+    seconds = columns.seconds[columns.is_measured]
     scales = {units.SECONDS: units.TIMES, units.BYTES: units.SIZES}.get(columns.unit, ((columns.unit, 1.0),))
-    middle = float(np.median(known)) if known.size else 0.0
+    middle = float(np.median(seconds)) if seconds.size else 0.0
     name, scale = next(((name, scale) for name, scale in reversed(scales) if middle >= scale), scales[0])
     quantity = {units.SECONDS: "time", units.BYTES: "memory"}.get(columns.unit, "value")
     return {quantity: {"times": 1 / scale, "unit": name}}
@@ -361,16 +369,19 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, line: Sequence[str]) -> 
     """
     devices = {class_name: device for device, class_name in cases.DEVICES.items()}
     figures = []
-    for item in tracked:
-        owner, device, method = item.key.benchmark.split(".")
+    for series in tracked:
+        owner, device, method = series.key.benchmark.split(".")
         if owner == kernel and method in FIGURES:
-            values = [(line[place], int(value)) for place, value in zip(item.place.tolist(), item.value, strict=True)]
+            values = [
+                (line[position], int(value))
+                for position, value in zip(series.position.tolist(), series.value, strict=True)
+            ]
             steps = [values[0], *(after for before, after in pairwise(values) if before[1] != after[1])]
             figure = {
-                "machine": item.key.machine,
-                "environment": item.key.environment,
-                "benchmark": item.key.benchmark,
-                "target": item.key.case,  # "avx512", "sm_90"
+                "machine": series.key.machine,
+                "environment": series.key.environment,
+                "benchmark": series.key.benchmark,
+                "target": series.key.case,  # "avx512", "sm_90"
                 "unit": cases.FIGURES[devices[device]][method.removeprefix("track_")],
                 "commit": [commit for commit, _ in steps],
                 "value": [value for _, value in steps],
@@ -382,10 +393,10 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, line: Sequence[str]) -> 
 def measured_line(commits: Iterable[str], order: Mapping[str, int]) -> Commits:
     """Return what finds the first measured commit at or after a position on the line. None past the newest."""
     measured = sorted((sha for sha in commits if sha in order), key=order.__getitem__)
-    places = [order[sha] for sha in measured]
+    positions = [order[sha] for sha in measured]
 
-    def at(place: int) -> str | None:
-        index = bisect_left(places, place)
+    def at(position: int) -> str | None:
+        index = bisect_left(positions, position)
         return measured[index] if index < len(measured) else None
 
     return at
@@ -401,18 +412,18 @@ def change_marks(
     """
     marks = []
     for point in points:
-        place = int(columns.place[point.index])
-        near = [item for item in reruns if item.before - MARGIN < place <= item.after + MARGIN]
+        position = int(columns.position[point.index])
+        near = [rerun for rerun in reruns if rerun.before - MARGIN < position <= rerun.after + MARGIN]
         ratio = next((r for _, _, answer, r in near if answer is Answer.DIFFERENT and (r > 1) == point.rises), None)
         again = "not re-measured" if ratio is None else f"re-measured: {units.change(1 / ratio, columns.unit)}"
-        if ratio is None and any(item.answer is Answer.SAME for item in near):
+        if ratio is None and any(rerun.answer is Answer.SAME for rerun in near):
             again = "re-measured: unchanged"
         ends = sorted((point.low, point.high), key=lambda ratio: abs(math.log(ratio)))
         bounds = " to ".join(units.change(1 / end, columns.unit) for end in ends)
         unsteady = ("unsteady: the series keeps returning to this level",) if point.is_unsteady else ()
         marks.append(
             {
-                "commit": line[place],
+                "commit": line[position],
                 "text": units.change(1 / point.ratio, columns.unit),
                 "faster": not point.rises,
                 "remeasured": ratio is not None,
@@ -426,10 +437,10 @@ def reruns_of(site: Site, keys: Iterable[SeriesKey]) -> dict[SeriesKey, list[Rem
     """Return what nights measured again of some series, from the evidence of all findings."""
     by_slot, order = _by_slot(keys), site.order
     reruns: dict[SeriesKey, list[Remeasured]] = {}
-    for item in site.findings:
-        if not any(affected.identity.slot in by_slot for affected in item.affected):
+    for finding in site.findings:
+        if not any(affected.identity.slot in by_slot for affected in finding.affected):
             continue
-        for rerun in (rerun for kept in site.evidence(item.id)[0].values() for rerun in kept.reruns):
+        for rerun in (rerun for evidence in site.evidence(finding.id)[0].values() for rerun in evidence.reruns):
             if rerun.looks and rerun.before in order and rerun.after in order:
                 again = Remeasured(order[rerun.before], order[rerun.after], rerun.answer, rerun.looks[-1].ratio)
                 for key in by_slot.get(rerun.identity.slot, ()):
@@ -447,11 +458,11 @@ def _by_slot(keys: Iterable[SeriesKey]) -> dict[Slot, list[SeriesKey]]:
 
 def tag_marks(named: Mapping[str, Sequence[str]], order: Mapping[str, int], at: Commits) -> list[Mark]:
     """Return the tags, oldest first, each at the first measured commit that includes it."""
-    places = sorted((order[sha], name) for sha, names in named.items() if sha in order for name in names)
+    positions = sorted((order[sha], name) for sha, names in named.items() if sha in order for name in names)
     return [
         {"commit": commit, "kind": "tag", "label": shortened(name), "text": f"tag {name}"}
-        for place, name in places
-        if (commit := at(place)) is not None
+        for position, name in positions
+        if (commit := at(position)) is not None
     ]
 
 
@@ -483,7 +494,7 @@ def machine_marks(steps: Iterable[MachineStep], line: Sequence[str]) -> list[Mar
     """Return the steps that the controls of a machine's device share. `line` is the first-parent line."""
     return [
         {
-            "commit": line[step.place],
+            "commit": line[step.position],
             "kind": "environment",
             "label": shortened(f"machine {units.change(1 / step.ratio)}"),
             "text": step.text,
@@ -493,7 +504,7 @@ def machine_marks(steps: Iterable[MachineStep], line: Sequence[str]) -> list[Mar
 
 
 def finding_marks(
-    items: Iterable[Finding],
+    findings: Iterable[Finding],
     keys: Sequence[SeriesKey],
     sessions: Mapping[tuple[str, str], Sessions],
     order: Mapping[str, int],
@@ -507,20 +518,20 @@ def finding_marks(
     """
     by_slot = _by_slot(keys)
     marks = []
-    for item in items:
-        slots = dict.fromkeys(affected.identity.slot for affected in item.affected)
+    for finding in findings:
+        slots = dict.fromkeys(affected.identity.slot for affected in finding.affected)
         shown = [key for slot in slots for key in by_slot.get(slot, ())]
-        commit = _commit_of(item, shown, sessions, order, at) if shown else None
+        commit = _commit_of(finding, shown, sessions, order, at) if shown else None
         if commit is not None:
-            blamed = "" if item.kind is Kind.ENVIRONMENT else f" by {finding_text.blamed(item)}"
+            blamed = "" if finding.kind is Kind.ENVIRONMENT else f" by {finding_text.blamed(finding)}"
             marks.append(
                 {
                     "commit": commit,
-                    "id": item.id,
-                    "kind": item.kind.value,
-                    "state": item.state.value,
-                    "text": f"{item.kind.value}, {item.state.value}: {finding_text.headline(item)}{blamed}",
-                    "page": finding_href(item.id),
+                    "id": finding.id,
+                    "kind": finding.kind.value,
+                    "state": finding.state.value,
+                    "text": f"{finding.kind.value}, {finding.state.value}: {finding_text.headline(finding)}{blamed}",
+                    "page": finding_href(finding.id),
                     "series": list(map(series_name, shown)),
                 }
             )
@@ -528,23 +539,23 @@ def finding_marks(
 
 
 def _commit_of(
-    item: Finding,
+    finding: Finding,
     shown: Sequence[SeriesKey],
     sessions: Mapping[tuple[str, str], Sessions],
     order: Mapping[str, int],
     at: Commits,
 ) -> str | None:
     """Return where a finding stands: its newest suspect. Of an environment, the oldest commit measured in it."""
-    suspects = [order[sha] for sha in item.commits if sha in order]
+    suspects = [order[sha] for sha in finding.commits if sha in order]
     if suspects:
         return at(max(suspects))
-    if item.commits:
+    if finding.commits:
         return None  # on another line
     here = {(key.machine, key.environment) for key in shown}
     first: dict[str, float] = {}
-    for sha, session in (pair for place in here for pair in sessions.get(place, ())):
+    for sha, session in (pair for platform in here for pair in sessions.get(platform, ())):
         if sha in order:
             first[sha] = min(session.began, first.get(sha, session.began))
     # a finding's time has whole seconds
-    began = max((time for time in first.values() if time < item.found.timestamp() + 1), default=None)
+    began = max((time for time in first.values() if time < finding.found.timestamp() + 1), default=None)
     return min((sha for sha, time in first.items() if time == began), key=order.__getitem__, default=None)

@@ -20,7 +20,7 @@ from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, of_newest, 
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import svg
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.text import DASH, Cell, Place, Table
+from kernel_velocity.site.text import DASH, Cell, Platform, Table
 from kernel_velocity.site.writer import DataFile, Page
 
 NAME = "machines"
@@ -39,13 +39,13 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 
 def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
     """Return what the template shows of a machine."""
-    places = {place.environment: place for place in site.places if place.machine == machine.name}
-    by_environment = {name: site.sessions(place) for name, place in places.items()}
+    platforms = {platform.environment: platform for platform in site.platforms if platform.machine == machine.name}
+    by_environment = {name: site.sessions(platform) for name, platform in platforms.items()}
     sessions = sorted((pair for pairs in by_environment.values() for pair in pairs), key=lambda pair: pair[1].began)
     facts = session_facts.newest_facts(sessions)
     history = {device: site.ceilings(_anywhere(machine), device) for device in DEVICES.values()}
     environments = [
-        (name, f"{len(site.keys_at(place)):,}", _span(by_environment[name])) for name, place in places.items()
+        (name, f"{len(site.keys_at(platform)):,}", _span(by_environment[name])) for name, platform in platforms.items()
     ]
     return {
         "anchor": f"machine-{number}",
@@ -61,13 +61,13 @@ def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
             [(name, value, units.utc(since)) for name, (value, since) in facts.items()],
         ),
         "changes": _changes(site, machine, by_environment),
-        "devices": [_device(site, machine, name, known) for name, known in history.items() if known],
+        "devices": [_device(site, machine, name, sessions) for name, sessions in history.items() if sessions],
     }
 
 
-def _anywhere(machine: Machine) -> Place:
-    """Return a place on a machine: its ceilings are the same in all of its environments."""
-    return Place(anchor="", machine=machine.name, environment="", details=())
+def _anywhere(machine: Machine) -> Platform:
+    """Return a platform on a machine: its ceilings are the same in all of its environments."""
+    return Platform(anchor="", machine=machine.name, environment="", details=())
 
 
 def _span(sessions: Sessions) -> str:
@@ -117,13 +117,13 @@ def _hardware(machine: Machine) -> dict[str, str]:
 def _changes(site: Site, machine: Machine, by_environment: Mapping[str, Sessions]) -> Table:
     """Return what changed in every environment, newest first."""
     changes = [
-        (name, item) for name, sessions in by_environment.items() for item in session_facts.fact_changes(sessions)
+        (name, change) for name, sessions in by_environment.items() for change in session_facts.fact_changes(sessions)
     ]
     changes.sort(key=lambda pair: -pair[1].began)
     columns = {"when": "value", "what": "", "from": "fact", "to": "fact", "seen at": "sha", "environment": "fact"}
     rows = [
-        (units.utc(item.began), item.name, item.before, item.after, _link(site, item.commit), name)
-        for name, item in changes
+        (units.utc(change.began), change.name, change.before, change.after, _link(site, change.commit), name)
+        for name, change in changes
     ]
     return Table(f"what changed on {machine.name}", columns, rows)
 

@@ -3,10 +3,10 @@
 The page holds words. Its script loads the rounds of the commit in the address,
 `measurement.html#commit=<SHA>&series=<name of the series' data file>`, from these files:
 
-- `rounds-<first 8 digits of the commit>-<number of the place>`: the values of a commit and their rounds. All of it
+- `rounds-<first 8 digits of the commit>-<number of the platform>`: the values of a commit and their rounds. All of it
   follows from the commit's own telemetry, so a newer commit changes no older file.
 - `measured-<16 hex>`: what a file of rounds is of, in its order: the same for most commits, which name it as `series`.
-- `fits-<number of the place>`: by series the timing method whose rounds are adjusted, by signal its slope and usual
+- `fits-<number of the platform>`: by series the timing method whose rounds are adjusted, by signal its slope and usual
   value, s, and sentences on them. These follow from several commits.
 - `traces-<16 hex>`: the raw samples of a series that `kv lab record` kept. A trace names no commit and no machine. It
   is shown beside the series of the same name.
@@ -44,7 +44,7 @@ from kernel_velocity.results.traces import TRACES
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, results_file
 from kernel_velocity.site.series_data import significant, whole_numbers
-from kernel_velocity.site.text import Place
+from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.sample_shape import correlogram
 
@@ -105,40 +105,40 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     by_series, problems = traces(site.repository)
     files_of = {series: _trace_file(series, documents) for series, documents in by_series.items()}
     yield from files_of.values()
-    places = [
+    platforms = [
         {
-            "machine": place.machine,
-            "environment": place.environment,
+            "machine": platform.machine,
+            "environment": platform.environment,
             # newest first, commits beside the line last
             "commits": sorted(measured.get(number, ()), key=lambda sha: -site.order.get(sha, -1)),
         }
-        for number, place in enumerate(site.places)
+        for number, platform in enumerate(site.platforms)
     ]
     listed = [[*series, file.name] for series, file in files_of.items()]
-    index = {"format": FORMAT, "places": places, "traces": listed, "words": {**STOPS, **FLAGS}}
+    index = {"format": FORMAT, "places": platforms, "traces": listed, "words": {**STOPS, **FLAGS}}
     yield DataFile(name="rounds-index", value=index)
     context = {"has_rounds": bool(measured), "problems": problems}
     yield Page(name="measurement.html", template="measurement.html", context=context)
 
 
 def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
-    """Yield (number of the place, commit, data file) for every commit and place that has telemetry.
+    """Yield (number of the platform, commit, data file) for every commit and platform that has telemetry.
 
     A file of rounds is made again only where the commit's own files changed, or what they are of. The files that say
     this come with no commit.
     """
     names: dict[bytes, str] = {}
     for sha in site.measured:
-        for number, place in enumerate(site.places):
-            if site.has_rounds(place, sha):
-                owners = site.past.series_of(results_file(place, sha))
+        for number, platform in enumerate(site.platforms):
+            if site.has_rounds(platform, sha):
+                owners = site.past.series_of(results_file(platform, sha))
                 if owners.tobytes() not in names:
                     file = _labels(site, [site.past.layout.keys[owner] for owner in owners.tolist()])
                     names[owners.tobytes()] = file.name
                     yield number, "", file
                 labels = names[owners.tobytes()]
-                inputs = repr((sha, place.machine, place.environment, site.signature(place, sha), labels))
-                value = partial(_rounds_of, site, place, sha, labels)
+                inputs = repr((sha, platform.machine, platform.environment, site.signature(platform, sha), labels))
+                value = partial(_rounds_of, site, platform, sha, labels)
                 name = f"rounds-{sha[:SHORT]}-{number}"
                 yield number, sha, DataFile(name=name, value=value, inputs=inputs, is_packed=True)
 
@@ -160,22 +160,30 @@ def _labels(site: Site, keys: Sequence[SeriesKey]) -> DataFile:
     return DataFile(name=f"measured-{digest[:16]}", value={"format": FORMAT, "series": series}, is_packed=True)
 
 
-def _rounds_of(site: Site, place: Place, commit: str, labels: str) -> dict[str, Any]:
-    """Return the rounds of a commit at a place."""
-    by_series, items = site.rounds_at(place, commit), list(site.past.in_file(results_file(place, commit)))
-    measured = [by_series.get((item.key.benchmark, item.key.implementation, item.key.case), ()) for item in items]
+def _rounds_of(site: Site, platform: Platform, commit: str, labels: str) -> dict[str, Any]:
+    """Return the rounds of a commit at a platform."""
+    by_series, measurements = site.rounds_at(platform, commit), list(site.past.in_file(results_file(platform, commit)))
+    measured = [
+        by_series.get((measurement.key.benchmark, measurement.key.implementation, measurement.key.case), ())
+        for measurement in measurements
+    ]
     groups = [
-        (item, sorted(rounds, key=lambda round_: round_.time)) for item, rounds in zip(items, measured, strict=True)
+        (measurement, sorted(rounds, key=lambda round_: round_.time))
+        for measurement, rounds in zip(measurements, measured, strict=True)
     ]
     rounds = [round_ for _, several in groups for round_ in several]
-    methods = [item.method for item, several in groups for _ in several]
+    methods = [measurement.method for measurement, several in groups for _ in several]
     counts = [len(several) for _, several in groups]
-    base = np.array([(item.seconds or several[0].estimate) if several else math.nan for item, several in groups])
-    intervals = [item.interval for item in items]
+    base = np.array(
+        [(measurement.seconds or several[0].estimate) if several else math.nan for measurement, several in groups]
+    )
+    intervals = [measurement.interval for measurement in measurements]
     launches = [list(dict.fromkeys(round_.launch for round_ in several)) for _, several in groups]
     columns: dict[str, Sequence[Any]] = {
         "launch": [
-            names.index(one.launch) + 1 for names, (_, several) in zip(launches, groups, strict=True) for one in several
+            names.index(round_.launch) + 1
+            for names, (_, several) in zip(launches, groups, strict=True)
+            for round_ in several
         ],
         "flags": [" ".join(round_.flags) or None for round_ in rounds],
         "effective": [round_.effective_n for round_ in rounds],
@@ -188,14 +196,19 @@ def _rounds_of(site: Site, place: Place, commit: str, labels: str) -> dict[str, 
     return {
         "format": FORMAT,
         "commit": commit,
-        "machine": place.machine,
-        "environment": place.environment,
+        "machine": platform.machine,
+        "environment": platform.environment,
         "series": labels,
         "count": counts,
         "base": significant(base),
-        "outcome": _column([item.outcome.value for item in items]),
-        "method": _column([item.method for item in items]),
-        "remarks": _column([text.remarks(item.outcome, item.reason, item.warnings) for item in items]),
+        "outcome": _column([measurement.outcome.value for measurement in measurements]),
+        "method": _column([measurement.method for measurement in measurements]),
+        "remarks": _column(
+            [
+                text.remarks(measurement.outcome, measurement.reason, measurement.warnings)
+                for measurement in measurements
+            ]
+        ),
         "interval": _column([interval and interval.method for interval in intervals]),
         "low": _column((low / base - 1).tolist(), FINEST),
         "high": _column((high / base - 1).tolist(), FINEST),
@@ -205,7 +218,7 @@ def _rounds_of(site: Site, place: Place, commit: str, labels: str) -> dict[str, 
             ),
             "began": _column([round_.time for round_ in rounds], MOMENTS),
             "counts": _column(
-                [method is not None and one.method == method for method, one in zip(methods, rounds, strict=True)]
+                [method is not None and round_.method == method for method, round_ in zip(methods, rounds, strict=True)]
             ),
             **{name: _column(values) for name, values in columns.items() if any(value is not None for value in values)},
         },
@@ -249,17 +262,17 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def fits(site: Site) -> Iterator[DataFile]:
-    """Yield, for each place, the slopes and usual values by which its series are adjusted."""
+    """Yield, for each platform, the slopes and usual values by which its series are adjusted."""
 
-    def known(value: float | None) -> float | None:
+    def or_none(value: float | None) -> float | None:
         return None if value is None or not math.isfinite(value) else _rounded(value, DIGITS)
 
-    for number, place in enumerate(site.places):
+    for number, platform in enumerate(site.platforms):
         series = {}
-        for key in site.keys_at(place):
+        for key in site.keys_at(platform):
             fit = site.past.adjustments.fits.get(key)
             if fit is not None:
-                signals = {signal.name: [known(signal.slope), known(signal.centre)] for signal in fit.signals}
+                signals = {signal.name: [or_none(signal.slope), or_none(signal.centre)] for signal in fit.signals}
                 explained = None if fit.explained is None else round(fit.explained, 3)
                 words = _fit_words({name: slope for name, (slope, _) in signals.items()}, explained)
                 numbers = {"method": fit.method, "signals": signals, "explained": explained}

@@ -32,7 +32,7 @@ from kernel_velocity.site.charts import roofline as chart
 from kernel_velocity.site.charts.plot import MARKS, Mark
 from kernel_velocity.site.charts.roofline import Name
 from kernel_velocity.site.model import Site, below
-from kernel_velocity.site.text import DASH, Footnotes, Place
+from kernel_velocity.site.text import DASH, Footnotes, Platform
 from kernel_velocity.site.writer import DataFile, Page, series_name
 
 FORMAT = 1  # of the data files
@@ -86,25 +86,25 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page, and a data file for each of its sections."""
     sections: list[dict[str, Any]] = []
     series: list[Placed] = []
-    for number, place in enumerate(site.places):
+    for number, platform in enumerate(site.platforms):
         for device in DEVICES.values():
-            items = list(placed(site, place, device))
-            if items:
-                sections.append(_section(site, place, device, items))
-                series += items
-                yield DataFile(name=f"roofline-{number}-{device}", value=_data(place, device, items))
+            entries = list(placed(site, platform, device))
+            if entries:
+                sections.append(_section(site, platform, device, entries))
+                series += entries
+                yield DataFile(name=f"roofline-{number}-{device}", value=_data(platform, device, entries))
     context = {"sections": sections, "choices": _choices(series)}
     yield Page(name="roofline.html", template="roofline.html", context=context)
 
 
-def _choices(items: Sequence[Placed]) -> list[tuple[str, str, dict[str, str]]]:
+def _choices(entries: Sequence[Placed]) -> list[tuple[str, str, dict[str, str]]]:
     """Return what a reader can narrow the page by: name, word, and the texts of its values. Of one value nothing."""
-    keys = [item.key for item in items]
+    keys = [entry.key for entry in entries]
     devices = {name_parts(key.benchmark).device for key in keys}
     several = len(devices) > 1
     kernels = {
-        key.benchmark: f"{item.kernel}, {name_parts(key.benchmark).device}" if several else item.kernel
-        for key, item in zip(keys, items, strict=True)
+        key.benchmark: f"{entry.kernel}, {name_parts(key.benchmark).device}" if several else entry.kernel
+        for key, entry in zip(keys, entries, strict=True)
     }
     choices = [
         ("machine", "machine", {key.machine: key.machine for key in keys}),
@@ -117,86 +117,88 @@ def _choices(items: Sequence[Placed]) -> list[tuple[str, str, dict[str, str]]]:
     return [choice for choice in choices if len(choice[2]) > 1]
 
 
-def placed(site: Site, place: Place, device: str) -> Iterator[Placed]:
-    """Yield every series of a device at a place that has a value. Of several versions, the newest one."""
+def placed(site: Site, platform: Platform, device: str) -> Iterator[Placed]:
+    """Yield every series of a device at a platform that has a value. Of several versions, the newest one."""
     newest: dict[tuple[str, str, str], tuple[int, Placed]] = {}
-    for key in site.keys_at(place):
+    for key in site.keys_at(platform):
         _, of_device, state = name_parts(key.benchmark)
         series = site.series(key)
         measured = np.flatnonzero(series.is_measured & np.isfinite(series.seconds))
         if of_device != device or not measured.size:
             continue
-        at, slot = int(series.place[measured[-1]]), (key.benchmark, key.implementation, key.case)
+        at, slot = int(series.position[measured[-1]]), (key.benchmark, key.implementation, key.case)
         if slot in newest and newest[slot][0] > at:
             continue
-        times, choice = series.seconds[measured], site.roof_choice(place, device, site.line[at])
+        times, choice = series.seconds[measured], site.roof_choice(platform, device, site.line[at])
         # results hold no footprint: a hot call's is taken for the bytes that it moves
         roofline = below(series, float(times[-1]), choice.roofs, math.inf if state == COLD else None)
-        item = Placed(series=series, commit=site.line[at], times=times, roofline=roofline, choice=choice)
-        newest[slot] = (at, item)
-    yield from (item for _, item in newest.values())
+        entry = Placed(series=series, commit=site.line[at], times=times, roofline=roofline, choice=choice)
+        newest[slot] = (at, entry)
+    yield from (entry for _, entry in newest.values())
 
 
-def _section(site: Site, place: Place, device: str, items: Sequence[Placed]) -> dict[str, Any]:
+def _section(site: Site, platform: Platform, device: str, entries: Sequence[Placed]) -> dict[str, Any]:
     """Return what the template shows of a machine, environment and device."""
-    notes, roofs = Footnotes(), site.roofs(place, device)
-    colours = palette.colours(tuple(dict.fromkeys(item.key.implementation for item in items)))
-    drawn = [item for item in items if item.intensity is not None]
-    kernels = {item.key.benchmark: item.kernel for item in drawn}
+    notes, roofs = Footnotes(), site.roofs(platform, device)
+    colours = palette.colours(tuple(dict.fromkeys(entry.key.implementation for entry in entries)))
+    drawn = [entry for entry in entries if entry.intensity is not None]
+    kernels = {entry.key.benchmark: entry.kernel for entry in drawn}
     has_marks = 1 < len(kernels) <= len(MARKS)  # marks that mean two kernels mean none
     marks = dict(zip(kernels, MARKS if has_marks else itertools.repeat("circle"), strict=False))
     dots = [
-        dot for item in drawn for dot in _dots(site, item, marks[item.key.benchmark], colours[item.key.implementation])
+        dot
+        for entry in drawn
+        for dot in _dots(site, entry, marks[entry.key.benchmark], colours[entry.key.implementation])
     ]
     dots.sort(key=lambda dot: dot.to is None)  # no older one lies over a newest one
-    known = Roofs(levels=(), peaks={}) if roofs is None else roofs
-    dtypes = {item.key.dtype for item in drawn}
-    label = f"roofline of {place.machine}, {device}: rate over arithmetic intensity; the table below has the same"
+    drawn_roofs = roofs or Roofs(levels=(), peaks={})
+    dtypes = {entry.key.dtype for entry in drawn}
+    label = f"roofline of {platform.machine}, {device}: rate over arithmetic intensity; the table below has the same"
     return {
-        "anchor": f"{place.anchor}-{device}",
-        "place": place,
+        "anchor": f"{platform.anchor}-{device}",
+        "place": platform,
         "device": device,
         "has_roofs": roofs is not None,
-        "warnings": known.warnings,
-        "chart": chart.draw(dots, known, dtypes, _names(drawn)).svg(label),
+        "warnings": drawn_roofs.warnings,
+        "chart": chart.draw(dots, drawn_roofs, dtypes, _names(drawn)).svg(label),
         "legend": [
             *((plot.key("circle", colour), name) for name, colour in colours.items()),
             *((plot.key(marks[name], "currentcolor"), kernel) for name, kernel in kernels.items() if has_marks),
         ],
-        "rows": [_row(item, has_roofs=roofs is not None, notes=notes) for item in items],
+        "rows": [_row(entry, has_roofs=roofs is not None, notes=notes) for entry in entries],
         "footnotes": notes.texts,
     }
 
 
-def _dots(site: Site, item: Placed, shape: str, colour: str) -> Iterator[Mark]:
+def _dots(site: Site, entry: Placed, shape: str, colour: str) -> Iterator[Mark]:
     """Yield the dots of a series with an intensity: the levels that it left, oldest first, then the newest value."""
-    series, flop = item.series, (item.series.flop or 0.0) / GIGA
-    name = f"{item.kernel} · {item.key.case} · {item.key.implementation}"
-    names = {f"data_{name}": getattr(item.key, name) for name in NARROWED}
-    mark = partial(Mark, x=item.intensity or 0.0, shape=shape, colour=colour, attributes=names)
+    series, flop = entry.series, (entry.series.flop or 0.0) / GIGA
+    name = f"{entry.kernel} · {entry.key.case} · {entry.key.implementation}"
+    names = {f"data_{name}": getattr(entry.key, name) for name in NARROWED}
+    mark = partial(Mark, x=entry.intensity or 0.0, shape=shape, colour=colour, attributes=names)
 
     def commit(sha: str) -> str:
-        known = site.commit(sha)
-        return sha[:SHORT] if known is None else f"{sha[:SHORT]} {known.subject}"
+        recorded = site.commit(sha)
+        return sha[:SHORT] if recorded is None else f"{sha[:SHORT]} {recorded.subject}"
 
-    for point in site.past.verdicts[item.key].points:
+    for point in site.past.verdicts[entry.key].points:
         if point.is_blamed:
-            sha, rate = site.line[series.place[point.index]], flop / math.exp(point.before)
+            sha, rate = site.line[series.position[point.index]], flop / math.exp(point.before)
             change = text.verdict(of_step(point), series.unit)
-            title = f"{name}: {units.rate(rate, item.key.rate_unit)} until {commit(sha)}: {change}"
-            yield mark(y=rate, title=title, href=text.commit_href(sha), to=flop / item.seconds)
-    figures = [_achieved(item), units.intensity(item.intensity or 0.0, item.key.dtype), units.seconds(item.seconds)]
-    if item.roofline is not None:
-        figures += [f"{model.percent(item.roofline.efficiency)} of the roof", f"bound by {item.roofline.bound}"]
-    title = f"{name}: {', '.join(figures)}; {commit(item.commit)}"
-    yield mark(y=flop / item.seconds, title=title, href=text.commit_href(item.commit))
+            title = f"{name}: {units.rate(rate, entry.key.rate_unit)} until {commit(sha)}: {change}"
+            yield mark(y=rate, title=title, href=text.commit_href(sha), to=flop / entry.seconds)
+    figures = [_achieved(entry), units.intensity(entry.intensity or 0.0, entry.key.dtype), units.seconds(entry.seconds)]
+    if entry.roofline is not None:
+        figures += [f"{model.percent(entry.roofline.efficiency)} of the roof", f"bound by {entry.roofline.bound}"]
+    title = f"{name}: {', '.join(figures)}; {commit(entry.commit)}"
+    yield mark(y=flop / entry.seconds, title=title, href=text.commit_href(entry.commit))
 
 
-def _names(items: Sequence[Placed]) -> Iterator[Name]:
+def _names(entries: Sequence[Placed]) -> Iterator[Name]:
     """Yield a name for the dots of each intensity: the test case where it is one, else the kernels."""
     columns: dict[float, list[SeriesKey]] = {}
-    for item in items:
-        columns.setdefault(item.intensity or 0.0, []).append(item.key)
+    for entry in entries:
+        columns.setdefault(entry.intensity or 0.0, []).append(entry.key)
     for intensity, keys in columns.items():
         kernels = list(dict.fromkeys(name_parts(key.benchmark).kernel for key in keys))
         cases = {key.case for key in keys}
@@ -205,25 +207,25 @@ def _names(items: Sequence[Placed]) -> Iterator[Name]:
         yield Name(intensity=intensity, text=words or text.names(kernels, 2), attributes=attributes)
 
 
-def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
+def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
     """Return a series as a row. A dash where something is not known."""
-    roofline, unit = item.roofline, item.key.rate_unit
-    kernel, _, state = name_parts(item.key.benchmark)
+    roofline, unit = entry.roofline, entry.key.rate_unit
+    kernel, _, state = name_parts(entry.key.benchmark)
     row = {
-        "name": series_name(item.key),
-        "benchmark": item.key.benchmark,
+        "name": series_name(entry.key),
+        "benchmark": entry.key.benchmark,
         "kernel": kernel,
         "state": state,
-        "href": text.trend_href(item.key),
-        "implementation": item.key.implementation,
-        "case": item.key.case,
-        "commit": item.commit[:SHORT],
-        "commit_href": text.commit_href(item.commit),
-        "intensity": DASH if item.intensity is None else units.intensity(item.intensity, item.key.dtype),
-        "achieved": _achieved(item),
+        "href": text.trend_href(entry.key),
+        "implementation": entry.key.implementation,
+        "case": entry.key.case,
+        "commit": entry.commit[:SHORT],
+        "commit_href": text.commit_href(entry.commit),
+        "intensity": DASH if entry.intensity is None else units.intensity(entry.intensity, entry.key.dtype),
+        "achieved": _achieved(entry),
     }
     if roofline is None:
-        lacking = [NO_AMOUNT] if item.intensity is None else [item.choice.lacking or NO_ROOF] if has_roofs else []
+        lacking = [NO_AMOUNT] if entry.intensity is None else [entry.choice.lacking or NO_ROOF] if has_roofs else []
         columns = dict.fromkeys(("attainable", "efficiency", "bound", "level"), DASH)
         columns |= dict.fromkeys(("tone", "detail", "of_level"), "")
         return row | columns | {"marks": notes.marks(lacking)}
@@ -242,41 +244,41 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
         "bound": roofline.bound,
         "level": DASH if roofline.level is None else roofline.level,
         "of_level": "" if of_level is None else f"{model.percent(of_level)} of its roof",
-        "marks": notes.marks([*([NO_AMOUNT] if item.intensity is None else []), *doubts]),
+        "marks": notes.marks([*([NO_AMOUNT] if entry.intensity is None else []), *doubts]),
     }
 
 
-def _achieved(item: Placed) -> str:
+def _achieved(entry: Placed) -> str:
     """Return the rate. The bandwidth of a series without FLOPs. The time of one without bytes, too."""
-    flop, bytes_moved = item.series.flop, item.series.bytes_moved
+    flop, bytes_moved = entry.series.flop, entry.series.bytes_moved
     if flop:
-        return units.rate(flop / item.seconds / GIGA, item.key.rate_unit)
+        return units.rate(flop / entry.seconds / GIGA, entry.key.rate_unit)
     if bytes_moved:
-        return units.gigabytes(bytes_moved / item.seconds / GIGA)
-    return units.seconds(item.seconds)
+        return units.gigabytes(bytes_moved / entry.seconds / GIGA)
+    return units.seconds(entry.seconds)
 
 
-def _data(place: Place, device: str, items: Sequence[Placed]) -> dict[str, Any]:
+def _data(platform: Platform, device: str, entries: Sequence[Placed]) -> dict[str, Any]:
     """Return the data file of a section: of every series the newest value, and what is the same at all its commits."""
     series = [
         # commits that were measured with other threads than `least`
-        ({"apart": sorted(item.choice.apart)} if item.choice.apart else {})
+        ({"apart": sorted(entry.choice.apart)} if entry.choice.apart else {})
         | {
-            "name": series_name(item.key),
-            "benchmark": item.key.benchmark,
-            "kernel": item.kernel,
-            "implementation": item.key.implementation,
-            "case": item.key.case,
-            "commit": item.commit,
-            "commits": len(item.times),
-            "seconds": item.seconds,
-            "flop": item.series.flop or None,
-            "operation": operation(item.key.dtype),
-            "bytes": item.series.bytes_moved or None,
-            "least": item.least,
-            "bound": DASH if item.roofline is None else item.roofline.bound,
+            "name": series_name(entry.key),
+            "benchmark": entry.key.benchmark,
+            "kernel": entry.kernel,
+            "implementation": entry.key.implementation,
+            "case": entry.key.case,
+            "commit": entry.commit,
+            "commits": len(entry.times),
+            "seconds": entry.seconds,
+            "flop": entry.series.flop or None,
+            "operation": operation(entry.key.dtype),
+            "bytes": entry.series.bytes_moved or None,
+            "least": entry.least,
+            "bound": DASH if entry.roofline is None else entry.roofline.bound,
         }
-        for item in items
+        for entry in entries
     ]
-    names = {"machine": place.machine, "environment": place.environment, "device": device}
+    names = {"machine": platform.machine, "environment": platform.environment, "device": device}
     return {"format": FORMAT, **names, "series": series}

@@ -69,9 +69,9 @@ def running_median(values: FloatArray, half: int) -> FloatArray:
     """Return the median of the values up to `half` places to both sides of each. Towards the ends, of fewer."""
     beyond = np.full(half, math.inf)  # sorts behind every value
     ordered = np.sort(windows_of(np.concatenate([beyond, values, beyond]), 2 * half + 1), axis=1)
-    places = np.arange(values.size)
-    sizes = np.minimum(places, half) + np.minimum(places[::-1], half) + 1
-    doubled: FloatArray = ordered[places, (sizes - 1) // 2] + ordered[places, sizes // 2]
+    indices = np.arange(values.size)
+    sizes = np.minimum(indices, half) + np.minimum(indices[::-1], half) + 1
+    doubled: FloatArray = ordered[indices, (sizes - 1) // 2] + ordered[indices, sizes // 2]
     return doubled / 2
 
 
@@ -110,7 +110,7 @@ def yuen(first: FloatArray, second: FloatArray) -> Step:
     """
     least = least_sigma(first, second)
     (left, *left_sums), (right, *right_sums) = _trimmed(first, least), _trimmed(second, least)
-    lagged, squared = (one + other for one, other in zip(left_sums, right_sums, strict=True))
+    lagged, squared = (left + right for left, right in zip(left_sums, right_sums, strict=True))
     inflated = inflation(correlation(lagged, squared, (first.size + second.size) / 2))
     points = left.points + right.points
     variance = (left.squared + right.squared) / max(points - 2, 1) * inflated

@@ -179,8 +179,8 @@ def _steps(level: Level, split: _Split) -> list[ChangePoint]:
 class _Split(NamedTuple):
     """What may be two levels."""
 
-    place: int  # where the second begins
-    places: int  # that were tried
+    start: int  # index of the second level's first value
+    tried: int  # how many starts were tried
     before: float
     after: float
 
@@ -190,8 +190,8 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
     for numbers, values in _by_size(levels, 2):
         size = values.shape[1]
         begins, ends = levels[numbers[0]].begins, levels[numbers[0]].ends
-        places = [at for at in range(1, size) if (begins and at <= SHORTER) or (ends and size - at <= SHORTER)]
-        sides = [(values[:, max(place - LONGER, 0) : place], values[:, place : place + LONGER]) for place in places]
+        tried = [at for at in range(1, size) if (begins and at <= SHORTER) or (ends and size - at <= SHORTER)]
+        sides = [(values[:, max(index - LONGER, 0) : index], values[:, index : index + LONGER]) for index in tried]
         medians = np.array([[np.median(side, axis=1) for side in both] for both in sides])
         rest = [
             sum(np.abs(side - middle[:, None]).sum(axis=1) for side, middle in zip(both, two, strict=True))
@@ -200,12 +200,12 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
         nearest = np.argmin(rest, axis=0)
         before, after = medians[nearest, :, np.arange(len(numbers))].T
         for row in np.flatnonzero(np.abs(after - before) >= MIN_EFFECT).tolist():
-            yield numbers[row], _Split(places[nearest[row]], len(places), float(before[row]), float(after[row]))
+            yield numbers[row], _Split(tried[nearest[row]], len(tried), float(before[row]), float(after[row]))
 
 
 def _tested(level: Level, split: _Split) -> ChangePoint | None:
     """Return the step between two levels. None where the values show no step."""
-    before, after = level.logs[: split.place][-LONGER:], level.logs[split.place :][:LONGER]
+    before, after = level.logs[: split.start][-LONGER:], level.logs[split.start :][:LONGER]
     shorter, longer = (before, after) if before.size < after.size else (after, before)
     effect = split.after - split.before
     old, moved = (split.before, effect) if shorter is after else (split.after, -effect)
@@ -223,10 +223,10 @@ def _tested(level: Level, split: _Split) -> ChangePoint | None:
     p = 2 * float(special.stdtr(scatter.freedom, -abs(effect) / error))
     half = _quantile(scatter.freedom, INTERVAL) * error
     return ChangePoint(
-        index=split.place,
+        index=split.start,
         before=split.before,
         after=split.after,
         low=math.exp(effect - half),
         high=math.exp(effect + half),
-        p=min(p * split.places, 1.0),
+        p=min(p * split.tried, 1.0),
     )
