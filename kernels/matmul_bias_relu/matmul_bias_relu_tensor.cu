@@ -5,7 +5,7 @@
 // and two operations behind it move 8 m n bytes more.
 // Versions:
 //   1  the blocks of matmul_tensor.cu (../matmul/tensor_block.h) and, on Hopper, tiles of matmul_hopper.cu, which add
-//      and clamp before they round and store. Not run on a GPU
+//      and clamp before they round and store
 // The sum is in float32, and so are bias and what is added; C is rounded once. NaN stays NaN.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "../matmul/tensor_block.h"

@@ -3,10 +3,11 @@
 x may also be float16 or bfloat16, which are made float32 first. The same integers as quantize_int8.cpp: `div_rn` is the
 IEEE division (`/` is an approximation on the GPU). NaN gives 0.
 Cost: 5 FLOP and 5 bytes per element (one read of 4, one write of 1), 3 bytes of the others.
-Versions (the speed of each is unmeasured; what is said of code is read from ptxas for sm_80 and sm_90):
+Versions (what is said of code is read from ptxas for sm_80 and sm_90):
   1  one program per block of elements, several accesses of 16 bytes per thread
   2  the last n % 16 elements apart: Triton accesses element by element what a mask does not cut by groups. Now it
-     accesses 16 bytes at once also where 16 does not divide n; registers there 72 to 40, of the others 116 to 56
+     accesses 16 bytes at once also where 16 does not divide n; registers there 72 to 40, of the others 116 to 56. On an
+     H200 50M take 62.2 us, by quantize_int8.cu 59.8
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ LEARNED = {"cpu": 1e-4, "cuda": 0.0}  # s
 UNLEARNED = 10.0  # times
 # Times the estimate, and s: calls by themselves, on inputs and outputs that they know, may take both. Of honest
 # kernels those of random branches took most, 4.6 times the samples' time (26 us), and streams in a cache 1.5 times. On
-# CPUs none took more than 8 us beyond ALONE times (86 kernels, busy machine). GPUs are unmeasured. A kernel that keeps
-# its results passes if computing them takes no longer than this.
+# CPUs none took more than 8 us beyond ALONE times (86 kernels, busy machine). On GPUs that was not measured. A kernel
+# that keeps its results passes if computing them takes no longer than this.
 ALONE, ALONE_SLACK = 5.0, {"cpu": 5e-5, "cuda": 2e-4}
 PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("numpy", "ndarray"))
 IDLE, IDLE_MOST = 1e-3, 1.0  # s: threads of OpenMP wait actively for up to .2 s
