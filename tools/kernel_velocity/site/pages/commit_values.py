@@ -266,7 +266,7 @@ class Line:
 
     def _make(self, places: Indices) -> _Stretch:
         """Return the values of the commits at some positions."""
-        blocks = layout.blocks(self._layout, self._numbers, upto=int(places[-1]))
+        blocks = layout.blocks(self._layout, self._numbers, self._since(places), int(places[-1]))
         parts = [self._part(block, places) for block in blocks]
         empty = {name: np.empty(0, np.int64) for name in ("which", "place", "slot", "entry", "changed", *_COLUMNS)}
         columns = {name: np.concatenate([part[name] for part in parts] or [empty[name]]) for name in empty}
@@ -289,6 +289,24 @@ class Line:
         )
         first = np.searchsorted(columns["place"], [*places.tolist(), len(self.site.line)])
         return _Stretch(places=places, first=first, values=values)
+
+    def _since(self, places: Indices) -> int:
+        """Return the first position of the values that those at some positions are compared with."""
+        first, tag = int(places[0]), int(self.tags[places[0]])
+        since, before = first, first - 1 if tag == NO_TAG else min(first - 1, tag)
+        outcome, method = (self._layout.columns[name] for name in ("outcome", "method"))
+        for number in self._numbers.tolist():
+            part = self._layout.part(number)
+            place = self._layout.place[part]
+            old, end = np.searchsorted(place, [before, int(places[-1])], side="right").tolist()
+            measured = np.flatnonzero(outcome[part][:end] == MEASURED)
+            methods = method[part][measured]
+            count = int(np.searchsorted(measured, old))
+            for used in set(methods[count:].tolist()):
+                alike = np.flatnonzero((methods[:count] == used) | (methods[:count] == NOTHING) | (used == NOTHING))
+                if alike.size:
+                    since = min(since, int(place[measured[alike[-1]]]))
+        return since
 
     def _remark(self, slot: int) -> Remark:
         number = int(self._layout.columns["remark"][slot])
