@@ -61,7 +61,7 @@ def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
     assert {fold.summary for fold in section.folds} == {"4 without a baseline, 2 n/a"}
 
 
-@pytest.mark.parametrize(("most", "rows"), [(7, 0), (8, 4)])
+@pytest.mark.parametrize(("most", "rows"), [(11, 0), (12, 4)])
 def test_folds_of_too_many_rows_link_to_their_values(tree, monkeypatch, most, rows):
     monkeypatch.setattr(commit_page, "HELD_UP_TO", most)
     page = commit(tree, tree.commits[2])

@@ -325,6 +325,18 @@ def test_update_of_a_neighbour(tmp_path, only):
     assert not changed & {f"data/commit-{sha[:12]}.js" for sha in itertools.islice(commits, 13)}
 
 
+def test_update_makes_the_pages_of_commits_that_changed(tmp_path, only):
+    """Of more values than a page holds, what would have been seen of the others makes no older page anew."""
+    only(commit.build)
+    commits = large_tree.build(tmp_path, large_tree.Shape(commits=24, series=commit.HELD_UP_TO + 20), changes=())
+    newest = tmp_path / "results" / large_tree.MACHINE / f"{commits[-1][:8]}-{large_tree.ENVIRONMENT}.json"
+    newest.rename(newest.with_suffix(".later"))
+    paths = {"results": tmp_path / "results", "repository": tmp_path / "repository", "out": tmp_path / "site"}
+    assert report.write_site(**paths).made == 2 * 23
+    newest.with_suffix(".later").rename(newest)
+    assert report.write_site(**paths).made == 2 + 1  # the new commit's page and data, and the page that links to it
+
+
 def test_update_writes_what_changed(tmp_path, only):
     """Counts, not times: of 40 series in two benchmarks, the new commit measured one benchmark."""
     only(series_data.build)

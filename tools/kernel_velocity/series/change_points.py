@@ -6,6 +6,7 @@ Many series are looked at together, which is faster (stats/changepoints/segment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 import orjson
 import scipy
 
+from kernel_velocity import forking
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.series import cache
@@ -22,6 +24,7 @@ from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import Detected
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
+FEWEST_APART = 200  # series; those of fewer are found sooner than another process has started
 BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
 
 ChangePoints = tuple[ChangePoint, ...]
@@ -69,6 +72,24 @@ def of_all(
     """
     maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
     answers = Answers(folder, "change points", maker)
+    if len(keys) < FEWEST_APART:
+        result, new = _of_some(keys, columns, answers)
+    else:
+        half = len(keys) // 2
+        with forking.forked(partial(_of_some, keys[half:], columns, answers)) as rest:
+            result, new = _of_some(keys[:half], columns, answers)
+            more, newer = rest()
+        result, new = result | more, new | newer
+    if new:
+        stems = {_stem(key) for key in keys}
+        answers.put(new, keep=lambda name: name[: name.index(_END) + len(_END)] in stems)
+    return result
+
+
+def _of_some(
+    keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], answers: Answers
+) -> tuple[dict[SeriesKey, ChangePoints], dict[str, bytes]]:
+    """Return the change points of series, and the answers that are new."""
     new: dict[str, bytes] = {}
     result: dict[SeriesKey, ChangePoints] = {}
     for start in range(0, len(keys), BLOCK):
@@ -88,10 +109,7 @@ def of_all(
         }
         points = iter(answer.points for answer in detected)
         result |= {key: joined([next(points) for _ in part]) for key, part in zip(some, parts, strict=True)}
-    if new:
-        stems = {_stem(key) for key in keys}
-        answers.put(new, keep=lambda name: name[: name.index(_END) + len(_END)] in stems)
-    return result
+    return result, new
 
 
 _END = "\n"

@@ -30,6 +30,7 @@ from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.layout import Layout
 from kernel_velocity.series.packing import NOTHING, Numbers
 from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
+from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
 
 FEWEST = 2  # controls with a value of a commit: one alone shares nothing
@@ -186,11 +187,11 @@ def _parts(machine: FloatArray, logs: FloatArray, before: Indices, after: Indice
         logs: of the series. before, after: entries of the two levels.
     """
     before, after = before[-REACH:], after[:REACH]
-    yield float(np.median(machine[after[:WINDOW]]) - np.median(machine[before[-WINDOW:]]))
-    whole = float(np.median(machine[after]) - np.median(machine[before]))
+    yield median(machine[after[:WINDOW]]) - median(machine[before[-WINDOW:]])
+    whole = median(machine[after]) - median(machine[before])
     if abs(whole) >= MIN_EFFECT:
         with_it, without_it = (
-            sum(float(np.abs(values[side] - np.median(values[side])).sum()) for side in (before, after))
+            sum(float(np.abs(values[side] - median(values[side])).sum()) for side in (before, after))
             for values in (logs, logs - machine)
         )
         if without_it <= MOST_SCATTER * with_it:

@@ -277,7 +277,7 @@ class _Filling:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Block:
-    """Some series as rows, the commits of the first-parent line that measured any of them as columns."""
+    """Some series as rows, commits of the first-parent line that measured any of them as columns."""
 
     layout: Layout
     rows: slice  # of the wanted series
@@ -319,20 +319,20 @@ class Block:
         return first if (self.methods == first).all() else None
 
 
-def blocks(layout: Layout, numbers: NDArray[np.int64], upto: int | None = None) -> Iterator[Block]:
+def blocks(layout: Layout, numbers: NDArray[np.int64], since: int, upto: int) -> Iterator[Block]:
     """Yield series, by their numbers in the layout (each with a value on the line), in blocks.
 
     Args:
-        upto: the last position of the first-parent line that is of interest. None: all.
+        since, upto: the first and the last position of the first-parent line that are of interest.
     """
-    start, stop = layout.start[numbers], layout.line_stop[numbers]
+    first = layout.start[numbers]
+    parts = map(slice, first.tolist(), layout.line_stop[numbers].tolist())
+    within = [np.searchsorted(layout.position[part], [since, upto + 1]) for part in parts]
+    start, stop = first + np.array(within, np.int64).reshape(-1, 2).T
     for rows in _shares(stop - start):
-        block = _block(layout, rows, start[rows], stop[rows] - start[rows])
-        end = len(block.positions) if upto is None else int(np.searchsorted(block.positions, upto, side="right"))
-        if end:
-            yield Block(
-                layout=layout, rows=rows, start=block.start, positions=block.positions[:end], slots=block.slots[:, :end]
-            )
+        block = _block(layout, rows, first[rows], start[rows], stop[rows] - start[rows])
+        if len(block.positions):
+            yield block
 
 
 def _shares(lengths: Indices) -> Iterator[slice]:
@@ -347,12 +347,12 @@ def _shares(lengths: Indices) -> Iterator[slice]:
         yield slice(first, len(lengths))
 
 
-def _block(layout: Layout, rows: slice, start: Indices, lengths: Indices) -> Block:
+def _block(layout: Layout, rows: slice, first: Indices, start: Indices, lengths: Indices) -> Block:
     total = int(lengths.sum())
     layout.scratch.used(total)
     slots = np.repeat(start - (np.cumsum(lengths) - lengths), lengths) + np.arange(total)
     positions = layout.position[slots]
-    is_used = np.zeros(int(positions.max(initial=0)) + 1, np.bool_)
+    is_used = np.zeros(int(positions.max(initial=-1)) + 1, np.bool_)
     is_used[positions] = True
     used = np.flatnonzero(is_used)
     if total == len(start) * len(used):  # each series has a value of each commit
@@ -360,7 +360,7 @@ def _block(layout: Layout, rows: slice, start: Indices, lengths: Indices) -> Blo
     else:
         matrix = np.full((len(start), len(used)), NONE, np.int64)
         matrix[np.repeat(np.arange(len(start)), lengths), (np.cumsum(is_used) - 1)[positions]] = slots
-    return Block(layout=layout, rows=rows, start=start, positions=used, slots=matrix)
+    return Block(layout=layout, rows=rows, start=first, positions=used, slots=matrix)
 
 
 def newest(which: Truth) -> NDArray[np.int32]:

@@ -28,6 +28,7 @@ from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
+from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
 from kernel_velocity.stats.growth import grown
@@ -303,7 +304,7 @@ def _error_of_rounds(columns: Columns, entries: Indices) -> float:
     if not is_usable.any():
         return math.nan
     counts, which = np.unique(rounds[is_usable], return_inverse=True)
-    return float(np.median(np.log(high[is_usable] / low[is_usable]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which]))
+    return median(np.log(high[is_usable] / low[is_usable]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which])
 
 
 def _pools(newest: Mapping[SeriesKey, Untested]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:

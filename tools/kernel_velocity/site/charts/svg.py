@@ -28,10 +28,14 @@ def element(name: str, *children: str, **attributes: object) -> Markup:
 
     A name that Python reserves ends in "_". "_" within a name stands for "-".
     """
-    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value != "")
-    head = Markup("").join(Markup(f' {key}="') + escape(value) + Markup('"') for key, value in pairs)
-    inside = Markup("").join(children)
-    return Markup(f"<{name}{head}>{inside}</{name}>") if children else Markup(f"<{name}{head}/>")
+    # of plain strings: a page has thousands of these, and joining Markup takes three times as long
+    pairs = [(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value != ""]
+    head = "".join([f' {key}="{_escaped(value)}"' for key, value in pairs])
+    return Markup(f"<{name}{head}>{''.join(map(_escaped, children))}</{name}>" if children else f"<{name}{head}/>")
+
+
+def _escaped(value: object) -> str:
+    return str(value) if isinstance(value, Markup | int | float) else str(escape(value))
 
 
 def figure(css: str, width: int, height: int, label: str, shapes: Iterable[Markup], *, title: bool = True) -> Markup:

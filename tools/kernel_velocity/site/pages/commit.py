@@ -37,7 +37,7 @@ from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.series.changes import NONE, Truth
 from kernel_velocity.series.verdicts import Verdict
-from kernel_velocity.site import text
+from kernel_velocity.site import model, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_values, home, measurement
 from kernel_velocity.site.pages.commit_values import (
@@ -63,8 +63,9 @@ NOT_RECORDED = "not recorded"
 # Columns of a table: head -> CSS class
 KERNEL = {"kernel": "", "code hash": "sha", "against before": "", "registers and spills, maximum over functions": ""}
 OPEN_UP_TO = 20  # rows: with no more, folds are open from the start
-# Rows without a distinct change that a page of a commit on the line holds. With more, it has their numbers and links to
-# where the reader's machine compares them: a site of 500 commits by 1000 series would hold half a million.
+# Values at a place of which the page of a commit on the line holds all rows. Of more, it holds those that changed, and
+# links to where the reader's machine compares the others: a site of 500 commits by 1000 series would hold half a
+# million. What would have been seen of the others changes with the newest values, so such a page stays as it is.
 HELD_UP_TO = 100
 MOST_LINES = 400  # of a difference
 _KEY = ("machine", "environment", "benchmark", "implementation", "case")
@@ -118,7 +119,18 @@ class Maker:
         # a commit is its hash; whether the clone has it, and it has a page, is not
         named = (*site.commits[sha].parents, *(commit for finding in findings for commit in finding.commits))
         present = [(site.commit(commit) is not None, commit in site.with_page) for commit in named]
-        return repr((source, present, self._everywhere, self._values[position]))
+        values = self._values[position]
+        # a finding's series may be none that changed; the data say nothing of what would have been seen
+        if findings or (neighbours and any(self._is_held(sha, platform) for platform in site.platforms)):
+            shown: tuple[str, ...] = (values.levels,)
+        else:
+            shown = (values.scatter,) if neighbours else ()
+        return repr((source, present, self._everywhere, values.values, *shown))
+
+    def _is_held(self, sha: str, platform: Platform) -> bool:
+        """Return whether the page of a commit holds the rows of all its values on a platform."""
+        slots = self.site.past.layout.files.get(model.results_file(platform, sha), ())
+        return 0 < len(slots) <= HELD_UP_TO or sha not in self.site.order
 
     @cached_property
     def _everywhere(self) -> str:
@@ -263,10 +275,10 @@ class Maker:
     def _section(self, sha: str, platform: Platform, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
         """Return what was measured of a commit on a machine. `quiet` are all values that did not change.
 
-        With more than HELD_UP_TO of them of a commit on the line, the page has a link to where they are compared.
+        Where the page does not hold their rows, it has a link to where they are compared.
         """
         shown = quiet.at(platform.machine, platform.environment)
-        is_held = len(shown) <= HELD_UP_TO or sha not in self.site.order
+        is_held = not len(shown) or self._is_held(sha, platform)
         return {
             "place": platform,
             "lead": commit_values.summary(values),

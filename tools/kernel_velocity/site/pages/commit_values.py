@@ -266,7 +266,7 @@ class Line:
 
     def _make(self, positions: Indices) -> _Stretch:
         """Return the values of the commits at some positions."""
-        blocks = layout.blocks(self._layout, self._numbers, upto=int(positions[-1]))
+        blocks = layout.blocks(self._layout, self._numbers, self._since(positions), int(positions[-1]))
         parts = [self._part(block, positions) for block in blocks]
         empty = {name: np.empty(0, np.int64) for name in ("which", "position", "slot", "entry", "changed", *_COLUMNS)}
         columns = {name: np.concatenate([part[name] for part in parts] or [empty[name]]) for name in empty}
@@ -289,6 +289,24 @@ class Line:
         )
         first = np.searchsorted(columns["position"], [*positions.tolist(), len(self.site.line)])
         return _Stretch(positions=positions, first=first, values=values)
+
+    def _since(self, positions: Indices) -> int:
+        """Return the first position of the values that those at some positions are compared with."""
+        first, tag = int(positions[0]), int(self.tags[positions[0]])
+        since, before = first, first - 1 if tag == NO_TAG else min(first - 1, tag)
+        outcome, method = (self._layout.columns[name] for name in ("outcome", "method"))
+        for number in self._numbers.tolist():
+            part = self._layout.part(number)
+            position = self._layout.position[part]
+            old, end = np.searchsorted(position, [before, int(positions[-1])], side="right").tolist()
+            measured = np.flatnonzero(outcome[part][:end] == MEASURED)
+            methods = method[part][measured]
+            count = int(np.searchsorted(measured, old))
+            for used in set(methods[count:].tolist()):
+                alike = np.flatnonzero((methods[:count] == used) | (methods[:count] == NOTHING) | (used == NOTHING))
+                if alike.size:
+                    since = min(since, int(position[measured[alike[-1]]]))
+        return since
 
     def _remark(self, slot: int) -> Remark:
         number = int(self._layout.columns["remark"][slot])
@@ -351,41 +369,70 @@ class Line:
         is_gone = (outcome == FAILED) | ((outcome != MEASURED) & has_reason[columns["remark"][slot]])
         return np.asarray(had & is_gone)
 
-    def inputs(self) -> Mapping[int, str]:
-        """Return, by position, a text that changes whenever the values of its commit or their changes would.
-
-        They follow from the results files and adjusted times of the commit and of those before it, from the steps up
-        to it, from which series are shown with what work, and from the last tag.
-        """
-        past, series = self.site.past, self._series
+    def inputs(self) -> Mapping[int, Inputs]:
+        """Return what the values of each commit, and what is said of them, follow from, by position."""
+        past, series, events = self.site.past, self._series, self._events()
         columns = zip(series.keys, series.flop.tolist(), series.unit.tolist(), strict=True)
         named = [(series_name(key), flop, unit) for key, flop, unit in columns]
-        digest = hashlib.sha256(repr((str(self.site.results.resolve()), past.layout.shown, named)).encode())
-        inputs, steps = {}, self._steps_by_position()
+        values = hashlib.sha256(repr((str(self.site.results.resolve()), past.layout.shown, named)).encode())
+        levels, up_to, by_position = hashlib.sha256(), list[str](), list[str]()
         for position, paths in self.files.items():
             files = [(path, past.directory.files[path].signature, past.adjustments.digests.get(path)) for path in paths]
-            digest.update(
-                repr((position, self.site.line[position], files, steps.get(position))).encode("utf-8", "surrogatepass")
-            )
-            inputs[position] = f"{digest.hexdigest()} {int(self.tags[position])}"
-        newer = min(len(inputs), SHORTER)  # commits: with each of them a page may say more of what would have been seen
+            lasting = repr((position, self.site.line[position], files, events.lasting.get(position)))
+            values.update(lasting.encode("utf-8", "surrogatepass"))
+            by_position.append(f"{values.hexdigest()} {int(self.tags[position])} {events.steps.get(position)}")
+            levels.update(repr((events.steps.get(position), events.levels.get(position))).encode())
+            up_to.append(levels.hexdigest())
+        last = len(up_to) - 1
         return {
-            position: f"{text_} {min(len(inputs) - number, newer)}"
-            for number, (position, text_) in enumerate(inputs.items())
+            position: Inputs(
+                values=by_position[number],
+                scatter=repr(events.scatter.get(position)),
+                # up to so many values after a commit limit what would have been seen from it on
+                levels=f"{up_to[min(number + SHORTER, last)]} {min(last - number, SHORTER)}",
+            )
+            for number, position in enumerate(self.files)
         }
 
-    def _steps_by_position(self) -> Mapping[int, list[tuple[object, ...]]]:
-        """Return, by position, the steps and the scatter of the levels that begin there."""
-        steps: dict[int, list[tuple[object, ...]]] = {}
+    def _events(self) -> _Events:
+        """Return what happens to the levels of the series, by position."""
+        events = _Events({}, {}, {}, {})
         for number, key in enumerate(self.site.keys):
-            levels, position = self.site.past.verdicts[key], self.site.series(key).position
-            for point, noise in zip((None, *levels.points), levels.noises, strict=True):
-                shown = None if noise is None else [f"{figure:.3g}" for figure in vars(noise).values()]
-                at = int(position[0 if point is None else point.index])
-                steps.setdefault(at, []).append((number, point, shown))
+            levels, columns = self.site.past.verdicts[key], self.site.series(key)
+            position, methods = columns.position, columns.method[columns.is_measured]
+            # a time is compared with the newest one of its method, which may lie before steps of another method
+            has_one = methods.size and (methods == methods[0]).all()
+            steps, of_steps = (events.steps, events.scatter) if has_one else (events.lasting, events.lasting)
+            scatter = [noise and [f"{figure:.3g}" for figure in vars(noise).values()] for noise in levels.noises]
+            for count, point in enumerate(levels.points, start=1):
+                at = int(position[point.index])
+                steps.setdefault(at, []).append((number, levels.points[:count]))
+                of_steps.setdefault(at, []).append((number, scatter[:count]))
             if levels.doubt is not None:
                 steps.setdefault(int(position[levels.doubt.index]), []).append((number, levels.doubt))
-        return steps
+            starts = (0, *(point.index for point in levels.points))
+            for at, noise in zip(position[[*starts]].tolist(), scatter, strict=True):
+                events.levels.setdefault(at, []).append((number, noise))
+                if None in scatter:
+                    events.lasting.setdefault(at, []).append((number, noise is None))
+        return events
+
+
+class Inputs(NamedTuple):
+    """Texts that change whenever a part of what is said of a commit would."""
+
+    values: str  # its values, and the changes of those that are slower or faster than before
+    scatter: str  # the least changes that would have been seen of these
+    levels: str  # the changes of all values, and the least that would have been seen
+
+
+class _Events(NamedTuple):
+    """What happens to the levels of the series, by position on the line. Each event begins with a series' number."""
+
+    lasting: dict[int, list[tuple[object, ...]]]  # what the verdicts of all later commits follow from
+    steps: dict[int, list[tuple[object, ...]]]  # steps and doubts, with the earlier steps of their series
+    scatter: dict[int, list[tuple[object, ...]]]  # of the levels before the steps here
+    levels: dict[int, list[tuple[object, ...]]]  # the scatter of the levels that begin here
 
 
 AGAINST = ("other", "entry", "effect", "word")

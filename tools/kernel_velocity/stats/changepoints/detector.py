@@ -26,7 +26,7 @@ import numpy as np
 
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats.changepoints import segment
-from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, yuen
+from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, median, yuen
 from kernel_velocity.stats.changepoints.values import (
     MIN_EFFECT,
     ChangePoint,
@@ -231,7 +231,7 @@ class _Window:
 
     def _squares_of(self, start: int, end: int) -> float:
         if (start, end) not in self._squares:
-            rest = self._logs[start:end] - np.median(self._logs[start:end])
+            rest = self._logs[start:end] - median(self._logs[start:end])
             self._squares[start, end] = float(rest @ rest)
         return self._squares[start, end]
 

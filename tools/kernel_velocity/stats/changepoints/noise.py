@@ -52,6 +52,12 @@ def difference_sigma(values: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(middle * MAD_SIGMA / math.sqrt(2), MIN_SIGMA))
 
 
+def median(values: FloatArray) -> float:
+    """Return the median of values, none of them NaN. np.median takes three times as long for a few dozen."""
+    ordered = np.sort(values)
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
+
+
 def least_sigma(*parts: FloatArray) -> float:
     """Return the least standard deviation to assume of these values: MIN_SIGMA, or that of their tick, tick / sqrt(12).
 
