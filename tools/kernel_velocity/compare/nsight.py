@@ -145,10 +145,10 @@ def report(launches: Sequence[Launch], row: Row) -> str:
         kernels.setdefault(kernel, []).append(values)
     lines = [_line(kernel, metrics) for kernel, metrics in kernels.items()]
     if row.timing is not None:
-        share = percent(None if row.roofline is None else row.roofline.efficiency)
+        share = percent(None if row.roofline is None else row.roofline.of_limit)
         ours = [units.seconds(row.timing.seconds), _rate(row.bandwidth), "-", "-", share]
         lines.append(["ours, a call as timed", "-", *ours])
-    heads = ["kernel", "launches", "time", "DRAM traffic", "DRAM throughput", "SM throughput", "efficiency"]
+    heads = ["kernel", "launches", "time", "DRAM traffic", "DRAM throughput", "SM throughput", "roofline efficiency"]
     note = "shares are of the hardware's peak; ncu fixes the clocks and empties the caches, so its times are not ours"
     table = aligned(Table("Nsight Compute", note, heads, lines))
     return f"{row.timed.implementation} on {row.compared.case}\n{table}"

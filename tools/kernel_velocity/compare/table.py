@@ -25,7 +25,7 @@ LEGEND: Mapping[str, str] = {  # of the columns that need one
     "MB": "MB: of the largest tensor",
     "time ±95%": "time: median of the rounds, ± the larger side of its interval over rounds",
     "mean ±std": "mean, std, p50, p99: of all samples",
-    "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100% (!: doubtful, see below)",
+    "eff.": "eff.: roofline efficiency, the share of the limit that its memory or the peak sets (!: doubtful)",
     "cache": "cache: benefit, times faster than DRAM allows",
     "samples": "samples: fastest to p99",
     _MIXED: "GOPS: for integers",
@@ -122,7 +122,7 @@ def _per_second(value: float | None) -> str:
 
 
 def efficiency(row: Row) -> str:
-    """Return the share of the attainable rate, with "!" where the roofline warns of it."""
+    """Return the share of its limit, with "!" where the roofline warns of it."""
     doubtful = row.roofline is not None and (row.roofline.impossible or row.roofline.warnings)
     return text.share(row) + ("!" if doubtful else "")
 

@@ -91,8 +91,7 @@ def _share(site: Site, place: Place, device: str, item: Measurement) -> str:
     roofline = below(item, item.seconds, site.roofs(place, device, item.commit))
     if roofline is None:
         return ""
-    share, limit = roofline.of_limit
-    return f"{percent(share)} of {limit}"
+    return f"{percent(roofline.of_limit)} of {roofline.limit}"
 
 
 def _box(words: str, start: int, colour: str) -> dict[str, Any]:
