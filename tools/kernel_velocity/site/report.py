@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -242,6 +242,7 @@ def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:
             if not site.has_kernels and file.name in OF_KERNELS:
                 continue
             if isinstance(file, DataFile):
-                writer.data(file)
+                html = templates.get_template(file.template).render(file.value) if file.template else None
+                writer.data(file if html is None else replace(file, value=html))
             else:
                 writer.page(file, render)

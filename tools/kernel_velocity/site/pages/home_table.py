@@ -246,7 +246,7 @@ def _size(event: Event) -> float:
     return -abs(event.point.after - event.point.before)
 
 
-def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
+def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool) -> dict[str, Any]:
     """Return what the template shows of a group of events: its largest, and the others by name."""
     event = group[0]
     columns = site.series(event.key)
@@ -263,7 +263,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
         "change": text.verdict(verdict, unit),
         "tone": text.verdict_tone(verdict, unit),
         "is_over": event.is_over,
-        "chart": sparkline(columns, point, width=svg.WIDE),
+        "chart": sparkline(columns, point, width=svg.WIDE) if has_chart else "",
         "commit": text.commit_line(commit),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": text.verdict_detail(verdict),
