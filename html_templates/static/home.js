@@ -83,12 +83,6 @@ if (form !== null) {
     follow();
   });
   all?.addEventListener("click", () => { isWhole = true; follow(); });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && !(document.activeElement instanceof HTMLInputElement)) {
-      event.preventDefault();
-      field.focus();
-    }
-  });
   window.addEventListener("hashchange", follow);
   window.addEventListener("popstate", follow);
   if (all) all.hidden = false;

@@ -111,8 +111,7 @@ def test_overview_by_keyboard(tab, site):
     cases = "(rows) => rows.map((row) => row.querySelector('th bdi').textContent)"
     worst_first = tab.locator(ROWS).evaluate_all(cases)
     assert len(worst_first) == 8
-    tab.keyboard.press("/")
-    tab.keyboard.type("native matmul")
+    tab.locator("input[name=q]").press_sequentially("native matmul")
     assert tab.locator(ROWS).count() == 2
     assert tab.locator("form.filters output").inner_text() == "2 of 8 match"
     now = tab.get_by_role("button", name="now")
@@ -131,6 +130,34 @@ def test_overview_by_keyboard(tab, site):
     tab.locator("input[name=q]").fill("")
     assert tab.locator(ROWS).evaluate_all(cases) == worst_first
     assert "=" not in tab.url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["index.html", "machines.html", "compare.html"])
+def test_search_by_keyboard(tab, site, page):
+    """A page without data.js, one with it, and one that has a search of its own."""
+    tree, out = site
+    show(tab, out, page)
+    results, output = tab.locator(".found a"), tab.locator(".found output")
+    tab.keyboard.press("/")
+    tab.keyboard.type("matmul cpu")
+    tab.wait_for_function("document.querySelector('.found output').textContent === '3 found'")
+    assert results.all_inner_texts()[0] == "matmul Cpu"
+    tab.locator(".search input").fill(f"{tree.commits[2][:10]} ada")  # a hash, and the author
+    tab.wait_for_function("document.querySelector('.found output').textContent === '1 found'")
+    tab.keyboard.press("ArrowDown")
+    assert results.evaluate("(link) => link === document.activeElement")
+    tab.keyboard.press("ArrowUp")
+    tab.locator(".search input").fill("nothing like it")
+    tab.wait_for_function("document.querySelector('.found output').textContent === '0 found'")
+    assert output.is_visible()
+    tab.keyboard.press("Escape")
+    assert not output.is_visible()
+    tab.keyboard.press("/")
+    tab.keyboard.type(tree.commits[2][:8])
+    tab.wait_for_function("document.querySelector('.found output').textContent === '1 found'")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
 
 
 @pytest.mark.slow
