@@ -269,6 +269,15 @@ def test_sources_that_a_commit_changed(tmp_path):
     assert page.files.summary == "2 files, 2 lines added, 1 removed"
 
 
+def test_changed_files_that_git_cannot_read(tmp_path):
+    tree = synthetic.build(tmp_path, files={2: {"README": "x"}})
+    with git.Repo(tree.repository) as repo:
+        sha = repo.commit(tree.commits[2]).tree["README"].hexsha
+    (tree.repository / ".git" / "objects" / sha[:2] / sha[2:]).unlink()
+    page = commit(tree, tree.commits[2])
+    assert page.files.rows == () and "git cannot read the files of 5 commits" in page.files.unknown
+
+
 def test_commit_data_golden(tree, accept):
     keep(tree)
     with git.Repo(tree.repository) as repo:

@@ -100,8 +100,15 @@ def changed_lines(repository: Path, commits: Sequence[str]) -> dict[str, tuple[t
     """Return the files that commits changed with the numbers of lines added and removed, "-" of a binary file.
 
     The arguments and the result are those of `touched`.
+
+    Raises:
+        HistoryError: git cannot read a commit's files, as in a clone without them.
     """
-    changes = _changes(repository, commits, "--numstat")
+    try:
+        changes = _changes(repository, commits, "--numstat")
+    except git.GitCommandError as error:
+        reason = str(error.stderr).strip().partition("\n")[0]
+        raise HistoryError(f"{repository}: git cannot read the files of {len(commits)} commits: {reason}") from None
 
     def numbers(line: str) -> tuple[str, str, str]:
         added, removed, name = line.split("\t", 2)

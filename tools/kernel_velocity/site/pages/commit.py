@@ -26,6 +26,7 @@ from urllib.parse import quote_plus
 import numpy as np
 
 from kernel_velocity import units
+from kernel_velocity.errors import HistoryError
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Affected, Finding, State, finding_href
 from kernel_velocity.results import git, identity
@@ -228,7 +229,11 @@ class Maker:
         """Return the files that a commit changed, with the numbers of lines added and removed."""
         if sha not in self._files:
             at = self.site.measured.index(sha) // FILES_AT_ONCE * FILES_AT_ONCE
-            self._files |= git.changed_lines(self.site.repository, self.site.measured[at : at + FILES_AT_ONCE])
+            wanted = self.site.measured[at : at + FILES_AT_ONCE]
+            try:
+                self._files |= git.changed_lines(self.site.repository, wanted)
+            except HistoryError as error:
+                return {"summary": "", "rows": (), "further": "", "unknown": str(error)}
         files = self._files.get(sha, ())
         added, removed = (sum(int(file[number]) for file in files if file[number] != "-") for number in (1, 2))
         more = len(files) - MOST_FILES
@@ -238,6 +243,7 @@ class Maker:
                 (name, *("" if count == "-" else count for count in counts)) for name, *counts in files[:MOST_FILES]
             ],
             "further": f"and {units.count(more, 'more file')}" if more > 0 else "",
+            "unknown": "",
         }
 
     @cached_property
