@@ -1,5 +1,5 @@
 // The table of the overview: find, sort by a column, show all. The choice lives in the address (#q=matmul&sort=2).
-// Without this script the rows come worst first, and those of the second table body stay folded.
+// The page has the worst SHOWN rows; data/home-rows.js has the others, which are loaded when a choice needs them.
 "use strict";
 
 const SHOWN = 100; // rows at once, as in the page
@@ -10,13 +10,22 @@ if (form !== null) {
   const output = form.querySelector("output");
   const all = document.getElementById("all");
   const tableOfRows = document.querySelector("tr[data-order]").closest("table");
-  const [body, more] = tableOfRows.tBodies;
-  const worstFirst = [...body.rows, ...more.rows];
+  const [body] = tableOfRows.tBodies;
+  const worstFirst = [...body.rows];
   const heads = [...tableOfRows.tHead.rows[0].cells];
   let isWhole = false;
+  let isComplete = all === null; // whether worstFirst has every row
+
+  /** Adds the rows that the page leaves out. They are HTML of the template that made the page's own. */
+  async function complete() {
+    const others = document.createElement("template");
+    others.innerHTML = await KV.load("home-rows");
+    if (!isComplete) worstFirst.push(...others.content.querySelectorAll("tr"));
+    isComplete = true;
+  }
 
   /** Compares two rows by a column; what has no number comes last in either direction. */
-  function compare(column, sign) {
+  function comparison(column, sign) {
     if (column === 0) return (a, b) => sign * a.dataset.search.localeCompare(b.dataset.search, "en", { numeric: true });
     const numbers = new Map(worstFirst.map((row) => [row, Number(row.dataset.order.split(" ")[column - 1])])); // after the names
     return (a, b) => {
@@ -27,23 +36,24 @@ if (form !== null) {
   }
 
   /** Shows what the address asks for. */
-  function follow() {
+  async function follow() {
+    const isPlain = !isWhole && !Address.read().has("q") && !Address.read().has("sort");
+    if (!isComplete && !isPlain) await complete().catch(({ message }) => { output.textContent = message; });
     const query = Address.read();
-    field.value = query.get("q") ?? "";
-    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (field !== document.activeElement) field.value = query.get("q") ?? "";
+    const words = (query.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     const [column, sign] = [Number(query.get("sort")), query.has("down") ? -1 : 1];
     const rows = worstFirst.filter((row) => words.every((word) => row.dataset.search.includes(word)));
-    if (query.has("sort")) rows.sort(compare(column, sign));
+    if (query.has("sort")) rows.sort(comparison(column, sign));
     const shown = isWhole ? rows : rows.slice(0, SHOWN);
     body.replaceChildren(...shown);
-    more.replaceChildren(...worstFirst.filter((row) => row.parentNode !== body));
     heads.forEach((head, index) => {
       if (query.has("sort") && index === column) head.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    output.textContent = words.length ? `${rows.length} of ${worstFirst.length} match` : "";
+    if (isComplete) output.textContent = words.length ? `${rows.length} of ${worstFirst.length} match` : "";
     output.classList.toggle("none", rows.length === 0);
-    if (all) all.hidden = shown.length === rows.length;
+    if (all) all.hidden = isComplete && shown.length === rows.length;
   }
 
   /** Sorts by a column: ascending, then descending, then worst first again. */
@@ -73,12 +83,6 @@ if (form !== null) {
     follow();
   });
   all?.addEventListener("click", () => { isWhole = true; follow(); });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && !(document.activeElement instanceof HTMLInputElement)) {
-      event.preventDefault();
-      field.focus();
-    }
-  });
   window.addEventListener("hashchange", follow);
   window.addEventListener("popstate", follow);
   if (all) all.hidden = false;

@@ -21,8 +21,8 @@ ROOFS = Roofs(
 
 def roofline(**more):
     fields = {"intensity": 0.25, "ridge": 4.8, "bound": "memory", "attainable": 3.0e9, "achieved": 2.79e9}
-    fields |= {"bandwidth": 11.2e9, "efficiency": 0.93, "roof_ratio": 0.93, "cache_benefit": 1.0, "level": "DRAM"}
-    return Roofline(**fields | {"level_ratio": 0.93, "impossible": False, "label": "excellent"} | more)
+    fields |= {"bandwidth": 11.2e9, "of_limit": 0.93, "limit": "DRAM", "cache_benefit": 1.0, "level": "DRAM"}
+    return Roofline(**fields | {"impossible": False, "label": "excellent"} | more)
 
 
 def right(output="out", **details):
@@ -98,15 +98,15 @@ def comparison(*compared, **more):
 
 def whole(**more):
     """Return a comparison with rows of every kind: right, n/a, wrong, failed, not verified, doubtful, of one round."""
-    in_cache = {"efficiency": 1.0, "roof_ratio": 2.4, "cache_benefit": 2.4, "level": "L3", "label": "100%"}
-    impossible = {"efficiency": 1.0, "roof_ratio": 1.3, "impossible": True, "label": "100%"}
+    in_cache = {"of_limit": 0.97, "limit": "L3", "cache_benefit": 2.4, "level": "L3", "label": "excellent"}
+    impossible = {"of_limit": 1.3, "impossible": True, "label": "100%"}
     figures = {"max_absolute_error": math.nan, "max_relative_error": math.inf, "total_error": 2.0, "off_by_one": None}
     wrong = Accuracy(output="out", right=False, details=figures | {"nan": 1, "first_wrong": 17})
     compared = (
         case(
             "float32-1M",
             1_000_000,
-            timed("eager", 720e-6, function=720e-6, roofline=roofline(efficiency=0.41, roof_ratio=0.41, label="room")),
+            timed("eager", 720e-6, function=720e-6, roofline=roofline(of_limit=0.41, label="room")),
             timed("compile", 364e-6, function=364e-6, roofline=roofline(**in_cache)),
             timed("native", 361.2e-6, function=363.5e-6, roofline=roofline(**in_cache), flags=("contended",)),
             Timed(implementation="triton", missing="Triton needs a CUDA device"),

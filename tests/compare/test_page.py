@@ -50,12 +50,12 @@ def test_page_lines(page):
         ("368 µs", "sd 28.2 µs"),
         ("363 µs", "p99 541 µs"),
         ("8.31 GFLOPS", "33.2 GB/s"),
-        ("100.0%", "memory, L3"),
+        ("97.0% of L3 (excellent)", "memory, L3"),
         ("2.40x", ""),
         ("364 µs", "+2.30 µs"),
     ]
     impossible = lines[5]["cells"][5]
-    assert (impossible.text, impossible.tone) == ("100.0% (impossible: 1.30 of the roof)", "failed")
+    assert (impossible.text, impossible.tone) == ("130.0% of DRAM (impossible)", "failed")
 
 
 def test_page_lines_without_a_time_say_why(page):
@@ -78,8 +78,8 @@ def test_roofline_chart_has_every_roof_and_every_point(page):
     for label in ("L2 40.0 GB/s", "DRAM 10.0 GB/s", "float32 100 GFLOPS", "FLOP per byte"):
         assert f">{label}<" in text or f"{label}</text>" in text
     assert text.count('class="mark"') == sum(row.roofline is not None for row in whole().rows()) == 5
-    title = "add_mul_exp float32-1M eager: 4.17 GFLOPS, 16.7 GB/s, 0.250 FLOP/B, 41.0% (room), bound by memory, DRAM"
-    assert text.count(f"<title>{title}</title>") == 1
+    figures = "4.17 GFLOPS, 16.7 GB/s, 0.250 FLOP/B, 41.0% of DRAM (room), bound by memory, DRAM"
+    assert text.count(f"<title>add_mul_exp float32-1M eager: {figures}</title>") == 1
     assert "Not measured: L1." in page["roofline"].caption
     two = comparison(*(case("c", 10**6, timed("a", 1e-3), problem=name) for name in "pq"))
     without = html.build(two)["roofline"]

@@ -111,8 +111,7 @@ def test_overview_by_keyboard(tab, site):
     cases = "(rows) => rows.map((row) => row.querySelector('th bdi').textContent)"
     worst_first = tab.locator(ROWS).evaluate_all(cases)
     assert len(worst_first) == 8
-    tab.keyboard.press("/")
-    tab.keyboard.type("native matmul")
+    tab.locator("input[name=q]").press_sequentially("native matmul")
     assert tab.locator(ROWS).count() == 2
     assert tab.locator("form.filters output").inner_text() == "2 of 8 match"
     now = tab.get_by_role("button", name="now")
@@ -134,18 +133,58 @@ def test_overview_by_keyboard(tab, site):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("page", ["index.html", "machines.html", "compare.html"])
+def test_search_by_keyboard(tab, site, page):
+    """A page without data.js, one with it, and one that has a search of its own."""
+    tree, out = site
+    show(tab, out, page)
+    results, output = tab.locator(".found a"), tab.locator(".found output")
+    tab.keyboard.press("/")
+    tab.keyboard.type("matmul cpu")
+    tab.wait_for_function("document.querySelector('.found output').textContent === '3 found'")
+    assert results.all_inner_texts()[0] == "matmul Cpu"
+    tab.locator(".search input").fill(f"{tree.commits[2][:10]} ada")  # a hash, and the author
+    tab.wait_for_function("document.querySelector('.found output').textContent === '1 found'")
+    tab.keyboard.press("ArrowDown")
+    assert results.evaluate("(link) => link === document.activeElement")
+    tab.keyboard.press("ArrowUp")
+    tab.locator(".search input").fill("nothing like it")
+    tab.wait_for_function("document.querySelector('.found output').textContent === '0 found'")
+    assert output.is_visible()
+    tab.keyboard.press("Escape")
+    assert not output.is_visible()
+    tab.keyboard.press("/")
+    tab.keyboard.type(tree.commits[2][:8])
+    tab.wait_for_function("document.querySelector('.found output').textContent === '1 found'")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
+
+
+@pytest.mark.slow
 def test_overview_of_many_rows_shows_all(tab, tmp_path):
     shape = large_tree.Shape(commits=3, series=220)
     commits = large_tree.build(tmp_path, shape, [])
     _, out = site_of(synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits))
     show(tab, out, "index.html")
     assert tab.locator(ROWS).count() == 100
-    tab.locator("input[name=q]").fill("kernel_004")  # of the rows that were folded, too
-    assert tab.locator("form.filters output").inner_text() == "20 of 110 match"
+    tab.locator("input[name=q]").fill("kernel_004")  # of the rows that the page leaves out, too
+    tab.locator("form.filters output", has_text="20 of 110 match").wait_for()
     assert tab.locator(ROWS).count() == 20
     tab.locator("input[name=q]").fill("")
     tab.get_by_role("button", name="show all 110").press("Enter")
     assert tab.locator(ROWS).count() == 110
+    assert tab.get_by_role("button", name="show all").count() == 0
+
+
+@pytest.mark.slow
+def test_overview_without_its_further_rows_says_so(tab, tmp_path):
+    shape = large_tree.Shape(commits=3, series=220)
+    commits = large_tree.build(tmp_path, shape, [])
+    _, out = site_of(synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits))
+    (out / "data" / "home-rows.js").write_text("")
+    show(tab, out, "index.html", "sort=1")
+    tab.locator("form.filters output", has_text="data/home-rows.js is damaged").wait_for()
+    assert tab.locator(ROWS).count() == 100
 
 
 @pytest.mark.slow

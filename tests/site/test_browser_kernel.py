@@ -132,7 +132,7 @@ def test_quantities_follow_their_formula(tab, medium):
         "GFLOPS": FLOP / hot / 1e9,
         "µs": hot * 1e6,
         "speed-up": eager / hot,
-        "efficiency": 100 * line.efficiency,
+        "efficiency": 100 * line.of_limit,
         "cache benefit": line.cache_benefit,
         "cold / hot": cold / hot,
         "error": 1.5e-7,

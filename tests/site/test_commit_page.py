@@ -53,12 +53,17 @@ def test_findings_first_the_surest_of_them(tree):
     assert [row.finding.href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
 
 
-@pytest.mark.parametrize(("most", "is_open"), [(12, True), (11, False)])
+@pytest.mark.parametrize(("most", "is_open"), [(8, True), (7, False)])
 def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
     monkeypatch.setattr(commit_page, "OPEN_UP_TO", most)
     (section,) = commit(tree, tree.commits[0]).sections
     assert [fold.is_open for fold in section.folds] == [is_open] * 2
-    assert {fold.summary for fold in section.folds} == {"4 without a baseline, 2 n/a"}
+    assert {fold.summary for fold in section.folds} == {"4 without a baseline"}
+    (line,) = section.left_out
+    assert section.has_absent and line.endswith(
+        "what it needs: add_mul_exp.Cpu.time_hot triton (float32-500k, float32-5M); "
+        "matmul.Cpu.time_hot triton (float32-256x256x256, float32-512x512x512)"
+    )
 
 
 @pytest.mark.parametrize(("most", "rows"), [(11, 0), (12, 4)])
@@ -67,7 +72,7 @@ def test_folds_of_too_many_rows_link_to_their_values(tree, monkeypatch, most, ro
     page = commit(tree, tree.commits[2])
     (section,) = page.sections
     assert len(page.changed) == 4
-    kernels = [("add_mul_exp", 4), ("matmul", 4)] if rows else []
+    kernels = [("add_mul_exp", 2), ("matmul", 2)] if rows else []
     assert [(fold.kernel, len(fold.rows)) for fold in section.folds] == kernels
     before, sha = tree.commits[1][:12], tree.commits[2][:12]
     link = f"compare.html#a={before}&am={synthetic.MACHINE}&ae={synthetic.ENVIRONMENT}&b={sha}"
@@ -103,6 +108,12 @@ def test_tag_beside_the_line(tree):
     assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())
 
 
+def test_first_line_names_the_largest_changes(tree):
+    (first, *_), more = commit(tree, tree.commits[2]).headline.changes, commit(tree, tree.commits[2]).headline.more
+    assert first[0] == "add_mul_exp float32-5M native" and first[2:] == ("2.51x faster", "faster") and more == 1
+    assert commit(tree, tree.commits[1]).headline.changes == []
+
+
 def test_lost_value_is_a_change(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native", "eager"))
     say_why(tree, 4, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
@@ -110,6 +121,7 @@ def test_lost_value_is_a_change(tree):
     assert names(page.changed) == [("matmul", "native", "float32-512x512x512")]
     (row,) = page.changed
     assert (row.cell.text, row.evidence) == ("n/a", "")
+    assert page.headline.changes[0][2:] == ("n/a", "")
     assert page.footnotes[row.cell.marks[0] - 1] == "n/a: gone"
     assert page.sections[0].lead == "6 unchanged, 4 without a baseline, 2 n/a"
 
@@ -253,6 +265,17 @@ def test_sources_that_a_commit_changed(tmp_path):
     context = commit_page.Maker(read(tree)).context(tree.commits[2])
     assert "+&lt;b&gt;" in report.page_templates().get_template("commit.html").render(context)
     assert commit(tree, tree.commits[1]).sources == []
+    assert page.files.rows == [("README", "1", "0"), ("kernels/matmul/matmul.cpp", "1", "1")]
+    assert page.files.summary == "2 files, 2 lines added, 1 removed"
+
+
+def test_changed_files_that_git_cannot_read(tmp_path):
+    tree = synthetic.build(tmp_path, files={2: {"README": "x"}})
+    with git.Repo(tree.repository) as repo:
+        sha = repo.commit(tree.commits[2]).tree["README"].hexsha
+    (tree.repository / ".git" / "objects" / sha[:2] / sha[2:]).unlink()
+    page = commit(tree, tree.commits[2])
+    assert page.files.rows == () and "git cannot read the files of 5 commits" in page.files.unknown
 
 
 def test_commit_data_golden(tree, accept):

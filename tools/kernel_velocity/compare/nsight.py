@@ -147,10 +147,10 @@ def report(launches: Sequence[Launch], row: Row) -> str:
         kernels.setdefault(kernel, []).append(values)
     lines = [_line(kernel, metrics) for kernel, metrics in kernels.items()]
     if row.timing is not None:
-        share = percent(None if row.roofline is None else row.roofline.efficiency)
+        share = percent(None if row.roofline is None else row.roofline.of_limit)
         ours = [units.seconds(row.timing.seconds), _rate(row.bandwidth), "-", "-", share]
         lines.append(["the call, as timed", "-", *ours])
-    heads = ["kernel", "launches", "time", "DRAM traffic", "DRAM throughput", "SM throughput", "efficiency"]
+    heads = ["kernel", "launches", "time", "DRAM traffic", "DRAM throughput", "SM throughput", "roofline efficiency"]
     note = "percent of the hardware's peak; ncu fixes clocks and empties caches, so its times differ from ours"
     table = aligned(Table("Nsight Compute", note, heads, lines))
     return f"{row.timed.implementation} on {row.compared.case}\n{table}"

@@ -25,8 +25,8 @@ LEGEND: Mapping[str, str] = {  # of the columns that need one
     "MB": "MB: of the largest tensor",
     "time ±95%": "time: median of the rounds, ± the larger half of its 95% interval",
     "mean ±std": "mean, std, p50, p99: of all samples",
-    "eff.": "eff.: efficiency, the share of the roof (DRAM or peak), at most 100% (!: see the warnings below)",
-    "cache": "cache: times faster than DRAM allows",
+    "eff.": "eff.: roofline efficiency, the share of what memory or the peak allows (!: see the warnings below)",
+    "cache": "cache: benefit, times faster than DRAM allows",
     "samples": "samples: histogram, fastest to p99",
     _MIXED: "GOPS: of integers",
 }
@@ -122,7 +122,7 @@ def _per_second(value: float | None) -> str:
 
 
 def efficiency(row: Row) -> str:
-    """Return the share of the attainable rate, with "!" where the roofline warns of it."""
+    """Return the share of its limit, with "!" where the roofline warns of it."""
     doubtful = row.roofline is not None and (row.roofline.impossible or row.roofline.warnings)
     return text.share(row) + ("!" if doubtful else "")
 

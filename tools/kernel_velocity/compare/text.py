@@ -77,18 +77,17 @@ def bandwidth(row: Row) -> str:
 
 
 def share(row: Row) -> str:
-    """Return the share of the attainable rate, at most "100.0%"."""
-    return "" if row.roofline is None else model.percent(row.roofline.efficiency)
+    """Return the share of its limit: "93.1%"."""
+    return "" if row.roofline is None else model.percent(row.roofline.of_limit)
 
 
 def efficiency(row: Row) -> str:
-    """Return the share with its label: "93.1% (excellent)"."""
+    """Return the share with the limit and the label: "93.1% of DRAM (excellent)"."""
     roofline = row.roofline
     if roofline is None:
         return ""
-    if roofline.impossible:
-        return f"{share(row)} (impossible: {roofline.roof_ratio:.2f} of the roof)"
-    return share(row) + ("" if roofline.label == "100%" else f" ({roofline.label})")
+    word = "impossible" if roofline.impossible else "" if roofline.label == "100%" else roofline.label
+    return f"{share(row)} of {roofline.limit}" + (f" ({word})" if word else "")
 
 
 def bound(row: Row) -> str:

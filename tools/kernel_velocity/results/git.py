@@ -93,15 +93,41 @@ def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ..
     Args:
         repository: a folder inside the working tree. commits: full SHAs that the repository has.
     """
+    return _changes(repository, commits, "--name-only")
+
+
+def changed_lines(repository: Path, commits: Sequence[str]) -> dict[str, tuple[tuple[str, str, str], ...]]:
+    """Return the files that commits changed with the numbers of lines added and removed, "-" of a binary file.
+
+    The arguments and the result are those of `touched`.
+
+    Raises:
+        HistoryError: git cannot read a commit's files, as in a clone without them.
+    """
+    try:
+        changes = _changes(repository, commits, "--numstat")
+    except git.GitCommandError as error:
+        reason = str(error.stderr).strip().partition("\n")[0]
+        raise HistoryError(f"{repository}: git cannot read the files of {len(commits)} commits: {reason}") from None
+
+    def numbers(line: str) -> tuple[str, str, str]:
+        added, removed, name = line.split("\t", 2)
+        return name, added, removed
+
+    return {sha: tuple(map(numbers, lines)) for sha, lines in changes.items()}
+
+
+def _changes(repository: Path, commits: Sequence[str], what: str) -> dict[str, tuple[str, ...]]:
+    """Return what git says of each file that commits changed, against their first parents, by full SHA."""
     if not commits:
         return {}
-    options = ("--no-walk=unsorted", "--first-parent", "-m", "--root", "--no-renames", "--name-only", "-z")
+    options = ("--no-walk=unsorted", "--first-parent", "-m", "--root", "--no-renames", what, "-z")
     with git.Repo(repository, search_parent_directories=True) as repo:
         text: str = repo.git.log(*options, "--format=%x01%H", "--end-of-options", *commits, "--")
     files = {}
     for part in text.split("\x01")[1:]:
-        sha, _, names = part.partition("\0")
-        files[sha.strip()] = tuple(name for name in names.lstrip("\n").split("\0") if name)
+        sha, _, lines = part.partition("\0")
+        files[sha.strip()] = tuple(line for line in lines.lstrip("\n").split("\0") if line)
     return files
 
 

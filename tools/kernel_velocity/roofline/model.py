@@ -1,12 +1,18 @@
 """Compute the roofline of a timing: how far it is from the ceilings of the machine. Pure. Base units (s, B, FLOP).
 
 The model is that of Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore
-architectures", CACM 52(4), 2009: attainable = min(peak, intensity x bandwidth). There is one slope per level of the
-memory hierarchy. The one that can bind is that of the level which holds the working set.
+architectures", CACM 52(4), 2009, with a slope for each level of the memory hierarchy as in Yang, Kurth and Williams,
+"Hierarchical Roofline analysis for GPUs", CCPE 32(20), 2020. A call takes at least
 
-`efficiency` is against DRAM's slope and the peak, capped at 1, because a cache can lift a call above DRAM's slope,
-which `cache_benefit` reports. `roof_ratio` is the same figure without the cap. `level_ratio` is against the slope of
-the level that holds the working set.
+    max(FLOPs / peak, for each level: bytes that reach it / its bandwidth)
+
+Of the `bytes` of a call that is repeated on a working set W, a cache of C bytes can spare the levels outside it at most
+C, whatever it replaces: what it does not hold when the call begins has to be fetched (the argument of Hong and Kung,
+"I/O complexity: the red-blue pebble game", STOC 1981). So bytes x (1 - C / W) reach the next level, and the innermost
+level moves all. The limit grows without a jump where a working set outgrows a cache.
+
+`of_limit`, the roofline efficiency, is that least time over the measured time. It is not capped: above 1 a ceiling was
+measured too low. `cache_benefit` tells how far the caches lifted a call above DRAM's slope.
 
 In a script, for a call that moves 120 MB and takes 7.5 ms (`kernel_velocity.runner.peaks.measure_roofs` measures the
 roofs):
@@ -15,8 +21,8 @@ roofs):
     >>> cache, dram = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
     >>> roofs = Roofs(levels=(cache, dram), peaks={"float32": 100e9})
     >>> found = roofline(flops=30e6, bytes=120e6, seconds=7.5e-3, roofs=roofs, dtype="float32")
-    >>> found.efficiency, found.bound, found.cache_benefit
-    (0.8, 'memory', 1.0)
+    >>> f"{found.of_limit:.1%} of {found.limit}, bound by {found.bound}"
+    '79.3% of DRAM, bound by memory'
 
 and its saving against three operations in a row that move 280 MB:
 
@@ -28,7 +34,7 @@ and its saving against three operations in a row that move 280 MB:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kernel_velocity.harness.workloads import BEYOND
@@ -38,6 +44,7 @@ from kernel_velocity.harness.workloads import BEYOND
 IMPOSSIBLE = 1.05
 EXCELLENT = 0.9  # of the attainable rate, as in published suites
 MEMORY = "DRAM"
+ABOVE = "above 100%: the ceiling was measured lower than the machine can go, or a cache holds more than was measured"
 _ASK = (
     "were the ceilings measured on a busy machine (kv peaks measures them again), are the FLOPs and bytes of the "
     "Problem right, and were the caches cold?"
@@ -72,22 +79,14 @@ class Roofline:
     attainable: float  # FLOP/s
     achieved: float  # FLOP/s
     bandwidth: float  # B/s
-    efficiency: float  # achieved / attainable, capped at 1
-    roof_ratio: float  # the same without the cap
+    of_limit: float  # least time / measured time: the roofline efficiency
+    limit: str  # what binds: "DRAM", "L3", "float32 peak"
     cache_benefit: float  # DRAM-only prediction / measured time, at least 1
-    level: str | None  # that holds the working set
-    level_ratio: float | None  # achieved rate over that level's roof
+    level: str | None  # the innermost that holds the working set
     impossible: bool
     label: str
     warnings: tuple[str, ...] = ()
     dtype: str | None = None  # of the peak: "tf32" for float32 that was allowed to multiply in TF32
-    is_at_peak: bool = False  # whether the peak is the lower limit, not the bandwidth of the level
-
-    @property
-    def of_limit(self) -> tuple[float, str]:
-        """The share of the call's limit, and that limit: the peak, or the bandwidth of the level of its working set."""
-        share, level = (self.roof_ratio, MEMORY) if self.level_ratio is None else (self.level_ratio, self.level)
-        return share, f"{self.dtype} peak" if self.is_at_peak else str(level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +108,11 @@ def roofline(
     dtype: str,
     working_set: float | None = None,
 ) -> Roofline | None:
-    """Return one timing against the roofs. None without `bytes`, or without both DRAM's bandwidth and the dtype's peak.
+    """Return one timing against the roofs. None without `bytes`, or where no roof that can bind is known.
 
-    If only one of these two is known, it is the roof, and a warning says so. A call without FLOPs (0 or None: copies,
-    uncounted integer work) has a roofline of bandwidth alone: it is bound by memory, its intensity, achieved and
-    attainable rates are 0 FLOP/s, and its ratios are those of bytes per second, the limit as FLOPs vanish.
+    If DRAM's bandwidth or the dtype's peak is unknown, a warning says so. A call without FLOPs (0 or None: copies,
+    uncounted integer work) has a roofline of bandwidth alone: it is bound by memory, and its intensity, achieved and
+    attainable rates are 0 FLOP/s.
 
     Args:
         flops: floating-point operations of one call. bytes: its minimum memory traffic. seconds: per call.
@@ -126,41 +125,50 @@ def roofline(
     _check(flops, bytes, seconds)
     work, dram = flops or 0.0, dram_bandwidth(roofs)
     peak = roofs.peaks.get(dtype) if work else None
-    if not bytes or (dram is None and peak is None):
-        return None
     footprint = bytes if working_set is None else working_set
-    minimum = _minimum_seconds(bytes, work, dram, peak)
-    ratio = minimum / seconds
+    if not bytes or footprint is None:
+        return None
+    slopes = dict(_slopes(bytes, footprint, roofs))
+    limits = slopes | ({f"{dtype} peak": work / peak} if peak else {})
+    if not limits:
+        return None
+    limit = max(limits, key=lambda name: (limits[name], name not in slopes))
+    least = limits[limit]
     peak_ratio = work / peak / seconds if peak else 0.0
     in_tf32 = _tf32_warning(dtype, work / seconds, peak_ratio, roofs)
-    doubtful = ratio if in_tf32 is None else _minimum_seconds(bytes, work, dram, roofs.peaks["tf32"]) / seconds
-    level = _level(footprint, roofs)
-    level_ratio, bandwidth = None, dram
-    if level is not None and level.bandwidth is not None:
-        bandwidth = level.bandwidth
-        level_ratio = _minimum_seconds(bytes, work, bandwidth, peak) / seconds
+    doubtful = least / seconds
+    if in_tf32 is not None:
+        doubtful = max(work / (roofs.peaks["tf32"] or math.inf), *slopes.values(), 0.0) / seconds
+    beyond = is_beyond(footprint, roofs)
     return Roofline(
         intensity=work / bytes,
         ridge=None if dram is None or peak is None else peak / dram,
-        bound=_bound(bytes, work, dram, peak),
-        attainable=work / minimum,
+        bound="memory" if limit in slopes else "compute",
+        attainable=work / least,
         achieved=work / seconds,
         bandwidth=bytes / seconds,
-        efficiency=min(ratio, 1.0),
-        roof_ratio=ratio,
+        of_limit=least / seconds,
+        limit=limit,
         cache_benefit=1.0 if dram is None else cache_benefit(bytes, seconds, dram),
-        level=None if level is None else level.name,
-        level_ratio=level_ratio,
-        impossible=doubtful > IMPOSSIBLE and is_beyond(footprint, roofs) is True,
-        label=label(ratio),
+        level=memory_of(footprint, roofs),
+        impossible=doubtful > IMPOSSIBLE and beyond is True,
+        label=label(least / seconds),
         warnings=(
             *_missing_roof(work, dram, peak, dtype),
             *(() if in_tf32 is None else (in_tf32,)),
-            *_doubts(doubtful, peak_ratio if in_tf32 is None else 0.0, is_beyond(footprint, roofs)),
+            *_doubts(doubtful, peak_ratio if in_tf32 is None else 0.0, beyond),
         ),
         dtype=dtype,
-        is_at_peak=_bound(bytes, work, bandwidth, peak) == "compute",
     )
+
+
+def _slopes(moved: float, footprint: float, roofs: Roofs) -> Iterator[tuple[str, float]]:
+    """Yield each level of known bandwidth with the least time, s, that it takes for the bytes that reach it."""
+    inside = 0  # bytes of the largest cache inside the level
+    for level in roofs.levels:
+        if level.bandwidth is not None and footprint > inside:
+            yield level.name, moved * (1 - inside / footprint) / level.bandwidth
+        inside = max(inside, level.size or 0)
 
 
 def _tf32_warning(dtype: str, achieved: float, peak_ratio: float, roofs: Roofs) -> str | None:
@@ -185,23 +193,11 @@ def _check(flops: float | None, moved: float | None, seconds: float) -> None:
             raise ValueError(f"{amount!r} {what} of a call: wanted a number >= 0, or None")
 
 
-def _minimum_seconds(moved: float, work: float, bandwidth: float | None, peak: float | None) -> float:
-    """Return the minimum time of a call, s, under the known roofs (at least one)."""
-    return max(moved / bandwidth if bandwidth else 0.0, work / peak if peak else 0.0)
-
-
-def _bound(moved: float, work: float, dram: float | None, peak: float | None) -> str:
-    """Return the roof that binds: "memory" or "compute". "compute" at the ridge, where both do."""
-    if peak is None:
-        return "memory"
-    return "compute" if dram is None or work / peak >= moved / dram else "memory"
-
-
 def _missing_roof(work: float, dram: float | None, peak: float | None, dtype: str) -> tuple[str, ...]:
     if dram is None:
-        return ("DRAM's bandwidth is not known: only the peak is a roof here",)
+        return ("DRAM's bandwidth is not known: it is no roof here",)
     if work and peak is None:
-        return (f"the peak in {dtype} is not known: only DRAM's bandwidth is a roof here",)
+        return (f"the peak in {dtype} is not known: it is no roof here",)
     return ()
 
 
@@ -216,8 +212,13 @@ def _doubts(ratio: float, peak_ratio: float, beyond: bool | None) -> tuple[str, 
     return ()
 
 
+def remarks(line: Roofline) -> tuple[str, ...]:
+    """Return the warnings of a roofline, and the reason of a share above 100% that they do not name."""
+    return line.warnings or ((ABOVE,) if line.of_limit > 1 else ())
+
+
 def label(ratio: float) -> str:
-    """Return the label of an efficiency: "100%" from 1 on, "excellent" from 0.9 to below 1, else "room".
+    """Return the label of a share of the limit: "100%" from 1 on, "excellent" from 0.9 to below 1, else "room".
 
     The figure is not rounded first: 99.96% is excellent, 89.96% leaves room.
     """
@@ -226,16 +227,16 @@ def label(ratio: float) -> str:
     return "excellent" if ratio >= EXCELLENT else "room"
 
 
-def percent(efficiency: float) -> str:
-    """Return an efficiency in percent with one decimal, rounded down: 99.96% is "99.9%", 89.96% is "89.9%".
+def percent(share: float) -> str:
+    """Return a share of the limit in percent with one decimal, rounded down: 99.96% is "99.9%", 89.96% is "89.9%".
 
     So the text reaches 100% or 90% only where its label does. A positive figure that rounds to 0 is "<0.1%".
     """
-    tenths = math.floor(round(efficiency * 1000, 9))  # 0.57 * 1000 is 569.9999999999999
+    tenths = math.floor(round(share * 1000, 9))  # 0.57 * 1000 is 569.9999999999999
     for edge in (1.0, EXCELLENT):  # where rounding to 9 places has just carried it over
-        if efficiency < edge:
+        if share < edge:
             tenths = min(tenths, round(edge * 1000) - 1)
-    return "<0.1%" if efficiency > 0 and tenths == 0 else f"{tenths / 10:.1f}%"
+    return "<0.1%" if share > 0 and tenths == 0 else f"{tenths / 10:.1f}%"
 
 
 def dram_bandwidth(roofs: Roofs) -> float | None:
@@ -260,18 +261,13 @@ def memory_of(working_set: float, roofs: Roofs) -> str | None:
 
     A cache of unknown size is skipped. None where the size of the outermost cache is unknown and no inner one fits.
     """
-    level = _level(working_set, roofs)
-    return None if level is None else level.name
-
-
-def _level(working_set: float, roofs: Roofs) -> Level | None:
     caches = [level for level in roofs.levels if level.name != MEMORY]
     for level in caches:
         if level.size is not None and working_set <= level.size:
-            return level
+            return level.name
     if not caches or caches[-1].size is None:
         return None
-    return next((level for level in roofs.levels if level.name == MEMORY), None)
+    return next((level.name for level in roofs.levels if level.name == MEMORY), None)
 
 
 def memory_traffic(bytes_moved: float, seconds: float, unfused_bytes: float | None = None) -> Traffic:

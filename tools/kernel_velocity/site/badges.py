@@ -91,8 +91,7 @@ def _share(site: Site, platform: Platform, device: str, measurement: Measurement
     roofline = below(measurement, measurement.seconds, site.roofs(platform, device, measurement.commit))
     if roofline is None:
         return ""
-    share, limit = roofline.of_limit
-    return f"{percent(share)} of {limit}"
+    return f"{percent(roofline.of_limit)} of {roofline.limit}"
 
 
 def _box(words: str, start: int, colour: str) -> dict[str, Any]:

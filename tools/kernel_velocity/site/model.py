@@ -5,6 +5,7 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -32,6 +33,7 @@ from kernel_velocity.series.past import Past, Sessions, Tracked
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.text import Platform
 
+COLD = "cold"  # the cache state in which nothing lies in a cache
 Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
 
 
@@ -270,18 +272,22 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
     return Site(results=results, repository=repository, project=config.project(repository), past=opened)
 
 
-def below(
-    series: Columns | Measurement, seconds: float | None, roofs: Roofs | None, working_set: float | None = None
-) -> Roofline | None:
+def below(series: Columns | Measurement, seconds: float | None, roofs: Roofs | None) -> Roofline | None:
     """Return how far a time of a series, s, is from the roofs. None where nothing can be said.
 
-    Args:
-        working_set: bytes that a cache must hold to help. None: what a call moves.
+    Results hold no working set: a hot call's is taken for the bytes that it moves, and a cold one finds no cache full.
     """
     if roofs is None or seconds is None:
         return None
-    work = {"flops": series.flop, "bytes": series.bytes_moved, "working_set": working_set}
-    return roofline(**work, seconds=seconds, roofs=roofs, dtype=series.key.dtype)
+    is_cold = name_parts(series.key.benchmark)[2] == COLD
+    return roofline(
+        flops=series.flop,
+        bytes=series.bytes_moved,
+        working_set=math.inf if is_cold else None,
+        seconds=seconds,
+        roofs=roofs,
+        dtype=series.key.dtype,
+    )
 
 
 def results_file(platform: Platform, commit: str) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -25,7 +25,18 @@ from kernel_velocity.series import cache
 from kernel_velocity.site import badges, model, series_data
 from kernel_velocity.site.charts import trend
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import commit, compare, finding, findings, home, kernel, machines, measurement, roofline
+from kernel_velocity.site.pages import (
+    commit,
+    compare,
+    finding,
+    findings,
+    home,
+    kernel,
+    machines,
+    measurement,
+    roofline,
+    search,
+)
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
 
 Part = Callable[[Site], Iterator[Page | DataFile]]  # yields some files of a site
@@ -34,7 +45,8 @@ NEW = ".new-"  # begins the names of the folders that sites are made in
 LONGEST = 3600.0  # s; no report takes longer
 TEMPLATES = Path(__file__).resolve().parents[1] / "html_templates"
 LARGE = (series_data.build, commit.build)  # the parts that two processes begin with
-SMALL = tuple(module.build for module in (home, compare, finding, findings, roofline, measurement, machines, badges))
+_SMALL = (home, compare, finding, findings, roofline, measurement, machines, badges, search)
+SMALL = tuple(module.build for module in _SMALL)
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than handed from one process to another
 NAVIGATION = (  # title, file, and the beginning of the names of the pages below it
     ("Overview", INDEX, ""),
@@ -244,6 +256,7 @@ def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:
             if not site.has_kernels and file.name in OF_KERNELS:
                 continue
             if isinstance(file, DataFile):
-                writer.data(file)
+                html = templates.get_template(file.template).render(file.value) if file.template else None
+                writer.data(file if html is None else replace(file, value=html))
             else:
                 writer.page(file, render)

@@ -51,12 +51,14 @@ class Page:
 class DataFile:
     """Data beside the pages: `data/<name>.js`, which a page loads with `KV.load(name)`, and other tools as `read_data`.
 
-    `value` is JSON with numpy arrays, where NaN becomes null, or a function that returns it. `inputs` as of a page.
+    `value` is JSON with numpy arrays, where NaN becomes null, or a function that returns it. With `template` it is that
+    template's context, and the data are its HTML, a text. `inputs` as of a page.
     """
 
     name: str
     value: Any
     inputs: str | None = None
+    template: str = ""
     is_packed: bool = False  # as the Base64 of its gzip: a quarter of the bytes where most are digits
 
 

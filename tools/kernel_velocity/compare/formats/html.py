@@ -21,7 +21,16 @@ from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.site.text import Cell
 
 DASH = "–"
-HEADS = ("result", "time ± 95%", "mean of samples", "p50", "rate", "efficiency", "cache benefit", "whole function")
+HEADS = (
+    "result",
+    "time ± 95%",
+    "mean of samples",
+    "p50",
+    "rate",
+    "roofline efficiency",
+    "cache benefit",
+    "whole function",
+)
 
 
 def as_html(comparison: Comparison) -> str:

@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mean ±std": text.mean,
     "rate": text.rate,
     "bandwidth": text.bandwidth,
-    "efficiency": text.efficiency,
+    "roofline efficiency": text.efficiency,
     "bound": text.bound,
     "cache benefit": text.cache_benefit,
     "max error": text.error,

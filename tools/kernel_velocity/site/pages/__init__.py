@@ -12,5 +12,6 @@ findings.py         findings.html: the list of findings
 roofline.py         roofline.html: the newest times below the measured roofs
 measurement.py      measurement.html: how a number came to be, from its rounds
 machines.py         machines.html: what each machine is, and what it can do at most
+search.py           what the search of the navigation finds
 compare.py          compare.html: two commits, machines or implementations side by side
 """

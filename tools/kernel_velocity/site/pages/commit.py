@@ -26,17 +26,18 @@ from urllib.parse import quote_plus
 import numpy as np
 
 from kernel_velocity import units
+from kernel_velocity.errors import HistoryError
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Affected, Finding, State, finding_href
 from kernel_velocity.results import git, identity
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Slot
-from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.series.changes import NONE, Truth
-from kernel_velocity.series.verdicts import Verdict
+from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import model, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_values, home, measurement
@@ -68,6 +69,9 @@ OPEN_UP_TO = 20  # rows: with no more, folds are open from the start
 # million. What would have been seen of the others changes with the newest values, so such a page stays as it is.
 HELD_UP_TO = 100
 MOST_LINES = 400  # of a difference
+MOST_FILES = 20  # named on a page
+FILES_AT_ONCE = 64  # commits that git is asked about in one call
+NAMED_CHANGES = 3  # of the first line
 _KEY = ("machine", "environment", "benchmark", "implementation", "case")
 _SURE = (State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.SUSPECT, State.NEW)
 
@@ -89,6 +93,7 @@ class Maker:
         """Take a site."""
         self.site, self.line = site, Line(site)
         self._values = self.line.inputs()
+        self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}
         self._findings: dict[str, list[Finding]] = {}  # by commit that they name
         for finding in site.findings:
             for sha in finding.commits:
@@ -173,7 +178,9 @@ class Maker:
             "heads": [f"against {against}", *([f"against {tag}"] if tag else [])],
             "tag": tag,
             "changed": changed,
+            "headline": _headline(changed),
             "sources": self._sources(sha),
+            "files": self._changed_files(sha),
             "url": site.commit_url(sha),
             "several": len(sections) > 1,
             "sections": sections,
@@ -238,6 +245,27 @@ class Maker:
             )
         return sources
 
+    def _changed_files(self, sha: str) -> dict[str, Any]:
+        """Return the files that a commit changed, with the numbers of lines added and removed."""
+        if sha not in self._files:
+            at = self.site.measured.index(sha) // FILES_AT_ONCE * FILES_AT_ONCE
+            wanted = self.site.measured[at : at + FILES_AT_ONCE]
+            try:
+                self._files |= git.changed_lines(self.site.repository, wanted)
+            except HistoryError as error:
+                return {"summary": "", "rows": (), "further": "", "unknown": str(error)}
+        files = self._files.get(sha, ())
+        added, removed = (sum(int(file[number]) for file in files if file[number] != "-") for number in (1, 2))
+        more = len(files) - MOST_FILES
+        return {
+            "summary": f"{units.count(len(files), 'file')}, {added:,} lines added, {removed:,} removed",
+            "rows": [
+                (name, *("" if count == "-" else count for count in counts)) for name, *counts in files[:MOST_FILES]
+            ],
+            "further": f"and {units.count(more, 'more file')}" if more > 0 else "",
+            "unknown": "",
+        }
+
     @cached_property
     def _kernels_of(self) -> Mapping[str, list[str]]:
         """The kernels whose sources each commit changed."""
@@ -279,15 +307,19 @@ class Maker:
         """
         shown = quiet.at(platform.machine, platform.environment)
         is_held = not len(shown) or self._is_held(sha, platform)
+        is_absent = shown.outcome == NOT_APPLICABLE
+        absent = commit_values.absent(shown[is_absent])
+        left_out = commit_values.left_out(values, self.site.past.benchmarks)
         return {
             "place": platform,
             "lead": commit_values.summary(values),
             "machine": self.site.machine_steps.get((platform, sha), ()),
             "build": self._build(platform, sha),
-            "folds": rows.folds(shown) if is_held else (),
+            "folds": rows.folds(shown[~is_absent]) if is_held else (),
             "compared": "" if is_held else rows.compared(shown),
             "unshown": f"{len(shown):,} values",
-            "left_out": list(commit_values.left_out(values, self.site.past.benchmarks)) if is_held else (),
+            "left_out": [*absent, *left_out] if is_held else (),
+            "has_absent": bool(is_absent.any()),
         }
 
     def _build(self, platform: Platform, sha: str) -> dict[str, Any] | None:
@@ -359,6 +391,23 @@ def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
             for word, is_known in zip(against.word.tolist(), against.is_known.tolist(), strict=True)
         ],
     }
+
+
+def _headline(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the first changes of a commit: subject, address, verdict, colour. And how many more there are."""
+    changed = [
+        (" ".join(filter(None, (row["kernel"], row["case"], row["implementation"]))), row["href"], *shown)
+        for row in rows
+        if (shown := _verdict(row["cell"], row["changes"][0])) is not None
+    ]
+    return {"changes": changed[:NAMED_CHANGES], "more": max(len(changed) - NAMED_CHANGES, 0)}
+
+
+def _verdict(now: Cell, change: Cell) -> tuple[str, str] | None:
+    """Return what became of a value, with its colour: that it is gone, or its change. None where it did not change."""
+    if now.tone:
+        return now.text, "failed" if now.tone == Outcome.FAILED.value else ""
+    return (change.text, change.tone) if change.tone in (Word.SLOWER.value, Word.FASTER.value) else None
 
 
 @dataclass(frozen=True, kw_only=True)

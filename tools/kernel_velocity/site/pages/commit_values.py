@@ -180,6 +180,17 @@ def summary(values: Values) -> str:
     return ", ".join(f"{number:,} {words}" for words, number in values.counts().items() if number)
 
 
+def absent(values: Values) -> Iterator[str]:
+    """Yield, for values that are n/a, each reason with the test cases that have it."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for key, (reason, _) in zip(values.keys, values.remarks, strict=True):
+        series = " ".join(filter(None, (key.benchmark, key.implementation)))
+        reasons.setdefault(text.why(Outcome.NOT_APPLICABLE, reason), {}).setdefault(series, []).append(key.case)
+    for words, names in reasons.items():
+        listed = [f"{name} ({', '.join(cases)})" for name, cases in names.items()]
+        yield f"{words}: {'; '.join(listed)}"
+
+
 def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
     """Yield, for each benchmark that has values at a machine, the test cases that have none."""
     cases, case = values.series.cases

@@ -32,7 +32,8 @@ from kernel_velocity.site.writer import INDEX, DataFile, Page
 
 FORMAT = 2  # of the data; raised when a key changes its meaning
 RECENT = 30  # commits listed; each kernel's page lists all
-CARDS = 12  # changes shown at once
+CARDS = 12  # changes shown at once, each with a chart
+LISTED = 200  # further changes, a line each
 ROWS = 100  # rows shown at once
 FEW = 5  # notes shown at once
 NAMED_COMMITS = 3  # of a finding
@@ -47,6 +48,9 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the home page and its data."""
     context = page(site)
     yield DataFile(name="home", value=_data(site, context))
+    if context["more_rows"]:
+        others = {"page": context, "rows": context["more_rows"]}
+        yield DataFile(name="home-rows", value=others, template="home_rows.html", is_packed=True)
     yield Page(name=INDEX, template="home.html", context={"page": context})
 
 
@@ -57,10 +61,15 @@ def page(site: Site) -> dict[str, Any]:
     hidden = len(newest) - RECENT
     events = [event for table in tables for event in table.events]
     groups = home_table.grouped(events)
-    cards = [home_table.card(site, group, site.commits[site.line[group[0].position]]) for group in groups]
+    cards = [
+        home_table.card(site, group, site.commits[site.line[group[0].position]], has_chart=number < CARDS)
+        for number, group in enumerate(groups)
+    ]
+    unlisted = len(cards) - CARDS - LISTED
     notes, marks = [*_shared_names(site), *site.notes], Footnotes()
     rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
     lines = [home_table.line(table, row, marks) for _, table, row in rows]
+    commits = [_commit(site, sha, groups) for sha in newest[:RECENT]]
     empty = _empty_spans(tables)
     for line in lines:
         line["changes"] = [change for number, change in enumerate(line["changes"]) if number not in empty]
@@ -70,6 +79,9 @@ def page(site: Site) -> dict[str, Any]:
         "measured": _last_measured(site),
         "cards": cards[:CARDS],
         "more_cards": cards[CARDS:],
+        "more_changes": f"{units.count(len(cards) - CARDS, 'more change')}",
+        "listed": LISTED,
+        "further_changes": f"{units.count(unlisted, 'smaller change')} on the commits' pages" if unlisted > 0 else "",
         "findings": _unseen(site, groups),
         "silence": silence_of(site),
         "spans": [name for number, name in enumerate(_spans(tables)) if number not in empty],
@@ -82,7 +94,8 @@ def page(site: Site) -> dict[str, Any]:
         "has_others": any(line["others"] for line in lines),
         "machines": len({row["machine"] for row in lines}) > 1,
         "footnotes": marks.texts,
-        "commits": [_commit(site, sha, groups) for sha in newest[:RECENT]],
+        "commits": commits,
+        "has_changes": any(commit["largest"] for commit in commits),
         "further": f"{units.count(hidden, 'older commit')} on the kernels' pages" if hidden > 0 else "",
         "foreign": "" if lines else _foreign(site),
         "notes": notes[:FEW],
@@ -154,10 +167,12 @@ def _commit(site: Site, sha: str, groups: Sequence[Sequence[Event]]) -> dict[str
     largest = max(events, key=lambda event: abs(event.point.after - event.point.before), default=None)
     return {
         "line": pages.commit_line(site.commits[sha]),
+        "day": f"{site.commits[sha].date:%Y-%m-%d}",
         "tags": site.tags_of(sha),
         "slower": slower,
         "faster": len(events) - slower,
         "largest": "" if largest is None else _in_words(site, largest),
+        "href": "" if largest is None else pages.trend_href(largest.key),
     }
 
 

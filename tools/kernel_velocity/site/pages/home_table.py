@@ -44,7 +44,6 @@ NO_TAG = -1
 FASTEST = "compile"  # the implementation of PyTorch that speed-ups are against
 MOST_CASES = 3  # named on a card
 NO_BYTES = "benchmarks.json has no bytes per call, or no ceiling for it was measured"
-CACHED = "above its limit: a cache held part of its data"
 _FAILED, _NOT_APPLICABLE = OUTCOMES.index(Outcome.FAILED), OUTCOMES.index(Outcome.NOT_APPLICABLE)
 _ORDER = (Word.SLOWER, Word.FASTER, Word.UNDECIDED, Word.UNCHANGED)
 
@@ -255,7 +254,7 @@ def _size(event: Event) -> float:
     return -abs(event.point.after - event.point.before)
 
 
-def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
+def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool) -> dict[str, Any]:
     """Return what the template shows of a group of events: its largest, and the others by name."""
     event = group[0]
     columns = site.series(event.key)
@@ -272,7 +271,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit) -> dict[str, Any]:
         "change": text.verdict(verdict, unit),
         "tone": text.verdict_tone(verdict, unit),
         "is_over": event.is_over,
-        "chart": sparkline(columns, point, width=svg.WIDE),
+        "chart": sparkline(columns, point, width=svg.WIDE) if has_chart else "",
         "commit": text.commit_line(commit),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": text.verdict_detail(verdict),
@@ -310,7 +309,7 @@ def headline(table: Table, row: Row) -> list[str]:
     verdicts_ = [(span.name, verdict) for span, verdict in spans if verdict is not None]
     return [
         *filter(None, (now.text, now.detail)),
-        *([] if row.share is None else [f"{model.percent(row.share.of_limit[0])} of {row.share.of_limit[1]}"]),
+        *([] if row.share is None else [f"{model.percent(row.share.of_limit)} of {row.share.limit}"]),
         *([] if row.speedup is None else [f"{units.significant(row.speedup)}× {FASTEST}"]),
         *(f"{name}: {text.verdict(verdict, row.columns.unit)}" for name, verdict in verdicts_),
     ]
@@ -366,9 +365,8 @@ def _share(row: Row, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] 
     """Return the length of the bar (of 60), the share of the limit, its name, footnotes. None where it is unknown."""
     if row.share is None:
         return None
-    share, limit = row.share.of_limit
-    cached = [CACHED] if share > 1 and not row.share.warnings else []
-    return round(60 * min(share, 1.0)), model.percent(share), limit, notes.marks([*row.share.warnings, *cached])
+    share = row.share.of_limit
+    return round(60 * min(share, 1.0)), model.percent(share), row.share.limit, notes.marks(model.remarks(row.share))
 
 
 def _change(verdict: Verdict | None, unit: str) -> Cell:
@@ -381,7 +379,7 @@ def _change(verdict: Verdict | None, unit: str) -> Cell:
 def _order(row: Row) -> Iterator[str]:
     """Yield the numbers by which the columns are sorted. An empty place in a table sorts last."""
     seconds = math.nan if row.entry is None else float(row.columns.seconds[row.entry])
-    share = math.nan if row.share is None else row.share.of_limit[0]
+    share = math.nan if row.share is None else row.share.of_limit
     logs = (math.nan if verdict is None else math.log(verdict.ratio) for verdict in row.verdicts)
     for number in (seconds, share, math.nan if row.speedup is None else row.speedup, *logs):
         yield f"{number:.6g}"
@@ -402,8 +400,8 @@ def _data(table: Table, row: Row) -> dict[str, Any]:
         "commit": None if entry is None else table.site.line[row.columns.position[entry]],
         "value": None if entry is None else float(row.columns.seconds[entry]),
         "unit": row.columns.unit,
-        "of_limit": None if row.share is None else row.share.of_limit[0],
-        "limit": None if row.share is None else row.share.of_limit[1],
+        "of_limit": None if row.share is None else row.share.of_limit,
+        "limit": None if row.share is None else row.share.limit,
         "speedup": row.speedup,
         "changes": [
             None if verdict is None else {"since": span.name, **as_data(verdict)}

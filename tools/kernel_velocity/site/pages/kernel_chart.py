@@ -34,13 +34,13 @@ from kernel_velocity.results.identity import FIGURES, Slot, environment_of
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.roofline.model import MEMORY, Roofs, dram_bandwidth, roofline
+from kernel_velocity.roofline.model import Roofs, dram_bandwidth
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.controls import MachineStep
 from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import text
-from kernel_velocity.site.model import Site
+from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, series_name
 from kernel_velocity.stats.changepoints.detector import MARGIN
@@ -57,7 +57,7 @@ AXES = {
     GIGABYTES: "GB/s",
     TIME: "time of a call, µs",
     SPEED_UP: "times as fast as eager",
-    EFFICIENCY: "efficiency, % of the roof",
+    EFFICIENCY: "roofline efficiency, % of its limit",
     BENEFIT: "cache benefit, times as fast as memory alone",
     COLD_HOT: "time with cold caches / with hot ones",
     ERROR: "largest error, absolute or relative (the smaller)",
@@ -169,11 +169,10 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
     benchmarks = {name_parts(key.benchmark)[2]: key.benchmark for key in keys}
 
     def series(key: SeriesKey) -> dict[str, Any]:
-        flop, bytes_moved, choice = columns[key].flop, columns[key].bytes_moved, choices[key.machine, key.environment]
+        choice = choices[key.machine, key.environment]
+        least = roof(columns[key], choice.roofs)
         rules = (
-            of_work(flop, bytes_moved, choice, key.case) | ratios(key, names, benchmarks)
-            if device
-            else of_value(columns[key])
+            of_work(columns[key], choice, least) | ratios(key, names, benchmarks) if device else of_value(columns[key])
         )
         slot = (key.machine, key.environment, key.implementation, key.case)
         return {
@@ -184,7 +183,7 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
             "case": key.case,
             "implementation": key.implementation,
             "quantities": rules | ({ERROR: {"own": _error_name(errors[slot].key)}} if slot in errors else {}),
-            "roof": roof(flop, bytes_moved, choice.roofs, key.case),
+            "roof": least,
         }
 
     return Chart(
@@ -292,17 +291,18 @@ def as_data(chart: Chart) -> dict[str, Any]:
     }
 
 
-def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case: str) -> dict[str, Rule]:
+def of_work(columns: Columns, choice: Choice, least: Mapping[str, Any] | None) -> dict[str, Rule]:
     """Return the rules of the quantities that follow from a series' work, by quantity.
 
     Args:
-        flop: of a call. bytes_moved: of a call, B. choice: of the device's roofs. case: names the dtype.
+        choice: of the device's roofs. least: what `roof` returns of them.
     """
+    key, bytes_moved = columns.key, columns.bytes_moved
     # Of a call that takes a second, the rates are what a time divides
-    key = SeriesKey(machine="", environment="", benchmark="", implementation="", case=case, version="")
-    call = Measurement(key=key, commit="", outcome=Outcome.MEASURED, seconds=1.0, flop=flop, bytes_moved=bytes_moved)
+    call = Measurement(
+        key=key, commit="", outcome=Outcome.MEASURED, seconds=1.0, flop=columns.flop, bytes_moved=bytes_moved
+    )
     apart = {"apart": sorted(choice.apart)} if choice.apart else {}
-    least = roof(flop, bytes_moved, choice.roofs, case)
     dram = None if choice.roofs is None else dram_bandwidth(choice.roofs)
     rules: dict[str, Rule] = {}
     if call.gflops is not None:
@@ -310,7 +310,7 @@ def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case:
     if call.gigabytes is not None:
         rules[GIGABYTES] = {"per": call.gigabytes}
     if least is not None:
-        rules[EFFICIENCY] = {"per": 100 * least["seconds"], "most": 100, **apart}
+        rules[EFFICIENCY] = {"per": 100 * least["seconds"], **apart}
     if dram is not None and bytes_moved is not None:
         rules[BENEFIT] = {"per": bytes_moved / dram, "least": 1, **apart}
     return rules | {TIME: {"times": 1e6}}
@@ -326,15 +326,10 @@ def of_value(columns: Columns) -> dict[str, Rule]:
     return {quantity: {"times": 1 / scale, "unit": name}}
 
 
-def roof(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, case: str) -> dict[str, Any] | None:
-    """Return the least time of a call, s, and what binds ("DRAM", "peak float32"). None where nothing can be said."""
-    if roofs is None:
-        return None
-    dtype = cases.dtype_of(case)
-    line = roofline(flops=flop, bytes=bytes_moved, seconds=1.0, roofs=roofs, dtype=dtype)
-    if line is None:
-        return None
-    return {"seconds": line.roof_ratio, "text": f"peak {dtype}" if line.bound == "compute" else MEMORY}
+def roof(columns: Columns, roofs: Roofs | None) -> dict[str, Any] | None:
+    """Return the least time of a call, s, and what binds ("DRAM", "float32 peak"). None where nothing can be said."""
+    line = below(columns, 1.0, roofs)
+    return None if line is None else {"seconds": line.of_limit, "text": line.limit}
 
 
 def ratios(key: SeriesKey, names: Mapping[SeriesKey, str], benchmarks: Mapping[str, str]) -> dict[str, Rule]:

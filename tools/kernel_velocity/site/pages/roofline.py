@@ -38,7 +38,6 @@ from kernel_velocity.site.writer import DataFile, Page, series_name
 FORMAT = 1  # of the data files
 GIGA = 1e9
 NARROWED = ("benchmark", "case", "implementation")  # what a reader can choose of a series
-COLD = "cold"  # the cache state in which nothing lies in a cache
 NO_AMOUNT = "its benchmark states no FLOPs and bytes of a call, so the plot leaves it out"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
 _MULTIPLE = re.compile(r"^\d+\.\d\d times (?!the peak in)|(?<=^impossible: )\d+\.\d\d times ")
@@ -78,8 +77,8 @@ class Placed:
 
     @property
     def least(self) -> float | None:
-        """The s that a call takes at least under DRAM's slope and the peak. None where no roof is known."""
-        return None if self.roofline is None else self.roofline.roof_ratio * self.seconds
+        """The s that a call takes at least. None where no roof is known."""
+        return None if self.roofline is None else self.roofline.of_limit * self.seconds
 
 
 def build(site: Site) -> Iterator[Page | DataFile]:
@@ -121,7 +120,7 @@ def placed(site: Site, platform: Platform, device: str) -> Iterator[Placed]:
     """Yield every series of a device at a platform that has a value. Of several versions, the newest one."""
     newest: dict[tuple[str, str, str], tuple[int, Placed]] = {}
     for key in site.keys_at(platform):
-        _, of_device, state = name_parts(key.benchmark)
+        of_device = name_parts(key.benchmark).device
         series = site.series(key)
         measured = np.flatnonzero(series.is_measured & np.isfinite(series.seconds))
         if of_device != device or not measured.size:
@@ -130,8 +129,7 @@ def placed(site: Site, platform: Platform, device: str) -> Iterator[Placed]:
         if slot in newest and newest[slot][0] > at:
             continue
         times, choice = series.seconds[measured], site.roof_choice(platform, device, site.line[at])
-        # results hold no footprint: a hot call's is taken for the bytes that it moves
-        roofline = below(series, float(times[-1]), choice.roofs, math.inf if state == COLD else None)
+        roofline = below(series, float(times[-1]), choice.roofs)
         entry = Placed(series=series, commit=site.line[at], times=times, roofline=roofline, choice=choice)
         newest[slot] = (at, entry)
     yield from (entry for _, entry in newest.values())
@@ -189,7 +187,7 @@ def _dots(site: Site, entry: Placed, shape: str, colour: str) -> Iterator[Mark]:
             yield mark(y=rate, title=title, href=text.commit_href(sha), to=flop / entry.seconds)
     figures = [_achieved(entry), units.intensity(entry.intensity or 0.0, entry.key.dtype), units.seconds(entry.seconds)]
     if entry.roofline is not None:
-        figures += [f"{model.percent(entry.roofline.efficiency)} of the roof", f"bound by {entry.roofline.bound}"]
+        figures += [f"{model.percent(entry.roofline.of_limit)} of {entry.roofline.limit}"]
     title = f"{name}: {', '.join(figures)}; {commit(entry.commit)}"
     yield mark(y=flop / entry.seconds, title=title, href=text.commit_href(entry.commit))
 
@@ -227,23 +225,20 @@ def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
     if roofline is None:
         lacking = [NO_AMOUNT] if entry.intensity is None else [entry.choice.lacking or NO_ROOF] if has_roofs else []
         columns = dict.fromkeys(("attainable", "efficiency", "bound", "level"), DASH)
-        columns |= dict.fromkeys(("tone", "detail", "of_level"), "")
+        columns |= dict.fromkeys(("tone", "detail"), "")
         return row | columns | {"marks": notes.marks(lacking)}
     # without the multiple, which the row shows: one footnote for many rows
-    doubts = [_MULTIPLE.sub("more than ", warning, count=1) for warning in roofline.warnings]
+    doubts = [_MULTIPLE.sub("more than ", warning, count=1) for warning in model.remarks(roofline)]
     tone = "impossible" if roofline.impossible else roofline.label if roofline.label == "excellent" else ""
-    is_above = roofline.roof_ratio > model.IMPOSSIBLE
-    of_level = roofline.level_ratio if roofline.level is not None else None
     return row | {
         "attainable": units.rate(roofline.attainable / GIGA, unit)
         if roofline.attainable
-        else units.gigabytes(roofline.bandwidth / roofline.roof_ratio / GIGA),
-        "efficiency": model.percent(roofline.efficiency),
+        else units.gigabytes(roofline.bandwidth / roofline.of_limit / GIGA),
+        "efficiency": model.percent(roofline.of_limit),
         "tone": tone,
-        "detail": f"{units.significant(roofline.roof_ratio)}x the roof" if is_above else tone,
+        "detail": f"of {roofline.limit}",
         "bound": roofline.bound,
         "level": DASH if roofline.level is None else roofline.level,
-        "of_level": "" if of_level is None else f"{model.percent(of_level)} of its roof",
         "marks": notes.marks([*([NO_AMOUNT] if entry.intensity is None else []), *doubts]),
     }
 

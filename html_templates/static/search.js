@@ -1,0 +1,78 @@
+// The search of the navigation: kernels, test cases and commits by words of their names. The data are loaded when the
+// field is used for the first time. Without this script there is no field.
+"use strict";
+
+(() => {
+  const MOST = 12; // results at once
+  const form = document.querySelector("form.search");
+  const field = form?.querySelector("input");
+  const [results, output] = [form?.querySelector("ul"), form?.querySelector("output")];
+  if (!field || !results || !output) return;
+  let things = null; // promise of what can be found
+
+  /** Loads data.js where the page has no use for it. */
+  const loadLoader = () => new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = "static/data.js";
+    script.onload = resolve;
+    script.onerror = () => reject(new Error("static/data.js cannot be loaded"));
+    document.head.append(script);
+  });
+
+  async function load() {
+    if (typeof KV === "undefined") await loadLoader();
+    const [{ entries }, { commits }] = await Promise.all([KV.load("search"), KV.load("commits")]);
+    const ofCommits = [...commits].reverse().map(({ sha, subject, author, page }) => [`${sha.slice(0, 8)} ${subject}`, page, `${sha} ${author}`]);
+    return [...entries, ...ofCommits].map(([text, href, more = ""]) => ({ text, href, names: `${text} ${more}`.toLowerCase() }));
+  }
+
+  /** Returns a result: a link, whose text is isolated from the writing direction around it. */
+  function link({ text, href }) {
+    const [row, anchor, name] = ["li", "a", "bdi"].map((tag) => document.createElement(tag));
+    anchor.setAttribute("href", href);
+    name.textContent = text;
+    anchor.append(name);
+    row.append(anchor);
+    return row;
+  }
+
+  async function find() {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    try {
+      things ??= load();
+      const known = words.length ? await things : [];
+      const found = known.filter(({ names }) => words.every((word) => names.includes(word)));
+      results.replaceChildren(...found.slice(0, MOST).map(link));
+      output.textContent = !words.length ? "" : found.length > MOST ? `${MOST} of ${found.length.toLocaleString("en")} found` : `${found.length} found`;
+    } catch (error) {
+      things = null;
+      output.textContent = String(error);
+    }
+  }
+
+  /** Moves the focus between the field and the results. */
+  function move(event) {
+    const stops = [field, ...results.querySelectorAll("a")];
+    const at = stops.indexOf(event.target) + { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!(at in stops)) return;
+    event.preventDefault();
+    stops[at].focus();
+  }
+
+  form.hidden = false;
+  field.addEventListener("input", find);
+  field.addEventListener("focus", find);
+  form.addEventListener("keydown", move);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    results.querySelector("a")?.click();
+  });
+  document.addEventListener("keydown", (event) => {
+    const at = document.activeElement;
+    if (event.key === "Escape" && at instanceof HTMLElement && form.contains(at)) at.blur();
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || at?.matches("input, select, textarea")) return;
+    event.preventDefault();
+    field.focus();
+    field.select();
+  });
+})();
