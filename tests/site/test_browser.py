@@ -64,7 +64,7 @@ ROWS = "tr[data-order]:visible"
     [
         ("index.html", ROWS, 8),
         ("index.html", "form.filters:visible", 0),
-        ("commit-{commit}.html", "tbody tr:visible", 12),
+        ("commit-{commit}.html", "tbody tr:visible", 8),
         ("kernel-matmul-Cpu.html", ".case:visible", 2),
         ("roofline.html", "tr[data-series]:visible", 12),
         ("compare.html", "form:visible", 0),
@@ -334,7 +334,7 @@ BROKEN_COMMANDS = """() => [...document.querySelectorAll(".command-line code")].
 # Each table that is cut off, with what says so: its own covers, which scroll along, in the colour that lies behind it
 CUT = """() => [...document.querySelectorAll(".scroll")].flatMap((item) => {
   if (item.scrollWidth <= item.clientWidth + 1) return [];
-  let behind = item.parentElement;
+  let behind = item;
   while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
   const style = getComputedStyle(item);
   return [[style.backgroundAttachment, style.backgroundImage.includes(getComputedStyle(behind).backgroundColor)]];
