@@ -12,3 +12,4 @@ interface Element {
 interface Event {
   readonly target: any;
 }
+declare const uPlot: any; // of a registry, as the package holds it

@@ -30,13 +30,11 @@ const KV = (() => {
     load(name) {
       const entry = entryOf(name);
       if (!entry.script) {
-        entry.script = document.createElement("script");
-        entry.script.src = `data/${encodeURIComponent(name)}.js`;
         const fail = (reason) => {
-          if (entries.get(name) === entry) entries.delete(name);
-          entry.script.remove();
+          KV.forget(name);
           entry.reject(new Error(`data/${name}.js ${reason}`));
         };
+        entry.script = make("script", { src: `data/${encodeURIComponent(name)}.js` });
         entry.script.onerror = () => fail("cannot be loaded");
         // A truncated or empty file loads without calling put
         entry.script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
@@ -66,17 +64,17 @@ const spread = (runs) => runs.flatMap(([value, count]) => new Array(count).fill(
 
 /** Returns the columns of a file of a series (site/series_data.py): commits by SHA, times in s per call. */
 function columnsOf(file, commits) {
-  const { last, per } = file;
-  if (last !== null && !commits[last[0]]?.sha.startsWith(last[1])) throw new Error("the commits are of another report than the series");
+  if (file.last !== null && !commits[file.last[0]]?.sha.startsWith(file.last[1])) throw new Error("the commits are of another report than the series");
   const outcome = spread(file.outcome);
-  const distance = (name, from, sign = 1) => file[name]?.map((value, entry) => (value === null ? null : from[entry] + sign * value)) ?? new Array(outcome.length).fill(null);
-  const seconds = distance("seconds", new Array(outcome.length).fill(0));
-  const adjusted = distance("adjusted", seconds);
-  const times = [seconds, distance("low", seconds, -1), distance("high", seconds), adjusted, distance("adjusted_low", adjusted, -1), distance("adjusted_high", adjusted)];
+  const apart = (name, from, sign) => outcome.map((_, entry) => (
+    (file[name]?.[entry] ?? null) === null ? null : (from ? from[entry] : 0) + (sign * file[name][entry]) / file.per));
+  const seconds = apart("seconds", null, 1);
+  const adjusted = apart("adjusted", seconds, 1);
   return {
     commit: file.commit.flatMap(([first, count]) => commits.slice(first, first + count).map(({ sha }) => sha)),
-    outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks),
-    ...Object.fromEntries(TIMES.map((name, at) => [name, times[at].map((value) => (value === null ? null : value / per))])),
+    outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks), seconds, adjusted,
+    low: apart("low", seconds, -1), high: apart("high", seconds, 1),
+    adjusted_low: apart("adjusted_low", adjusted, -1), adjusted_high: apart("adjusted_high", adjusted, 1),
   };
 }
 
@@ -91,9 +89,7 @@ async function loadSeries(name) {
   // The site was written again since the page was opened, and one of the two files is older
   if (newest.before !== older.before) throw new Error(`data/${name}.js is of another report than data/${older.newest}.js`);
   const parts = [older, newest.series[name]].filter(Boolean).map((file) => columnsOf(file, commits));
-  const series = { ...older };
+  const series = { ...older, levels: newest.levels?.[name] ?? { within: [[]] } };
   for (const column of Object.keys(parts[0])) series[column] = parts.flatMap((part) => part[column]);
-  series.levels = newest.levels?.[name] ?? { within: [[]] };
-  series.remarks = Object.fromEntries(Object.entries(series.remarks).filter(([, texts]) => texts !== null));
   return series;
 }

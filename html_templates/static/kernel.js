@@ -3,60 +3,51 @@
 
 // ---- the choice: in the form, and in the address --------------------------------------------------------------------
 
-const FIELDS = ["case", "layout", "unit", "state", "range", "axis", "scale"];
-const NAMES = {
-  machine: "machine", environment: "environment", case: "test case", layout: "layout", unit: "quantity", state: "cache state",
-  range: "number of commits", axis: "axis", scale: "scale", source: "source as of", from: "commit", to: "commit", commit: "commit",
-};
 const IN_VIEW = ["from", "to", "commit"]; // the commits of the zoom, and the chosen one: first eight digits, in the address only
+const PLACE = ["machine", "environment"];
+const boxesOf = (form) => [...form.querySelectorAll("input[name=implementation]")];
 
-const sourceShown = () => document.querySelector(".source select")?.value; // chosen elsewhere (kernel_tables.js)
+/** Returns what the form says, as the address would; `source` is a field of it beside the source (kernel_tables.js). */
+function stateOf(form) {
+  const { machine, ...fields } = Object.fromEntries(Array.from(form.elements, (field) => [field.name, field]));
+  const selects = Object.values(fields).filter(({ tagName }) => tagName === "SELECT");
+  return new URLSearchParams([
+    ...selects.map(({ name, value }) => [name, value]), ...PLACE.map((name) => [name, machine.selectedOptions[0].dataset[name]]),
+    ...boxesOf(form).filter((box) => !box.checked).map((box) => ["hide", box.value]),
+  ]);
+}
 
-/** Sets the form as the address says, where the page has that; else to the page's defaults. */
-function takeAddress(form) {
+/** Sets the form as the address says, where the page has that; else to `usual`, the page's defaults. */
+function takeAddress(form, usual) {
   const query = Address.read();
-  for (const name of FIELDS) Address.set(form.elements[name], query.get(name), form.elements[name].dataset.first);
+  for (const [name, value] of usual) {
+    const { [name]: field } = form.elements;
+    if (!PLACE.includes(name)) field.value = [...field.options].some((option) => option.value === query.get(name)) ? query.get(name) : value;
+  }
   const places = Array.from(form.elements.machine.options);
-  const isWanted = ({ dataset }) => ["machine", "environment"].every((name) => !query.has(name) || dataset[name] === query.get(name));
-  const place = places.find(isWanted) ?? places.find(({ dataset }) => dataset.machine === query.get("machine")) ?? places[0];
-  place.selected = true;
-  const hidden = query.getAll("hide");
-  for (const box of boxesOf(form)) box.checked = !hidden.includes(box.value);
+  const isOf = (names) => ({ dataset }) => names.every((name) => !query.has(name) || dataset[name] === query.get(name));
+  (places.find(isOf(PLACE)) ?? places.find(isOf(["machine"])) ?? places[0]).selected = true;
+  for (const box of boxesOf(form)) box.checked = !query.getAll("hide").includes(box.value);
 }
 
 /** Puts what differs from the page's defaults into the address, as a step of the history; `inView` replaces its commits. */
-function putAddress(form, inView = {}) {
-  const query = new URLSearchParams();
+function putAddress(form, usual, inView = {}) {
   const before = Address.read();
-  const source = before.get("source");
-  if (source !== null && source === sourceShown()) query.set("source", source);
-  for (const name of FIELDS) {
-    const { value, dataset } = form.elements[name];
-    if (value !== dataset.first) query.set(name, value);
-  }
-  const { selectedIndex, selectedOptions: [{ dataset }] } = form.elements.machine;
-  if (selectedIndex > 0) for (const name of ["machine", "environment"]) query.set(name, dataset[name]);
-  for (const box of boxesOf(form)) if (!box.checked) query.append("hide", box.value);
-  for (const name of IN_VIEW) {
-    const sha = name in inView ? inView[name] : before.get(name);
-    if (sha) query.set(name, sha);
-  }
+  const isUsual = ([name, value]) => (PLACE.includes(name) ? form.elements.machine.selectedIndex === 0 : usual.get(name) === value);
+  const query = new URLSearchParams([...stateOf(form)].filter((pair) => !isUsual(pair)));
+  for (const name of IN_VIEW) if (inView[name] ?? before.get(name)) query.set(name, inView[name] ?? before.get(name));
   Address.write(query, true);
 }
 
 /** Returns a sentence about what the address names and the page does not show; "" for none. */
 function missedBy(form, { commits }) {
-  const query = Address.read();
-  const { machine, environment } = form.elements.machine.selectedOptions[0].dataset;
-  const shown = { machine, environment, source: sourceShown() };
-  for (const name of FIELDS) shown[name] = form.elements[name].value;
-  for (const name of IN_VIEW) shown[name] = commits.find(({ sha }) => sha.startsWith(query.get(name))) && query.get(name);
-  const gone = Object.keys(NAMES).filter((name) => query.has(name) && query.get(name) !== shown[name]);
-  return Address.missed(gone.map((name) => [NAMES[name], query.get(name)]));
+  const shown = stateOf(form);
+  const isShown = ([name, value]) => (IN_VIEW.includes(name) ? commits.some(({ sha }) => sha.startsWith(value)) : shown.getAll(name).includes(value));
+  return Address.missed([...Address.read()].filter((pair) => pair[1] && !isShown(pair)));
 }
 
 /** Disables the options of a select that are not among `values`, and moves the choice to one that is. */
-function narrow(select, values) {
+function narrowTo(select, values) {
   const options = Array.from(select.options);
   for (const option of options) option.disabled = !values.includes(option.value);
   if (!values.includes(select.value)) select.value = options.find((option) => !option.disabled)?.value ?? "";
@@ -65,18 +56,19 @@ function narrow(select, values) {
 /** Narrows the form to what was recorded, and returns the choice. */
 function resolve(form, marks) {
   const { case: cases, layout, unit, state, machine, range, axis, scale } = form.elements;
-  const place = machine.selectedOptions[0].dataset;
-  const here = marks.series.filter((item) => item.machine === place.machine && item.environment === place.environment);
-  narrow(state, here.map((item) => item.state));
+  const { dataset } = machine.selectedOptions[0];
+  const here = marks.series.filter((item) => PLACE.every((name) => item[name] === dataset[name]));
+  narrowTo(state, here.map((item) => item.state));
   const inState = here.filter((item) => item.state === state.value);
-  narrow(cases, inState.map((item) => item.case));
+  narrowTo(cases, inState.map((item) => item.case));
   const all = layout.value === "all";
   cases.closest("label").classList.toggle("unused", all);
   const series = inState.filter((item) => all || item.case === cases.value);
-  narrow(unit, series.flatMap((item) => Object.keys(item.quantities)));
+  narrowTo(unit, series.flatMap((item) => Object.keys(item.quantities)));
   return {
-    series, anchor: `${machine.value}-${state.value}`, case: cases.value, cases: [...new Set(series.map((item) => item.case))],
-    unit: unit.value, range: range.value, isTime: axis.value === "time", scale: scale.value, implementations: checkedIn(form),
+    series, anchor: `${machine.value}-${state.value}`, cases: [...new Set(series.map((item) => item.case))],
+    unit: unit.value, range: range.value, isTime: axis.value === "time", scale: scale.value,
+    implementations: boxesOf(form).filter((box) => box.checked).map((box) => box.value),
   };
 }
 
@@ -94,6 +86,21 @@ function loadBeside(rule) {
   const other = rule?.over ?? rule?.under;
   if (other !== undefined) return loadSeries(other);
   return rule?.own === undefined ? undefined : KV.load(rule.own);
+}
+
+/** Loads the series of a choice; returns {loaded, lost}, the lost ones as {name, why}. */
+async function load(choice) {
+  const loaded = [], lost = [];
+  await Promise.all(choice.series.map(async (item, index) => {
+    const rule = item.quantities[choice.unit];
+    try {
+      const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule)]);
+      loaded[index] = { item, rule, columns, beside };
+    } catch (error) {
+      lost.push({ name: item.implementation, why: messageOf(error) });
+    }
+  }));
+  return { loaded: loaded.filter(Boolean), lost };
 }
 
 /**
@@ -125,10 +132,17 @@ function entriesOf(shas, order, { commits, firstX }) {
 /** Returns [value, low, high] of a time with its interval, s; null where unknown. */
 function convert(rule, seconds, low, high) {
   if (seconds === null) return [null, null, null];
-  const isKnown = low !== null && high !== null;
-  if (rule.times !== undefined) return [rule.times * seconds, ...(isKnown ? [rule.times * low, rule.times * high] : [null, null])];
-  const bounded = (value) => Math.min(Math.max(value, rule.least ?? -Infinity), rule.most ?? Infinity);
-  return [bounded(rule.per / seconds), ...(isKnown ? [bounded(rule.per / high), bounded(rule.per / low)] : [null, null])];
+  const ends = low === null || high === null ? [null, null] : rule.times === undefined ? [high, low] : [low, high];
+  const bounded = (time) => Math.min(Math.max(rule.per / time, rule.least ?? -Infinity), rule.most ?? Infinity);
+  return [seconds, ...ends].map((time) => (time === null ? null : rule.times === undefined ? bounded(time) : rule.times * time));
+}
+
+/** Returns the other file's own value, or the ratio of its time to the series' time, s. */
+function joined(rule, seconds, beside, entry) {
+  if (rule.own !== undefined) return beside.value[entry];
+  const other = beside.seconds[entry];
+  if (seconds === null || other === null) return null;
+  return rule.over !== undefined ? other / seconds : seconds / other;
 }
 
 /** Returns the values of a series along an axis: values, low, high, and `at`, the entry of each in the series' columns. */
@@ -148,25 +162,14 @@ function lineOf({ columns, rule, beside }, order, axis) {
   return { at, values, low, high };
 }
 
-/** Returns the other file's own value, or the ratio of its time to the series' time, s. */
-function joined(rule, seconds, beside, entry) {
-  if (rule.own !== undefined) return beside.value[entry];
-  const other = beside.seconds[entry];
-  if (seconds === null || other === null) return null;
-  return rule.over !== undefined ? other / seconds : seconds / other;
-}
-
-/**
- * Returns what a series did from the newest comparable entry before one, as {text, tone}; undefined if that is nothing
- * (series/changes.py, site/text.py).
- */
+/** Returns what a series did from the newest comparable entry before one; undefined if that is nothing (series/changes.py). */
 function changeAt(columns, entry) {
   if (columns.outcome[entry] !== "measured") return undefined;
-  const side = (at) => ({ unit: columns.unit, ...Object.fromEntries([...TIMES, "method"].map((name) => [name, columns[name][at]])) });
+  const side = (at) => ({ seconds: columns.seconds[at], method: columns.method[at], version: columns.version });
   for (let before = entry - 1; before >= 0; before -= 1) {
-    if (Ratios.lacking(side(before), side(entry)) === null) {
-      const verdict = { ...verdictOf(columns.levels, columns.seconds, before, entry), unit: columns.unit, isOneSeries: true };
-      return verdict.word === "unchanged" ? undefined : { text: Ratios.words(verdict), tone: Ratios.tone(verdict) };
+    if (Verdicts.lacking(side(before), side(entry)) === null) {
+      const verdict = Verdicts.between(columns.levels, columns.seconds, before, entry);
+      return verdict.word === "unchanged" ? undefined : verdict;
     }
   }
   return undefined;
@@ -174,44 +177,23 @@ function changeAt(columns, entry) {
 
 // ---- the model of a chart -------------------------------------------------------------------------------------------
 
-/** Loads the series of a choice; returns {loaded, lost}, the lost ones as {name, why}. */
-async function load(choice) {
-  const results = await Promise.allSettled(choice.series.map(async (item) => {
-    const rule = item.quantities[choice.unit];
-    const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule)]);
-    return { item, rule, columns, beside };
-  }));
-  return {
-    loaded: results.flatMap(({ value }) => value ?? []),
-    lost: results.flatMap(({ reason }, index) => (reason ? { name: choice.series[index].implementation, why: reason.message } : [])),
-  };
-}
-
-/** Returns a sentence for each reason for which series are lost. */
-function lostWords(lost) {
-  const named = (why) => lost.filter((series) => series.why === why).map(({ name }) => `\u2068${name}\u2069`).join(", ");
-  return [...new Set(lost.map(({ why }) => why))].map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (kv report).`);
-}
-
 /** Returns the texts about a series at a commit; those about its time only where that is shown. */
-function describe({ columns, rule }, { at, values, low, high }, x, quantity) {
+function describe({ columns, rule }, { at, values, low, high }, x) {
   const entry = at[x];
-  const outcome = columns.outcome[entry];
   if (entry === MISSING && values[x] === null) return { value: "not measured" };
   const flags = (columns.remarks[entry] ?? []).join("; ");
-  if (outcome !== "measured" && values[x] === null) return { value: outcome, flags };
+  if (columns.outcome[entry] !== "measured" && values[x] === null) return { value: columns.outcome[entry], flags };
   if (rule?.apart?.includes(columns.commit[entry])) return { value: "measured with other threads than the roofs", flags };
-  const value = Numbers.value(values[x], quantity, rule?.unit);
+  const value = Numbers.value(values[x], rule?.unit);
   if (!isOfTime(rule)) return { value };
-  const rounds = columns.rounds[entry] ?? null;
-  const isPlain = columns.unit !== undefined; // of another suite, whose rounds nobody knows
-  return {
-    value,
-    interval: low[x] === null ? (isPlain ? "" : "interval unknown") : Numbers.interval(low[x], high[x], quantity, rule.unit),
-    rounds: isPlain ? "" : rounds === null ? "rounds unknown (no telemetry)" : `${rounds} ${rounds === 1 ? "round" : "rounds"}`,
-    change: changeAt(columns, entry)?.text ?? "",
-    flags,
-  };
+  const [rounds, change] = [columns.rounds[entry], changeAt(columns, entry)];
+  const ofKernel = columns.unit === undefined; // else of another suite, whose rounds nobody knows
+  const details = [
+    low[x] !== null ? Numbers.interval(low[x], high[x], rule.unit) : ofKernel && "interval unknown",
+    ofKernel && (rounds ? `${rounds} ${rounds === 1 ? "round" : "rounds"}` : "rounds unknown (no telemetry)"),
+    change && Verdicts.words(change, columns.unit),
+  ];
+  return { value, details: details.filter(Boolean).join(" · "), flags };
 }
 
 /** Returns the marks of a choice by kind, with their x; those after the newest commit of the axis are left out. */
@@ -246,7 +228,7 @@ function roofOf(visible, { unit, scale }) {
   if (line === undefined || unit === "cache benefit" || scale === "percent") return [];
   const { item: { roof }, rule } = line.series;
   const [y] = convert(rule, roof.seconds, null, null);
-  return [{ y, label: `roof (${roof.text}): ${Numbers.value(y, unit, rule.unit)}` }];
+  return [{ y, label: `roof (${roof.text}): ${Numbers.value(y, rule.unit)}` }];
 }
 
 /** Returns whether a series is more than n/a at some commit. */
@@ -262,7 +244,7 @@ function percentOf({ values, low, high }, base) {
 /** Returns the first and the last place of the commits in view, as the address or the form says. */
 function viewOf(commits, { range }) {
   const query = Address.read();
-  const [from, to] = ["from", "to"].map((name) => (query.has(name) ? commits.findIndex(({ sha }) => sha.startsWith(query.get(name))) : -1));
+  const [from, to] = ["from", "to"].map((name) => commits.findIndex(({ sha }) => query.has(name) && sha.startsWith(query.get(name))));
   const last = Math.max(commits.length - 1, 0);
   if (from >= 0 && to >= from) return [from, to];
   return [range === "all" ? 0 : Math.max(last + 1 - Number(range), 0), last];
@@ -282,13 +264,13 @@ function modelOf(page, choice, loaded, axis, testCase) {
     const name = series.item.implementation;
     const drawn = choice.scale === "percent" ? percentOf(line, base) : { y: line.values, low: line.low, high: line.high };
     const visible = choice.implementations.includes(name) && applies(series);
-    return { at: line.at, name, series, ...page.looks.get(name), visible, ...drawn, describe: (at) => describe(series, line, at, choice.unit) };
+    return { at: line.at, name, series, ...page.looks.get(name), visible, ...drawn, describe: (at) => describe(series, line, at) };
   });
   const marks = marksOf(page, choice, lines, axis, x);
   const all = [...marks.finding, ...marks.changes, ...marks.foot];
-  const quantity = loaded.find(({ rule }) => rule?.unit)?.rule.unit ?? page.words.get(choice.unit);
+  const quantity = loaded.find(({ rule }) => rule?.axis)?.rule.axis ?? page.words.get(choice.unit);
   return {
-    case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen, quantity,
+    case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen,
     unit: choice.scale === "percent" && commits.length ? `${quantity}, % against ${commits[base].sha.slice(0, 8)}` : quantity,
     view: commits.length ? [x[first] - beyond, x[last] + beyond] : [-0.5, 0.5],
     marksAt: (at) => all.filter((mark) => mark.at === at),
@@ -297,7 +279,7 @@ function modelOf(page, choice, loaded, axis, testCase) {
 
 // ---- the page -------------------------------------------------------------------------------------------------------
 
-const SMALL = 230, TALL = 440, PAPER = 680; // px
+const SMALL = 230, TALL = 440; // px
 
 /** Shows the tables of a choice. */
 function showTables(choice) {
@@ -307,50 +289,35 @@ function showTables(choice) {
   }
 }
 
-/** Sets the height of a scrolling table so that it ends below a whole row. */
-function endBelowARow(scroll) {
-  scroll.style.removeProperty("--end");
-  if (scroll.scrollHeight <= scroll.clientHeight) return;
-  const { top, height } = scroll.getBoundingClientRect();
-  const room = height - scroll.offsetHeight + scroll.clientHeight; // without the scroll bar of a table that is too wide
-  let end = 0;
-  for (const row of scroll.querySelectorAll("tbody tr")) {
-    const bottom = row.getBoundingClientRect().bottom - top + scroll.scrollTop;
-    if (bottom > room) break; // before later rows are laid out
-    end = bottom;
-  }
-  if (end > 0) scroll.style.setProperty("--end", `${end + height - room}px`);
-}
+const report = (section, text) => { section.querySelector(".status").textContent = text; };
 
-const say = (section, text) => { section.querySelector(".status").textContent = text; };
-
-/** Returns what the status line says of a model. */
 /** Returns what the status line says of the models. */
 function statusOf(form, models, { range }, lost) {
-  const [model] = models;
-  const count = model.commits.length;
+  const count = models[0].commits.length;
   const newest = range !== "all" && count > Number(range) ? `the newest ${range} of ` : "";
-  const counted = `${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`;
-  const roofs = models.length === 1 ? model.marks.roof : [];
-  return [missedBy(form, model), ...lostWords(lost), [counted, ...roofs.map(({ label }) => label)].join("; ")].filter(Boolean).join(" ");
+  const named = (why) => lost.filter((series) => series.why === why).map(({ name }) => `\u2068${name}\u2069`).join(", ");
+  const losses = [...new Set(lost.map(({ why }) => why))].map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (kv report).`);
+  const roofs = models.length === 1 ? models[0].marks.roof.map(({ label }) => label) : [];
+  const counted = [`${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`, ...roofs].join("; ");
+  return [missedBy(form, models[0]), ...losses, counted].filter(Boolean).join(" ");
 }
 
-async function start(section) {
+async function startTrend(section) {
   const form = section.querySelector("form");
   const [marks, { commits }] = await Promise.all([KV.load(section.dataset.marks), KV.load("commits")]);
   const page = {
     marks, commits, order: new Map(commits.map((commit, index) => [commit.sha, index])),
-    looks: new Map(boxesOf(form).map(({ value, dataset: { colour, dash } }, shape) => [value, { colour, dash, shape }])),
+    looks: new Map(boxesOf(form).map(({ value, dataset: { colour, dash } }) => [value, { colour, dash }])),
     words: new Map(Array.from(form.elements.unit.options, (option) => [option.value, option.dataset.axis])),
   };
+  const usual = stateOf(form);
   const stage = section.querySelector(".stage");
-  const [reset, save] = section.querySelectorAll("button");
-  const update = () => show().catch((error) => say(section, error.message));
-  const goTo = (inView) => { putAddress(form, inView); update(); };
+  const reset = section.querySelector("button");
+  const update = () => show().catch((error) => report(section, error.message));
+  const goTo = (inView) => { putAddress(form, usual, inView); update(); };
   const tip = startTip(stage, goTo);
   let turn = 0;
   let panels = []; // {host, model, chart}, one for each test case
-
   const resized = new ResizeObserver(() => {
     for (const { chart, host } of panels) {
       if (host.clientWidth && host.clientWidth !== chart.width) chart.setSize({ width: host.clientWidth, height: chart.height });
@@ -358,11 +325,11 @@ async function start(section) {
   });
 
   /** Returns the elements that charts are drawn in, the same ones as before where they can be: one may have the focus. */
-  function hostsOf(choice) {
-    if (panels.length === choice.cases.length) return panels.map(({ host }) => host);
+  function hostsOf({ cases }) {
+    if (panels.length === cases.length) return panels.map(({ host }) => host);
     resized.disconnect();
     const first = section.querySelector(".chart");
-    const hosts = choice.cases.map((_, index) => (index === 0 ? first : first.cloneNode()));
+    const hosts = cases.map((_, index) => (index === 0 ? first : first.cloneNode()));
     stage.querySelector(".charts").replaceChildren(...hosts.map((host) => make("div", { class: "panel" }, make("h3", {}), host)));
     stage.classList.toggle("many", hosts.length > 1);
     for (const host of hosts) resized.observe(host);
@@ -373,6 +340,7 @@ async function start(section) {
     const mine = turn += 1;
     const choice = resolve(form, marks);
     showTables(choice);
+    showSource(document.querySelector(".source"), form.elements.source);
     const { loaded, lost } = await load(choice);
     if (mine !== turn) return; // the reader has chosen something else meanwhile
     const shown = [...loaded.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)];
@@ -382,52 +350,35 @@ async function start(section) {
     const hosts = hostsOf(choice);
     for (const { chart } of panels) chart.destroy();
     panels = choice.cases.map((name, index) => {
-      const model = modelOf(page, choice, loaded, axis, name);
-      const panel = { host: hosts[index], model };
+      const panel = { host: hosts[index], model: modelOf(page, choice, loaded, axis, name) };
       const title = hosts.length > 1 ? [make("a", { href: `#${new URLSearchParams({ case: name })}` }, foreign(name || "(no parameters)"))] : [];
       panel.host.previousElementSibling.replaceChildren(...title);
-      panel.chart = Trend.draw(panel.host, model, { width: panel.host.clientWidth, height: hosts.length > 1 ? SMALL : TALL }, tip.events(panel));
+      panel.chart = Trend.draw(panel.host, panel.model, hosts.length > 1 ? SMALL : TALL, tip.events(panel));
       return panel;
     });
     section.panels = panels; // what tests read
     tip.restart(panels);
     reset.hidden = !Address.read().has("from");
-    if (!lost.length) for (const panel of panels) completeTable(choice, panel.model);
-    say(section, statusOf(form, panels.map((panel) => panel.model), choice, lost));
+    for (const { model } of panels) offerMore(choice.anchor, model, lost.length === 0);
+    report(section, statusOf(form, panels.map(({ model }) => model), choice, lost));
     section.dataset.drawn = String(mine);
   }
 
   reset.addEventListener("click", () => goTo({ from: "", to: "" }));
-  save.addEventListener("click", () => {
-    const [{ model, chart }] = panels;
-    const link = make("a", { download: `${document.title.split(" ")[0]}.png`, href: Trend.picture(model, { width: chart.width, height: chart.height, large: 2 }).toDataURL() });
-    link.click();
-  });
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("change", () => {
+  const follow = ({ target }) => {
+    if (target.form !== form) return;
     resolve(form, marks);
     goTo({});
-  });
-  window.addEventListener("hashchange", () => { takeAddress(form); update(); });
-  takeAddress(form);
+  };
+  document.addEventListener("change", follow); // of the source, too
+  window.addEventListener("hashchange", () => { takeAddress(form, usual); update(); });
+  takeAddress(form, usual);
   await show();
   for (const query of ["(prefers-color-scheme: dark)", "print"]) {
     window.matchMedia(query).addEventListener("change", () => { for (const { chart } of panels) chart.redraw(false); });
   }
-  const unprint = () => {
-    document.documentElement.removeAttribute("data-paper");
-    for (const paper of stage.querySelectorAll(".paper")) paper.remove();
-  };
-  window.addEventListener("beforeprint", () => {
-    unprint();
-    document.documentElement.setAttribute("data-paper", "");
-    for (const { host, model, chart } of panels) host.prepend(Trend.picture(model, { width: PAPER, height: chart.height, large: 3 }));
-  });
-  window.addEventListener("afterprint", unprint);
   section.dataset.ready = "yes";
 }
 
-for (const section of document.querySelectorAll("section.trend")) start(section).catch((error) => say(section, error.message));
-const sized = new ResizeObserver((entries) => { for (const { target } of entries) endBelowARow(target.closest(".scroll")); });
-for (const table of document.querySelectorAll(".behind table")) sized.observe(table);
-startSource();
+for (const section of document.querySelectorAll("section.trend")) startTrend(section).catch((error) => report(section, error.message));

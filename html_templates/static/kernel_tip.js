@@ -1,13 +1,6 @@
 // The commit under the pointer, or reached with the arrow keys: its values as text; and what clicks, drags and keys do.
 "use strict";
 
-/** Returns a commit's hash, which links to its page, its message, author and date. */
-function commitHead(commit) {
-  const when = commit.date.slice(0, 16).replace("T", " ");
-  const subject = span("subject", foreign(commit.subject || "(no message)"));
-  return [commitLink(commit), " ", subject, " ", span("who", foreign(`${commit.author}, ${when}`))];
-}
-
 /** Starts the tip of the charts on a stage. `goTo` changes the commits in the address: {from, to, commit}. */
 function startTip(stage, goTo) {
   const NEAR = 10; // px around the head of a finding that a click counts for
@@ -22,42 +15,43 @@ function startTip(stage, goTo) {
   const name = ({ model }, at) => model.commits[at]?.sha.slice(0, 8) ?? "";
   const panelOf = ({ target }) => panels.find(({ host }) => host.contains(target));
 
-  function figures(line, at) {
-    const { value, interval, rounds, change, flags } = line.describe(at);
-    const swatch = make("span", { class: `swatch ${line.dash}`, style: `background: ${line.colour}` });
-    const block = make("p", { class: "figures" }, swatch, " ", span("name", foreign(line.name)), " ", make("strong", {}, value));
-    const details = [interval, rounds, change].filter(Boolean).join(" · ");
-    if (details) block.append(span("more", details));
-    if (flags) block.append(span("flags", foreign(flags)));
-    return block;
+  function figures({ dash, colour, name, describe }, at) {
+    const { value, details, flags } = describe(at);
+    const swatch = make("span", { class: `swatch ${dash}`, style: `background: ${colour}` });
+    return make("p", { class: "figures" }, swatch, " ", span("name", foreign(name)), " ", make("strong", {}, value),
+      ...(details ? [span("more", details)] : []), ...(flags ? [span("flags", foreign(flags))] : []));
   }
 
   function show(panel, at) {
+    const { chart, model } = panel;
     shown = { panel, at };
     tip.hidden = false;
-    const { chart, model } = panel;
-    const marks = model.marksAt(at).map(({ kind, page, text }) => make("p", { class: `mark ${kind}` },
-      page ? make("a", { href: page }, foreign(text)) : foreign(text)));
-    const lines = model.lines.filter((line) => line.visible).map((line) => figures(line, at));
-    tip.replaceChildren(make("p", { class: "commit" }, ...commitHead(model.commits[at])), ...lines, ...marks);
     tip.classList.toggle("pinned", at === model.chosen);
+    tip.replaceChildren(
+      make("p", { class: "commit" }, ...commitHead(model.commits[at])),
+      ...model.lines.filter((line) => line.visible).map((line) => figures(line, at)),
+      ...model.marksAt(at).map(({ kind, page, text }) => make("p", { class: `mark ${kind}` }, page ? make("a", { href: page }, foreign(text)) : foreign(text))),
+    );
     // On the side with more room; on a narrow screen the style puts it below
     const [box, outer] = [chart.over, stage].map((element) => element.getBoundingClientRect());
     const across = box.x - outer.x + chart.valToPos(model.x[at], "x");
     const isLeft = across > outer.width / 2;
-    tip.style.left = isLeft ? "" : `${across + 14}px`;
-    tip.style.right = isLeft ? `${outer.width - across + 14}px` : "";
-    tip.style.top = `${box.y - outer.y + 6}px`;
-    tip.style.maxWidth = `min(25rem, ${Math.max((isLeft ? across : outer.width - across) - 20, 180)}px)`;
+    Object.assign(tip.style, {
+      left: isLeft ? "" : `${across + 14}px`, right: isLeft ? `${outer.width - across + 14}px` : "", top: `${box.y - outer.y + 6}px`,
+      maxWidth: `min(25rem, ${Math.max((isLeft ? across : outer.width - across) - 20, 180)}px)`,
+    });
+  }
+
+  function hide() {
+    shown = null;
+    tip.hidden = true;
   }
 
   /** Shows the chosen commit, or none. */
   function rest() {
     const [first] = panels;
-    const isChosen = first !== undefined && first.model.chosen !== null;
-    shown = null;
-    tip.hidden = !isChosen;
-    if (isChosen) show(first, first.model.chosen);
+    hide();
+    if (first !== undefined && first.model.chosen !== null) show(first, first.model.chosen);
   }
 
   /** Returns the page of the finding whose head is under a pointer. */
@@ -72,12 +66,12 @@ function startTip(stage, goTo) {
   stage.addEventListener("click", (event) => {
     const panel = panelOf(event);
     if (panel === undefined || panel.model.commits.length === 0) return;
-    const { left, right } = panel.chart.over.getBoundingClientRect();
+    const { chart, model } = panel;
     const page = findingUnder(panel, event);
     if (page) window.location.href = page;
-    else if (event.clientX >= left && event.clientX <= right && panel.chart.over.contains(event.target)) {
-      const at = panel.chart.posToIdx(event.clientX - left);
-      if (at === panel.model.chosen) window.location.href = panel.model.commits[at].page;
+    else if (chart.over.contains(event.target)) {
+      const at = chart.posToIdx(event.clientX - chart.over.getBoundingClientRect().left);
+      if (at === model.chosen) window.location.href = model.commits[at].page;
       else goTo({ commit: name(panel, at) });
     }
   });
@@ -90,8 +84,7 @@ function startTip(stage, goTo) {
     const step = KEYS[event.key];
     const zoom = { "+": 4, "-": 1 }[event.key];
     if (event.key === "Escape") {
-      shown = null;
-      tip.hidden = true;
+      hide();
       if (model.chosen !== null) goTo({ commit: "" });
     }
     if (event.key === "0") goTo({ from: "", to: "" });
@@ -127,9 +120,8 @@ function startTip(stage, goTo) {
         setSelect: [(chart) => {
           const { left, width } = chart.select;
           if (width === 0 || panel !== pressed) return;
-          const [from, to] = [left, left + width].map((edge) => name(panel, chart.posToIdx(edge)));
           chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          goTo({ from, to });
+          goTo({ from: name(panel, chart.posToIdx(left)), to: name(panel, chart.posToIdx(left + width)) });
         }],
       },
     }),

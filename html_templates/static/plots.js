@@ -1,4 +1,4 @@
-// Small charts as SVG: axes with round numbers, and on them layers of dots, bars, lines and bands.
+// Small charts of a measurement's rounds as SVG: axes with round numbers, and on them layers of dots, lines and bands.
 // Note: tried Bokeh: the eight figures of a measurement take it .4 to 1.1 s at every choice, these 15 to 33 ms. Made by
 // Python when the site is written, they would be ten times the data (14.6 kB for 1.4 kB of a series' rounds).
 "use strict";
@@ -16,65 +16,105 @@ const Plots = (() => {
   }
 
   const line = (className, x1, y1, x2, y2) => node("line", { class: className, x1, y1, x2, y2 });
-  const rect = (className, x, y, width, height) => node("rect", { class: className, x, y, width, height });
 
   /** Returns at most `count` round numbers between two bounds, 1, 2 or 5 times a power of ten apart, with their texts. */
   function ticks({ low, high }, count) {
-    const rough = (high - low) / count;
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * (1 - 1e-9));
+    const power = 10 ** Math.floor(Math.log10((high - low) / count));
+    const step = power * ([1, 2, 5].find((factor) => factor * power * count >= (high - low) * (1 - 1e-9)) ?? 10);
     const decimals = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 20);
     const marks = [];
-    for (let index = Math.ceil(low / step - 1e-9); index * step <= high * (1 + Math.sign(high) * 1e-12); index += 1) {
-      marks.push([index * step, (index * step).toFixed(decimals).replace("-", "−")]);
-    }
+    for (let index = Math.ceil(low / step - 1e-9); index * step <= high; index += 1) marks.push([index * step, (index * step).toFixed(decimals).replace("-", "−")]);
     return marks;
   }
 
   /** Returns bounds with some room around all values, at least the fraction `least` of their middle to either side. */
-  function range(values, { from, least = 0 } = {}) {
+  function range(values, least = 0) {
     const known = values.filter(Number.isFinite);
     const [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
     const middle = (low + high) / 2;
     const half = Math.max((high - low) / 2, least * Math.abs(middle)) || Math.abs(middle) / 2 || 1;
-    return { low: from ?? middle - 1.12 * half, high: middle + 1.12 * half };
+    return { low: middle - 1.12 * half, high: middle + 1.12 * half };
   }
 
   const inside = (y) => Math.min(Math.max(y, TOP), BOTTOM);
 
-  const LAYERS = { // kind -> the nodes of a layer; `axis: "x"` makes a band or a level vertical
-    band: (x, y, { axis, low, high }) => [axis === "x"
-      ? rect("band", x(low), TOP, Math.max(x(high) - x(low), 0), BOTTOM - TOP)
-      : rect("band", LEFT, y(high), RIGHT - LEFT, Math.max(y(low) - y(high), 0))],
-    level: (x, y, { axis, at, className = "level" }) => [axis === "x"
-      ? line(className, x(at), TOP, x(at), BOTTOM) : line(className, LEFT, y(at), RIGHT, y(at))],
-    path: (x, y, { points, className = "path" }) => [
-      node("polyline", { class: className, points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ") })],
+  const LAYERS = { // kind -> the nodes of a layer
+    band: (_, y, { low, high }) => [node("rect", { class: "band", x: LEFT, y: y(high), width: RIGHT - LEFT, height: Math.max(y(low) - y(high), 0) })],
+    level: (_, y, { at }) => [line("level", LEFT, y(at), RIGHT, y(at))],
+    path: (x, y, { points }) => [node("polyline", { class: "path", points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ") })],
     whiskers: (x, y, { points }) => points.map(([at, low, high]) => line("whisker", x(at), inside(y(low)), x(at), inside(y(high)))),
-    bars: (x, y, { points }) => points.map(([low, high, value]) =>
-      rect("bar", x(low), Math.min(y(0), y(value)), Math.max(x(high) - x(low), 0.5), Math.abs(y(0) - y(value)))),
-    dots: (x, y, { points, className = "dot", size = 4.5 }) => points.map(([across, up, title, dotClass]) => {
-      const dot = node("circle", { class: dotClass ?? className, cx: x(across), cy: y(up), r: size });
-      if (title) dot.append(node("title", {}, title));
+    dots: (x, y, { points }) => points.map(([across, up, className, title]) => {
+      const dot = node("circle", { class: className, cx: x(across), cy: y(up), r: 4.5 });
+      dot.append(node("title", {}, title));
       return dot;
     }),
   };
 
-  /** Returns a chart. `x` and `y`: {title, low, high, ticks}; `layers`: what is drawn, the lowest first. */
-  function draw({ label, x, y, layers }) {
+  /** Returns a chart in a figure. `x` and `y`: {title, low, high}; `layers`: what is drawn, the lowest first. */
+  function figure({ title, caption, x, y, layers }) {
     const across = (value) => LEFT + ((RIGHT - LEFT) * (value - x.low)) / (x.high - x.low);
     const up = (value) => BOTTOM - ((BOTTOM - TOP) * (value - y.low)) / (y.high - y.low);
     const text = (content, anchor, place) => node("text", { ...place, "text-anchor": anchor }, content);
-    const svg = node("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
-    for (const [value, name] of y.ticks ?? ticks(y, 4)) {
+    const svg = node("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${caption}` });
+    for (const [value, name] of ticks(y, 4)) {
       svg.append(line("grid", LEFT, up(value), RIGHT, up(value)), text(name, "end", { x: LEFT - 7, y: up(value) + 4 }));
     }
-    svg.append(text(y.title, "middle", { transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)` }));
-    for (const [value, name] of x.ticks ?? ticks(x, 5)) svg.append(text(name, "middle", { x: across(value), y: BOTTOM + 17 }));
-    svg.append(text(x.title, "middle", { x: (LEFT + RIGHT) / 2, y: HEIGHT - 6 }), line("grid", LEFT, BOTTOM, RIGHT, BOTTOM));
+    for (const [value, name] of ticks(x, 5)) svg.append(text(name, "middle", { x: across(value), y: BOTTOM + 17 }));
+    svg.append(text(y.title, "middle", { transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)` }),
+      text(x.title, "middle", { x: (LEFT + RIGHT) / 2, y: HEIGHT - 6 }), line("grid", LEFT, BOTTOM, RIGHT, BOTTOM));
     for (const layer of layers) svg.append(...LAYERS[layer.kind](across, up, layer));
-    return svg;
+    return make("figure", {}, make("figcaption", {}, make("strong", {}, title), caption), svg);
   }
 
-  return { draw, range };
+  return { figure, range };
 })();
+
+/** Returns the median of some values. */
+function median(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+}
+
+const dotClass = (round) => (!round.counts ? "left-out" : round.flags ? "flagged" : "dot");
+const roundText = (round) => `round ${round.number}: ${Numbers.seconds(round.estimate)}${round.flags ? `, ${round.flags}` : ""}`;
+
+function overTime({ value, low, high }, rounds) {
+  const { name, scale } = Numbers.unit(value ?? median(rounds.map((round) => round.estimate)));
+  const minutes = (round) => (round.began - rounds[0].began) / 60;
+  const y = (seconds) => seconds / scale;
+  const adjusted = rounds.filter((round) => round.adjusted !== undefined);
+  const whiskers = rounds.filter((round) => round.half_width)
+    .map((round) => [minutes(round), ...[-1, 1].map((sign) => y(round.estimate * (1 + sign * round.half_width)))]);
+  const heights = [...rounds.map((round) => round.estimate), ...adjusted.map((round) => round.adjusted), low ?? NaN, high ?? NaN];
+  return Plots.figure({
+    title: "Over time",
+    caption: `Each dot is the estimate of a round, its bar what its own samples leave open. Line and band: the value and its 95% interval.${
+      adjusted.length ? " Rings: the same rounds, adjusted." : ""} A slope or waves: the machine changed meanwhile.`,
+    x: { title: "minutes since the first round", ...Plots.range(rounds.map(minutes)) },
+    y: { title: `time per call, ${name}`, ...Plots.range(heights.map(y), 0.005) },
+    layers: [
+      ...(low === null ? [] : [{ kind: "band", low: y(low), high: y(high) }]), ...(value === null ? [] : [{ kind: "level", at: y(value) }]),
+      { kind: "whiskers", points: whiskers },
+      { kind: "dots", points: rounds.map((round) => [minutes(round), y(round.estimate), dotClass(round), roundText(round)]) },
+      { kind: "dots", points: adjusted.map((round) => [minutes(round), y(round.adjusted), "adjusted", `round ${round.number}, adjusted: ${Numbers.seconds(round.adjusted)}`]) },
+    ],
+  });
+}
+
+/** Draws the estimates against a gauge that was timed beside them; null where fewer than two rounds have it. */
+function againstGauge(name, title, rounds, fit) {
+  const measured = rounds.filter((round) => round.counts && round[name]);
+  if (measured.length < 2) return null;
+  const [slope, centre] = fit?.signals[name] ?? [0, median(measured.map((round) => round[name]))];
+  const usual = median(measured.map((round) => round.adjusted ?? round.estimate));
+  const percent = (value, reference) => 100 * (value / reference - 1);
+  const points = measured.map((round) => [percent(round[name], centre), percent(round.estimate, usual), dotClass(round), roundText(round)]);
+  const [x, y] = [0, 1].map((axis) => Plots.range(points.map((point) => point[axis]), 0.05));
+  const line = [x.low, x.high].map((change) => [change, 100 * ((1 + change / 100) ** slope - 1)]);
+  const used = slope ? `Where it takes 1% longer, ${Numbers.significant(slope)}% is taken off (line).` : "The series is not known to move with it, so it is not adjusted by it.";
+  return Plots.figure({
+    title, caption: `The ${title}, timed beside the samples, against the estimate; both as differences from what is usual. ${used}`,
+    x: { title: `${title}, %`, ...x }, y: { title: "estimate, %", ...y },
+    layers: [...(slope ? [{ kind: "path", points: line }] : []), { kind: "dots", points }],
+  });
+}

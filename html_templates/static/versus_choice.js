@@ -1,69 +1,53 @@
 // What is chosen on compare.html: read from the address, written to it, and the pairs of series that it asks for. A choice
-// is {mode, kernel, unit, sort, text, a, b}, a side {commit, place, implementation}: a full SHA, an index of `places`, and
-// a name or EACH.
+// is {kernel, sort, text, a, b}, a side {commit, place, implementation}: a full SHA, an index of `places`, and a name. An
+// implementation of "" is each, and on side B, as a place of "", the same as on side A.
 "use strict";
 
 const Choice = (() => {
-  const EACH = ""; // every implementation: against itself, or against the one of the other side
-  const DEFAULTS = { mode: "commits", kernel: "", unit: "GFLOPS", sort: "effect", text: "" }; // which the address leaves out
-  const VALUES = { mode: ["commits", "machines", "implementations", "anything"], unit: ["GFLOPS", "µs"], sort: ["effect", "slower", "faster", "name"] };
-  const PARTS = ["commit", "place", "implementation"];
-  const OWN = { commits: ["commit"], machines: ["place"], implementations: ["implementation"], anything: PARTS }; // of B
+  const DEFAULTS = { kernel: "", sort: "effect", text: "" }; // which the address leaves out
   const SHORTEST = 4; // digits of a hash that is understood
   const DIGITS = 12; // of a hash in a link
 
-  const placeName = (place) => `${place.machine} · ${place.environment}`;
   const kernelName = (series) => `${series.kernel} ${series.device}`.trim();
-  const implementations = (series) => [...new Set(series.map((one) => one.implementation).filter(Boolean))].sort();
-  const isSame = ({ a, b }) => PARTS.every((name) => a[name] === b[name]);
-  const only = (items) => (items.length === 1 ? items[0] : null);
 
-  /** Returns the commit that the first word of a text names, a tag or the beginning of a hash; null for none. */
+  /** Returns the SHA of the commit that a text names, a tag or the beginning of a hash; null for none. */
   function resolve(commits, text) {
-    const word = text.trim().split(/\s+/)[0];
-    const tagged = only(commits.filter((commit) => commit.tags.includes(word)));
-    if (tagged || word.length < SHORTEST || !/^[0-9a-f]+$/i.test(word)) return tagged;
-    return only(commits.filter((commit) => commit.sha.startsWith(word.toLowerCase())));
+    const isNamed = ({ sha, tags }) => tags.includes(text) || (text.length >= SHORTEST && sha.startsWith(text.toLowerCase()));
+    const named = commits.filter(isNamed);
+    return named.length === 1 ? named[0].sha : null;
   }
 
-  /** Returns up to `most` commits, newest first, that have every word of a text. */
-  function matching(commits, text, most) {
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = [];
-    for (let at = commits.length - 1; at >= 0 && found.length < most; at -= 1) {
-      const { sha, subject, author, tags } = commits[at];
-      const searched = `${sha} ${subject} ${author} ${tags.join(" ")}`.toLowerCase();
-      if (words.every((word) => searched.includes(word))) found.push(commits[at]);
-    }
-    return found;
-  }
+  /** Returns the newest commit that a place measured, of those before an index; the first one of all where there is none. */
+  const newest = (commits, place, before = commits.length) => (commits.findLast((commit, at) => at < before && commit.places.includes(place)) ?? commits[0]).sha;
 
-  /** Returns the next commit that a place measured, after an index of `commits` in a direction, -1 or 1; null for none. */
-  function next(commits, from, direction, place) {
-    for (let at = from + direction; at >= 0 && at < commits.length; at += direction) if (commits[at].places.includes(place)) return commits[at];
-    return null;
-  }
+  /** Returns the commit that a place measured before another. */
+  const before = (commits, sha, place) => newest(commits, place, commits.findIndex((commit) => commit.sha === sha));
 
-  /** Returns the side that an address names, completed by `usual`; what is not there is added to `gone`. */
+  /** Returns a side of a choice in full. */
+  const sideOf = ({ a, b }, letter) => (letter === "a" ? a
+    : { ...b, place: b.place === "" ? a.place : b.place, implementation: b.implementation || a.implementation });
+
+  /** Returns whether B is of another machine or implementation than A. */
+  const isOther = (chosen) => ["place", "implementation"].some((name) => sideOf(chosen, "b")[name] !== chosen.a[name]);
+
+  /** Returns the side that an address names, with what it leaves out from `usual`; what is not there is added to `gone`. */
   function side(query, letter, usual, { commits, places, series }, gone) {
     const chosen = { ...usual };
     const [sha, machine, environment, implementation] = ["", "m", "e", "i"].map((part) => query.get(letter + part));
     if (sha !== null) {
-      const commit = resolve(commits, sha);
-      if (commit) chosen.commit = commit.sha;
-      else gone.push(["commit", sha]);
+      chosen.commit = resolve(commits, sha);
+      if (chosen.commit === null) gone.push(["commit", sha]);
     }
     const wanted = Object.entries({ machine, environment }).filter(([, name]) => name !== null);
     if (wanted.length > 0) {
       const indexOf = (labels) => places.findIndex((place) => labels.every(([part, name]) => place[part] === name));
       // Another environment of the same machine comes before another machine
-      chosen.place = [indexOf(wanted), indexOf(wanted.slice(0, 1)), chosen.place].find((index) => index >= 0);
-      gone.push(...wanted.filter(([part, name]) => places[chosen.place][part] !== name));
+      chosen.place = [indexOf(wanted), indexOf(wanted.slice(0, 1))].find((index) => index >= 0) ?? usual.place;
+      gone.push(...wanted.filter(([part, name]) => places[chosen.place]?.[part] !== name));
     }
-    if (implementation !== null) {
-      if (series.some((one) => one.implementation === implementation)) chosen.implementation = implementation;
-      else gone.push(["implementation", implementation]);
-    }
+    if (implementation === null) return chosen;
+    if (series.some((item) => item.implementation === implementation)) chosen.implementation = implementation;
+    else gone.push(["implementation", implementation]);
     return chosen;
   }
 
@@ -73,36 +57,21 @@ const Choice = (() => {
    * page lacks is added to `gone`, as Address.missed takes it.
    */
   function read(query, data, gone) {
+    const { commits, series } = data;
+    /** @type {any} */
     const chosen = Object.fromEntries(Object.entries(DEFAULTS).map(([name, usual]) => [name, query.get(name) ?? usual]));
-    for (const [name, values] of Object.entries({ ...VALUES, kernel: [DEFAULTS.kernel, ...data.series.map(kernelName)] })) {
+    for (const [name, values] of Object.entries({ sort: Object.keys(Rows.RANKS), kernel: ["", ...series.map(kernelName)] })) {
       if (values.includes(chosen[name])) continue;
       gone.push([name, chosen[name]]);
       chosen[name] = DEFAULTS[name];
     }
-    const { commits } = data;
     const place = commits.findLast((commit) => commit.places.length > 0)?.places[0] ?? 0;
-    chosen.a = side(query, "a", { commit: null, place, implementation: EACH }, data, gone);
-    chosen.b = side(query, "b", { ...chosen.a, commit: null, implementation: EACH }, data, gone);
-    const newest = (at) => (next(commits, commits.length, -1, at) ?? commits.at(-1)).sha;
-    const before = (sha, at) => next(commits, commits.findIndex((commit) => commit.sha === sha), -1, at)?.sha ?? sha;
-    const at = chosen.mode === "anything" ? chosen.b.place : chosen.a.place;
-    chosen.b.commit ??= newest(at);
-    chosen.a.commit ??= chosen.mode === "commits" ? before(chosen.b.commit, at) : newest(chosen.a.place);
+    const a = chosen.a = side(query, "a", { commit: null, place, implementation: "" }, data, gone);
+    const b = chosen.b = side(query, "b", { commit: null, place: "", implementation: "" }, data, gone);
+    const at = sideOf(chosen, "b").place;
+    b.commit ??= (isOther(chosen) && a.commit) || newest(commits, at);
+    a.commit ??= isOther(chosen) ? b.commit : before(commits, b.commit, at);
     return chosen;
-  }
-
-  /** Returns a choice in which B differs from A only in what the mode compares. */
-  function settled(chosen, places, series) {
-    const b = { ...chosen.a };
-    for (const name of OWN[chosen.mode]) b[name] = chosen.b[name];
-    if (isSame({ a: chosen.a, b })) {
-      if (chosen.mode === "machines" && places.length > 1) b.place = b.place === 0 ? 1 : 0;
-      if (chosen.mode === "implementations") {
-        const others = implementations(series).filter((name) => name !== b.implementation);
-        b.implementation = others.includes("native") ? "native" : (others[0] ?? b.implementation);
-      }
-    }
-    return { ...chosen, b };
   }
 
   /** Returns the address of a choice. */
@@ -110,41 +79,32 @@ const Choice = (() => {
     const query = new URLSearchParams(Object.keys(DEFAULTS).filter((name) => chosen[name] !== DEFAULTS[name]).map((name) => [name, chosen[name]]));
     for (const letter of ["a", "b"]) {
       const { commit, place, implementation } = chosen[letter];
-      query.set(letter, commit.slice(0, DIGITS));
-      query.set(`${letter}m`, places[place].machine);
-      query.set(`${letter}e`, places[place].environment);
-      if (implementation !== EACH) query.set(`${letter}i`, implementation);
+      const labels = { "": commit.slice(0, DIGITS), m: places[place]?.machine, e: places[place]?.environment, i: implementation };
+      for (const [part, label] of Object.entries(labels)) if (label) query.set(letter + part, label);
     }
     return query;
   }
 
-  /** Returns the series of a side: benchmark and test case -> implementation -> versions. */
-  function seriesOf({ place, implementation }, kernel, series) {
-    const cases = new Map();
-    for (const one of series) {
-      if (one.place !== place || !["", kernelName(one)].includes(kernel) || ![EACH, one.implementation].includes(implementation)) continue;
-      const key = JSON.stringify([one.benchmark, one.case]);
-      if (!cases.has(key)) cases.set(key, new Map());
-      const versions = cases.get(key).get(one.implementation) ?? [];
-      cases.get(key).set(one.implementation, versions);
-      versions.push(one);
-    }
-    return cases;
-  }
-
-  /** Returns the pairs of series that a choice asks for, as lists of versions; null for a missing counterpart. */
+  /** Returns the pairs of series that a choice asks for, as lists of versions; empty for a missing counterpart. */
   function pairs(chosen, series) {
-    const sides = [chosen.a, chosen.b].map((side) => seriesOf(side, chosen.kernel, series));
-    const isEach = chosen.a.implementation === EACH && chosen.b.implementation === EACH;
-    const orNull = (versions) => (versions.size === 0 ? [null] : [...versions.values()]);
-    const found = [...new Set(sides.flatMap((cases) => [...cases.keys()]))].flatMap((key) => {
-      const [a, b] = sides.map((cases) => cases.get(key) ?? new Map());
-      return isEach ? [...new Set([...a.keys(), ...b.keys()])].map((name) => [a.get(name) ?? null, b.get(name) ?? null])
-        : orNull(a).flatMap((versions) => orNull(b).map((others) => [versions, others]));
+    const [ofA, ofB] = ["a", "b"].map((letter) => {
+      const { place, implementation } = sideOf(chosen, letter);
+      return series.filter((item) => item.place === place && ["", item.implementation].includes(implementation) && ["", kernelName(item)].includes(chosen.kernel));
     });
-    if (chosen.a.commit !== chosen.b.commit) return found;
-    return found.filter(([a, b]) => a === null || b === null || a[0].name !== b[0].name); // nothing against itself
+    const keyOf = (item) => JSON.stringify([item.benchmark, item.case, ...(chosen.b.implementation === "" ? [item.implementation] : [])]);
+    const [mapA, mapB] = [ofA, ofB].map((items) => { // key -> implementation -> versions
+      const map = new Map();
+      for (const item of items) {
+        if (!map.has(keyOf(item))) map.set(keyOf(item), {});
+        (map.get(keyOf(item))[item.implementation] ??= []).push(item);
+      }
+      return map;
+    });
+    const listed = (map, key) => (map.has(key) ? Object.values(map.get(key)) : [[]]);
+    const all = [...new Set([...mapA.keys(), ...mapB.keys()])].flatMap((key) => listed(mapA, key).flatMap((a) => listed(mapB, key).map((b) => [a, b])));
+    // nothing against itself
+    return chosen.a.commit === chosen.b.commit ? all.filter(([a, b]) => a[0]?.name !== b[0]?.name) : all;
   }
 
-  return { EACH, OWN, PARTS, placeName, kernelName, implementations, isSame, only, resolve, matching, next, read, settled, write, pairs };
+  return { kernelName, isOther, before, sideOf, read, write, pairs };
 })();

@@ -143,7 +143,7 @@ SOURCE = """(name) => {
   if (part === "dots") return {x: line?.visible ? line.dots : []};
   const marks = {tag: model.marks.foot, environment: model.marks.foot}[name] ?? model.marks[name];
   return columns(marks.filter(({kind, x}) => (kind ?? name) === name && x >= min && x <= max).map(
-    ({series: _, ...mark}) => ({...mark, label: name in {tag: 0, environment: 0} && !mark.isNamed ? "" : mark.label})));
+    ({series: _, ...mark}) => ({...mark, label: name in {tag: 0, environment: 0} && !mark.box ? "" : mark.label})));
 }""".replace("PANEL", PANEL)
 
 

@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from kernel_velocity import units
-from kernel_velocity.harness import statistics
 from kernel_velocity.site import model
 from kernel_velocity.site.writer import series_name
 from tests import synthetic
@@ -114,8 +113,7 @@ def test_measurement_in_words(tab, site):
     assert f"{units.seconds(value.interval.low)} to {units.seconds(value.interval.high)}" in text
     assert "median of the estimates of 8 rounds" in text
     assert tab.locator("#rounds tbody tr").count() == 8
-    for title in ("Over time", "Distribution", "Lag plot", "Autocorrelation", "Gauge of the core"):
-        assert title in text
+    assert tab.locator("#charts strong").all_inner_texts()[:2] == ["Over time", "Gauge of the core"]
     assert "converged the estimate reached the wanted precision" in " ".join(text.split())
     assert tab.locator("#commit a").get_attribute("href") == f"commit-{tree.commits[3][:8]}.html"
 
@@ -128,12 +126,12 @@ def test_sentences_on_a_value(tab, site):
         {"counts": True, "estimate": 1.25e-3},
         {"counts": False, "estimate": 9.0},
     ]
-    interval = {"method": "95% interval", "ends": [0.99e-3, 1.02e-3]}
-    none = {"method": None, "ends": [None, None]}
+    interval = {"interval": "95% interval", "low": 0.99e-3, "high": 1.02e-3}
+    none = {"interval": None, "low": None, "high": None}
     for series, stored, wanted in (
-        ({"value": None, "interval": none}, rounds, ["There is no value: the remarks say why."]),
+        ({"value": None, **none}, rounds, ["There is no value: the remarks say why."]),
         (
-            {"value": 1e-3, "interval": interval},
+            {"value": 1e-3, **interval},
             rounds,
             [
                 "The value is the median of the estimates of 2 rounds, from 1.00 ms to 1.25 ms.",
@@ -141,7 +139,7 @@ def test_sentences_on_a_value(tab, site):
             ],
         ),
         (
-            {"value": 1e-3, "interval": none},
+            {"value": 1e-3, **none},
             rounds[2:],
             [
                 "The value is the one that asv stored: the rounds below are not those that it was made from.",
@@ -151,18 +149,11 @@ def test_sentences_on_a_value(tab, site):
     ):
         assert tab.evaluate("([series, rounds]) => formed(series, rounds)", [series, stored]) == wanted
     tab.evaluate(
-        "(rounds) => showRounds({ converged: 'sure' }, rounds.map((round) => ({ stop: 'converged', ...round })))",
+        """(rounds) => showRounds({ columns: [], words: { converged: 'sure' } },
+          rounds.map((round) => ({ stop: 'converged', ...round })))""",
         rounds,
     )
     assert tab.locator("#words dt").all_inner_texts() == ["converged", "grey dots"]
-
-
-@pytest.mark.parametrize("estimates", [[1.0, 2.0] * 4, [3.0, 1.0, 4.0, 1.0, 5.0, 9.0], [1.0] * 8, [1.0, 2.0, 3.0]])
-def test_autocorrelations_are_those_of_python(tab, site, estimates):
-    show(tab, site[1], "measurement.html")
-    wanted = [statistics.autocorrelation(estimates, lag) for lag in range(1, len(estimates) - 2)]
-    got = tab.evaluate("(values) => autocorrelations(values)", estimates)
-    assert got == pytest.approx([value for value in wanted if value is not None])
 
 
 def test_measurement_of_nothing(tab, site):
@@ -170,7 +161,7 @@ def test_measurement_of_nothing(tab, site):
     show(tab, out, "measurement.html", commit="f" * 40, series="series-0")
     assert "Nothing is recorded" in tab.locator("#status").inner_text()
     assert tab.locator("#rounds tbody tr").count() == 8
-    tab.select_option("select[name=benchmark]", "matmul.Cpu.time_hot")
+    tab.select_option("select[name=series]", measurement(tree, 4, ("matmul.Cpu.time_hot", "native", MATMUL["case"]))[1])
     tab.wait_for_function("document.getElementById('title').textContent.startsWith('matmul')")
     tab.evaluate(f"location.hash = 'commit={tree.commits[1]}'")
     tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[1]}')")
@@ -211,57 +202,28 @@ def test_lost_rounds(losing, site):
     tree, _ = site
     page = losing("measurement.html", f"rounds-{tree.commits[1][:8]}-0")
     page.wait_for_selector("body[data-ready]")
-    page.select_option("select[name=commit]", tree.commits[1])
+    page.select_option("select[name=commit]", f"{tree.commits[1]} 0")
     for _ in range(2):
         page.wait_for_function("document.getElementById('status').textContent.includes('cannot be loaded')")
         assert page.locator("#measurement").is_hidden()
         assert page.locator("#commit").inner_text().startswith(tree.commits[1][:8])
         assert f"commit={tree.commits[1]}" in page.url
-        assert page.input_value("select[name=commit]") == tree.commits[1]
+        assert page.input_value("select[name=commit]") == f"{tree.commits[1]} 0"
         page.reload()
-
-
-def test_late_samples_are_not_shown(tab, site):
-    tree, out = site
-    _, name = measurement(tree, 4, NATIVE)
-    show(tab, out, "measurement.html", commit=tree.commits[4])
-    tab.evaluate("""() => {
-      const load = KV.load;
-      KV.load = (name) => {
-        if (!name.startsWith("traces-")) return load(name);
-        window.late = new Promise((resolve) => { window.release = resolve; }).then(() => load(name));
-        return window.late;
-      };
-    }""")
-    tab.evaluate(f"location.hash = 'commit={tree.commits[4]}&series={name}'")
-    tab.wait_for_function("window.release !== undefined")
-    tab.select_option("select[name=implementation]", "eager")  # which has no trace to wait for
-    tab.select_option("select[name=commit]", tree.commits[0])
-    tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[0]}')")
-    tab.evaluate("window.release(), window.late.then(() => new Promise((done) => setTimeout(done)))")
-    assert (tab.locator("#trace select").count(), tab.locator("#trace code").count()) == (0, 1)
-    assert tab.evaluate("document.body.dataset.ready").startswith(tree.commits[0])
 
 
 def test_measurement_choices_are_steps_back(tab, site):
     tree, out = site
     _, name = measurement(tree, 4, NATIVE)
     show(tab, out, "measurement.html", commit=tree.commits[4], series=name)
-    tab.wait_for_selector("#trace select")
-    tab.select_option("#trace select", "process-02")
-    assert "trace=process-02" in tab.url and tab.locator("#trace svg").count() == 4
-    second = tab.locator("#trace circle").nth(3).get_attribute("cy")
-    tab.reload()
-    tab.wait_for_selector("#trace select")
-    assert tab.input_value("#trace select") == "process-02"
-    assert tab.locator("#trace circle").nth(3).get_attribute("cy") == second
-    tab.select_option("select[name=commit]", tree.commits[0])
+    tab.select_option("select[name=commit]", f"{tree.commits[0]} 0")
     tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[0]}')")
     tab.go_back()
     tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[4]}')")
-    assert tab.input_value("#trace select") == "process-02"
-    tab.go_back()
-    tab.wait_for_function("document.querySelector('#trace select')?.value === 'process-01'")
+    tab.locator("#trace a").click()
+    assert tab.locator("h2 bdi").all_inner_texts() == ["process-01", "process-02"]
+    titles = tab.locator("figure:has(svg.frame) strong").all_inner_texts()
+    assert titles.count("Lag plot") == titles.count("Autocorrelation") == titles.count("Histogram") == 2
 
 
 def test_roofline_choices_are_steps_back(tab, site):

@@ -63,13 +63,15 @@ AXES = {
     ERROR: "largest error, absolute or relative (the smaller)",
     **{noun: noun for noun in ("time", "memory", "value")},  # of another suite, by the unit of its values
 }
+TIMES = "×"  # unit of a ratio
 BASELINE = "eager"  # of a speed-up
 LABEL = 28  # letters of a label on the chart
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
 # How a time, s per call, becomes a value; unknown is left out. One of: `per` (value = per / time), `times` (times *
 # time), `over` (time of that series / time), `under` (the inverse), `own` (values of that data file). And `least` and
-# `most`, bounds of the value; `unit`, if it is not the quantity's own; `apart`, the commits that it does not hold for.
+# `most`, bounds of the value; `unit`, which an error lacks; `axis`, the words of its axis if they are not those of the
+# quantity; `apart`, the commits that it does not hold for.
 Rule = dict[str, Any]
 Mark = dict[str, Any]
 ErrorSlot = tuple[str, str, str, str]  # machine, environment, implementation, case
@@ -306,14 +308,14 @@ def of_work(columns: Columns, choice: Choice, least: Mapping[str, Any] | None) -
     dram = None if choice.roofs is None else dram_bandwidth(choice.roofs)
     rules: dict[str, Rule] = {}
     if call.gflops is not None:
-        rules[GFLOPS] = {"per": call.gflops, "unit": key.rate_unit}
+        rules[GFLOPS] = {"per": call.gflops, "unit": key.rate_unit, "axis": key.rate_unit}
     if call.gigabytes is not None:
-        rules[GIGABYTES] = {"per": call.gigabytes}
+        rules[GIGABYTES] = {"per": call.gigabytes, "unit": "GB/s"}
     if least is not None:
-        rules[EFFICIENCY] = {"per": 100 * least["seconds"], **apart}
+        rules[EFFICIENCY] = {"per": 100 * least["seconds"], "unit": "%", **apart}
     if dram is not None and bytes_moved is not None:
-        rules[BENEFIT] = {"per": bytes_moved / dram, "least": 1, **apart}
-    return rules | {TIME: {"times": 1e6}}
+        rules[BENEFIT] = {"per": bytes_moved / dram, "least": 1, "unit": TIMES, **apart}
+    return rules | {TIME: {"times": 1e6, "unit": TIME}}
 
 
 def of_value(columns: Columns) -> dict[str, Rule]:
@@ -323,7 +325,7 @@ def of_value(columns: Columns) -> dict[str, Rule]:
     middle = float(np.median(seconds)) if seconds.size else 0.0
     name, scale = next(((name, scale) for name, scale in reversed(scales) if middle >= scale), scales[0])
     quantity = {units.SECONDS: "time", units.BYTES: "memory"}.get(columns.unit, "value")
-    return {quantity: {"times": 1 / scale, "unit": name}}
+    return {quantity: {"times": 1 / scale, "unit": name, "axis": name}}
 
 
 def roof(columns: Columns, roofs: Roofs | None) -> dict[str, Any] | None:
@@ -347,10 +349,11 @@ def ratios(key: SeriesKey, names: Mapping[SeriesKey, str], benchmarks: Mapping[s
     rules = {}
     eager = beside.get((key.benchmark, BASELINE))
     if eager is not None and len({name for benchmark, name in beside if benchmark == key.benchmark}) > 1:
-        rules[SPEED_UP] = {"over": eager}
+        rules[SPEED_UP] = {"over": eager, "unit": TIMES}
     cold, hot = (beside.get((benchmarks.get(state, ""), key.implementation)) for state in ("cold", "hot"))
     if cold is not None and hot is not None:
-        rules[COLD_HOT] = {"over": cold} if key.benchmark == benchmarks["hot"] else {"under": hot}
+        beside_it = {"over": cold} if key.benchmark == benchmarks["hot"] else {"under": hot}
+        rules[COLD_HOT] = {**beside_it, "unit": TIMES}
     return rules
 
 

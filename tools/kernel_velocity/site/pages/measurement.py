@@ -8,9 +8,11 @@ The page holds words. Its script loads the rounds of the commit in the address,
 - `measured-<16 hex>`: what a file of rounds is of, in its order: the same for most commits, which name it as `series`.
 - `fits-<number of the platform>`: by series the timing method whose rounds are adjusted, by signal its slope and usual
   value, s, and sentences on them. These follow from several commits.
-- `traces-<16 hex>`: the raw samples of a series that `kv lab record` kept. A trace names no commit and no machine. It
-  is shown beside the series of the same name.
-- `rounds-index`: which commits have rounds where, which series have traces, and what words in the rounds mean.
+- `rounds-index`: which commits have rounds where, which series have traces, the columns of the table of rounds, and
+  what words in it mean.
+
+`traces-<16 hex>.html` has the charts of the raw samples of a series that `kv lab record` kept. A trace names no commit
+and no machine. The measurements of the series of the same name link to it.
 
 A file of rounds is written for few bytes. It has, by series, `count`, how many rounds, `base`, the value in s per call
 (the first estimate where there is no value), and columns. `rounds` has columns of all series' rounds, each series' by
@@ -25,6 +27,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,14 +45,15 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, SeriesKey
 from kernel_velocity.results.traces import TRACES
 from kernel_velocity.site import text
+from kernel_velocity.site.charts import palette, samples
+from kernel_velocity.site.charts.samples import Chart
 from kernel_velocity.site.model import Site, results_file
 from kernel_velocity.site.series_data import significant, whole_numbers
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, Page, series_name
-from kernel_velocity.stats.sample_shape import correlogram
 
 FORMAT = 3  # of the data files
-DIGITS, SAMPLE_DIGITS = 7, 5  # of a value, of a raw sample
+DIGITS = 7  # of a value
 # Of 1, to which the ends of intervals, and estimates, are written. A round's own half-width is .1% at best.
 FINEST, FINE = 1e6, 1e5
 MOMENTS = 100  # of a s
@@ -63,9 +67,6 @@ FIELDS = {
     **{"waited": "lost", "load": "load", "switches": "switches", "steal": "steal"},
 }
 GPU = ("sm_before", "sm_after", "memory_before", "memory_after", "power", "temperature", "reasons")
-POINTS = 400  # drawn of a trace at most, evenly spaced: a chart shows no more
-BINS = 40
-BEYOND = 99.5  # percentile where the histogram ends: one outlier would squeeze all others into a bin
 STOPS: Mapping[str, str] = {
     Reason.CONVERGED: "the estimate reached the wanted precision",
     Reason.PLATEAU: "the noise no longer changed: more samples would not help",
@@ -86,7 +87,56 @@ GAUGES = {
     "memory_gauge": "gauge of the memory",
     "control_gauge": "control beside it",
 }
+COLUMNS = (  # of the table of rounds: name, heading, and how static/measurement.js writes it
+    ("number", "round", "count"),
+    ("began", "began", "moment"),
+    ("estimate", "estimate", "s"),
+    ("adjusted", "adjusted", "s"),
+    ("half_width", "within the run", "±%"),
+    ("n", "samples", "count"),
+    ("effective", "effective samples", "number"),
+    ("batch", "calls a sample", "count"),
+    ("spent", "timing", "s"),
+    ("stop", "stopped because", "text"),
+    ("flags", "flags", "text"),
+    ("waited", "waited for a quiet core", "s"),
+    ("cv", "scatter of samples", "%"),
+    ("autocorrelation", "lag-1 autocorrelation", "number"),
+    ("drift", "drift", "difference"),
+    *((name, heading, "s") for name, heading in GAUGES.items()),
+    ("waiting", "caller waits beyond it", "s"),
+    ("sm_before", "SM clock before", "MHz"),
+    ("sm_after", "after", "MHz"),
+    ("memory_before", "memory clock before", "MHz"),
+    ("memory_after", "after", "MHz"),
+    ("power", "power", "W"),
+    ("temperature", "temperature", "°C"),
+    ("setup", "set-up", "s"),
+    ("warmup", "warm-up", "s"),
+    ("overhead", "empty call", "s"),
+    ("tick", "clock's tick", "s"),
+    ("load", "load", "number"),
+    ("switches", "switches", "count"),
+    ("steal", "stolen", "s"),
+    ("launch", "launch", "count"),
+)
 TraceOf = tuple[str, str, str]  # benchmark, implementation, case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """The raw samples of a process."""
+
+    process: str
+    words: str  # how many, of what, when
+    seconds: Sequence[float]
+
+    @property
+    def charts(self) -> list[Chart]:
+        """Its charts."""
+        return samples.charts(
+            [self.seconds], [statistics.trimmed_mean(np.asarray(self.seconds))], palette.COLOURS["native"]
+        )
 
 
 def href(commit: str, key: SeriesKey) -> str:
@@ -103,8 +153,8 @@ def build(site: Site) -> Iterator[Page | DataFile]:
         yield file
     yield from fits(site)
     by_series, problems = traces(site.repository)
-    files_of = {series: _trace_file(series, documents) for series, documents in by_series.items()}
-    yield from files_of.values()
+    pages = {series: _traces_page(series, some) for series, some in by_series.items()}
+    yield from pages.values()
     platforms = [
         {
             "machine": platform.machine,
@@ -114,8 +164,9 @@ def build(site: Site) -> Iterator[Page | DataFile]:
         }
         for number, platform in enumerate(site.platforms)
     ]
-    listed = [[*series, file.name] for series, file in files_of.items()]
-    index = {"format": FORMAT, "places": platforms, "traces": listed, "words": {**STOPS, **FLAGS}}
+    listed = [[*series, page.name] for series, page in pages.items()]
+    words = {"words": {**STOPS, **FLAGS}, "columns": COLUMNS, "gauges": GAUGES}
+    index = {"format": FORMAT, "places": platforms, "traces": listed, **words}
     yield DataFile(name="rounds-index", value=index)
     context = {"has_rounds": bool(measured), "problems": problems}
     yield Page(name="measurement.html", template="measurement.html", context=context)
@@ -292,9 +343,9 @@ def _fit_words(slopes: Mapping[str, float | None], explained: float | None) -> s
     return f"Verdicts use the adjusted value. Slopes: {used}.{share}"
 
 
-def traces(repository: Path) -> tuple[dict[TraceOf, list[dict[str, Any]]], list[str]]:
+def traces(repository: Path) -> tuple[dict[TraceOf, list[Trace]], list[str]]:
     """Return the traces that a clone has, by series, and a sentence for each file that is not one."""
-    by_series: dict[TraceOf, list[dict[str, Any]]] = {}
+    by_series: dict[TraceOf, list[Trace]] = {}
     problems = []
     for path in trace_files.inside(repository / TRACES):
         try:
@@ -308,41 +359,15 @@ def traces(repository: Path) -> tuple[dict[TraceOf, list[dict[str, Any]]], list[
     return by_series, problems
 
 
-def _trace_file(series: TraceOf, documents: Sequence[dict[str, Any]]) -> DataFile:
-    digest = hashlib.sha256("\0".join(series).encode("utf-8", "surrogatepass")).hexdigest()
-    return DataFile(name=f"traces-{digest[:16]}", value={"format": FORMAT, "traces": list(documents)})
-
-
-def _trace(process: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page draws of a trace: samples (s), a histogram, pairs of neighbours, the autocorrelation."""
+def _trace(process: str, document: Mapping[str, Any]) -> Trace:
     if not bounds.is_moment(document["began"]):
         raise ResultsError(f"began {str(document['began'])[:60]!r}; wanted a Unix time in seconds")
+    counts = f"{units.count(len(document['seconds']), 'sample')} of {units.count(document['batch'], 'call')}"
+    words = ", ".join((counts, str(document["timer"]), units.utc(document["began"])))
+    return Trace(process=process, words=words, seconds=document["seconds"])
 
-    def rounded(samples: Any) -> list[float]:
-        return [_rounded(float(sample), SAMPLE_DIGITS) for sample in samples]
 
-    values = np.asarray(document["seconds"], dtype=np.float64)
-    lags, correlations = correlogram([values])
-    shown = values[values <= np.percentile(values, BEYOND)]
-    counts, edges = np.histogram(shown, bins=BINS)
-    drawn = np.arange(0, values.size, max(1, -(-values.size // POINTS)))
-    before = drawn[drawn < values.size - 1]
-    median, trimmed_mean, longest = rounded((np.median(values), statistics.trimmed_mean(values), values.max()))
-    return {
-        "process": process,
-        "began": float(document["began"]),
-        "timer": str(document["timer"]),
-        "batch": document["batch"],
-        "samples": int(values.size),
-        "median": median,
-        "trimmed_mean": trimmed_mean,
-        "longest": longest,
-        "beyond": int(values.size - shown.size),
-        "number": (drawn + 1).tolist(),
-        "seconds": rounded(values[drawn]),
-        "lag": [rounded(values[before]), rounded(values[before + 1])],
-        "correlogram": [round(value, 3) for value in correlations],
-        "lags": lags,
-        "edges": rounded(edges),
-        "counts": counts.tolist(),
-    }
+def _traces_page(series: TraceOf, some: Sequence[Trace]) -> Page:
+    digest = hashlib.sha256("\0".join(series).encode("utf-8", "surrogatepass")).hexdigest()
+    name, context = f"traces-{digest[:16]}.html", {"series": series, "traces": some}
+    return Page(name=name, template="traces.html", context=lambda: context, inputs=repr(context))
