@@ -34,7 +34,8 @@ const KV = (() => {
           KV.forget(name);
           entry.reject(new Error(`data/${name}.js ${reason}`));
         };
-        entry.script = make("script", { src: `data/${encodeURIComponent(name)}.js` });
+        entry.script = document.createElement("script"); // of a page that may have no other script
+        entry.script.src = `data/${encodeURIComponent(name)}.js`;
         entry.script.onerror = () => fail("cannot be loaded");
         // A truncated or empty file loads without calling put
         entry.script.onload = () => { if (!entry.hasValue) fail("is damaged"); };

@@ -133,7 +133,7 @@ function entriesOf(shas, order, { commits, firstX }) {
 function convert(rule, seconds, low, high) {
   if (seconds === null) return [null, null, null];
   const ends = low === null || high === null ? [null, null] : rule.times === undefined ? [high, low] : [low, high];
-  const bounded = (time) => Math.min(Math.max(rule.per / time, rule.least ?? -Infinity), rule.most ?? Infinity);
+  const bounded = (time) => Math.max(rule.per / time, rule.least ?? -Infinity);
   return [seconds, ...ends].map((time) => (time === null ? null : rule.times === undefined ? bounded(time) : rule.times * time));
 }
 

@@ -82,7 +82,7 @@ def test_roofline_hover_focus_and_click(tab, site):
     show(tab, out, "roofline.html", **MATMUL, implementation="native")
     dot, line = tab.locator(".mark:visible:not(.older)"), tab.locator(".shown")
     dot.hover()
-    for wanted in (tree.commits[-1][:8], "Name the tile sizes", "GFLOPS", "FLOP/B", "compute", "%"):
+    for wanted in (tree.commits[-1][:8], "Name the tile sizes", "GFLOPS", "FLOP/B", "% of float32 peak"):
         assert wanted in line.text_content()
     tab.locator(".mark.older:visible").focus()
     assert "until" in line.text_content()

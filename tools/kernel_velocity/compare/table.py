@@ -25,7 +25,7 @@ LEGEND: Mapping[str, str] = {  # of the columns that need one
     "MB": "MB: of the largest tensor",
     "time ±95%": "time: median of the rounds, ± the larger half of its 95% interval",
     "mean ±std": "mean, std, p50, p99: of all samples",
-    "eff.": "eff.: roofline efficiency, the share of what memory or the peak allows (!: see the warnings below)",
+    "eff.": "eff.: roofline efficiency, the share of what memory or the peak allows (!: see the warnings)",
     "cache": "cache: benefit, times faster than DRAM allows",
     "samples": "samples: histogram, fastest to p99",
     _MIXED: "GOPS: of integers",

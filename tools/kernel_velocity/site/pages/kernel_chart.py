@@ -69,8 +69,8 @@ LABEL = 28  # letters of a label on the chart
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
 # How a time, s per call, becomes a value; unknown is left out. One of: `per` (value = per / time), `times` (times *
-# time), `over` (time of that series / time), `under` (the inverse), `own` (values of that data file). And `least` and
-# `most`, bounds of the value; `unit`, which an error lacks; `axis`, the words of its axis if they are not those of the
+# time), `over` (time of that series / time), `under` (the inverse), `own` (values of that data file). And `least`,
+# a bound of the value; `unit`, which an error lacks; `axis`, the words of its axis if they are not those of the
 # quantity; `apart`, the commits that it does not hold for.
 Rule = dict[str, Any]
 Mark = dict[str, Any]
