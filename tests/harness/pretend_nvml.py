@@ -61,6 +61,26 @@ def nvmlSystemGetDriverVersion():
     return "580.1"
 
 
+def nvmlSystemGetCudaDriverVersion():
+    return 13000
+
+
+def nvmlDeviceGetCount():
+    return 1
+
+
+def nvmlDeviceGetHandleByIndex(index):
+    return f"handle of GPU-{index}"
+
+
+def nvmlDeviceGetName(handle):
+    return "NVIDIA H200"
+
+
+def nvmlDeviceGetCudaComputeCapability(handle):
+    return (9, 0)
+
+
 def nvmlDeviceGetClockInfo(handle, kind):
     _ask("clock")
     assert handle.startswith("handle of GPU-")

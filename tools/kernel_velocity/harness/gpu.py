@@ -33,6 +33,7 @@ THROTTLING: Mapping[str, int] = {
     "hardware thermal slowdown": 0x40,
     "power brake": 0x80,
 }
+SETTING_HOLDS = 0x2  # of the same bits: the clocks are those of a user's setting, a lock or application clocks
 CLOCK_DRIFT = 0.01  # relative; a clock that moves more moves the time of a kernel as much
 
 Library = Any  # the module pynvml, opened
