@@ -1,9 +1,12 @@
 """A module that answers as pynvml does, in its units (MHz, mW). A test puts it in its place, or copies it there."""
 
+from types import SimpleNamespace
+
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 opened: list[int] = []
 sm_clocks = [1980]  # MHz: each question takes the first, while there is another
 reasons = [0]
+processes: list[tuple[int, int | None]] = [(1, 700_000_000)]  # pid, bytes: by default the one that measures
 refused: set[str] = set()  # questions that the device does not answer
 
 
@@ -24,6 +27,18 @@ def reset():
     refused.clear()
     sm_clocks[:] = [1980]
     reasons[:] = [0]
+    processes[:] = [(1, 700_000_000)]
+
+
+def nvmlDeviceGetComputeRunningProcesses(handle):
+    _ask("processes")
+    return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in processes]
+
+
+def nvmlSystemGetProcessName(pid):
+    if pid == 1:
+        raise NVMLError("Not Found")
+    return f"/usr/bin/job-{pid}"
 
 
 def nvmlInit():
@@ -44,6 +59,26 @@ def nvmlDeviceGetHandleByUUID(uuid):
 
 def nvmlSystemGetDriverVersion():
     return "580.1"
+
+
+def nvmlSystemGetCudaDriverVersion():
+    return 13000
+
+
+def nvmlDeviceGetCount():
+    return 1
+
+
+def nvmlDeviceGetHandleByIndex(index):
+    return f"handle of GPU-{index}"
+
+
+def nvmlDeviceGetName(handle):
+    return "NVIDIA H200"
+
+
+def nvmlDeviceGetCudaComputeCapability(handle):
+    return (9, 0)
 
 
 def nvmlDeviceGetClockInfo(handle, kind):

@@ -162,6 +162,28 @@ def test_watch_without_driver(library, tmp_path, capsys):
         assert capsys.readouterr().err == text  # said only where samples were asked for
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "flags"),
+    [([1, 1], [1], ()), ([1, 7], [1], ("contended",)), ([1], [7, 1], ("contended",)), ([], [], ())],
+)
+def test_other_process_on_the_gpu_is_contention(library, tmp_path, before, after, flags):
+    library.processes[:] = [(pid, None) for pid in before]
+    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+        watch.look()
+        library.processes[:] = [(pid, None) for pid in after]
+    assert watch.flags == flags
+
+
+def test_processes_have_names_and_memory_as_far_as_told(library, monkeypatch):
+    library.processes[:] = [(1, None), (7, 2**30)]
+    with gpu.opened("GPU-1") as opened:
+        assert gpu.processes(*opened) == [gpu.Process(1, None, None), gpu.Process(7, "/usr/bin/job-7", 2**30)]
+        library.refused.add("processes")
+        assert gpu.processes(*opened) == []
+        monkeypatch.delattr(library, "nvmlDeviceGetComputeRunningProcesses")  # an old binding
+        assert gpu.processes(*opened) == []
+
+
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
     """A pynvml that a process of its own imports."""

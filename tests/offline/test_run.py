@@ -16,7 +16,7 @@ from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.offline import archive, child, run
 from kernel_velocity.offline.run import TIME_IS_UP
 from tests import synthetic
-from tests.offline.test_facts import NODE
+from tests.runner.test_facts import NODE
 
 PACK = {"root": "a" * 40, "head": "b" * 40, "commits": ["1" * 40, "2" * 40, "3" * 40]}
 

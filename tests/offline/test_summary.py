@@ -13,7 +13,7 @@ from kernel_velocity.offline.summary import Report
 from kernel_velocity.results.measurement import Interval, Measurement, Outcome, SeriesKey
 from kernel_velocity.roofline.model import IMPOSSIBLE
 from tests.golden import check_golden
-from tests.offline.test_facts import NODE
+from tests.runner.test_facts import NODE
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMIT = "c" * 40

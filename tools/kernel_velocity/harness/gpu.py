@@ -33,6 +33,7 @@ THROTTLING: Mapping[str, int] = {
     "hardware thermal slowdown": 0x40,
     "power brake": 0x80,
 }
+SETTING_HOLDS = 0x2  # of the same bits: the clocks are those of a user's setting, a lock or application clocks
 CLOCK_DRIFT = 0.01  # relative; a clock that moves more moves the time of a kernel as much
 
 Library = Any  # the module pynvml, opened
@@ -123,11 +124,11 @@ def uuid() -> str | None:
 
 
 @contextmanager
-def opened(uuid: str) -> Iterator[tuple[Library, Handle]]:
-    """Open NVML. Yield the library and the handle of the GPU with that UUID.
+def nvml() -> Iterator[Library]:
+    """Open NVML. Yield the library.
 
     Raises:
-        NvmlError: no binding, no driver, or the driver knows no such GPU.
+        NvmlError: no binding, or no driver.
     """
     try:
         library: Any = importlib.import_module("pynvml")
@@ -138,14 +139,50 @@ def opened(uuid: str) -> Iterator[tuple[Library, Handle]]:
     except library.NVMLError as error:
         raise NvmlError(f"NVML: {error}") from None
     try:
+        yield library
+    finally:
+        with suppress(library.NVMLError):  # what was read is read
+            library.nvmlShutdown()
+
+
+@contextmanager
+def opened(uuid: str) -> Iterator[tuple[Library, Handle]]:
+    """Open NVML. Yield the library and the handle of the GPU with that UUID.
+
+    Raises:
+        NvmlError: no binding, no driver, or the driver knows no such GPU.
+    """
+    with nvml() as library:
         try:
             handle = library.nvmlDeviceGetHandleByUUID(uuid)
         except (library.NVMLError, TypeError) as error:  # TypeError: an old binding that wants bytes
             raise NvmlError(f"NVML: {error}") from None
         yield library, handle
-    finally:
-        with suppress(library.NVMLError):  # what was read is read
-            library.nvmlShutdown()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that computes on a GPU. None where the driver does not tell."""
+
+    pid: int
+    name: str | None
+    memory: int | None  # bytes of the GPU
+
+
+def processes(library: Library, handle: Handle) -> list[Process]:
+    """Return the processes with a context on an opened GPU, this one too. [] where the driver does not list them."""
+
+    def name(pid: int) -> str | None:
+        with suppress(library.NVMLError):  # it has ended, or is another user's
+            text = library.nvmlSystemGetProcessName(pid)
+            return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        return None
+
+    try:
+        listed = library.nvmlDeviceGetComputeRunningProcesses(handle)
+    except (library.NVMLError, AttributeError):
+        return []
+    return [Process(entry.pid, name(entry.pid), entry.usedGpuMemory) for entry in listed]
 
 
 def describe(uuid: str) -> dict[str, Any] | str:
@@ -247,7 +284,9 @@ def interval(environ: Mapping[str, str]) -> float | None:
 
 
 class GpuWatch:
-    """A context around a round. Where the driver cannot be asked, activity is None and there are no flags.
+    """A context around a round, of a process that uses the GPU already.
+
+    Where the driver cannot be asked, activity is None and there are no flags.
 
     Args:
         gpu: UUID of the GPU. None: there is none, and nothing to watch.
@@ -261,12 +300,14 @@ class GpuWatch:
         self._opened: tuple[Library, Handle] | None = None
         self._sampler: Sampler | None = None
         self._looks: list[tuple[float, GpuState]] = []
+        self._processes = 0  # on the GPU, this one too: the most at the beginning and at the end
 
     def __enter__(self) -> GpuWatch:
         if self._gpu is None:
             return self
         try:
             self._opened = self._stack.enter_context(opened(self._gpu))
+            self._count_processes()
             if self._every is not None:
                 self._sampler = Sampler(self._gpu, self._every, self._samples)
         except NvmlError as error:
@@ -281,6 +322,12 @@ class GpuWatch:
                 began, ended = (self._looks[0][0], self._looks[-1][0]) if self._looks else (math.inf, -math.inf)
                 self._looks += [(when, state) for when, state in between if began <= when <= ended]
                 self._looks.sort(key=lambda look: look[0])
+            self._count_processes()
+
+    def _count_processes(self) -> None:
+        # Not within the looks: a list of processes takes longer than a clock, and the GPU idles meanwhile.
+        if self._opened is not None:
+            self._processes = max(self._processes, len({process.pid for process in processes(*self._opened)}))
 
     def look(self) -> None:
         """Take the GPU's state now."""
@@ -294,8 +341,11 @@ class GpuWatch:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What speaks against the round."""
-        return flags(self._states)
+        """What speaks against the round: those of `flags`, and "contended" where another process has the GPU, too.
+
+        A container may list processes by other numbers than their own, so they are counted. One of them is this one.
+        """
+        return flags(self._states) + (("contended",) if self._processes > 1 else ())
 
     @property
     def _states(self) -> list[GpuState]:

@@ -71,6 +71,13 @@ def check_device(implementation: str, problem: Problem) -> None:
         raise NotImplementedError(f"{implementation.capitalize()} needs a CUDA device")
 
 
+def check(implementation: str, problem: Problem, case: str) -> None:
+    """Raise what `bind` raises for an implementation that does not exist here. Nothing is made or compiled."""
+    check_device(implementation, problem)
+    if implementation not in problem.functions and implementation in _CHECKS:
+        _CHECKS[implementation](problem, case)
+
+
 def fresh(function: Callable[[], Any]) -> Bound:
     """Bind a call that returns a new output each time: there is nothing to overwrite but the reference to it."""
     last: list[Any] = [None]
@@ -98,27 +105,38 @@ def _bind_eager(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> B
 # Our kernels ----------------------------------------------------------------------------------------------------------
 
 
-def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
+def _native_module(problem: Problem, case: str) -> Any:
+    """Return the module of a kernel. NotImplementedError where it does not run here."""
     if problem.kernel is None:
         raise NotImplementedError(f"{problem.name} has no native kernel")
     module = _of_this_commit(f"{problem.package}.{problem.kernel}")
     _check_support(problem, case, module.SUPPORTS)
     if problem.device == "cuda" and (reason := importlib.import_module(problem.package).cuda_status()) is not None:
         raise NotImplementedError(reason)
+    return module
+
+
+def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
+    module = _native_module(problem, case)
     bound = _bind_kernel(module, problem, inputs)
     if status := bound.call():
         raise KernelFailedError(f"{problem.package}.{problem.kernel} returned status {status}")
     return bound
 
 
-def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
+def _triton_module(problem: Problem, case: str) -> Any:
+    """Return the module of a Triton kernel. NotImplementedError where it does not run here."""
     if problem.kernel is None:
         raise NotImplementedError(f"{problem.name} has no Triton kernel")
     module = _of_this_commit(f"{problem.package}.{problem.kernel}.triton")
     if problem.device not in module.SUPPORTS["devices"]:  # of ours, the interpreter alone runs on the CPU
         raise NotImplementedError("TRITON_INTERPRET is set: interpreted, a kernel's time says nothing")
     _check_support(problem, case, module.SUPPORTS)
-    bound = _bind_kernel(module, problem, inputs)
+    return module
+
+
+def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
+    bound = _bind_kernel(_triton_module(problem, case), problem, inputs)
     bound.call()  # compiles
     return bound
 
@@ -200,6 +218,12 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> B
     return fresh(lambda: run(tensors)[0])
 
 
+def _check_compile(problem: Problem, _case: str) -> None:
+    if problem.device == "cpu":
+        _package_loader()
+    check_toolchain(problem.device)
+
+
 def _package_loader() -> Any:
     """Return the class behind torch._inductor.aoti_load_package, which would first import 1.3 s of compiler each round.
 
@@ -244,8 +268,12 @@ def _package_key(problem: Problem, case: str) -> str:
     return f"{problem.name}-{case}-{problem.device}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def check_toolchain() -> None:
-    """Raise NotImplementedError where inductor would find no C++ compiler."""
+def check_toolchain(device: str) -> None:
+    """Raise NotImplementedError where inductor finds nothing to compile with: no C++ compiler, or on CUDA no Triton."""
+    if device == "cuda":
+        if importlib.util.find_spec("triton") is None:
+            raise NotImplementedError("torch.compile needs Triton on CUDA, which is not installed")
+        return
     from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
     from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
 
@@ -260,7 +288,7 @@ def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
     import torch  # noqa: PLC0415
     import torch._inductor.config as inductor  # noqa: PLC0415
 
-    check_toolchain()
+    check_toolchain(problem.device)
     scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
 
     class Reference(torch.nn.Module):
@@ -287,10 +315,7 @@ def bind_live_compile(problem: Problem, _case: str, inputs: Inputs) -> Bound:
     """
     import torch  # noqa: PLC0415
 
-    if problem.device == "cpu":
-        check_toolchain()
-    elif importlib.util.find_spec("triton") is None:
-        raise NotImplementedError("torch.compile needs Triton on CUDA, which is not installed")
+    check_toolchain(problem.device)
     reference = problem.reference_solution
 
     def call(*arguments: Any) -> Any:
@@ -308,4 +333,9 @@ _BINDERS: Mapping[str, Callable[[Problem, str, Inputs, Path], Bound]] = {
     "compile": _bind_compile,
     "native": _bind_native,
     "triton": _bind_triton,
+}
+_CHECKS: Mapping[str, Callable[[Problem, str], object]] = {
+    "compile": _check_compile,
+    "native": _native_module,
+    "triton": _triton_module,
 }

@@ -59,7 +59,7 @@ GAUGES = ("core_gauge", "memory_gauge", "control_gauge")  # fields: what fixed w
 
 # Flags are stored as letters, "cu". A flagged round is kept and shown as flagged.
 FLAGS = {
-    "contended": "c",  # the process was preempted, the hypervisor took time, or the core was never quiet
+    "contended": "c",  # preempted, time taken by the hypervisor, a core never quiet, or another process on the GPU
     "faulting": "p",  # page faults while timing: fresh memory was part of what was measured
     "underfed": "u",  # the device overtook the host: launch gaps are in the time
     "quantised": "q",  # one clock tick is more than .5% of a sample

@@ -7,7 +7,6 @@ that draws pages.
     node/run          what is started on the node: finds a Python for launch.py
     node/launch.py    finds the Python with PyTorch, sets up, becomes `kv offline run`
     run.py            `kv offline run OUT`: the stages of a time slice, resumed after an interruption
-    facts.py          what the node is, and what it lacks
     child.py          a stage as a child process, which ends with all that it started
     live.py           ceilings, timers and traces, each in a measuring process
     summary.py        what was measured, and what of it is not to be believed

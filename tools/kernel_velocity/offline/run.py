@@ -29,9 +29,10 @@ from kernel_velocity import lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
-from kernel_velocity.offline import archive, child, facts, summary
+from kernel_velocity.offline import archive, child, summary
 from kernel_velocity.offline.node import launch
 from kernel_velocity.results import ingest
+from kernel_velocity.runner import facts
 from kernel_velocity.runner.environment import first_error_line
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, measuring_variables
 from kernel_velocity.runner.report import LIMITS

@@ -14,12 +14,12 @@ from typing import Any
 from kernel_velocity import units
 from kernel_velocity.harness.ceilings import Ceiling, from_document, peak, roof
 from kernel_velocity.harness.telemetry import FLAGS
-from kernel_velocity.offline.facts import Facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import WANTED_ROUNDS, Measurement, Outcome
 from kernel_velocity.roofline import table
 from kernel_velocity.roofline.ceilings import session_of
 from kernel_velocity.roofline.model import IMPOSSIBLE
+from kernel_velocity.runner.facts import Facts
 from kernel_velocity.runner.report import speed_table
 from kernel_velocity.tables import columns
 

@@ -7,7 +7,9 @@ the leaves, results, series and roofline. A node that only measures imports it w
     asv_commands.py  asv's own commands on our suite: series of a tier, tables without n/a, the working tree
     code_hash.py     describe a build that does not describe itself: hashes of machine code
     checks.py        requirements and shared arguments of the commands that measure
+    doctor.py        `kv doctor`: what is here, what will be n/a and why, what to run first
     environment.py   asv's environment of a commit: build, cache, switch
+    facts.py         what a node is, which device is measured, what it lacks
     fingerprint.py   facts of the machine and of a build, hashes of kernels' code
     host.py          torch, compiler, device, and variables of a measuring process
     live.py          start a live stage in a measuring process

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity.config import Project
-from kernel_velocity.harness import documents
+from kernel_velocity.harness import documents, gpu
 from kernel_velocity.harness.under_test import find_info
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
@@ -211,29 +211,21 @@ def _torch_cuda() -> str | None:
 def _gpus(environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return the driver, and the models and limits of the visible GPUs, {} without NVML or a driver."""
     try:
-        nvml: Any = importlib.import_module("pynvml")
-    except ModuleNotFoundError:
+        with gpu.nvml() as nvml:
+            driver = query(nvml, nvml.nvmlSystemGetDriverVersion)
+            described = sorted({_gpu(nvml, handle) for handle in visible(nvml, environ.get("CUDA_VISIBLE_DEVICES"))})
+            return {"driver": driver, "gpu": " | ".join(described)}
+    except gpu.NvmlError:
         return {}
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:  # no driver
-        return {}
-    try:
-        driver = _query(nvml, nvml.nvmlSystemGetDriverVersion)
-        described = sorted({_gpu(nvml, handle) for handle in _visible(nvml, environ.get("CUDA_VISIBLE_DEVICES"))})
-        return {"driver": driver, "gpu": " | ".join(described)}
-    finally:
-        with suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
 
 
-def _visible(nvml: Any, wanted: str | None) -> Iterator[Any]:
+def visible(nvml: Any, wanted: str | None) -> Iterator[Any]:
     """Yield the handles of the GPUs that CUDA_VISIBLE_DEVICES names by UUID, else of all.
 
     Numbers in that variable are ignored: they count in CUDA's order, which NVML does not know.
     """
     names = {name.strip() for name in (wanted or "").split(",") if name.strip().startswith("GPU-")}
-    for index in range(int(_query(nvml, nvml.nvmlDeviceGetCount) or 0)):
+    for index in range(int(query(nvml, nvml.nvmlDeviceGetCount) or 0)):
         with suppress(nvml.NVMLError):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             if not names or any(str(nvml.nvmlDeviceGetUUID(handle)).startswith(name) for name in names):
@@ -250,15 +242,15 @@ def _gpu(nvml: Any, handle: Any) -> str:
         "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(handle),
         "MIG": lambda: nvml.nvmlDeviceGetMigMode(handle)[0],
     }
-    values = {name: _query(nvml, query) for name, query in queries.items()}
+    values = {name: query(nvml, ask) for name, ask in queries.items()}
     limits = [f"{name} {value}" for name, value in values.items() if value is not None]
-    return "; ".join([_query(nvml, lambda: nvml.nvmlDeviceGetName(handle)) or "a GPU", *limits])
+    return "; ".join([query(nvml, lambda: nvml.nvmlDeviceGetName(handle)) or "a GPU", *limits])
 
 
-def _query(nvml: Any, query: Callable[[], Any]) -> str | None:
+def query(nvml: Any, ask: Callable[[], Any]) -> str | None:
     """Return the value of an NVML query as text. None where the device or the binding does not support it."""
     try:
-        value = query()
+        value = ask()
     except (nvml.NVMLError, AttributeError):
         return None
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -78,7 +78,7 @@ STOPS: Mapping[str, str] = {
     Reason.COMPLETE: "a fixed number of samples",
 }
 FLAGS: Mapping[str, str] = {
-    "contended": "another process took the core, the hypervisor took time, or the core was never quiet",
+    "contended": "another process had the core or the GPU, the hypervisor took time, or the core was never quiet",
     "faulting": "page faults while timing: the timing includes fresh memory",
     **MEANINGS,
 }

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.offline import facts
-from kernel_velocity.offline.facts import Facts
+from kernel_velocity.runner import facts
+from kernel_velocity.runner.facts import Facts
 
 NODE = Facts(
     python="3.12.3",

@@ -1,0 +1,290 @@
+"""``kv doctor``: print what this machine has, what will be n/a here and why, and what to run first.
+
+It only reads. A machine without a GPU, a compiler or PyTorch gets a line with the cure, and the exit status is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from kernel_velocity import config
+from kernel_velocity.errors import UsageError
+from kernel_velocity.harness import gpu, timing
+from kernel_velocity.harness.benchmark import prepare_torch
+from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.harness.implementations import check
+from kernel_velocity.harness.suite import Suite
+from kernel_velocity.runner import facts, fingerprint
+from kernel_velocity.runner.checks import installed_torch
+from kernel_velocity.runner.facts import Facts
+from kernel_velocity.runner.host import NO_COMPILER, compiler, measuring_variables
+from kernel_velocity.units import significant, size
+
+WIDTH = 110  # letters of a line
+BUSY = 0.5  # cores busy in the minute before: less is the system's
+FREE = 5e9  # bytes on the disk: a CUDA build of PyTorch alone takes as much
+LISTED = 6  # kernels that a line names before it counts them
+SMT = Path("/sys/devices/system/cpu/smt/active")
+CURES: Mapping[str, str] = {  # a part of a text of the code that decides -> what to do about it
+    "no nvcc": "`make venv NVCC_FROM=pip`",
+    "no CUDA compiler at build time": "`make build` with nvcc on PATH",
+    "driver too old": "update the driver, or build with an older CUDA",
+    "Triton is not installed": "`pip install triton`, the version that this PyTorch wants",
+    "torch.compile needs Triton": "`pip install triton`, the version that this PyTorch wants",
+    "is a CPU build": "another PyTorch: docs/how-to/gpu-and-pytorch.md",
+    "PyTorch sees no CUDA device": "a GPU, its driver, and a CUDA build of PyTorch",
+    "TRITON_INTERPRET is set": "`unset TRITON_INTERPRET`",
+    "pynvml is not installed": "`pip install nvidia-ml-py`",
+    "no NumPy": "`pip install numpy`",
+}
+
+Pairs = list[tuple[str, str]]  # what a row names or what is n/a, and the text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
+    """Print the three parts. Return 0."""
+    with contextlib.chdir(args.root):
+        node: Facts | str
+        try:
+            installed_torch()
+            node = facts.gather()
+        except UsageError as error:
+            node = _without_options(error)
+        info = fingerprint.build_info(Path())
+        rows = [*software(node, info), *gpus(node, info), *host()]
+        reasons = [*node_reasons(node), *suite_reasons(node)]
+        print(text(rows, reasons, first_commands(node, reasons)), file=out)
+    return 0
+
+
+def text(rows: Pairs, reasons: Pairs, first: Iterable[str]) -> str:
+    """Return the three parts as they are printed."""
+    lines = [_wrapped(f"{name:<15}{value}{_cure(value)}", 15) for name, value in rows]
+    lines += ["", "What will be n/a here, and why"]
+    lines += [_wrapped(f"- {what}: {why}{_cure(why)}", 2) for what, why in reasons] or ["nothing"]
+    return "\n".join([*lines, "", "What to run first", *(f"  {command}" for command in first)])
+
+
+def _cure(why: str) -> str:
+    return next((f" -> {cure}" for part, cure in CURES.items() if part in why), "")
+
+
+def _wrapped(line: str, indent: int) -> str:
+    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+# What is here ---------------------------------------------------------------------------------------------------------
+
+
+def software(node: Facts | str, info: Mapping[str, Any]) -> Pairs:
+    """Return the rows of Python, its packages, and the compilers."""
+    torch, tools = node, ""
+    if isinstance(node, Facts):
+        torch = f"{node.torch}, {'for CUDA ' + node.torch_cuda if node.torch_cuda else 'without CUDA'}"
+        tools = node.toolchain
+    cxx, nvcc, *settings = (tools or fingerprint.toolchain(os.environ, config.project(Path()))).split("; ")
+    cuda = info.get("cuda_compiler_version")
+    code = f"by CUDA {cuda} for {', '.join(architectures(info))}" if cuda else "without CUDA" if info else "not yet"
+    packages = [(name, _version(package)) for name, package in (("Triton", "triton"), ("NumPy", "numpy"))]
+    rows = [("Python", f"{platform.python_version()}, {sys.executable}"), ("PyTorch", str(torch)), *packages]
+    rows += [("NVML binding", _version("nvidia-ml-py")), ("compiler", cxx), ("nvcc", nvcc), ("kernels built", code)]
+    return rows + [("settings", text) for text in settings]
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def architectures(info: Mapping[str, Any]) -> list[str]:
+    """Return the GPU architectures that a build has machine code for, such as sm_80, sm_90, sm_90a."""
+    functions = [function for entry in info.get("kernels", {}).values() for function in entry.get("ptxas") or ()]
+    return sorted({*(info.get("cuda_architectures") or ()), *(function["architecture"] for function in functions)})
+
+
+def machine_code(capability: str, built: Sequence[str]) -> str:
+    """Return which machine code of a build a GPU of a compute capability runs."""
+    major, minor = map(int, capability.split("."))
+    versions = {(int(name[3:-1]), int(name[-1])): name for name in built if re.fullmatch(r"sm_\d+", name)}
+    if fitting := [version for version in versions if version[0] == major and version[1] <= minor]:
+        return " and ".join([versions[max(fitting)], *(name for name in built if name == f"sm_{major}{minor}a")])
+    rebuild = f" -> KV_CUDA_ARCHITECTURES=sm_{major}{minor} make build"
+    if versions and max(versions) < (major, minor):
+        return f"PTX of {versions[max(versions)]}, which the driver compiles when it is loaded{rebuild}"
+    return f"none{rebuild}"
+
+
+def driver_fit(driver: int, built: str | None) -> str:
+    """Return whether a driver for CUDA `driver` (1000 * major + 10 * minor, 0: unknown) fits the CUDA of a build."""
+    if not driver or built is None:
+        return f" for CUDA {driver // 1000}.{driver % 1000 // 10}" if driver else ""
+    fits = driver // 1000 >= int(built.partition(".")[0])  # within a major version, older drivers run newer code
+    return f"{driver_fit(driver, None)}, {'fits' if fits else 'too old for'} our code of CUDA {built}"
+
+
+def gpus(node: Facts | str, info: Mapping[str, Any]) -> Pairs:
+    """Return the rows of every GPU, as NVML describes it."""
+    try:
+        with gpu.nvml() as nvml:
+            handles = fingerprint.visible(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            rows = [row for index, handle in enumerate(handles) for row in _gpu(nvml, handle, index, info)]
+            return rows or [("GPU", "NVML lists none")]
+    except gpu.NvmlError as error:
+        if isinstance(node, str) or node.driver is None:
+            return [("GPU", "none")]
+        names = ", ".join(node.gpus) or "none that PyTorch sees"
+        return [("GPU", f"{names}; driver, clocks and other processes unknown: {error}")]
+
+
+def _gpu(nvml: Any, handle: Any, index: int, info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def ask(question: Callable[[], Any]) -> str | None:
+        return fingerprint.query(nvml, question)
+
+    yield f"GPU {index}", ask(lambda: nvml.nvmlDeviceGetName(handle)) or "unknown"
+    fit = driver_fit(int(ask(nvml.nvmlSystemGetCudaDriverVersion) or 0), info.get("cuda_compiler_version"))
+    yield "  driver", f"{ask(nvml.nvmlSystemGetDriverVersion)}{fit}"
+    if capability := ask(lambda: "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle))):
+        code = machine_code(capability, built) if (built := architectures(info)) else "not built"
+        yield "  capability", f"{capability}, machine code: {code}"
+    state = gpu.read(nvml, handle)
+    now = "unknown" if state.sm_clock is None else f"{state.sm_clock / 1e6:.0f}"
+    most = ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))
+    held = state.reasons is not None and state.reasons & gpu.SETTING_HOLDS
+    lock = "held by a setting (a lock, or application clocks)" if held else "NVML tells of no lock"
+    yield "  SM clock", f"{now} MHz now, {most} MHz at most, {lock}"
+    limit = ask(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+    yield "  power limit", "unknown" if limit is None else f"{significant(int(limit) / 1e3)} W"
+    processes = gpu.processes(nvml, handle)
+    for process in processes:
+        memory = "" if process.memory is None else f", {size(process.memory)}"
+        yield (
+            "  process",
+            f"pid {process.pid} {process.name or 'without a name'}{memory} -> let it end, or rounds are contended",
+        )
+    if not processes:
+        yield "  processes", "none that NVML lists"
+
+
+def host() -> Pairs:
+    """Return the rows of the processor and the disk."""
+    machine, load, free = fingerprint.now(os.environ), os.getloadavg()[0], shutil.disk_usage(Path()).free
+    governor = machine.get("governor", "not told (a virtual machine?)")
+    steady = " -> `cpupower frequency-set -g performance`" if governor in ("powersave", "ondemand", "schedutil") else ""
+    is_on = SMT.read_text(encoding="ascii").strip() if SMT.exists() else ""
+    return [
+        ("processor", f"{machine.get('cpu', platform.machine())}, {len(os.sched_getaffinity(0))} cores"),
+        ("hyperthreads", {"1": "on, two of these cores may be one", "0": "off"}.get(is_on, "not told")),
+        ("governor", governor + steady),
+        ("load", significant(load) + " -> other work disturbs measurements, let it end" * (load > BUSY)),
+        ("free disk", size(free) + " -> free some: builds and PyTorch take more" * (free < FREE)),
+    ]
+
+
+# What is n/a, and what to run -----------------------------------------------------------------------------------------
+
+
+def _without_options(error: UsageError) -> str:
+    """Return an error without its advice on options of `kv offline run`."""
+    return str(error).partition("; name a")[0]
+
+
+def node_reasons(node: Facts | str) -> Pairs:
+    """Return what this node lacks as a whole."""
+    if isinstance(node, str):
+        return [("every series", node)]
+    try:
+        return [("this machine", line) for line in facts.lacking(node, facts.device(node, "auto"))]
+    except UsageError as error:
+        return [("the GPU", _without_options(error))]
+
+
+def suite_reasons(node: Facts | str) -> Pairs:
+    """Return which series of the suite here are n/a, from a fresh process: it imports torch and initialises CUDA."""
+    try:
+        folder = config.suite(Path()).folder
+    except UsageError as error:
+        return [("the suite", str(error))]
+    command = [sys.executable, "-m", "kernel_velocity.runner.doctor", str(folder)]
+    if isinstance(node, Facts) and node.driver is not None:
+        command.append("--driver")
+    environ = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return [
+            ("the suite", f"status {done.returncode}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        ]
+    return [(what, why) for what, why in json.loads(done.stdout.splitlines()[-1])]
+
+
+def missing(suite: Suite, device: str, *, has_driver: bool) -> Pairs:
+    """Return what the suite cannot measure on a device in this process, and what the harness's checks say.
+
+    Of CUDA without a driver that alone.
+    """
+    name, reasons = DEVICES[device], []
+    try:
+        prepare_torch(device)
+    except NotImplementedError as error:
+        reasons = [(f"{name}, every series", str(error))]
+        if device == "cuda" and not has_driver:
+            return reasons
+    else:
+        try:
+            timing.flush_size(device)
+        except NotImplementedError as error:
+            reasons = [(f"{name}, time_cold", str(error))]
+    refused: dict[str, tuple[dict[str, None], dict[str, None]]] = {}  # why -> implementations, kernels
+    for kernel in suite.modules():
+        bench = suite.benchmark(kernel, device)
+        for implementation, case in itertools.product(*bench.params) if hasattr(bench, "problem") else ():
+            try:
+                check(implementation, bench.problem, case)
+            except (NotImplementedError, ImportError) as error:  # ImportError: the kernels are not built
+                implementations, kernels = refused.setdefault(str(error), ({}, {}))
+                implementations[implementation] = kernels[kernel] = None
+    for why, (implementations, kernels) in refused.items():
+        which = ", ".join(kernels) if len(kernels) <= LISTED else f"{len(kernels)} kernels"
+        reasons.append((f"{name}, {' and '.join(implementations)} of {which}", why))
+    return reasons
+
+
+def first_commands(node: Facts | str, reasons: Pairs) -> list[str]:
+    """Return the first commands, in their order."""
+    if compiler(os.environ) is None:
+        return [NO_COMPILER]
+    if isinstance(node, str):
+        return ["make venv    # PyTorch for this environment"]
+    if not Path(config.NAME).exists():
+        return ["kv init    # set up tracking in a git repository"]
+    build = ["make build                 # the kernels of the working tree"]
+    return build * any("`make build`" in why for _, why in reasons) + [
+        "kv peaks                   # half a minute: the most that this machine can do",
+        "kv compare all --sample    # a small case of every kernel beside PyTorch",
+        "kv track                   # the last commits of the kernels, and the dashboard",
+    ]
+
+
+if __name__ == "__main__":
+    pairs = [missing(Suite(Path(sys.argv[1])), device, has_driver="--driver" in sys.argv) for device in DEVICES]
+    print(json.dumps(list(itertools.chain(*pairs))))  # noqa: T201
