@@ -252,9 +252,7 @@ def test_damaged_file(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "count"), [(name, 1200 if name in ("results", "rounds") else 500) for name in FORMATS]
-)
+@pytest.mark.parametrize(("name", "count"), [(name, 300 if name in ("results", "rounds") else 120) for name in FORMATS])
 def test_many_damaged_files(tmp_path, name, count):
     campaign(tmp_path, name, 2, count)
 
