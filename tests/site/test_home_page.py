@@ -395,6 +395,20 @@ def test_never_measured_has_no_row(tree):
     assert section.left_out[1:] == ["add_mul_exp.Cpu.time_hot: not measured: float32-500k"]
 
 
+def test_implementation_that_nobody_measured_has_no_row(tree):
+    """Beside measured ones of its test case. With a reason for it, there is a row that says so."""
+    cases = list(synthetic.CASES["matmul.Cpu.time_hot"])
+
+    def rows():
+        return [row.case for row in home(tree).rows if (row.kernel, row.implementation) == ("matmul", "native")]
+
+    for index in range(5):
+        make_na(tree, index, "matmul.Cpu.time_hot", cases, ["native"])
+    assert rows() == []
+    say_why(tree, 4, ["native", cases[0]], error="no compiler", skipped=True)
+    assert rows() == cases[:1]
+
+
 @pytest.mark.parametrize(("ram", "shown"), [("25276510208", "23.5 GiB"), ("9" * 400, "9" * 400)])
 def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
     edit(tree.results / synthetic.MACHINE / "machine.json", lambda data: data.update(ram=ram))

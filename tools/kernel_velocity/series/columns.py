@@ -101,6 +101,11 @@ class Columns:
         return measured
 
     @property
+    def has_answer(self) -> bool:
+        """Whether a time, a failure or a reason for none is recorded. Nothing is, where nobody measured the series."""
+        return bool(self.reasons) or bool((self.outcome != OUTCOMES.index(Outcome.NOT_APPLICABLE)).any())
+
+    @property
     def gflops(self) -> FloatArray:
         """10^9 operations per second, in `key.rate_unit`. NaN where unknown."""
         return (np.nan if self.flop is None else self.flop) / self.seconds / 1e9

@@ -92,7 +92,7 @@ class Plot:
         for value in x.ticks():
             self.write(value, y.low, f"{value:,.7g}", dy=18, anchor="middle")
         self._marks.append(element("text", escape(x.title), x="50%", y="100%", dy=37, text_anchor="middle"))
-        turned = f"translate(-46 {height / 2:g}) rotate(-90)"
+        turned = f"translate(-62 {height / 2:g}) rotate(-90)"
         self._marks.append(element("text", escape(y.title), transform=turned, text_anchor="middle"))
 
     def pixel(self, x: float, y: float) -> tuple[str, str]:

@@ -100,7 +100,7 @@ class Table:
     def keys(self) -> tuple[SeriesKey, ...]:
         """The series that commits can change."""
         keys = self.site.keys_at(self.platform)
-        return tuple(key for key in keys if key.implementation not in CONTROLS and len(self.site.series(key)))
+        return tuple(key for key in keys if key.implementation not in CONTROLS and self.site.series(key).has_answer)
 
     @cached_property
     def measured(self) -> list[int]:
