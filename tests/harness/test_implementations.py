@@ -27,3 +27,24 @@ def test_other_missing_module_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(implementations.importlib, "import_module", missing)
     with pytest.raises(ModuleNotFoundError, match="numbers"):
         implementations.bind("compile", MATMUL, CASE, (), tmp_path)
+
+
+@pytest.mark.parametrize(("device", "alive"), [("cpu", 1), ("cuda", 0)])
+def test_last_output_is_given_back_on_cuda(device, alive):
+    """Before the next is made, so that the allocator takes the same memory."""
+
+    class Output:
+        count = 0
+
+        def __init__(self):
+            Output.count += 1
+
+        def __del__(self):
+            Output.count -= 1
+
+    before = []
+    bound = implementations.fresh(lambda: before.append(Output.count) or Output(), device)
+    bound.call()
+    bound.call()
+    assert before == [0, alive]
+    assert bound.output() is not None
