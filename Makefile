@@ -17,10 +17,9 @@ STAMP := $(VENV)/.up-to-date
 # cmake and ninja come with the venv; `env` and not `export PATH`, so that `PYTHON` is looked up as the user's shell does.
 IN_VENV := env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH"
 
-# Each process gets a run of files, which share costly beginnings, and takes from the end of another's when it is done:
-# a file alone at the end, as tests/tricks/test_tricks.py was, would leave a core idle.
+# A file of tests stays in one process: many share a costly beginning.
 JOBS ?= 2
-SIDE_BY_SIDE := -n $(JOBS) --dist worksteal
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 
 # Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
 KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN WAIT RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER NVML_SAMPLE PATIENCE
@@ -73,8 +72,12 @@ nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings a
 test: build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)
 
+# In this order: the folders with the longest files begin, else a core would be idle while the other is at one of these.
+LONGEST := tests/offline tests/tricks
+OTHERS := $(filter-out $(LONGEST) %/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
+
 test-slow: build ## the tests that take minutes
-	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) -m 'slow and not alone'
+	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) --no-loadscope-reorder $(LONGEST) $(OTHERS) -m 'slow and not alone'
 	$(IN_VENV) $(PY) -m pytest -m 'slow and alone'
 
 # TypeScript reads the scripts as they are; npm keeps it in its cache: 4 MB, 24 unpacked.

@@ -74,7 +74,7 @@ def test_bad_file_of_another_machine_leaves_our_pages(tiny):
     broken = tiny.root / "results" / "other" / "machine.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("{")
-    done = tiny.track()
+    done = tiny.track(site=True)
     assert lines_with(done.stdout, "asv's own page could not be made")
     assert done.stdout.splitlines()[-1].startswith("Dashboard: ")
     assert (tiny.root / ".asv/html/kernel-velocity/index.html").exists()
