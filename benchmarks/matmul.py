@@ -42,7 +42,7 @@ class Matmul(SuiteProblem):
     }
     core: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": _cubes(256, 512),
-        "cuda": (*_cubes(1024, 4096), *_cubes(4096, dtype="bfloat16")),
+        "cuda": (*_cubes(1024), *_cubes(4096, dtype="bfloat16")),  # CUDA cores and tensor cores
     }
     cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 256), "cuda": _cubes(512, 1024, 2048)}
 

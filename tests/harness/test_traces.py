@@ -161,9 +161,9 @@ def test_flags_are_of_the_samples(scripted, monkeypatch):
 def test_series_names_match_patterns():
     everything = list(SUITE.core_series("cpu"))
     assert len(everything) == len({path.name for path in everything}) == 3 * len(list(SUITE.problems("cpu"))) * 2
-    series = list(SUITE.core_series("cuda", r"matmul\..*native.*float32-4096"))
-    assert [path.name for path in series] == ["matmul.Cuda.time_hot('native', 'float32-4096x4096x4096')"]
-    assert series[0].bytes == 3 * 4 * 4096**2
+    series = list(SUITE.core_series("cuda", r"matmul\..*native.*4096"))
+    assert [path.name for path in series] == ["matmul.Cuda.time_hot('native', 'bfloat16-4096x4096x4096')"]
+    assert series[0].bytes == 3 * 2 * 4096**2
 
 
 @pytest.fixture

@@ -59,7 +59,8 @@ def test_rows_have_the_share_of_the_vendors_figure():
     assert rows["peak_tf32"].share == pytest.approx(410 / 494.5)
     assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
     assert (rows["l2_size"].reported, rows["l2_size"].vendor, rows["l2_size"].share) == (50 * MIB, 50 * MIB, None)
-    assert (rows["peak_int8"].value, rows["peak_int8"].roof, rows["peak_int8"].share) == (None, None, None)
+    assert rows["peak_int8"].value == rows["peak_int8"].roof == 2 * rows["peak_bfloat16"].value  # it was not measured
+    assert rows["peak_int8"].share == pytest.approx(1360 / 1979)
 
 
 def test_rows_have_no_share_of_a_size():
