@@ -88,7 +88,7 @@ function overTime({ value, low, high }, rounds) {
   const heights = [...rounds.map((round) => round.estimate), ...adjusted.map((round) => round.adjusted), low ?? NaN, high ?? NaN];
   return Plots.figure({
     title: "Over time",
-    caption: `Each dot is the estimate of a round, its bar what its own samples leave open. Line and band: the value and its 95% interval.${
+    caption: `Each dot is the estimate of a round, its bar the interval from that round's samples. Line and band: the value and its 95% interval.${
       adjusted.length ? " Rings: the same rounds, adjusted." : ""} A slope or waves: the machine changed meanwhile.`,
     x: { title: "minutes since the first round", ...Plots.range(rounds.map(minutes)) },
     y: { title: `time per call, ${name}`, ...Plots.range(heights.map(y), 0.005) },
@@ -113,7 +113,7 @@ function againstGauge(name, title, rounds, fit) {
   const line = [x.low, x.high].map((change) => [change, 100 * ((1 + change / 100) ** slope - 1)]);
   const used = slope ? `Where it takes 1% longer, ${Numbers.significant(slope)}% is taken off (line).` : "The series is not known to move with it, so it is not adjusted by it.";
   return Plots.figure({
-    title, caption: `The ${title}, timed beside the samples, against the estimate; both as differences from what is usual. ${used}`,
+    title, caption: `The ${title}, timed beside the samples, against the estimate; both as differences from their usual values. ${used}`,
     x: { title: `${title}, %`, ...x }, y: { title: "estimate, %", ...y },
     layers: [...(slope ? [{ kind: "path", points: line }] : []), { kind: "dots", points }],
   });
