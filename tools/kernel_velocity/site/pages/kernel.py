@@ -171,7 +171,8 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
         of_case = {key.implementation: values for key, values in results.items() if key.case == case}
         tables.append(table(case, of_case, lines, group.commits_of(case), notes))
     longest = max(int(columns.is_measured.sum()) for columns in group.columns.values())
-    notes.marks((*chart.warnings.get(group.platform, ()), *too_few(FEWEST_ALONE + 1, "a change point", longest)))
+    few = too_few(FEWEST_ALONE + 1, "a change point by the series' own noise", longest)
+    notes.marks((*chart.warnings.get(group.platform, ()), *few))
     return {
         "place": group.platform,
         "anchor": group.anchor,
