@@ -299,6 +299,7 @@ def test_two_machines_where_asv_alone_measured(tree):
 def test_one_gpu_with_another_power_limit(tree):
     add_hardware(tree, {"gpu": "H100; power limit, mW 700000"}, {"gpu": "H100; power limit, mW 500000"})
     assert home(tree).notes == []
+    assert read(tree).platforms[0].details[0] == ("GPU", "H100")
 
 
 def test_results_of_another_project(tree):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -54,8 +54,14 @@ class Site:
 
     @cached_property
     def platforms(self) -> tuple[Platform, ...]:
-        """The machines and environments that have measurements."""
-        return pages.platforms(self.past.machines, self.past.platforms)
+        """The machines and environments that have measurements. asv's description of a machine knows no GPU."""
+        result = []
+        for platform in pages.platforms(self.past.machines, self.past.platforms):
+            sessions = self.past.sessions(platform.machine, platform.environment)
+            gpus = [session.facts["gpu"] for _, session in sessions if "gpu" in session.facts]
+            gpu = [("GPU", gpus[-1].partition(";")[0])] if gpus else []
+            result.append(replace(platform, details=(*gpu, *platform.details)))
+        return tuple(result)
 
     @property
     def commits(self) -> Mapping[str, Commit]:
