@@ -4,6 +4,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -12,6 +13,7 @@ from kernel_velocity.__main__ import main
 from kernel_velocity.compare.api import compare
 from kernel_velocity.compare.implementations import load
 from kernel_velocity.harness import reported
+from kernel_velocity.harness.user_file import import_file
 from tests.compare.doubling import QUICK
 from tests.public_problems import KERNELBENCH_SOLUTION, PUBLIC, REFERENCE_OF_ONE, RUN, SUBMISSION, TENSARA, write
 
@@ -122,3 +124,16 @@ def test_solution_has_the_time_of_its_whole_function(tmp_path):
     (row, *_) = comparison.rows()
     assert row.timed.failed is None and row.timed.function > 0 and row.overhead is not None
     assert reported.free_memory("cpu")
+
+
+def test_solution_edited_within_a_second_is_its_new_self(tmp_path, monkeypatch):
+    """Python would take the bytecode of a file of equal size and second. A neighbour's, too."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    mine, neighbour = tmp_path / "mine.py", tmp_path / "beside_mine.py"
+    for number in (1, 2):
+        neighbour.write_text(f"VALUE = {number}\n")
+        mine.write_text(f"from beside_mine import VALUE\nOWN = {number}\n")
+        for path in (mine, neighbour):
+            os.utime(path, (1e9, 1e9))
+        module = import_file(mine)
+        assert (number, number) == (module.OWN, module.VALUE)

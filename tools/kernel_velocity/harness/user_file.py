@@ -77,9 +77,11 @@ def _importable(folder: Path, neighbours: Mapping[str, Path]) -> Iterator[None]:
     """Let a file import `problem` and its neighbours, and restore the modules afterwards.
 
     Neighbours are forgotten: a file of another folder may have neighbours of the same names. The folder comes last in
-    the path: public folders have files called torch.py, which are solutions and not PyTorch.
+    the path: public folders have files called torch.py, which are solutions and not PyTorch. Nothing is written beside
+    them: bytecode of a file that is edited within a second, to the same size, would be taken for that of the new text.
     """
-    before = dict(sys.modules)
+    before, writes_nothing = dict(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     for name in neighbours:
         sys.modules.pop(name, None)
     base = ModuleType(BASE)
@@ -91,6 +93,7 @@ def _importable(folder: Path, neighbours: Mapping[str, Path]) -> Iterator[None]:
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes_nothing
         sys.meta_path.remove(finder)
         sys.path.remove(str(folder))
         for name in {name for name in sys.modules if name not in before and _is_neighbour(name, folder)}:
