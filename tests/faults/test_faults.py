@@ -157,7 +157,7 @@ def test_crash_leaves_the_rounds_before_it(tiny, rounds):
     done = tiny.track(site=True, KV_ROUNDS=str(rounds), **SINGLE)
     assert recorded(tiny, bad) > 0, done.stdout  # asv itself stores a null of a crash in the last round
     assert lines_with(done.stdout, "value restored from 2 rounds")
-    assert "need 8 rounds, have 2" in page(tiny)
+    assert "a sound verdict needs 8 rounds, have 2" in page(tiny)
     assert (rounds == 3) or "1 further round lost to a crash or a timeout, the last with: " in page(tiny)
 
 

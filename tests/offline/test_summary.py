@@ -158,7 +158,7 @@ def test_impossible_depends_on_the_ratio_alone(factor):
 
 
 def test_few_rounds_scatter_and_flags_are_named():
-    warnings = ("underfed in 2 of 3 rounds", "need 8 rounds, have 3")
+    warnings = ("underfed in 2 of 3 rounds", "a sound verdict needs 8 rounds, have 3")
     assert against(measured(1, rounds=3, spread=0.2, warnings=warnings)) == [
         ("fewer than 8 rounds, no verdict can rest on it", "3 rounds"),
         ("its rounds scatter by more than 5.0%", "±20.0%"),

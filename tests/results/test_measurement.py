@@ -86,8 +86,8 @@ def test_interval_covers_the_truth_in_95_percent():
 def test_too_few_rounds_are_a_warning():
     measurement = measure(rounds([1.0, 1.1]))
     assert measurement.interval is None
-    assert measurement.warnings == ("need 8 rounds, have 2", "no interval: needs 3 rounds")
-    assert measure(rounds([1.0] * 5)).warnings == ("need 8 rounds, have 5",)
+    assert measurement.warnings == ("a sound verdict needs 8 rounds, have 2", "no interval: needs 3 rounds")
+    assert measure(rounds([1.0] * 5)).warnings == ("a sound verdict needs 8 rounds, have 5",)
     assert measure(rounds([1.0] * 8)).warnings == ()
 
 

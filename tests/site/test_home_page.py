@@ -229,7 +229,7 @@ def test_row_without_benchmarks_json(tree, monkeypatch):
 def test_row_of_thin_data(tree):
     synthetic.write_commit(tree.results, tree.commits[4], 4, rounds=3)
     page = home(tree)
-    assert footnotes(page, row_of(page, SMALL).time) == ["need 8 rounds, have 3"]
+    assert footnotes(page, row_of(page, SMALL).time) == ["a sound verdict needs 8 rounds, have 3"]
 
 
 def test_row_that_failed_comes_first(tree):

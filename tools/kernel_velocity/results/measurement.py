@@ -174,7 +174,7 @@ def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
     """Return the footnotes of a measurement of these rounds."""
     notes = []
     if len(rounds) < WANTED_ROUNDS:
-        notes.append(f"need {WANTED_ROUNDS} rounds, have {len(rounds)}")
+        notes.append(f"a sound verdict needs {WANTED_ROUNDS} rounds, have {len(rounds)}")
     if len(rounds) < FEWEST_FOR_INTERVAL:
         notes.append(f"no interval: needs {FEWEST_FOR_INTERVAL} rounds")
     if len({round_.launch for round_ in rounds}) < len(rounds):

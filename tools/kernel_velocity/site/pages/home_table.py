@@ -355,7 +355,7 @@ def _time(table: Table, row: Row, notes: Footnotes) -> Cell:
     if position != table.measured[-1]:
         remarks.append(f"measured last at {table.site.line[position][:SHORT]}")
     if 0 <= rounds < WANTED_ROUNDS:
-        remarks.append(f"need {WANTED_ROUNDS} rounds, have {rounds}")
+        remarks.append(f"a sound verdict needs {WANTED_ROUNDS} rounds, have {rounds}")
     seconds = float(columns.seconds[entry])
     rate = "" if columns.flop is None else units.rate(columns.flop / seconds / 1e9, columns.key.rate_unit)
     return Cell(text=units.value(seconds, columns.unit), detail=rate, marks=notes.marks(remarks))

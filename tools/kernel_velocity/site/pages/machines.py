@@ -144,7 +144,7 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
         columns |= {"newest": "value", "against the sessions before": "value", "over the sessions": ""}
     return {
         "name": name,
-        "lead": _lead(used),
+        "lead": _lead(used, device),
         "warnings": used[-1].warnings,
         "is_compared": is_compared,
         "ceilings": Table(
@@ -161,8 +161,8 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
     }
 
 
-def _lead(used: Sequence[CeilingSession]) -> str:
-    threads = used[-1].figures.get("threads")
+def _lead(used: Sequence[CeilingSession], device: str) -> str:
+    threads = None if device == "cuda" else used[-1].figures.get("threads")
     with_threads = f", with {units.count(int(threads), 'thread')}" if threads else ""
     when = units.utc(used[-1].began)
     if len(used) == 1:
