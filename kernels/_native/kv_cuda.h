@@ -68,6 +68,14 @@ inline bool is_aligned(const void* pointer, uintptr_t bytes) {
     return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
+// Blocks of `threads` threads for n elements, few enough for the grid's limit: kernels loop over the rest. For kernels
+// that `kv new` begins.
+inline unsigned grid_for(int64_t n, int threads) {
+    const int64_t blocks = (n + threads - 1) / threads;
+    const int64_t limit = int64_t{1} << 20;
+    return static_cast<unsigned>(blocks < limit ? blocks : limit);
+}
+
 // Blocks for n elements, in parts of `part` elements each; 0, which CUDA refuses to launch, for more than a grid can
 // have.
 inline unsigned blocks_for(int64_t n, int64_t part) {
