@@ -8,7 +8,7 @@
   const field = form?.querySelector("input");
   const [results, output] = [form?.querySelector("ul"), form?.querySelector("output")];
   if (!field || !results || !output) return;
-  let things = null; // promise of what can be found
+  let searchable = null; // promise of what can be found
 
   /** Loads data.js where the page has no use for it. */
   const loadLoader = () => new Promise((resolve, reject) => {
@@ -39,13 +39,13 @@
   async function find() {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     try {
-      things ??= load();
-      const known = words.length ? await things : [];
-      const found = known.filter(({ names }) => words.every((word) => names.includes(word)));
-      results.replaceChildren(...found.slice(0, MOST).map(link));
-      output.textContent = !words.length ? "" : found.length > MOST ? `${MOST} of ${found.length.toLocaleString("en")} found` : `${found.length} found`;
+      searchable ??= load();
+      const searched = words.length ? await searchable : [];
+      const matches = searched.filter(({ names }) => words.every((word) => names.includes(word)));
+      results.replaceChildren(...matches.slice(0, MOST).map(link));
+      output.textContent = !words.length ? "" : matches.length > MOST ? `${MOST} of ${matches.length.toLocaleString("en")} found` : `${matches.length} found`;
     } catch (error) {
-      things = null;
+      searchable = null;
       output.textContent = String(error);
     }
   }

@@ -146,6 +146,13 @@ def test_warm_up_flags_are_dropped():
     assert measure(lambda: None, Underfed(), CoefficientOfVariation(t_min=1e-5, t_max=1e-4)).flags == ()
 
 
+@pytest.mark.parametrize(("last", "flags"), [(1.99e9, ()), (1.97e9, ("clock_drift",))])
+def test_clock_that_moves_beside_the_samples_is_flagged(monkeypatch, last, flags):
+    monkeypatch.setattr(FakeTimer, "clocks", lambda _: [2e9, last])
+    result = measure(lambda: None, FakeTimer(), CoefficientOfVariation(t_min=1e-5, t_max=1e-4))
+    assert (result.flags, result.clocks) == (flags, (2e9, last))
+
+
 class SharedCore(FakeTimer):
     """A timer and a gauge of a core that somebody else slows down at times: a third of what it usually does.
 

@@ -146,6 +146,12 @@ def test_command_without_torch_or_a_repository_is_no_failure(tmp_path, monkeypat
     assert "no asv.conf.json here" in out.getvalue().replace("\n  ", " ")
 
 
+def test_root_that_is_no_folder_is_named(tmp_path):
+    out, err = io.StringIO(), io.StringIO()
+    assert main(["doctor", "--root", str(tmp_path / "none")], out, err) == 2
+    assert err.getvalue() == f"error: --root {tmp_path / 'none'}: no such folder; name the folder of asv.conf.json\n"
+
+
 def test_command_in_this_repository(monkeypatch):
     pytest.importorskip("torch", reason="the suite is asked with PyTorch")
     monkeypatch.chdir(ROOT)

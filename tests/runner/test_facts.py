@@ -59,7 +59,7 @@ def test_what_the_node_lacks_is_noted():
     assert line.startswith("no nvcc") and "native CUDA kernels are n/a" in line
     assert facts.lacking(NODE, "cuda") == []
     assert "no NumPy beside torch" in facts.lacking(but(numpy=False), "cuda")[0]
-    assert "nothing ran on a GPU" in facts.lacking(but(driver=None), "cpu")[0]
+    assert "no NVIDIA driver: the CPU is measured, and no GPU" in facts.lacking(but(driver=None), "cpu")[0]
     assert "nothing ran on the GPU" in facts.lacking(NODE, "cpu")[0]
 
 

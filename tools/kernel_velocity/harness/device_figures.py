@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from kernel_velocity.harness.ceilings import REREAD, SPREAD, Ceiling, from_document, warnings
+from kernel_velocity.harness.ceilings import INT8_RATE, REREAD, SPREAD, Ceiling, from_document, warnings
 from kernel_velocity.harness.workloads import AROUND, BEYOND, MULTIPLY_ADDS
 
 CACHES: Mapping[str, tuple[str, ...]] = {"cpu": ("L1", "L2", "L3"), "cuda": ("L2",)}  # innermost first
@@ -161,13 +161,10 @@ def _peak(ceilings: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
 
 
 def _doubled(ceilings: Sequence[Ceiling]) -> Iterator[Ceiling]:
-    """Yield twice the rates of 16 bits as rates of int8: what tensor cores do (NVIDIA's white papers of A100 and H100).
-
-    PyTorch's products of int8 may be far from it. On an H200 they reach 965 TOPS, and this repository's 1,403.
-    """
+    """Yield INT8_RATE times the rates of 16 bits as rates of int8."""
     for ceiling in ceilings:
         if ceiling.what == "matmul" and ceiling.dtype in ("float16", "bfloat16") and ceiling.value:
-            yield replace(ceiling, dtype="int8", value=2 * ceiling.value)
+            yield replace(ceiling, dtype="int8", value=INT8_RATE * ceiling.value)
 
 
 def _caches(

@@ -61,7 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
-    """Print the three parts. Return 0."""
+    """Print the three parts. Return 0.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not args.root.is_dir():
+        raise UsageError(f"--root {args.root}: no such folder; name the folder of asv.conf.json")
     with contextlib.chdir(args.root):
         node: Facts | str
         try:

@@ -109,7 +109,7 @@ def lacking(facts: Facts, device: str) -> list[str]:
         "no NumPy beside torch: the tests of the kernels cannot run, nothing says that the kernels are right": (
             not facts.numpy
         ),
-        "no NVIDIA driver: the CPU is measured, nothing ran on a GPU": device == "cpu" and facts.driver is None,
+        "no NVIDIA driver: the CPU is measured, and no GPU": device == "cpu" and facts.driver is None,
         "--device cpu: nothing ran on the GPU": device == "cpu" and facts.driver is not None,
     }
     return [note for note, applies in notes.items() if applies]
