@@ -56,7 +56,7 @@ def test_roof_and_peak_are_the_highest_rates(rows, size):
 
 @given(CEILINGS)
 def test_document_round_trip(measured):
-    text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(ceiling) for ceiling in measured]})
+    text = json.dumps({"format": 1, "device": "cpu", "ceilings": [ceilings.asdict(ceiling) for ceiling in measured]})
     assert from_document(json.loads(text)) == tuple(measured)
 
 

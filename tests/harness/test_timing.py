@@ -268,6 +268,18 @@ def test_graphs_have_their_own_stream(root, a_gpu, monkeypatch):
     assert bound == [2]
 
 
+def test_flush_on_cuda_reads_what_it_wrote(monkeypatch):
+    """Else the cache would be full of lines that the next call has to write back."""
+    pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setattr(timing, "cache_size", lambda _: 1 << 14)
+    read, real_sum = [], torch.sum
+    monkeypatch.setattr(torch, "sum", lambda rows, **named: read.append(rows.clone()) or real_sum(rows, **named))
+    timing.flush("cuda")()
+    (rows,) = read
+    assert rows.numel() * 4 == timing.flush_size("cuda") == timing.FLUSH["cuda"] << 14
+    assert bool((rows == 1).all())  # after it was written
+
+
 def test_refused_capture_is_an_error(monkeypatch):
     class Capture:
         def __init__(self, graph, stream):

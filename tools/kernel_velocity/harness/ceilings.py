@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle
 from time import perf_counter
@@ -114,14 +114,21 @@ def peak(ceilings: Iterable[Ceiling], dtype: str) -> float | None:
 
 
 def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
-    """Return the ceilings of a document that `measure` made.
+    """Return the ceilings of a document that `measure` made. Of a GPU also those of int8 that follow from 16 bits.
 
     Raises:
         ValueError: it is of another format.
     """
     if document.get("format") != FORMAT:
         raise ValueError(f"ceilings of format {document.get('format')!r}: wanted {FORMAT}")
-    return tuple(Ceiling(**fields | {"flags": tuple(fields["flags"])}) for fields in document["ceilings"])
+    measured = tuple(Ceiling(**fields | {"flags": tuple(fields["flags"])}) for fields in document["ceilings"])
+    of_16_bits = [c for c in measured if c.what == "matmul" and c.dtype in ("float16", "bfloat16") and c.value]
+    if document["device"] != "cuda":
+        return measured
+    return (
+        *measured,
+        *(replace(c, dtype="int8", value=INT8_RATE * (c.value or 0.0), spread=None, flags=()) for c in of_16_bits),
+    )
 
 
 def warnings(ceilings: Sequence[Ceiling]) -> list[str]:

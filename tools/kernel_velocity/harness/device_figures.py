@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from kernel_velocity.harness.ceilings import INT8_RATE, REREAD, SPREAD, Ceiling, from_document, warnings
+from kernel_velocity.harness.ceilings import REREAD, SPREAD, Ceiling, from_document, warnings
 from kernel_velocity.harness.workloads import AROUND, BEYOND, MULTIPLY_ADDS
 
 CACHES: Mapping[str, tuple[str, ...]] = {"cpu": ("L1", "L2", "L3"), "cuda": ("L2",)}  # innermost first
@@ -102,7 +102,8 @@ def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
     texts = [warning for warning in document["warnings"] if warning not in of_spread]
     if wide:
         texts.append(
-            f"the samples of {wide} of {len(ceilings)} measurements spread by more than {SPREAD:.0%}: a busy machine"
+            f"the samples of {wide} of {len(document['ceilings'])} measurements spread by more than {SPREAD:.0%}: "
+            "a busy machine"
         )
     return tuple(texts)
 
@@ -150,21 +151,12 @@ def _peak(ceilings: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
     A CPU's document from before multiply-adds were measured has none: it would say less than the machine can.
     """
     computed = (dtype, _COMPUTED.get(dtype)) if device == "cpu" else (dtype,)
-    if (device, dtype) == ("cuda", "int8"):
-        ceilings = [*ceilings, *_doubled(ceilings)]
     products = [ceiling for ceiling in ceilings if ceiling.what == "matmul" and ceiling.dtype == dtype]
     adds = [ceiling for ceiling in ceilings if ceiling.what == MULTIPLY_ADDS and ceiling.dtype in computed]
     best = _best([*products, *adds], "matmul", MULTIPLY_ADDS)
     if best.value is not None and not adds and device == "cpu":
         return replace(best, value=None, spread=None, why="measured before multiply-adds in registers were")
     return best
-
-
-def _doubled(ceilings: Sequence[Ceiling]) -> Iterator[Ceiling]:
-    """Yield INT8_RATE times the rates of 16 bits as rates of int8."""
-    for ceiling in ceilings:
-        if ceiling.what == "matmul" and ceiling.dtype in ("float16", "bfloat16") and ceiling.value:
-            yield replace(ceiling, dtype="int8", value=INT8_RATE * ceiling.value)
 
 
 def _caches(
