@@ -71,6 +71,8 @@ def test_same_contents_are_the_same_commit(clone):
 
 def test_clean_working_tree_is_head(clone):
     (clone / "results" / "box" / "machine.json").write_text("recorded since\n")
+    (clone / ".asv").mkdir()
+    (clone / ".asv" / "lock").write_text("")  # a repository that does not ignore it
     assert working_tree.working_tree(clone) == git(clone, "rev-parse", "HEAD")
 
 

@@ -297,10 +297,10 @@ def working_tree(root: Path) -> str:
     try:
         _git(root, variables, "read-tree", "HEAD")
         _git(root, variables, "add", "--all", "--", ":/")
-        results = (root / config.results_dir(root)).resolve()
-        if results.is_relative_to(root.resolve()):  # what was recorded changes no build
+        for folder in (".asv", config.results_dir(root)):  # what a run writes changes no build
             # Note: `:(exclude)` fails where the excluded path is ignored too
-            _git(root, variables, "reset", "--quiet", "HEAD", "--", str(results))
+            if (path := (root / folder).resolve()).is_relative_to(root.resolve()):
+                _git(root, variables, "reset", "--quiet", "HEAD", "--", str(path))
         tree = _git(root, variables, "write-tree")
     finally:
         for path in (index, index.with_name(f"{index.name}.lock")):
