@@ -23,6 +23,7 @@ RANKS = (
     ("ab",),
     ("nightly", "site"),
     ("compare", "offline", "lab"),
+    ("fleet",),
     ("scaffold",),
     ("faces",),
 )

@@ -5,6 +5,7 @@ asv itself ends with a traceback where the file is damaged, and asks for it agai
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,11 @@ def entry(name: str) -> dict[str, str]:
 
 
 def complete(name: str, facts: dict[str, str]) -> None:
-    """Write the facts of this machine that its entry lacks."""
-    MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **facts})
+    """Write the facts of this machine that its entry lacks. Machines of a cluster share the file, so one at a time."""
+    path = Path(MachineCollection.get_machine_file_path())
+    with path.with_name(f"{path.name}.lock").open("w") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **facts})
 
 
 def _check(machines: dict[str, Any]) -> None:

@@ -1,0 +1,450 @@
+"""Give the jobs of a plan to machines, merge what comes back, until nothing is left.
+
+Each machine has one job at a time. What is merged is recorded beside the results (results/blocks.py), so an interrupted
+run resumes from there. A machine that is lost, or on which a job fails, loses the job whole: the next plan gives it to
+another. A job counts once, however often it comes back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TextIO
+
+from kernel_velocity import config, lock, units
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, HistoryError, KernelVelocityError, NothingMeasured
+from kernel_velocity.fleet import plan as planning
+from kernel_velocity.fleet import scheduler as dask
+from kernel_velocity.fleet import worker
+from kernel_velocity.fleet.plan import Costs, Job, Lane, Limits, Plan
+from kernel_velocity.fleet.scheduler import Machine
+from kernel_velocity.fleet.worker import Order, Result
+from kernel_velocity.offline import unpack
+from kernel_velocity.results import blocks, git
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.runner import publish, select
+from kernel_velocity.runner.track import Settings
+from kernel_velocity.stats import link
+
+POLL = 1.0  # s between two looks at the machines
+LOST = 15.0  # s that a machine may be away before its lanes go elsewhere; Dask restarts a worker in a few
+ATTEMPTS = 3  # machines that a lane is tried on
+PAGES = Path(".asv", "html", "kernel-velocity")
+
+
+@dataclass(kw_only=True)
+class Fleet:
+    """A run: what is wanted, what is measured, and which machine has which job."""
+
+    root: Path
+    commits: tuple[str, ...]  # newest first
+    settings: Settings
+    out: TextIO
+    head: str
+    first: str  # SHA of the repository's first commit
+    limits: Limits
+    device: str | None = None  # of all machines, "cpu" or "cuda"
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)  # by name
+    last_seen: dict[str, float] = field(default_factory=dict)  # of machines, by the monotonic clock
+    running: dict[Any, tuple[Job, Machine, float]] = field(default_factory=dict)  # by the future of Dask
+    merged: set[str] = field(default_factory=set)  # keys of jobs
+    with_ceilings: set[str] = field(default_factory=set)  # machines
+    there: set[str] = field(default_factory=set)  # addresses of workers, when we last looked
+    unfit: set[str] = field(default_factory=set)  # addresses of workers that get no job
+    notes: dict[str, None] = field(default_factory=dict)  # lines that are printed once
+    failures: list[str] = field(default_factory=list)  # one line each
+    statuses: set[int] = field(default_factory=set)  # of the jobs
+    spent: dict[str, float] = field(default_factory=dict)  # s of jobs, by machine
+    began: float = field(default_factory=time.monotonic)
+
+    # What is known ------------------------------------------------------------------------------------------------
+
+    def select(self) -> None:
+        """Make the lanes of the series of the machines' device, with what is recorded of them."""
+        kinds = Counter(machine.device for machine in self.machines.values())
+        self.device = kinds.most_common(1)[0][0]
+        for machine in list(self.machines.values()):
+            self.meet(machine)  # again: those of another device get no job
+        chosen = select.select(config.suite(self.root), self.device, self.settings.tier, self.settings.bench)
+        self.lanes = {
+            name: Lane(name=name, series=len(list(series)))
+            for name, series in groupby(sorted(chosen.series, key=lane_of), lane_of)
+        }
+        problems: list[str] = []
+        for block in blocks.read(self.root / "results", problems):
+            if block.rounds >= self.settings.rounds and not self.settings.again:
+                self.note(block.lanes, block.machine, block.commits, self._still_there(block.anchors))
+        for line in problems:
+            self.say(f"note: {line}")
+
+    def note(self, lanes: Iterable[str], machine: str, commits: Iterable[str], anchors: tuple[str, ...]) -> None:
+        """Note that a machine measured commits of lanes."""
+        for name in lanes:
+            if lane := self.lanes.get(name):
+                done = lane.done | frozenset(commits)
+                self.lanes[name] = replace(lane, machine=machine, done=done, anchors=lane.anchors or anchors)
+
+    def _still_there(self, commits: Iterable[str]) -> tuple[str, ...]:
+        """Return the commits that HEAD still has."""
+        return tuple(
+            sha for sha in commits if git.run(self.root, "merge-base", "--is-ancestor", sha, self.head).returncode == 0
+        )
+
+    def plan(self) -> Plan:
+        """Plan what is neither measured nor running."""
+        busy = {name: (job, machine) for job, machine, _ in self.running.values() for name in job.lanes}
+        lanes = [
+            replace(
+                lane,
+                machine=busy[name][1].name,
+                done=lane.done | set(busy[name][0].commits),
+                anchors=lane.anchors or busy[name][0].anchors,
+            )
+            if name in busy
+            else lane
+            for name, lane in self.lanes.items()
+            if len(lane.refused) < ATTEMPTS
+        ]
+        return planning.plan(
+            self.commits,
+            lanes,
+            self.machines.keys(),
+            replace(self.limits, budget=self.limits.budget - max(self.spent.values(), default=0.0)),
+        )
+
+    # What happens -------------------------------------------------------------------------------------------------
+
+    def run(self, client: Any, scheduler: dask.Scheduler, bundle: bytes) -> None:
+        """Measure until nothing is left that a machine can do."""
+        shared = client.submit(_as_is, bundle, key=f"kernel-velocity-bundle-{self.head}")
+        try:
+            while True:
+                self.look(client, scheduler)
+                plan = self.plan()
+                self.give(client, plan, shared)
+                if not self.running and (self.machines or not plan.jobs):
+                    return
+                if not self.running and not self.machines:
+                    self.failures.append("no machine is left")
+                    return
+                self.collect()
+        except KeyboardInterrupt:
+            self.say(f"interrupted: {units.count(len(self.running), 'job')} stopped; the same command resumes")
+            client.run(worker.stop, on_error="ignore")
+            raise
+
+    def look(self, client: Any, scheduler: dask.Scheduler) -> None:
+        """Meet machines that are new, and give up those that are gone."""
+        self.there, now = dask.addresses(client), time.monotonic()
+        met = {machine.address for machine in self.machines.values()} | self.unfit
+        if fresh := self.there - met:
+            for machine in dask.machines(client, scheduler, fresh):
+                self.meet(machine)
+            self.unfit |= fresh - {machine.address for machine in self.machines.values()}
+        for name, machine in list(self.machines.items()):
+            if self.is_there(machine):
+                self.last_seen[name] = now
+            elif now - self.last_seen[name] > LOST:
+                del self.machines[name]
+                self.say(f"{name}: lost; what it had not finished goes to another machine")
+        for future, (job, machine, _) in list(self.running.items()):
+            if not self.is_there(machine):
+                del self.running[future]
+                future.cancel()
+                self.say(f"{machine.name}: its worker ended while it measured {_what(job)}")
+
+    def meet(self, machine: Machine) -> None:
+        """Add a machine, unless it cannot measure what the others do."""
+        other = self.machines.get(machine.name)
+        if self.device not in (None, machine.device):
+            self.machines.pop(machine.name, None)
+            self._once(f"{machine.name}: measures {machine.device}, the fleet {self.device}: it gets no job")
+            return
+        if other is not None and other.address != machine.address and self.is_there(other):
+            self._once(
+                f"{machine.address}: is called {machine.name}, as {other.address} is: it gets no job. A machine needs "
+                f"one worker with --nthreads 1, or one with a name of its own ({worker.NAME}) for each device"
+            )
+            return
+        kinds = Counter(present.kind for present in self.machines.values())
+        if kinds and machine.kind != (usual := kinds.most_common(1)[0][0]):
+            self._once(f"{machine.name}: is a {machine.kind}, most others are {usual}")
+        if abs(machine.clock) > dask.CLOCK:
+            self._once(f"{machine.name}: its clock is {machine.clock:+.0f} s off; blocks are ordered by the clock here")
+        if other is None:
+            self.say(f"{machine.name}: {machine.kind}, at {machine.address}")
+        self.machines[machine.name] = machine
+        self.last_seen[machine.name] = time.monotonic()
+
+    def is_there(self, machine: Machine) -> bool:
+        """Return whether a machine's worker was there when we last looked."""
+        return machine.address in self.there
+
+    def _once(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes[line] = None
+            self.say(f"note: {line}")
+
+    def give(self, client: Any, plan: Plan, shared: Any) -> None:
+        """Give each idle machine its next job."""
+        busy = {machine.name for _, machine, _ in self.running.values()}
+        for name, machine in self.machines.items():
+            job = next(iter(plan.of(name)), None)
+            if job is None or name in busy or not self.is_there(machine):
+                continue
+            order = Order(
+                job=job,
+                root=self.first,
+                head=self.head,
+                bench=expression(job.lanes, self.settings.bench),
+                tier=self.settings.tier,
+                ceilings=name not in self.with_ceilings,
+                number=machine.number,
+                began=time.time(),
+                settings={
+                    key: value for key, value in os.environ.items() if key.startswith("KV_") and key not in LOCAL
+                },
+            )
+            future = client.submit(
+                worker.measure, order, shared, key=f"{job.key}-{time.time_ns()}", workers=[machine.address], pure=False
+            )
+            self.running[future] = (job, machine, time.monotonic())
+            self.say(f"{name}: measures {_what(job)}, about {_minutes(job.seconds)}")
+
+    def collect(self) -> None:
+        """Wait a moment, then take what is done."""
+        until = time.monotonic() + POLL
+        while time.monotonic() < until and not any(future.done() for future in self.running):
+            time.sleep(0.05)
+        for future, (job, machine, _) in list(self.running.items()):
+            if not future.done():
+                continue
+            del self.running[future]
+            if future.status == "finished":
+                self.take(job, future.result())
+            elif future.status == "error":
+                self.refuse(job, machine.name, str(future.exception()))
+            future.release()
+
+    def take(self, job: Job, result: Result) -> bool:
+        """Merge what came back. Return whether it was new."""
+        if job.key in self.merged:
+            self.say(f"{result.machine}: {_what(job)} came back again, and counts once")
+            return False
+        if result.reason or not result.is_whole:
+            self.refuse(job, result.machine, result.reason or "what it sent is damaged")
+            return False
+        if result.tar:
+            try:
+                self.merge(result)
+            except KernelVelocityError as error:
+                self.refuse(job, result.machine, str(error))
+                return False
+            self.with_ceilings.add(result.machine)
+        self.merged.add(job.key)
+        self.statuses.add(result.status)
+        self.spent[result.machine] = self.spent.get(result.machine, 0.0) + result.seconds
+        self.note(job.lanes, result.machine, job.commits, job.anchors)
+        self.learn(job, result.seconds)
+        self.say(f"{result.machine}: measured {_what(job)} in {_minutes(result.seconds)}; {self.progress()}")
+        return True
+
+    def merge(self, result: Result) -> None:
+        """Merge a tar into results/, as a node's.
+
+        Raises:
+            KernelVelocityError: it does not fit here.
+        """
+        with tempfile.TemporaryDirectory(prefix="fleet-", dir=self.root / ".asv") as scratch:
+            tar = Path(scratch, "worker.tar.xz")
+            tar.write_bytes(result.tar)
+            problems = io.StringIO()
+            args = argparse.Namespace(tar=tar, machine=result.machine, root=self.root)
+            unpack.run(args, io.StringIO(), problems)
+            for line in problems.getvalue().splitlines():
+                self.say(f"note: {line}")
+
+    def refuse(self, job: Job, machine: str, reason: str) -> None:
+        """Have a job tried on another machine."""
+        line = f"{machine}: failed to measure {_what(job)}: {reason}"
+        self.failures.append(line)
+        self.say(line)
+        for name in job.lanes:
+            self.lanes[name] = replace(self.lanes[name], refused=self.lanes[name].refused | {machine})
+
+    def learn(self, job: Job, seconds: float) -> None:
+        """Correct the expected cost of a round by what a job took."""
+        factor = seconds / self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
+        costs = self.limits.costs
+        self.limits = replace(self.limits, costs=Costs(round=costs.round * factor, build=costs.build * factor))
+
+    # What is said -------------------------------------------------------------------------------------------------
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        print(line, file=self.out, flush=True)
+
+    def progress(self) -> str:
+        """Return how far the run is, and how long the rest takes."""
+        wanted = len(self.lanes) * len(self.commits)
+        done = sum(len(lane.done & set(self.commits)) for lane in self.lanes.values())
+        plan = self.plan()
+        now = time.monotonic()
+        left = {name: sum(job.seconds for job in plan.of(name)) for name in self.machines}
+        for job, machine, began in self.running.values():
+            left[machine.name] = left.get(machine.name, 0.0) + max(0.0, job.seconds - (now - began))
+        time_left = _minutes(max(left.values(), default=0.0))
+        return f"{units.count(len(self.machines), 'machine')}, {done} of {wanted} measured, {time_left} left"
+
+    def given_up(self) -> dict[str, list[str]]:
+        """Return the commits of lanes that no machine measured, by lane."""
+        rest = {name: list(planning.missing(self.commits, lane)) for name, lane in self.lanes.items()}
+        return {name: commits for name, commits in rest.items() if commits}
+
+
+LOCAL = {
+    lock.HOLDER,
+    lock.FOLDER,
+    worker.FOLDER,
+    worker.NAME,
+    "KV_RANGE",
+    "KV_BENCH",
+    "KV_ROUNDS",
+    "KV_TIER",
+    "KV_AGAIN",
+}
+
+
+def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
+    """Measure by a fleet, then write the dashboard. Return the exit status, as `kv track` does."""
+    scheduler = dask.parse(args.fleet)
+    root = Path()
+    for note in git.check_clone(root):
+        print(f"note: {note}", file=out)
+    commits = git.commits(root, settings.range)
+    head = git.resolve(root, "HEAD", "HEAD")
+    fleet = Fleet(
+        root=root.absolute(),
+        commits=commits,
+        settings=settings,
+        out=out,
+        head=head,
+        first=_git(root, "rev-list", "--max-parents=0", "HEAD").split()[-1],
+        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=60 * args.budget),
+    )
+    bundle = _bundle(root, commits)
+    with lock.held(root, measures=False), dask.connected(scheduler) as client:
+        print(f"Dask's dashboard: {client.dashboard_link}", file=out, flush=True)
+        dask.wait(client, scheduler)
+        fleet.look(client, scheduler)
+        fleet.select()
+        plan = fleet.plan()
+        fleet.say(summary(plan, fleet))
+        fleet.run(client, scheduler, bundle)
+    return _finish(fleet, args, plan)
+
+
+def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
+    """Say what is left, and write the dashboard. Return the exit status."""
+    for name, commits in fleet.given_up().items():
+        count = units.count(len(commits), "commit")
+        fleet.say(f"not measured: {name} at {count}: {', '.join(sha[:8] for sha in commits[:3])}")
+    results = fleet.root / "results"
+    if not args.no_site and (results / "benchmarks.json").exists():
+        for note in publish.write_site(results=results, repository=fleet.root, out=fleet.root / PAGES):
+            fleet.say(f"note: {note}")
+        fleet.say(f"Dashboard: {(fleet.root / PAGES / 'index.html').as_uri()}")
+    if not plan.jobs and not plan.left:
+        fleet.say("nothing to do: everything is measured already (`--again 1` repeats it)")
+        return 0
+    if not fleet.merged:
+        return NothingMeasured.exit_code
+    order = (NothingMeasured, BuildFailed, BenchmarkFailed)
+    if any(planning.missing(fleet.commits, lane) for lane in fleet.lanes.values()) and fleet.failures:
+        return KernelVelocityError.exit_code
+    return next((error.exit_code for error in order if error.exit_code in fleet.statuses), 0)
+
+
+def summary(plan: Plan, fleet: Fleet) -> str:
+    """Return what a plan costs and how uncertain its links will be, a line each machine."""
+    lines = [
+        f"{units.count(len(fleet.commits), 'commit')}, {units.count(len(fleet.lanes), 'test case')}, "
+        f"{units.count(fleet.settings.rounds, 'round')}: {units.count(len(plan.jobs), 'job')} on "
+        f"{units.count(len(fleet.machines), 'machine')}, about {_minutes(plan.seconds)}"
+    ]
+    several = Counter(name for job in plan.jobs for name in job.lanes)
+    if any(count > 1 for count in several.values()) or any(lane.anchors for lane in fleet.lanes.values()):
+        error = (
+            f"a link between two of them is expected to be {units.share(link.expected(fleet.limits.anchors))} uncertain"
+        )
+        shared = f"blocks share {units.count(fleet.limits.anchors, 'anchor commit')}: {error}"
+        lines.append(shared if fleet.limits.anchors else "blocks share no anchor commit: their values cannot be linked")
+    if plan.left:
+        lines.append(f"{units.count(len(plan.left), 'job')} do not fit into the budget: {_what(plan.left[0])} first")
+    return "\n".join(lines)
+
+
+def lane_of(series: Series) -> str:
+    """Return the name of a series' lane: its kernel and test case."""
+    name, params = series
+    return f"{name.partition('.')[0]} {params[-1]}"
+
+
+def expression(lanes: Sequence[str], bench: str | None) -> str:
+    """Return the regular expression of the series of some lanes, of those that `bench` matches."""
+    by_kernel = groupby(sorted(name.split(" ", 1) for name in lanes), key=lambda parts: parts[0])
+    kernels = [
+        rf"{re.escape(kernel)}\..*, (?:{'|'.join(re.escape(repr(case)) for _, case in group)})"
+        for kernel, group in by_kernel
+    ]
+    matching = f"(?=.*(?:{bench}))" if bench else ""
+    return rf"^{matching}(?:{'|'.join(kernels)})\)$"
+
+
+def _what(job: Job) -> str:
+    more = f" and {len(job.lanes) - 1} more" if job.lanes[1:] else ""
+    again = len(job.measured) - len(job.commits)
+    anchors = f" and {units.count(again, 'anchor')}" if again else ""
+    return f"{job.lanes[0]}{more} at {units.count(len(job.commits), 'commit')}{anchors}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _as_is(data: bytes) -> bytes:
+    """Return the data. As a task of Dask, its result is computed again where it is lost."""
+    return data
+
+
+def _bundle(root: Path, commits: Sequence[str]) -> bytes:
+    """Return the history of HEAD as a git bundle.
+
+    Raises:
+        HistoryError: a commit is not in it, or git cannot make it.
+    """
+    for commit in commits:
+        if git.run(root, "merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
+            raise HistoryError(f"--range: {commit[:8]} is no ancestor of HEAD; check out a branch that has it")
+    with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as folder:
+        path = Path(folder, worker.BUNDLE)
+        _git(root, "bundle", "create", "-q", str(path), "HEAD")
+        return path.read_bytes()
+
+
+def _git(root: Path, *args: str) -> str:
+    done: subprocess.CompletedProcess[str] = git.run(root, *args)
+    if done.returncode != 0:
+        raise HistoryError(f"git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    return done.stdout

@@ -1,0 +1,295 @@
+"""Measure a job on a machine of a fleet.
+
+Dask's worker runs `measure`, which starts this module as a process: `kv track` needs a process that Ctrl-C reaches and
+a current folder, and must end with the worker. The machine's folder, KV_FLEET_FOLDER or ~/.cache/kernel-velocity/fleet,
+holds a clone for each repository and machine, where builds stay. What a job measured goes back as the tar of `kv
+offline` (offline/archive.py), so it is checked and merged like a node's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_velocity import lock
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
+from kernel_velocity.files import replace_text
+from kernel_velocity.fleet.plan import Job
+from kernel_velocity.harness import documents
+from kernel_velocity.offline import archive
+from kernel_velocity.processes import contained
+from kernel_velocity.results import blocks, git, ingest, merge
+from kernel_velocity.results.reader import parameter
+from kernel_velocity.runner import asv, facts, fingerprint, host, track
+
+FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
+NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
+# Exit statuses of `track` after which there is nothing to try again. Others are the machine's fault
+FINAL = (0, BenchmarkFailed.exit_code, BuildFailed.exit_code, NothingMeasured.exit_code)
+CLEAN, BUNDLE, ORDER, LOG = "fleet-job", "repository.bundle", "order.json", "log.txt"
+PATIENCE = 30.0  # s in which an interrupted job saves what it has
+_running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a job -> its process
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A job with all that its worker must know."""
+
+    job: Job
+    root: str  # SHA of the repository's first commit
+    head: str  # SHA of the commit whose suite measures
+    bench: str  # regular expression of the lanes' series
+    tier: str
+    ceilings: bool  # whether to measure those of the machine, too
+    number: int | None  # of the device
+    began: float  # Unix time by the clock that orders all blocks, s
+    settings: Mapping[str, str]  # KV_* of the run
+
+    def encode(self) -> str:
+        """Return the text of order.json."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Order:
+        """Return the order of a text."""
+        data = json.loads(text)
+        job: dict[str, Any] = data.pop("job")
+        job |= {name: tuple(job[name]) for name in ("lanes", "commits", "anchors")}
+        return cls(job=Job(**job), **data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of a job on one machine."""
+
+    key: str  # of the job
+    machine: str
+    status: int  # of `kv track`
+    seconds: float
+    tar: bytes  # empty: nothing was recorded
+    digest: str  # SHA-256 of the tar
+    reason: str = ""  # why the job failed
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tar arrived as it was sent."""
+        return hashlib.sha256(self.tar).hexdigest() == self.digest
+
+
+def describe() -> dict[str, Any]:
+    """Return what this worker's machine is."""
+    gpus: list[str] = []
+    if host.device() == "cuda":
+        done = subprocess.run([sys.executable, "-c", facts.PROBE], capture_output=True, text=True, check=True)
+        gpus = json.loads(done.stdout.splitlines()[-1])["gpus"]
+    return {
+        "name": asv.machine(os.environ.get(NAME) or None),
+        "host": socket.gethostname(),
+        "gpus": gpus,
+        "processor": fingerprint.now(os.environ).get("cpu", "unknown processor"),
+        "time": time.time(),
+    }
+
+
+def measure(order: Order, bundle: bytes) -> Result:
+    """Measure a job in a process. It ends with this one, or by `stop`.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as scratch, contained() as mark:
+        folder = Path(scratch)
+        (folder / BUNDLE).write_bytes(bundle)
+        (folder / ORDER).write_text(order.encode(), encoding="utf-8")
+        with (folder / LOG).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder)],
+                env={**os.environ, **mark, **order.settings, **_device(order.number)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            _running[order.job.key] = process
+            try:
+                status = process.wait()
+            finally:
+                del _running[order.job.key]
+        lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        path = folder / archive.NAME
+        tar = path.read_bytes() if path.exists() and status in FINAL else b""
+    return Result(
+        key=order.job.key,
+        machine=order.job.machine,
+        status=status,
+        seconds=time.monotonic() - began,
+        tar=tar,
+        digest=hashlib.sha256(tar).hexdigest(),
+        reason="" if status in FINAL else (lines or ["it printed nothing"])[-1],
+    )
+
+
+def stop() -> None:
+    """End this worker's jobs as Ctrl-C would. What they measured stays in the machine's folder."""
+    for process in list(_running.values()):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+
+def _device(number: int | None) -> dict[str, str]:
+    return {} if number is None else {"CUDA_VISIBLE_DEVICES": str(number)}
+
+
+# The process ----------------------------------------------------------------------------------------------------------
+
+
+def main(scratch: Path) -> int:
+    """Measure the order in a folder, and put the tar beside it. Return the status of `kv track`.
+
+    Raises:
+        KernelVelocityError: it cannot be measured here.
+        OSError: the disk is full.
+    """
+    order = Order.decode((scratch / ORDER).read_text(encoding="utf-8"))
+    clone = _clone(order, scratch / BUNDLE)
+    with lock.held(clone, wait=True), contextlib.chdir(clone):
+        _check_out(order)
+        began = time.time()
+        status = _track(order)
+        if status in FINAL:
+            _pack(order, time.time() - began, scratch)
+        return status
+
+
+def _clone(order: Order, bundle: Path) -> Path:
+    """Return the folder of the machine's clone, which has the commits of the bundle."""
+    base = Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
+    clone = (base / order.root[:12] / order.job.machine).absolute()
+    clone.mkdir(parents=True, exist_ok=True)
+    with lock.held(clone, measures=False, wait=True):
+        if not (clone / ".git").is_dir():
+            _git(clone, "init", "-q")
+        if git.run(clone, "cat-file", "-e", f"{order.head}^{{commit}}").returncode != 0:
+            _git(clone, "fetch", "-q", str(bundle), "+HEAD:refs/kernel-velocity/fleet")
+    return clone
+
+
+def _check_out(order: Order) -> None:
+    """Have the suite of the order, and no results but those of the same job, interrupted."""
+    here = Path()
+    if git.run(here, "rev-parse", "HEAD").stdout.strip() != order.head:
+        _git(here, "checkout", "-q", "--force", "--detach", order.head)
+    label = Path(".asv", CLEAN)
+    if not label.exists() or label.read_text(encoding="utf-8", errors="replace") != order.job.key:
+        label.unlink(missing_ok=True)
+        for folder in (Path("results", order.job.machine), Path(".asv", "spool")):
+            shutil.rmtree(folder, ignore_errors=True)
+        replace_text(label, order.job.key)
+
+
+def _git(folder: Path, *args: str) -> None:
+    done = git.run(folder, *args)
+    if done.returncode != 0:
+        raise KernelVelocityError(f"{folder}: git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
+
+
+def _track(order: Order) -> int:
+    """Run `kv track` on the commits of a job. Return its exit status."""
+    parser = ArgumentParser()
+    track.add_arguments(parser)
+    options = {
+        "--range": " ".join(order.job.measured),
+        "--bench": order.bench,
+        "--rounds": str(order.job.rounds),
+        "--tier": order.tier,
+        "--machine": order.job.machine,
+    }
+    args = parser.parse_args([f"{name}={value}" for name, value in options.items()] + ["--no-site"])
+    args.no_ceilings = not order.ceilings
+    return track.run(args, sys.stdout, sys.stderr)
+
+
+def _pack(order: Order, seconds: float, scratch: Path) -> None:
+    """Put what was measured into the tar that goes back. There is none where nothing was recorded."""
+    machine, collected = order.job.machine, scratch / "collected"
+    source = Path("results", machine)
+    if not (source / "machine.json").exists():
+        return
+    for line in ingest.ingest(Path(), machine=machine).problems:
+        print(line)  # noqa: T201
+    shutil.copytree(source, collected / "results" / machine, ignore=shutil.ignore_patterns("runs"))
+    shutil.copy(Path("results", "benchmarks.json"), collected / "results")
+    about = facts.gather()
+    device = "cuda" if about.gpus else "cpu"
+    block = blocks.Block(
+        machine=machine,
+        lanes=order.job.lanes,
+        commits=order.job.commits,
+        anchors=order.job.anchors,
+        rounds=order.job.rounds,
+        began=order.began,
+        seconds=seconds,
+        device=", ".join(about.gpus[:1]) or about.processor,
+        times=tuple(_times(source, order.job.anchors)),
+    )
+    replace_text(collected / "run" / blocks.NAME, blocks.encode(block))
+    replace_text(collected / "run" / "node.json", json.dumps(asdict(about)) + "\n")
+    manifest = archive.Manifest(
+        root=order.root,
+        head=order.head,
+        commits=list(order.job.measured),
+        machine=machine,
+        node={"device": device, "gpus": about.gpus, "torch": about.torch},
+        written=order.began,
+    )
+    replace_text(collected / archive.MANIFEST, manifest.to_json())
+    archive.write(scratch / archive.NAME, collected)
+
+
+def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:
+    """Yield what the series took at the anchors in this session."""
+    for commit in anchors:
+        for path in sorted(folder.glob(f"{commit[: git.SHORT]}-*.json")):
+            for name, cells in merge.read(path).cells.items():
+                for params, cell in cells.items():
+                    if cell.measured and cell.samples and ".time_" in name:
+                        logs = [math.log(sample) for sample in cell.samples]
+                        yield blocks.Time(
+                            commit=commit,
+                            benchmark=name,
+                            params=tuple(map(parameter, params)),
+                            seconds=float(cell.value or 0),
+                            error=_error(logs),
+                            rounds=len(logs),
+                        )
+
+
+def _error(logs: list[float]) -> float:
+    """Return the standard error of the median of rounds that are about normal. One round shows no scatter: 10%."""
+    return math.sqrt(math.pi / 2) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0.1
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker may have been started in the background
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except (KernelVelocityError, OSError, documents.DamagedError) as error:
+        print(f"error: {error}", flush=True)  # noqa: T201
+        sys.exit(KernelVelocityError.exit_code)

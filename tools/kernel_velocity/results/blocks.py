@@ -1,0 +1,121 @@
+"""The record of a block: some commits of some lanes, measured by one machine of a fleet in one session.
+
+A lane is a test case of a kernel, with all of its implementations. Blocks of a lane share anchor commits, whose times
+in each block tell how the sessions differ. The results files store one time of a commit, so the anchors' times of
+every block are here: `results/<machine>/runs/<stamp>/block.jsonl`, one line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kernel_velocity import bounds
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.harness import documents
+from kernel_velocity.results.asv_file import Series
+
+NAME = "block.json"  # in the tar of a worker
+RECORD = f"{NAME}l"  # in results/, as asv takes every .json of a machine's folder for a result
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Time:
+    """What a series took at an anchor."""
+
+    commit: str
+    benchmark: str
+    params: tuple[str, ...]
+    seconds: float  # per call, the median of its rounds
+    error: float  # standard error of its logarithm
+    rounds: int
+
+    @property
+    def series(self) -> Series:
+        """Return the series."""
+        return self.benchmark, self.params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One block."""
+
+    machine: str
+    lanes: tuple[str, ...]
+    commits: tuple[str, ...]  # newest first, the anchors among them
+    anchors: tuple[str, ...]
+    rounds: int
+    began: float  # Unix time by the clock of the machine that runs the fleet, s: it orders blocks of all machines
+    seconds: float  # that it took
+    device: str  # what was measured, such as "NVIDIA H100 80GB HBM3"
+    times: tuple[Time, ...]
+
+
+def encode(block: Block) -> str:
+    """Return a block as one line."""
+    return json.dumps({"format": FORMAT} | asdict(block)) + "\n"
+
+
+def decode(text: str, where: str) -> Block:
+    """Return the block of a line. `where` it is from begins the message of an error.
+
+    Raises:
+        ResultsError: it is no block, or of a newer format.
+    """
+    try:
+        data: Mapping[str, object] = documents.parse(text)
+        if data["format"] != FORMAT:
+            raise ResultsError(f"{where}: a block of format {data['format']!r}, {FORMAT} is wanted: update this clone")
+        return _block(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{where}: not the record of a block ({type(error).__name__}: {error})") from None
+
+
+def _block(data: Mapping[str, object]) -> Block:
+    values = dict(data)
+    del values["format"]
+    times = tuple(
+        Time(**{**entry, "params": tuple(map(str, entry["params"]))})
+        for entry in values.pop("times")  # type: ignore[attr-defined]  # what is no list of objects raises
+    )
+    tuples = {name: tuple(map(str, values.pop(name))) for name in ("lanes", "commits", "anchors")}  # type: ignore[call-overload]
+    block = Block(times=times, **tuples, **values)  # type: ignore[arg-type]
+    sound = (
+        bounds.is_moment(block.began)
+        and block.seconds >= 0
+        and block.rounds > 0
+        and all(time.seconds > 0 and time.error >= 0 and time.rounds > 0 for time in times)
+    )
+    if not sound:
+        raise ValueError("a number is out of range")
+    return block
+
+
+def read(results: Path, problems: list[str]) -> list[Block]:
+    """Return the recorded blocks, in the order in which they were measured. Damaged ones are named in `problems`."""
+    blocks = []
+    for path in sorted(results.glob(f"*/runs/*/{RECORD}")):
+        try:
+            blocks.append(decode(path.read_text(encoding="utf-8", errors="replace"), str(path)))
+        except (OSError, ResultsError) as error:
+            problems.append(f"{error}; left out")
+    return sorted(blocks, key=lambda block: (block.began, block.machine))
+
+
+def pairs(blocks: Sequence[Block]) -> Iterator[tuple[Block, Block, list[tuple[Time, Time]]]]:
+    """Yield (first, later, times) of blocks that measured the same series at the same anchors.
+
+    Every block is compared with the first one that measured the anchor, so errors do not add up along a chain.
+    """
+    first: dict[tuple[str, Series], tuple[Block, Time]] = {}
+    for block in blocks:
+        shared: dict[int, tuple[Block, list[tuple[Time, Time]]]] = {}
+        for time in block.times:
+            before = first.setdefault((time.commit, time.series), (block, time))
+            if before[0] is not block:
+                shared.setdefault(id(before[0]), (before[0], []))[1].append((before[1], time))
+        for earlier, times in shared.values():
+            yield earlier, block, times
