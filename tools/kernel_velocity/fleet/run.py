@@ -81,6 +81,10 @@ class Fleet:
             name: Lane(name=name, series=len(list(series)))
             for name, series in groupby(sorted(chosen.series, key=lane_of), lane_of)
         }
+        self.remember()
+
+    def remember(self) -> None:
+        """Note what is recorded of the lanes."""
         problems: list[str] = []
         for block in blocks.read(self.root / "results", problems):
             if block.rounds >= self.settings.rounds and not self.settings.again:
@@ -127,11 +131,13 @@ class Fleet:
 
     def run(self, client: Any, scheduler: dask.Scheduler, bundle: bytes) -> None:
         """Measure until nothing is left that a machine can do."""
-        shared = client.submit(_as_is, bundle, key=f"kernel-velocity-bundle-{self.head}")
+        shared: Any = None
         try:
             while True:
                 self.look(client, scheduler)
                 plan = self.plan()
+                if shared is None and plan.jobs:
+                    shared = client.submit(_as_is, bundle, key=f"kernel-velocity-bundle-{self.head}")
                 self.give(client, plan, shared)
                 if not self.running and (self.machines or not plan.jobs):
                     return
@@ -303,7 +309,8 @@ class Fleet:
         now = time.monotonic()
         left = {name: sum(job.seconds for job in plan.of(name)) for name in self.machines}
         for job, machine, began in self.running.values():
-            left[machine.name] = left.get(machine.name, 0.0) + max(0.0, job.seconds - (now - began))
+            cost = self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
+            left[machine.name] = left.get(machine.name, 0.0) + max(0.0, cost - (now - began))
         time_left = _minutes(max(left.values(), default=0.0))
         return f"{units.count(len(self.machines), 'machine')}, {done} of {wanted} measured, {time_left} left"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -97,7 +98,11 @@ def connected(scheduler: Scheduler) -> Iterator[Any]:
         target: Any = scheduler.text
         if scheduler.kind == "local":
             target = distributed.LocalCluster(
-                n_workers=scheduler.count, threads_per_worker=1, processes=True, dashboard_address=":0"
+                n_workers=scheduler.count,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=":0",
+                silence_logs=logging.ERROR,
             )
         elif scheduler.kind == "slurm":
             target = _slurm(scheduler)

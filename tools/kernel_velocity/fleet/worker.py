@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -34,9 +35,8 @@ from kernel_velocity.fleet.plan import Job
 from kernel_velocity.harness import documents
 from kernel_velocity.offline import archive
 from kernel_velocity.processes import contained
-from kernel_velocity.results import blocks, git, ingest, merge
-from kernel_velocity.results.reader import parameter
-from kernel_velocity.runner import asv, facts, fingerprint, host, track
+from kernel_velocity.results import blocks, git, ingest, lines, machines
+from kernel_velocity.runner import facts, fingerprint, host, track
 
 FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
 NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
@@ -99,7 +99,7 @@ def describe() -> dict[str, Any]:
         done = subprocess.run([sys.executable, "-c", facts.PROBE], capture_output=True, text=True, check=True)
         gpus = json.loads(done.stdout.splitlines()[-1])["gpus"]
     return {
-        "name": asv.machine(os.environ.get(NAME) or None),
+        "name": os.environ.get(NAME) or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()),
         "host": socket.gethostname(),
         "gpus": gpus,
         "processor": fingerprint.now(os.environ).get("cpu", "unknown processor"),
@@ -121,7 +121,7 @@ def measure(order: Order, bundle: bytes) -> Result:
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder)],
-                env={**os.environ, **mark, **order.settings, **_device(order.number)},
+                env={**os.environ, **mark, **order.settings, **_device(order.number), machines.FILE: _machines(order)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -132,7 +132,7 @@ def measure(order: Order, bundle: bytes) -> Result:
                 status = process.wait()
             finally:
                 del _running[order.job.key]
-        lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        printed = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         path = folder / archive.NAME
         tar = path.read_bytes() if path.exists() and status in FINAL else b""
     return Result(
@@ -142,7 +142,7 @@ def measure(order: Order, bundle: bytes) -> Result:
         seconds=time.monotonic() - began,
         tar=tar,
         digest=hashlib.sha256(tar).hexdigest(),
-        reason="" if status in FINAL else (lines or ["it printed nothing"])[-1],
+        reason="" if status in FINAL else (printed or ["it printed nothing"])[-1],
     )
 
 
@@ -155,6 +155,17 @@ def stop() -> None:
 
 def _device(number: int | None) -> dict[str, str]:
     return {} if number is None else {"CUDA_VISIBLE_DEVICES": str(number)}
+
+
+def _machines(order: Order) -> str:
+    """Return the path of asv's file of machines, for this one alone."""
+    return str(_folder(order) / ".asv" / "machines.json")
+
+
+def _folder(order: Order) -> Path:
+    """Return the path of the machine's clone."""
+    base = Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
+    return (base / order.root[:12] / order.job.machine).absolute()
 
 
 # The process ----------------------------------------------------------------------------------------------------------
@@ -180,8 +191,7 @@ def main(scratch: Path) -> int:
 
 def _clone(order: Order, bundle: Path) -> Path:
     """Return the folder of the machine's clone, which has the commits of the bundle."""
-    base = Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
-    clone = (base / order.root[:12] / order.job.machine).absolute()
+    clone = _folder(order)
     clone.mkdir(parents=True, exist_ok=True)
     with lock.held(clone, measures=False, wait=True):
         if not (clone / ".git").is_dir():
@@ -267,18 +277,16 @@ def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:
     """Yield what the series took at the anchors in this session."""
     for commit in anchors:
         for path in sorted(folder.glob(f"{commit[: git.SHORT]}-*.json")):
-            for name, cells in merge.read(path).cells.items():
-                for params, cell in cells.items():
-                    if cell.measured and cell.samples and ".time_" in name:
-                        logs = [math.log(sample) for sample in cell.samples]
-                        yield blocks.Time(
-                            commit=commit,
-                            benchmark=name,
-                            params=tuple(map(parameter, params)),
-                            seconds=float(cell.value or 0),
-                            error=_error(logs),
-                            rounds=len(logs),
-                        )
+            for (name, *params), rounds in lines.read_rounds(lines.beside(path, lines.ROUNDS), []).items():
+                logs = [math.log(round_.estimate) for round_ in rounds]
+                yield blocks.Time(
+                    commit=commit,
+                    benchmark=name,
+                    params=tuple(params),
+                    seconds=math.exp(statistics.median(logs)),
+                    error=_error(logs),
+                    rounds=len(logs),
+                )
 
 
 def _error(logs: list[float]) -> float:

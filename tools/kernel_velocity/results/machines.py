@@ -1,11 +1,13 @@
 """Read asv's file of machines, `~/.asv-machine.json`, which people edit.
 
-asv itself ends with a traceback where the file is damaged, and asks for it again in every process.
+asv itself ends with a traceback where the file is damaged, and asks for it again in every process. KV_MACHINES names
+another file: machines of a cluster share a home directory, and asv names a machine by its entry as long as it is the
+only one.
 """
 
 from __future__ import annotations
 
-import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ from asv.machine import Machine, MachineCollection
 from kernel_velocity.bounds import is_number
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import documents
+
+FILE = "KV_MACHINES"  # variable
+if os.environ.get(FILE):
+    MachineCollection.get_machine_file_path = staticmethod(lambda: os.environ[FILE])
 
 NAMES = tuple(name for name, _ in Machine.fields)  # of the facts that asv knows
 
@@ -39,11 +45,8 @@ def entry(name: str) -> dict[str, str]:
 
 
 def complete(name: str, facts: dict[str, str]) -> None:
-    """Write the facts of this machine that its entry lacks. Machines of a cluster share the file, so one at a time."""
-    path = Path(MachineCollection.get_machine_file_path())
-    with path.with_name(f"{path.name}.lock").open("w") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **facts})
+    """Write the facts of this machine that its entry lacks."""
+    MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **facts})
 
 
 def _check(machines: dict[str, Any]) -> None:
