@@ -1,0 +1,167 @@
+"""Three machines measure a history, each with its folder, lock and home: the same values as a serial run has.
+
+The machines are processes on this one, behind a scheduler of Dask. One of them is killed while it measures.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity.results import blocks, lines
+from kernel_velocity.results.asv_file import StoredFile
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytest.importorskip("torch", reason="the references are PyTorch's")
+pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+
+ROOT = Path(__file__).parents[2]
+PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+PATIENCE = 240  # s
+KERNELS = ("twice", "thrice", "square")
+BENCHMARK = """
+import torch
+from kernel_velocity import benchmark
+
+
+@benchmark(cases=["float32-1k"], devices=["cpu"])
+class Kernel:
+    def inputs(n):
+        return torch.randn(n)
+
+    def reference(x):
+        return x + x
+
+    def ours(x):
+        from tiny import double
+
+        return double(x)
+"""
+SETTINGS = """{"version": 1, "project": "tiny", "repo": ".", "dvcs": "git", "branches": ["HEAD"], "hash_length": 8,
+"plugins": [".kernel_velocity.asv_plugin"], "environment_type": "host", "build_command": [], "install_command": [],
+"uninstall_command": [], "build_cache_size": 4000, "benchmark_dir": "benchmarks", "env_dir": ".asv/env",
+"results_dir": "results", "html_dir": ".asv/html", "launch_method": "forkserver"}"""
+FILES = {
+    "kernel-velocity.toml": 'built-from = ["tiny"]\n',
+    "asv.conf.json": SETTINGS,
+    ".gitignore": ".asv/\n",
+    "benchmarks/__init__.py": "",
+    **{f"benchmarks/{name}.py": BENCHMARK for name in KERNELS},
+}
+# A lost machine's work goes elsewhere after a second
+COMMAND = (
+    "from kernel_velocity import __main__; from kernel_velocity.fleet import run; run.LOST = 1.0; __main__.console()"
+)
+
+
+def environ(home, **variables):
+    home.mkdir(exist_ok=True)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("KV_")}
+    paths = os.pathsep.join([str(ROOT / "tools"), str(ROOT)])
+    own = {"HOME": str(home), "PYTHONPATH": paths, "KV_PATIENCE": "0", "KV_LOCK_FOLDER": str(home)}
+    return {**ours, **PERSON, **own, **variables}
+
+
+def kv(folder, home, *args):
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *args],
+        cwd=folder,
+        env=environ(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def repository(folder, commits):
+    """Make a repository whose commits change the kernels."""
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "tiny").mkdir()
+    for number in range(commits):
+        (folder / "tiny" / "__init__.py").write_text(f"def double(x):\n    return x + x  # {number}\n")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", f"Change {number}")
+
+
+def git(folder, *args):
+    subprocess.run(["git", *args], cwd=folder, env=os.environ | PERSON, check=True, capture_output=True)
+
+
+def values(results):
+    """Return how often each series has a value of how many rounds at each commit, over all machines."""
+    count = Counter()
+    for path in results.glob("*/*-*.json"):
+        commit = StoredFile(path).commit
+        for series, rounds in lines.read_rounds(lines.beside(path, lines.ROUNDS), []).items():
+            count[series, commit, len(rounds)] += 1
+    return count
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Start a scheduler and three workers. Yield the address, and the workers by name."""
+    dask, file = [sys.executable, "-m", "dask"], tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    options, head = ["--scheduler-file", str(file), "--no-dashboard"], environ(tmp_path / "head")
+    started = [subprocess.Popen([*dask, "scheduler", "--port", "0", *options], env=head, cwd=tmp_path, **quiet)]
+    workers = {}
+    try:
+        for name in ("one", "two", "three"):
+            home = tmp_path / name
+            own = environ(home, KV_MACHINE=name, KV_FLEET_FOLDER=str(home))
+            command = [*dask, "worker", *options, "--nthreads", "1", "--no-nanny", "--local-directory", str(home)]
+            workers[name] = subprocess.Popen(command, env=own, cwd=home, **quiet)
+            started.append(workers[name])
+        wait(file.exists)
+
+        yield json.loads(file.read_text())["address"], workers
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def wait(condition):
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, "it takes too long"
+        time.sleep(0.1)
+
+
+def test_fleet_measures_what_a_serial_run_does(tmp_path, fleet):
+    address, workers = fleet
+    here, other = tmp_path / "here", tmp_path / "serial"
+    repository(here, 2)
+    git(tmp_path, "clone", "-q", str(here), str(other))
+    options = ["track", "--range", "HEAD~1 HEAD", "--rounds", "1", "--no-site"]
+    run = kv(here, tmp_path / "head", *options, "--fleet", address)
+    wait(lambda: list((tmp_path / "two").glob("*/two/.asv/logs/track-*.log")) or run.poll() is not None)
+    workers["two"].kill()
+    text, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, text
+    assert "two: its worker ended while it measured" in text and "two: lost" in text
+    assert "6 of 6 measured" in text
+    assert not (here / "results" / "two").exists()
+    measured = Counter(
+        (name, sha) for block in blocks.read(here / "results", []) for name in block.lanes for sha in block.commits
+    )
+    assert len(measured) == 6 and set(measured.values()) == {1}
+    assert not (tmp_path / "one" / ".asv-machine.json").exists()  # asv would call a machine by it from now on
+    newest = ["track", "--range", "HEAD", *options[3:], "--no-ceilings", "--machine", "serial"]
+    serial = kv(other, tmp_path / "head", *newest)
+    text, _ = serial.communicate(timeout=PATIENCE)
+    assert serial.returncode == 0, text
+    expected = values(other / "results")
+    (head,) = {commit for _, commit, _ in expected}
+    assert expected == Counter({key: count for key, count in values(here / "results").items() if key[1] == head})
+    again = kv(here, tmp_path / "head", *options, "--fleet", address)
+    text, _ = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0 and "nothing to do" in text, text
