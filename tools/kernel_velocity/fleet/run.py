@@ -353,7 +353,7 @@ def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
     bundle = _bundle(root, commits)
     with lock.held(root, measures=False), dask.connected(scheduler) as client:
         print(f"Dask's dashboard: {client.dashboard_link}", file=out, flush=True)
-        dask.wait(client, scheduler)
+        dask.wait(client, scheduler, fleet.say)
         fleet.look(client, scheduler)
         fleet.select()
         plan = fleet.plan()

@@ -10,17 +10,19 @@ import importlib
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from kernel_velocity import units
 from kernel_velocity.errors import UsageError
 from kernel_velocity.fleet import worker
 
 FORMS = "tcp://HOST:PORT of a Dask scheduler, local:3, or slurm:nodes=4,partition=gpu"
 INSTALL = "pip install 'kernel-velocity[fleet]'"
-START = 600.0  # s that the first machine may take to appear, as in a queue of Slurm
+START = 30.0  # s that a machine may take to appear
+QUEUE = 600.0  # s in a queue of Slurm. Whoever is there then begins, and the others join
 CLOCK = 60.0  # s that a machine's clock may differ from ours before it is named
 SLURM = {  # key of `slurm:` -> argument of dask_jobqueue.SLURMCluster
     "partition": "queue",
@@ -141,17 +143,23 @@ def _slurm(scheduler: Scheduler) -> Any:
     return cluster
 
 
-def wait(client: Any, scheduler: Scheduler) -> None:
+def wait(client: Any, scheduler: Scheduler, say: Callable[[str], None]) -> None:
     """Wait for the machines that were asked for, a while at most, and at least for one.
 
     Raises:
         UsageError: there is none.
     """
-    until = time.monotonic() + (START if scheduler.kind == "slurm" else 30.0)
-    while (count := len(addresses(client))) < max(scheduler.count, 1) and time.monotonic() < until:
+    patience = QUEUE if scheduler.kind == "slurm" else START
+    until, wanted = time.monotonic() + patience, max(scheduler.count, 1)
+    if len(addresses(client)) < wanted:
+        say(f"waiting for {units.count(wanted, 'machine')}, {patience:.0f} s at most")
+    while (count := len(addresses(client))) < wanted and time.monotonic() < until:
         time.sleep(0.2)
     if not count:
-        raise UsageError(f"--fleet {scheduler.text}: no machine in {START:.0f} s: `dask worker ADDRESS --nthreads 1`")
+        raise UsageError(
+            f"--fleet {scheduler.text}: no machine in {patience:.0f} s: start `dask worker ADDRESS --nthreads 1` on each, "
+            "or see what Slurm says of the jobs (squeue)"
+        )
 
 
 def addresses(client: Any) -> set[str]:
