@@ -1,8 +1,9 @@
-"""Slurm, rehearsed: the script of dask-jobqueue runs under stand-ins for sbatch and scancel that start and end processes.
+"""Slurm, rehearsed: the script of dask-jobqueue under stand-ins for sbatch and scancel.
 
-The stand-ins know nothing of queues, nodes and limits. What a real cluster adds to that is not tested.
+They start and end processes. They know nothing of queues, nodes and limits, which only a real cluster has.
 """
 
+import contextlib
 import os
 import re
 import signal
@@ -47,10 +48,8 @@ def jobs(tmp_path, monkeypatch):
     monkeypatch.setenv("KV_FLEET_FOLDER", str(tmp_path / "machines"))
     yield folder
     for path in folder.glob("*.pid"):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(int(path.read_text()), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def wait(condition, what):

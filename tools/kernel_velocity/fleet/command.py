@@ -18,7 +18,7 @@ FLEET_ONLY = ("anchors", "session", "budget")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `kv track`, and those of a fleet."""
     track.add_arguments(parser)
-    fleet = parser.add_argument_group("many machines", "docs: how-to/fleet")
+    fleet = parser.add_argument_group("many machines", "docs/how-to/cluster.md")
     fleet.add_argument(
         "--fleet",
         metavar="SCHEDULER",

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 
-ANCHORS = 2  # docs/explanation/fleet.md: the error of a link by their number
+ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (kv lab links)
 SESSION = 2 * 3600.0  # s; long enough that anchors cost little, short enough that a lost machine does, too
 FEWEST = 8  # commits that a session should have room for: they are compared in turns. Else it measures fewer lanes
 

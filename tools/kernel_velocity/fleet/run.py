@@ -11,6 +11,7 @@ import argparse
 import io
 import os
 import re
+import statistics
 import subprocess
 import tempfile
 import time
@@ -53,6 +54,7 @@ class Fleet:
     head: str
     first: str  # SHA of the repository's first commit
     limits: Limits
+    scatter: float | None = None  # typical standard error of the log of a recorded time of an anchor
     device: str | None = None  # of all machines, "cpu" or "cuda"
     lanes: dict[str, Lane] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)  # by name
@@ -86,7 +88,10 @@ class Fleet:
     def remember(self) -> None:
         """Note what is recorded of the lanes."""
         problems: list[str] = []
-        for block in blocks.read(self.root / "results", problems):
+        recorded = blocks.read(self.root / "results", problems)
+        errors = [time.error for block in recorded for time in block.times]
+        self.scatter = statistics.median(errors) if errors else None
+        for block in recorded:
             if block.rounds >= self.settings.rounds and not self.settings.again:
                 self.note(block.lanes, block.machine, block.commits, self._still_there(block.anchors))
         for line in problems:
@@ -390,16 +395,21 @@ def summary(plan: Plan, fleet: Fleet) -> str:
         f"{units.count(fleet.settings.rounds, 'round')}: {units.count(len(plan.jobs), 'job')} on "
         f"{units.count(len(fleet.machines), 'machine')}, about {_minutes(plan.seconds)}"
     ]
-    several = Counter(name for job in plan.jobs for name in job.lanes)
-    if any(count > 1 for count in several.values()) or any(lane.anchors for lane in fleet.lanes.values()):
-        error = (
-            f"a link between two of them is expected to be {units.share(link.expected(fleet.limits.anchors))} uncertain"
-        )
-        shared = f"blocks share {units.count(fleet.limits.anchors, 'anchor commit')}: {error}"
-        lines.append(shared if fleet.limits.anchors else "blocks share no anchor commit: their values cannot be linked")
+    blocks_of = Counter(name for job in plan.jobs for name in job.lanes)
+    if any(count > 1 for count in blocks_of.values()) or any(lane.anchors for lane in fleet.lanes.values()):
+        lines.append(_links(fleet.limits.anchors, fleet.scatter))
     if plan.left:
         lines.append(f"{units.count(len(plan.left), 'job')} do not fit into the budget: {_what(plan.left[0])} first")
     return "\n".join(lines)
+
+
+def _links(anchors: int, scatter: float | None) -> str:
+    if not anchors:
+        return "blocks share no anchor commit: their values cannot be linked"
+    shared = f"blocks share {units.count(anchors, 'anchor commit')}"
+    if scatter is None:
+        return f"{shared}; how sure their links are shows after the first block"
+    return f"{shared}: a link is expected to be {units.share(link.expected(anchors, scatter))} uncertain"
 
 
 def lane_of(series: Series) -> str:

@@ -157,8 +157,8 @@ def wait(client: Any, scheduler: Scheduler, say: Callable[[str], None]) -> None:
         time.sleep(0.2)
     if not count:
         raise UsageError(
-            f"--fleet {scheduler.text}: no machine in {patience:.0f} s: start `dask worker ADDRESS --nthreads 1` on each, "
-            "or see what Slurm says of the jobs (squeue)"
+            f"--fleet {scheduler.text}: no machine in {patience:.0f} s: start `dask worker ADDRESS --nthreads 1` on "
+            "each, or see what Slurm says of the jobs (squeue)"
         )
 
 

@@ -37,6 +37,7 @@ from kernel_velocity.offline import archive
 from kernel_velocity.processes import contained
 from kernel_velocity.results import blocks, git, ingest, lines, machines
 from kernel_velocity.runner import facts, fingerprint, host, track
+from kernel_velocity.stats import link
 
 FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
 NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
@@ -284,14 +285,9 @@ def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:
                     benchmark=name,
                     params=tuple(params),
                     seconds=math.exp(statistics.median(logs)),
-                    error=_error(logs),
+                    error=link.median_error(logs),
                     rounds=len(logs),
                 )
-
-
-def _error(logs: list[float]) -> float:
-    """Return the standard error of the median of rounds that are about normal. One round shows no scatter: 10%."""
-    return math.sqrt(math.pi / 2) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0.1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ rules.py            errors and costs of a stopping rule on traces
 noise.py            synthetic traces: families of noise, and mixtures of them
 sessions.py         sessions of identical code: measured, read, adjusted
 spread.py           kv lab spread: how far apart sessions are
+links.py            kv lab links: values of two sessions, linked by anchors
 false_alarms.py     kv lab false-alarms: how often a test calls them different
 detectors.py        kv lab detectors: the tables
 scoring.py          plays histories to detectors, and counts
@@ -25,6 +26,7 @@ STEPS = {  # step -> its module, and what it does
         "lab.false_alarms",
         "estimate the false-alarm rate and the power from repeated sessions of one commit",
     ),
+    "links": ("lab.links", "estimate how wrong values of two sessions are when anchors link them"),
     "detectors": (
         "lab.detectors",
         "count false alarms and misses of change-point detectors, ours and others', and of nightly runs",

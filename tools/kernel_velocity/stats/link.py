@@ -1,18 +1,15 @@
-"""Link two sessions by commits that both measured: how much slower one is than the other, and how sure that is.
-
-The ratio of an anchor's times in two sessions has three parts: what the sessions differ by, which all commits share and
-the link wants. What this commit's process drew, such as memory pages, anew in each session. And the scatter of rounds.
-"""
+"""Link two sessions by commits that both measured: how much slower one is than the other, and how sure that is."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-DRAWN = 0.006  # standard deviation of the log of what a commit draws in a session (kv lab links; docs: fleet)
+ONE_ROUND = 0.1  # standard error of the log of one round's time, which shows no scatter: twice that of shared cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,24 +25,26 @@ def link(ratios: Sequence[float], errors: Sequence[float]) -> Link:
     """Return the link of two sessions for one series.
 
     Args:
-        ratios: log of the second session's time over the first's, an anchor each. errors: their standard errors from
-            the scatter of rounds. An anchor's draw is added: one anchor alone shows nothing of it.
+        ratios: log of the second session's time over the first's, an anchor each. errors: their standard errors.
 
     Raises:
         ValueError: there is no anchor.
     """
     if not ratios:
         raise ValueError("a link needs an anchor that both sessions measured")
-    variances = np.square(errors) + 2 * DRAWN**2
-    weights = 1 / variances
+    weights = 1 / np.square(errors)
     step = float(np.average(ratios, weights=weights))
     error = math.sqrt(1 / float(weights.sum()))
-    if len(ratios) > 1:  # anchors that contradict each other say that draws are larger here
-        scatter = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
-        error = max(error, scatter)
+    if len(ratios) > 1:  # anchors that contradict each other by more than their rounds scatter
+        error = max(error, float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)))
     return Link(step=step, error=error, anchors=len(ratios))
 
 
-def expected(anchors: int) -> float:
-    """Return the error of a link by `anchors` commits, before anything is measured. Infinite without one."""
-    return math.sqrt(2 / anchors) * DRAWN if anchors else math.inf
+def median_error(logs: Sequence[float]) -> float:
+    """Return the standard error of the median of rounds that are about normal."""
+    return math.sqrt(math.pi / 2) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else ONE_ROUND
+
+
+def expected(anchors: int, error: float) -> float:
+    """Return the standard error of a link by some commits whose times have this standard error. Infinite by none."""
+    return math.sqrt(2 / anchors) * error if anchors else math.inf
