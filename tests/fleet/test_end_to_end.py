@@ -63,8 +63,8 @@ def environ(home, **variables):
     home.mkdir(exist_ok=True)
     ours = {name: value for name, value in os.environ.items() if not name.startswith("KV_")}
     paths = os.pathsep.join([str(ROOT / "tools"), str(ROOT)])
-    own = {"HOME": str(home), "PYTHONPATH": paths, "KV_PATIENCE": "0", "KV_LOCK_FOLDER": str(home)}
-    return {**ours, **PERSON, **own, **variables}
+    ours |= {"HOME": str(home), "PYTHONPATH": paths, "KV_PATIENCE": "0", "KV_LOCK_FOLDER": str(home)}
+    return {**ours, **PERSON, **variables}
 
 
 def kv(folder, home, *args):
@@ -116,9 +116,9 @@ def fleet(tmp_path):
     try:
         for name in ("one", "two", "three"):
             home = tmp_path / name
-            own = environ(home, KV_MACHINE=name, KV_FLEET_FOLDER=str(home))
+            variables = environ(home, KV_MACHINE=name, KV_FLEET_FOLDER=str(home))
             command = [*dask, "worker", *options, "--nthreads", "1", "--no-nanny", "--local-directory", str(home)]
-            workers[name] = subprocess.Popen(command, env=own, cwd=home, **quiet)
+            workers[name] = subprocess.Popen(command, env=variables, cwd=home, **quiet)
             started.append(workers[name])
         wait(file.exists)
 

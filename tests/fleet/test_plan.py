@@ -48,10 +48,10 @@ def test_a_lane_stays_on_one_machine_where_it_began(case):
     commits, lanes, machines, limits = case
     result = plan(commits, lanes, machines, limits)
     for lane in lanes:
-        places = {job.machine for job in (*result.jobs, *result.left) if lane.name in job.lanes}
-        assert len(places) <= 1
-        if lane.machine in machines and places:
-            assert places == {lane.machine}
+        machines_of_lane = {job.machine for job in (*result.jobs, *result.left) if lane.name in job.lanes}
+        assert len(machines_of_lane) <= 1
+        if lane.machine in machines and machines_of_lane:
+            assert machines_of_lane == {lane.machine}
 
 
 @given(cases())

@@ -169,7 +169,7 @@ class World:
                 count[lane_of((name, tuple(params))), StoredFile(path).commit, params[0], len(rounds)] += 1
         return count
 
-    def own(self):
+    def planned(self):
         """Return how often each commit of a lane was measured for its own sake."""
         return Counter(
             (name, sha)
@@ -192,7 +192,7 @@ def everything(world):
 
 def test_all_is_measured_once_and_a_second_run_has_nothing_to_do(world):
     world.run()
-    assert world.own() == everything(world)
+    assert world.planned() == everything(world)
     recorded = world.recorded()
     assert set(recorded.values()) == {1}  # a lane's commits are on one machine
     assert {key[-1] for key in recorded} == {ROUNDS}
@@ -205,7 +205,7 @@ def test_all_is_measured_once_and_a_second_run_has_nothing_to_do(world):
     assert contents(world.root / "results") == before
 
 
-def test_job_of_a_lost_machine_goes_elsewhere_whole_and_counts_once(world):
+def test_job_of_a_lost_machine_goes_elsewhere_whole(world):
     world.client.silent.add("two")  # it has a job, and never answers
     late = []
     take = world.fleet.take
@@ -218,7 +218,7 @@ def test_job_of_a_lost_machine_goes_elsewhere_whole_and_counts_once(world):
     world.fleet.take = lose
     text = world.run()
     assert "two: its worker ended while it measured" in text and "two: lost" in text
-    assert world.own() == everything(world)
+    assert world.planned() == everything(world)
     assert [future.order for future in world.client.cancelled] == late
     again = [order for order in world.client.orders if order.job.commits == late[0].job.commits]
     assert next(order.job.machine for order in again if order.job.lanes == late[0].job.lanes) == "two"
@@ -234,7 +234,7 @@ def test_full_disk_costs_its_machine_the_lane_and_is_named(world):
     world.client.full.add("three")
     text = world.run()
     assert "three: failed to measure" in text and "No space left on device" in text
-    assert world.own() == everything(world)
+    assert world.planned() == everything(world)
 
 
 def test_what_no_machine_can_measure_is_tried_on_three_and_named(world):
@@ -256,7 +256,7 @@ def test_damaged_result_is_measured_elsewhere(world):
 
     world.client.edit = damage
     assert f"{damaged or ''}" == "" and "what it sent is damaged" in world.run()
-    assert world.own() == everything(world)
+    assert world.planned() == everything(world)
 
 
 def test_interrupted_run_resumes_with_what_is_missing(world):
@@ -274,31 +274,31 @@ def test_interrupted_run_resumes_with_what_is_missing(world):
     with pytest.raises(KeyboardInterrupt):
         world.run()
     assert stopped == [worker.stop]
-    before = world.own()
+    before = world.planned()
     assert before and before != everything(world)
     world.fleet = world.start()
     world.run()
-    assert world.own() == everything(world)
+    assert world.planned() == everything(world)
 
 
 def test_link_of_two_blocks_is_recorded_by_their_anchors(world):
     world.run()
-    found = list(blocks.pairs(blocks.read(world.root / "results", [])))
-    assert found
-    for first, later, times in found:
+    links = list(blocks.pairs(blocks.read(world.root / "results", [])))
+    assert links
+    for first, later, times in links:
         assert first.began <= later.began and set(first.lanes) & set(later.lanes)
         assert {time.commit for pair in times for time in pair} == set(first.anchors)
         assert all(before.series == after.series for before, after in times)
 
 
-def test_machine_of_another_kind_or_with_a_name_twice_is_pointed_out(world):
+def test_odd_machine_is_pointed_out(world):
     world.client.kinds["three"] = "Other CPU"
-    world.client.describe = lambda name, known=world.client.describe: known("one" if name == "two" else name)
+    world.client.describe = lambda name, describe=world.client.describe: describe("one" if name == "two" else name)
     text = world.run()
     assert "three: is a Other CPU, most others are CPU" in text
     assert "is called one, as tcp://" in text
     assert {order.job.machine for order in world.client.orders} == {"one", "three"}
-    assert world.own() == everything(world)
+    assert world.planned() == everything(world)
 
 
 def test_expression_selects_the_series_of_lanes():

@@ -60,7 +60,7 @@ def wait(condition, what):
     return result
 
 
-def test_jobs_of_slurm_are_machines_and_a_preempted_one_is_replaced(jobs):
+def test_preempted_job_of_slurm_is_replaced(jobs):
     wanted = scheduler.parse("slurm:nodes=2,partition=gpu,gpus=1,cpus=8,memory=4GB,time=01:00:00")
     with scheduler.connected(wanted) as client:
         scheduler.wait(client, wanted, print)

@@ -20,7 +20,7 @@ def test_claimed_error_is_that_of_simulated_links(anchors):
     assert outside < 0.0125
 
 
-def test_anchor_that_is_surer_counts_more_and_contradiction_widens():
+def test_surer_anchor_counts_more():
     assert link([0.0, 0.1], [0.01, 0.1]).step == pytest.approx(0.1 / 101)
     assert link([0.0, 0.5], [0.01, 0.01]).error == pytest.approx(0.25)
 

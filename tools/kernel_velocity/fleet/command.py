@@ -40,8 +40,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         UsageError: an option makes no sense.
     """
     if args.fleet is None:
-        if given := [name for name in FLEET_ONLY if getattr(args, name) is not None]:
-            raise UsageError(f"--{given[0]} is for --fleet, which is missing")
+        if unfit := [name for name in FLEET_ONLY if getattr(args, name) is not None]:
+            raise UsageError(f"--{unfit[0]} is for --fleet, which is missing")
         return track.run(args, out, err)
     from kernel_velocity.fleet import run as fleet  # noqa: PLC0415 - a node that only measures has less installed
 
@@ -53,6 +53,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             f"--anchors {args.anchors}, --session {args.session:g}, --budget {args.budget:g}: a number from 0 on and "
             "positive minutes are wanted, for example --anchors 2 --session 120"
         )
+    if args.device is not None:
+        raise UsageError(f"--device {args.device}: is for this machine; a fleet measures the devices of its workers")
     config.check(args.root)
     settings = track.settings(args, os.environ)
     with contextlib.chdir(args.root):

@@ -109,11 +109,11 @@ def plan(commits: Sequence[str], lanes: Sequence[Lane], machines: Collection[str
     Args:
         commits: newest first. machines: of one kind.
     """
-    places = _places(commits, lanes, sorted(machines), limits)
+    machine_of = _machines_of(commits, lanes, sorted(machines), limits)
     jobs: list[Job] = []
     left: list[Job] = []
     for machine in sorted(machines):
-        here = [lane for lane in lanes if places.get(lane.name) == machine]
+        here = [lane for lane in lanes if machine_of.get(lane.name) == machine]
         blocks = [
             (number, job)
             for together in _sessions(commits, here, limits)
@@ -131,22 +131,24 @@ def missing(commits: Sequence[str], lane: Lane) -> tuple[str, ...]:
     return tuple(commit for commit in commits if commit not in lane.done)
 
 
-def _places(commits: Sequence[str], lanes: Sequence[Lane], machines: Sequence[str], limits: Limits) -> dict[str, str]:
+def _machines_of(
+    commits: Sequence[str], lanes: Sequence[Lane], machines: Sequence[str], limits: Limits
+) -> dict[str, str]:
     """Return the machine of each lane: where it began, else the one with the least to do, the longest lane first."""
     load = dict.fromkeys(machines, 0.0)
-    places: dict[str, str] = {}
+    machine_of: dict[str, str] = {}
     work = {lane.name: limits.cost(len(missing(commits, lane)), [lane]) for lane in lanes}
     began = {lane.name for lane in lanes if lane.machine in load and lane.machine not in lane.refused}
     for lane in sorted(lanes, key=lambda lane: (lane.name not in began, -work[lane.name], lane.name)):
         possible = [name for name in machines if name not in lane.refused]
         if lane.name in began:
-            places[lane.name] = str(lane.machine)
+            machine_of[lane.name] = str(lane.machine)
         elif possible:
-            places[lane.name] = min(possible, key=lambda name: (load[name], name))
+            machine_of[lane.name] = min(possible, key=lambda name: (load[name], name))
         else:
             continue
-        load[places[lane.name]] += work[lane.name]
-    return places
+        load[machine_of[lane.name]] += work[lane.name]
+    return machine_of
 
 
 def _sessions(commits: Sequence[str], lanes: Sequence[Lane], limits: Limits) -> Iterator[list[Lane]]:

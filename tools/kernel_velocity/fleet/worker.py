@@ -122,7 +122,7 @@ def measure(order: Order, bundle: bytes) -> Result:
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder)],
-                env={**os.environ, **mark, **order.settings, **_device(order.number), machines.FILE: _machines(order)},
+                env={**os.environ, **mark, **order.settings, machines.FILE: _machines(order)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -152,10 +152,6 @@ def stop() -> None:
     for process in list(_running.values()):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
-
-
-def _device(number: int | None) -> dict[str, str]:
-    return {} if number is None else {"CUDA_VISIBLE_DEVICES": str(number)}
 
 
 def _machines(order: Order) -> str:
@@ -234,6 +230,7 @@ def _track(order: Order) -> int:
     }
     args = parser.parse_args([f"{name}={value}" for name, value in options.items()] + ["--no-site"])
     args.no_ceilings = not order.ceilings
+    args.device = None if order.number is None else f"cuda:{order.number}"
     return track.run(args, sys.stdout, sys.stderr)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernel_velocity.errors import UsageError
+from kernel_velocity.harness import gpu
 
 # Of every measuring process, the same for every implementation.
 #
@@ -67,6 +70,7 @@ def host_site_folders(paths: Sequence[str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_COMPILER = "no C++ compiler found (CXX, c++, g++, clang++): install one, for example `apt install g++`"
 
 
@@ -88,3 +92,37 @@ def device() -> str:
     script = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     return "cuda" if done.returncode == 0 else "cpu"
+
+
+@contextmanager
+def seeing(chosen: str | None) -> Iterator[None]:
+    """Have processes that the body starts see one device alone.
+
+    Args:
+        chosen: "cpu", or "cuda:1" for the second GPU as the driver counts them. None: all.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    before = os.environ.get(VISIBLE)
+    if chosen is not None:
+        os.environ[VISIBLE] = "" if chosen == "cpu" else _uuid(chosen)
+    try:
+        yield
+    finally:
+        os.environ.pop(VISIBLE, None)
+        os.environ.update({} if before is None else {VISIBLE: before})
+
+
+def _uuid(chosen: str) -> str:
+    """Return the UUID of a GPU: CUDA may count in another order than the driver."""
+    if (number := re.fullmatch(r"cuda:(\d+)", chosen, re.ASCII)) is None:
+        raise UsageError(f"--device {chosen!r}: cpu or the number of a GPU is wanted, such as --device cuda:1")
+    try:
+        with gpu.nvml() as nvml:
+            count = int(nvml.nvmlDeviceGetCount())
+            if int(number[1]) < count:
+                return str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(int(number[1]))))
+    except gpu.NvmlError as error:
+        raise UsageError(f"--device {chosen}: {error}; --device cpu measures the CPU") from None
+    raise UsageError(f"--device {chosen}: this machine has {count} GPUs, the last is cuda:{count - 1}")

@@ -22,10 +22,9 @@ from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.runner import report, select
+from kernel_velocity.runner import host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch
-from kernel_velocity.runner.host import NO_COMPILER, device, has_compiler
 from kernel_velocity.runner.session import Session
 
 SETTINGS = {
@@ -54,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments. Each default comes from KV_<NAME>."""
     for name, text in SETTINGS.items():
         parser.add_argument(f"--{name}", help=f"{text} (or KV_{name.upper()})")
+    parser.add_argument(
+        "--device", help="cpu, or cuda:1 for one of several GPUs, which is a machine of its own in results/"
+    )
     parser.add_argument("--no-site", action="store_true", help="do not write the dashboard")
     parser.add_argument("--no-ceilings", action="store_true", help="do not measure the machine's ceilings")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
@@ -86,6 +88,11 @@ def _machine(text: str | None) -> str | None:
     return text
 
 
+def _of_device(chosen: str | None) -> str | None:
+    """Return the machine's name for one of its GPUs. None: asv's."""
+    return f"{machine(None)}-{chosen.replace(':', '')}" if chosen and chosen != "cpu" else None
+
+
 def _rounds(text: str | None) -> int:
     if text is None:
         return ROUNDS
@@ -103,7 +110,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure, publish, report. Return the exit status (contract.md)."""
     config.check(args.root)
     chosen = settings(args, os.environ)
-    with contextlib.chdir(args.root), lock.held(Path(), wait=args.wait):
+    with contextlib.chdir(args.root), host.seeing(args.device), lock.held(Path(), wait=args.wait):
         began = time.time()
         device_name, commits, series = _select(chosen, out)
         work = Session(
@@ -111,7 +118,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             commits=commits,
             series=series,
             rounds=chosen.rounds,
-            machine=machine(chosen.machine),
+            machine=machine(chosen.machine or _of_device(args.device)),
         )
         work.recover(out)
         work.ingest(err)  # the spool of an interrupted run, which this one resumes
@@ -141,10 +148,10 @@ def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select
         print(f"note: {note}", file=out)
     torch = installed_torch()
     commits = git.commits(Path(), chosen.range)
-    device_name = device()
+    device_name = host.device()
     series = select.select(config.suite(Path()), device_name, chosen.tier, chosen.bench)
-    if config.project(Path()).build is not None and not has_compiler():
-        print(f"note: {NO_COMPILER}; only commits that are built already can be measured", file=out)
+    if config.project(Path()).build is not None and not host.has_compiler():
+        print(f"note: {host.NO_COMPILER}; only commits that are built already can be measured", file=out)
     print(
         f"{units.count(len(commits), 'commit')}, {len(series.series)} series on {device_name.upper()} "
         f"(tier {chosen.tier}), {units.count(chosen.rounds, 'round')}, torch {torch}",

@@ -1,0 +1,39 @@
+"""Choosing a device: what the processes see, and what is refused."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kernel_velocity.errors import UsageError
+from kernel_velocity.runner import host
+from tests.runner.test_fingerprint import FakeNvml
+
+
+def seen():
+    """What a process of the body gets."""
+    script = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(("chosen", "wanted"), [(None, "GPU-before"), ("cpu", ""), ("cuda:1", "GPU-11-x")])
+def test_processes_see_the_chosen_device_alone(monkeypatch, chosen, wanted):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.setenv(host.VISIBLE, "GPU-before")
+    with host.seeing(chosen):
+        assert seen() == wanted
+    assert os.environ[host.VISIBLE] == "GPU-before"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [("cuda:2", "this machine has 2 GPUs, the last is cuda:1"), ("gpu", "such as --device cuda:1")],
+)
+def test_device_that_is_not_there_is_refused(monkeypatch, chosen, message):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    with pytest.raises(UsageError, match=message), host.seeing(chosen):
+        pass
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(broken=True))
+    with pytest.raises(UsageError, match=r"Driver Not Loaded|such as"), host.seeing(chosen):
+        pass
