@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_wanted_installs_the_package_and_build_requirements():
     editable, folder, *build = make_venv.wanted()
-    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test,docs]")
+    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test,docs,fleet]")
     assert {requirement.partition(">")[0] for requirement in build} == {"scikit-build-core", "cmake", "ninja"}
 
 

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[1]  # the folder of this distribution; its parent has the package under test
-EXTRAS = "test,docs"  # of this distribution
+EXTRAS = "test,docs,fleet"  # of this distribution
 BUILD = "build"  # of the package under test
 PATH_FILE = "host-packages.pth"
 

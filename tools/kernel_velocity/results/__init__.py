@@ -16,6 +16,7 @@ machines.py     asv's file of machines, ~/.asv-machine.json
 foreign.py      results of Google Benchmark and nvbench as series of the history
 asv_file.py     one results file of asv, to read and to change
 backup.py       back up recorded values before measuring them again
+blocks.py       what a machine of a fleet measured in one session, and its anchors
 merge.py        merge the results files of two places
 traces.py       files of recorded traces
 sources.py      the commits that changed a kernel's source, and its versions
