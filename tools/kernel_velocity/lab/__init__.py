@@ -8,6 +8,7 @@ replay_page.py      the page of a replay
 rules.py            errors and costs of a stopping rule on traces
 noise.py            synthetic traces: families of noise, and mixtures of them
 sessions.py         sessions of identical code: measured, read, adjusted
+sharing.py          kv lab sharing: series that share a process against series in processes of their own
 spread.py           kv lab spread: how far apart sessions are
 links.py            kv lab links: values of two sessions, linked by anchors
 false_alarms.py     kv lab false-alarms: how often a test calls them different
@@ -22,6 +23,7 @@ STEPS = {  # step -> its module, and what it does
     "record": ("lab.record", "record raw traces of every kernel, a file for each process"),
     "replay": ("lab.replay", "replay every stopping rule on recorded and synthetic traces"),
     "spread": ("lab.spread", "measure one commit in several sessions and print their spread, raw and adjusted"),
+    "sharing": ("lab.sharing", "compare series that share a process with series in processes of their own"),
     "false-alarms": (
         "lab.false_alarms",
         "estimate the false-alarm rate and the power from repeated sessions of one commit",

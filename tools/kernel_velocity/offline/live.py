@@ -2,6 +2,7 @@
 
     ceilings FILE.json    what the machine can do at most (harness/ceilings.py). --caches sweeps the caches too
     timers FILE.json      our timers beside independent ones (harness/independent.py)
+    sharing FILE.json     series that share a process beside series in their own (harness/sharing.py)
     traces FOLDER         raw samples of every timer and cache state (harness/traces.py), a file for each
 
 A file appears whole. A trace that is there is not repeated, so an interrupted command resumes.
@@ -13,13 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from kernel_velocity.errors import BenchmarkFailed, NothingMeasured, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import ceilings, documents, independent, traces
+from kernel_velocity.harness import ceilings, documents, independent, sharing, traces
 from kernel_velocity.harness.benchmark import prepare_torch
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
@@ -32,10 +34,11 @@ ATTEMPTS = 3  # then a series is left out
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the process is started with."""
-    parser.add_argument("what", choices=("ceilings", "timers", "traces"))
+    parser.add_argument("what", choices=("ceilings", "sharing", "timers", "traces"))
     parser.add_argument("target", type=Path)
     parser.add_argument("--caches", action="store_true")
     parser.add_argument("--seconds", type=float, default=1.0)  # wall time of a trace
+    parser.add_argument("--passes", type=int, default=1)  # of sharing
     live.add_device(parser)
     live.add_bench(parser)
 
@@ -49,7 +52,8 @@ def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         NothingMeasured: no series could be timed or traced.
     """
     try:
-        return {"ceilings": _ceilings, "timers": _timers, "traces": _traces}[args.what](args, out, err)
+        stages = {"ceilings": _ceilings, "sharing": _sharing, "timers": _timers, "traces": _traces}
+        return stages[args.what](args, out, err)
     except NotImplementedError as error:
         raise UsageError(f"--device {args.device}: {error}; nothing was measured") from None
 
@@ -59,6 +63,20 @@ def _ceilings(args: argparse.Namespace, _out: TextIO, err: TextIO) -> int:
     document = ceilings.measure(args.device, caches=args.caches)
     _write(args.target, document)
     err.writelines(f"warning: {warning}\n" for warning in document["warnings"])
+    return 0
+
+
+def _sharing(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
+    """Compare both kinds of process, pass by pass."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for comparison in sharing.compare(live.chosen(args.device, args.bench), args.passes):
+            rows.append(asdict(comparison))
+            out.write(f"pass {comparison.number + 1}: {comparison.series}\n")
+    except EOFError:
+        after = rows[-1]["series"] if rows else "the start"
+        raise BenchmarkFailed(f"a process ended without a word after {after}") from None
+    _write(args.target, {"rows": rows})
     return 0
 
 

@@ -219,5 +219,7 @@ def run_existing(environment: Any, args: list[str], **kwargs: Any) -> Any:
     variables = host.measuring_variables(os.environ.get("KV_THREADS") or None)
     environment_variables = {**environment._global_env_vars, **variables, ARTEFACTS: folder, "ASV_PYTHONPATH": path}
     return _run_existing(
-        environment, args, **{**kwargs, "env": {**kwargs.get("env", os.environ), **environment_variables}}
+        environment,
+        host.measuring_command(args),
+        **{**kwargs, "env": {**kwargs.get("env", os.environ), **environment_variables}},
     )

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, timing
+from kernel_velocity.harness import gpu, isolation, timing
 from kernel_velocity.results import git
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
@@ -54,6 +54,7 @@ def check_settings(environ: Mapping[str, str]) -> None:
     try:
         timing.method(environ)
         gpu.interval(environ)
+        isolation.is_shared("", environ)
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -41,7 +41,14 @@ from kernel_velocity.harness.spool import append_line, spool_path
 from kernel_velocity.harness.under_test import ARTEFACTS, find_info
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import code_hash, fingerprint
-from kernel_velocity.runner.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
+from kernel_velocity.runner.host import (
+    NO_COMPILER,
+    has_compiler,
+    host_site_folders,
+    measuring_command,
+    measuring_variables,
+    torch_version,
+)
 
 LINK_ORDER = "KV_LINK_ORDER"  # a number: builds link their objects in an order of their own for each
 PATH_FILE = "kernel-velocity.pth"
@@ -231,7 +238,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         commit = self._get_installed_commit_hash()
         built = {} if commit is None else {ARTEFACTS: str(self.unpacked(commit))}
         kwargs["env"] = {**kwargs.get("env", os.environ), **self._measuring, **built}
-        return self.run_executable("python", args, **kwargs)
+        return self.run_executable("python", measuring_command(args), **kwargs)
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
         """Make the environment import a commit, which is built first if it was never built.

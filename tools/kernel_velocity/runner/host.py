@@ -52,6 +52,12 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
     return {**ALLOCATOR, **CUDA_CHECK, **CRASHES, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
 
 
+def measuring_command(args: Sequence[str]) -> list[str]:
+    """Return the arguments of Python for a command of asv: with our server (harness/server.py) in place of asv's."""
+    is_server = args[1:2] == ["run_server"]
+    return ["-P", "-m", "kernel_velocity.harness.server", *args[1:]] if is_server else [*args]
+
+
 def torch_version() -> str | None:
     """Return the version of the installed torch, or None, without importing it."""
     try:

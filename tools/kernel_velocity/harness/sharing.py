@@ -1,0 +1,135 @@
+"""Does a series read the same in a process that measured others before? Both kinds of process are timed in turns.
+
+In each pass one process measures all series one after the other, as `server` has it. Beside it each series has a fresh
+process, which holds the same inputs. Short portions of samples alternate between the two, so that whatever slows the
+machine down slows both. Fresh processes differ from each other, by the pages that they got: that takes several passes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from statistics import median
+from time import perf_counter
+
+from kernel_velocity.harness.isolation import State
+from kernel_velocity.harness.sampling import batch_for, warm_up
+from kernel_velocity.harness.suite import Series
+
+TURNS = 20
+PORTION = 0.03  # s of samples of one process in a turn, of which the first third only fills the caches again
+KINDS = ("isolated", "shared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One series in one pass. By kind of process: s per call of each turn, and s until it was warm."""
+
+    number: int  # of the pass
+    series: str
+    seconds: dict[str, list[float]]
+    setup: dict[str, float]
+
+
+class _Timed:
+    """A forked process that sets series up and takes samples of them."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self._tasks, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self._tasks), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, task: Series | float) -> float:
+        """Have it set a series up, or take samples for some s. Return the s that it took, or per call.
+
+        Raises:
+            NotImplementedError: n/a here.
+            EOFError: the process ended.
+        """
+        self._tasks.send(task)
+        answer: float | Exception = self._tasks.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def end(self) -> None:
+        """End it."""
+        self._tasks.close()
+        self._process.join()
+
+
+def _serve(tasks: Connection, other_end: Connection) -> None:
+    other_end.close()  # the fork's copy: else it would never read as closed
+    state = State()
+    sample: Callable[[float], float] | None = None
+    with suppress(EOFError):
+        while True:
+            task = tasks.recv()
+            if isinstance(task, float) and sample is not None:
+                tasks.send(sample(task))
+                continue
+            if sample is not None:
+                sample = None
+                state.put_back()
+            began = perf_counter()
+            try:
+                sample = _sampler(task)
+            except NotImplementedError as error:
+                tasks.send(error)
+            else:
+                tasks.send(perf_counter() - began)
+
+
+def _sampler(series: Series) -> Callable[[float], float]:
+    """Set a series up and warm it up. Return a function that takes samples for some s, and returns s per call."""
+    bench = series.set_up()
+    timer = bench.new_timer()
+    per_call, _ = warm_up(bench.call, timer)
+    tick, overhead = timer.tick(), timer.overhead()
+    batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit, empty_calls=timer.empty_calls)
+
+    def sample(seconds: float) -> float:
+        samples = timer.samples(bench.call, batch, max(3, int(seconds / (batch * per_call))))
+        return median(samples[len(samples) // 3 :])
+
+    return sample
+
+
+def compare(series: Sequence[Series], passes: int) -> Iterator[Comparison]:
+    """Yield a comparison for each pass and each series that applies here.
+
+    This process imports torch, and forks. On a CPU all processes stay on one core.
+
+    Raises:
+        EOFError: a process died.
+    """
+    import torch  # noqa: F401, PLC0415 - once, for all that are forked
+
+    if series[0].device == "cpu":
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    for number in range(passes):
+        shared = _Timed()
+        for member in series:
+            isolated = _Timed()
+            try:
+                yield _compare(number, member, {"isolated": isolated, "shared": shared})
+            except NotImplementedError:
+                continue
+            finally:
+                isolated.end()
+        shared.end()
+
+
+def _compare(number: int, series: Series, processes: dict[str, _Timed]) -> Comparison:
+    setup = {kind: processes[kind].ask(series) for kind in KINDS}
+    seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for turn in range(TURNS):
+        for kind in KINDS if turn % 2 else reversed(KINDS):
+            seconds[kind].append(processes[kind].ask(PORTION))
+    return Comparison(number=number, series=series.name, seconds=seconds, setup=setup)
