@@ -6,6 +6,7 @@ NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 opened: list[int] = []
 sm_clocks = [1980]  # MHz: each question takes the first, while there is another
 reasons = [0]
+energies = [7_000_000]  # mJ: each question takes the first, while there is another
 processes: list[tuple[int, int | None]] = [(1, 700_000_000)]  # pid, bytes: by default the one that measures
 refused: set[str] = set()  # questions that the device does not answer
 
@@ -27,6 +28,7 @@ def reset():
     refused.clear()
     sm_clocks[:] = [1980]
     reasons[:] = [0]
+    energies[:] = [7_000_000]
     processes[:] = [(1, 700_000_000)]
 
 
@@ -96,6 +98,11 @@ def nvmlDeviceGetMaxClockInfo(handle, kind):
 def nvmlDeviceGetPowerUsage(handle):
     _ask("power")
     return 350_000
+
+
+def nvmlDeviceGetTotalEnergyConsumption(handle):
+    _ask("energy")
+    return energies.pop(0) if len(energies) > 1 else energies[0]
 
 
 def nvmlDeviceGetEnforcedPowerLimit(handle):

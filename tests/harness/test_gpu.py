@@ -163,6 +163,32 @@ def test_watch_without_driver(library, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("counter", "used"),
+    [
+        ([7_000_000, 7_012_500, 7_080_250], 80.25),
+        ([7_000_000], None),  # it has not moved: shorter than a step of the counter
+        ([7_000_000, 500], None),  # the driver was loaded anew
+    ],
+)
+def test_energy_is_that_between_the_looks(library, tmp_path, counter, used):
+    library.energies[:] = counter
+    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+        for _ in range(3):
+            watch.look()
+    assert watch.energy == used
+
+
+def test_gpu_that_counts_no_energy(library, monkeypatch, tmp_path):
+    library.refused.add("energy")
+    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+        watch.look()
+        watch.look()
+        monkeypatch.delattr(library, "nvmlDeviceGetTotalEnergyConsumption")  # an old binding
+        watch.look()
+    assert watch.energy is None and watch.activity is not None
+
+
+@pytest.mark.parametrize(
     ("before", "after", "flags"),
     [([1, 1], [1], ()), ([1, 7], [1], ("contended",)), ([1], [7, 1], ("contended",)), ([], [], ())],
 )

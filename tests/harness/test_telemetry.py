@@ -58,7 +58,12 @@ GPU = GpuActivity(
     reasons=0x44,
 )
 ON_GPU = dataclasses.replace(
-    FULL, benchmark="quantize_int8.Cuda.time_hot", params=("compile", "float32-500k"), waiting=1.234e-05, gpu=GPU
+    FULL,
+    benchmark="quantize_int8.Cuda.time_hot",
+    params=("compile", "float32-500k"),
+    waiting=1.234e-05,
+    energy=71.2345,
+    gpu=GPU,
 )
 
 
@@ -68,6 +73,8 @@ def test_gpu_figures_fit():
     back = decode(encode(dataclasses.replace(ON_GPU, gpu=gpu)))
     assert back.gpu == dataclasses.replace(gpu, power=699, temperature=71)
     assert (back.waiting, back.cv, back.half_width) == (1.2e-05, 0.046, 0.0012)
+    assert back.energy is None  # it is the next to go
+    assert decode(encode(dataclasses.replace(ON_GPU, params=("native", "float32-1M")))).energy == 71.23
     assert decode(encode(ON_GPU)).gpu.memory_after is None
 
 
@@ -91,13 +98,25 @@ def test_malformed_gauge_is_refused(name):
         decode(json.dumps(telemetry.parse(encode(GATED)) | {KEYS[name]: "1e-5"}))
 
 
-LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
+LEAST_MISSED = (
+    "load",
+    "tick",
+    "steal",
+    "overhead",
+    "drift",
+    "autocorrelation",
+    "switches",
+    "lost",
+    "energy",
+    "waiting",
+    "gpu",
+)
 
 
 @pytest.mark.parametrize("length", range(10, 51))
 def test_long_line_drops_what_is_least_missed(length):
     """What went first comes back where what went after it made more room than was wanted."""
-    record = dataclasses.replace(GATED, waiting=1.234e-05, gpu=GPU, params=("compile", "x" * length))
+    record = dataclasses.replace(GATED, waiting=1.234e-05, energy=71.2345, gpu=GPU, params=("compile", "x" * length))
     line = json.loads(encode(record))
     assert size(line) < LINE_LIMIT
     dropped = [name for name, key in KEYS.items() if key not in line and getattr(record, name) is not None]

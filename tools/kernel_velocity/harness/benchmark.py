@@ -181,6 +181,7 @@ class _KernelBenchmark:
             steal=host.steal,
             waiting=waiting,
             gpu=with_clocks(watch.activity, clocks),
+            energy=watch.energy,
             method=timing.method(os.environ),
             launch=LAUNCH,
             **fields,

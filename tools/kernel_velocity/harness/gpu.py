@@ -214,6 +214,16 @@ def read(library: Library, handle: Handle) -> GpuState:
     return GpuState(**_answers(library, _questions(library, handle)), reasons=None if reasons is None else int(reasons))
 
 
+def energy(library: Library, handle: Handle) -> float | None:
+    """Return what an opened GPU has used since its driver was loaded, J. None where it does not count.
+
+    Newer GPUs count in steps of 20 to 100 ms.
+    """
+    ask = getattr(library, "nvmlDeviceGetTotalEnergyConsumption", None)
+    answer: float | None = _answers(library, {"energy": (1e-3, partial(ask, handle))} if ask else {}).get("energy")
+    return answer
+
+
 def _questions(library: Library, handle: Handle) -> Questions:
     return {
         "sm_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
@@ -300,6 +310,7 @@ class GpuWatch:
         self._opened: tuple[Library, Handle] | None = None
         self._sampler: Sampler | None = None
         self._looks: list[tuple[float, GpuState]] = []
+        self._energies: list[float | None] = []  # J, at each look
         self._processes = 0  # on the GPU, this one too: the most at the beginning and at the end
 
     def __enter__(self) -> GpuWatch:
@@ -333,11 +344,19 @@ class GpuWatch:
         """Take the GPU's state now."""
         if self._opened is not None:
             self._looks.append((time(), read(*self._opened)))
+            self._energies.append(energy(*self._opened))
 
     @property
     def activity(self) -> GpuActivity | None:
         """What the GPU did between the first look and the last. None where nothing was seen."""
         return activity(self._states) if self._looks else None
+
+    @property
+    def energy(self) -> float | None:
+        """What the GPU used between the first look and the last, J. None where it does not count, or began anew."""
+        known = [value for value in self._energies if value is not None]
+        used = known[-1] - known[0] if len(known) > 1 else 0.0
+        return used if used > 0 else None
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ KEYS = {
     "control_gauge": "K",
     "lost": "q",
     "gpu": "v",
+    "energy": "E",
     "load": "d",
     "switches": "x",
     "steal": "z",
@@ -139,6 +140,7 @@ class Round:
     control_gauge: float | None = None  # s that a call of a control implementation took in between
     lost: float | None = None  # s of waiting for a quiet core
     gpu: GpuActivity | None = None
+    energy: float | None = None  # J that the GPU used from the warm-up's end to the last sample, spins and all
     load: float | None = None  # 1-minute load average when the round ended
     switches: int | None = None  # involuntary context switches while timing
     steal: float | None = None  # s of CPU time taken by the hypervisor while timing, all CPUs
@@ -166,7 +168,19 @@ _ROUNDED = frozenset(
         *("tick", "overhead", "waiting", "lost", "load", "steal"),
     }
 )
-_LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
+_LEAST_MISSED = (
+    "load",
+    "tick",
+    "steal",
+    "overhead",
+    "drift",
+    "autocorrelation",
+    "switches",
+    "lost",
+    "energy",
+    "waiting",
+    "gpu",
+)
 _MHZ = 1e6  # of a GPU's clocks: whole MHz show a drift of 1%
 # A GPU's activity is a list of whole numbers: field -> its unit there.
 _GPU = {
@@ -179,7 +193,7 @@ def _short(name: str, value: object) -> object:
     if name in _ROUNDED and isinstance(value, float):
         rounded = float(f"{value:.2g}")
         return int(rounded) if rounded.is_integer() else rounded
-    if name in GAUGES and isinstance(value, float):
+    if name in (*GAUGES, "energy") and isinstance(value, float):
         return float(f"{value:.4g}")  # the adjustment needs a tenth of a percent
     if name == "time" and isinstance(value, float):
         return round(value, 2)
