@@ -1,8 +1,11 @@
 """A module that answers as pynvml does, in its units (MHz, mW). A test puts it in its place, or copies it there."""
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+NVML_CLOCK_LIMIT_ID_TDP = 0xFFFFFF01
 opened: list[int] = []
 sm_clocks = [1980]  # MHz: each question takes the first, while there is another
 reasons = [0]
@@ -118,3 +121,24 @@ def nvmlDeviceGetTemperature(handle, kind):
 def nvmlDeviceGetCurrentClocksThrottleReasons(handle):
     _ask("reasons")
     return reasons[0]
+
+
+# A driver of other processes too: the file that PRETEND_NVML names has a line for each change of the clocks. The words
+# of PRETEND_NVML_REFUSED are refused there.
+
+
+def _change(what):
+    if what.split()[0] in os.environ.get("PRETEND_NVML_REFUSED", "").split():
+        raise NVMLError("Insufficient Permissions")
+    with Path(os.environ["PRETEND_NVML"]).open("a") as file:
+        file.write(f"{what}\n")
+
+
+def nvmlDeviceSetGpuLockedClocks(handle, least, most):
+    assert handle == "handle of GPU-1"
+    _change(f"lock {least} {most}")
+
+
+def nvmlDeviceResetGpuLockedClocks(handle):
+    assert handle == "handle of GPU-1"
+    _change("reset")

@@ -37,7 +37,7 @@ def ending(tmp_path, monkeypatch):
             measurements=list,
             publish=lambda out: publish(),
         )
-        monkeypatch.setattr(command, "measuring", lambda *_, wait: contextlib.nullcontext())
+        monkeypatch.setattr(command, "measuring", lambda *_, wait, lock_clocks: contextlib.nullcontext())
         monkeypatch.setattr(command, "_measured", lambda *_: (work, journal, "cpu"))
         monkeypatch.setattr(command, "AsvRunner", lambda **_: None)
         concluded = Concluded(verdict=verdict, refuted=(), unwritten=unwritten)

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Bisect, print the path and the culprit, write the evidence. Return the exit status."""
     budget = seconds(args.budget)
-    with measuring(args.root, err, wait=args.wait):
+    with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks):
         good, bad = (resolve(Path(), role, text) for role, text in (("GOOD", args.good), ("BAD", args.bad)))
         line = between(Path(), good, bad)
         series = _series(args)

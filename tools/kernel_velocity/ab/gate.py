@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     budget, formats = seconds(args.budget), _formats(args)
     orders = [None] if args.relink is None else range(1, relink.orders(args.relink) + 1)
     is_tree = args.head == WORKING_TREE
-    with measuring(args.root, err, wait=args.wait, worktree=is_tree):
+    with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks, worktree=is_tree):
         base = resolve(Path(), "BASE", args.base)
         head = git.working_tree(Path()) if is_tree else resolve(Path(), "HEAD", args.head)
         series = _series(args.tier, args.bench)

@@ -2,7 +2,8 @@
 
 NVML is opened in the process that measures, never in the server that forks it: a handle does not survive a fork. GPUs
 are found by UUID, as NVML counts them otherwise than CUDA does. A figure that a device does not tell is None. Base
-units: Hz, W, degrees Celsius. This module imports none of ours: run as a program, it samples a GPU (`Sampler`).
+units: Hz, W, degrees Celsius. This module imports none of ours: run as a program, it samples a GPU (`Sampler`), or
+locks its clocks until its input ends (runner/clocks.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import json
 import math
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +26,9 @@ from types import TracebackType
 from typing import Any
 
 SETTING = "KV_NVML_SAMPLE"
+CLOCKS = "KV_LOCK_CLOCKS"
+BASE = "base"  # of CLOCKS: the clock that NVML calls that of the TDP, which no load should bring down
+LOCKED = "locked"  # what the program says when it holds the lock
 # nvml.h, nvmlClocksEventReasons (ThrottleReasons of old): what slows a busy GPU down against its settings.
 THROTTLING: Mapping[str, int] = {
     "power cap": 0x4,
@@ -354,8 +359,8 @@ class GpuWatch:
     @property
     def energy(self) -> float | None:
         """What the GPU used between the first look and the last, J. None where it does not count, or began anew."""
-        known = [value for value in self._energies if value is not None]
-        used = known[-1] - known[0] if len(known) > 1 else 0.0
+        readings = [reading for reading in self._energies if reading is not None]
+        used = readings[-1] - readings[0] if len(readings) > 1 else 0.0
         return used if used > 0 else None
 
     @property
@@ -371,6 +376,46 @@ class GpuWatch:
         return [state for _, state in self._looks]
 
 
+# Locking the clocks ---------------------------------------------------------------------------------------------------
+
+
+def clock_lock(environ: Mapping[str, str]) -> str | None:
+    """Return the clock that KV_LOCK_CLOCKS asks for: BASE, or whole MHz. None: clocks are not locked.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    text = environ.get(CLOCKS) or None
+    if text is not None and text != BASE and not (text.isascii() and text.isdigit() and 0 < int(text) < 100_000):
+        raise ValueError(f"{text!r}: wanted {BASE}, or the clock in MHz, such as 1500")
+    return text
+
+
+def _lock(uuid: str, clock: str) -> None:
+    """Lock the clocks until standard input ends. Say LOCKED, or why not, on standard output.
+
+    A signal that can be caught unlocks them, too.
+    """
+    try:
+        with opened(uuid) as (library, handle):
+            if (read(library, handle).reasons or 0) & SETTING_HOLDS:
+                raise NvmlError("they are set already: `nvidia-smi --reset-gpu-clocks` unlocks them")
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, lambda *_: sys.exit())
+            try:
+                limit = library.NVML_CLOCK_LIMIT_ID_TDP if clock == BASE else int(clock)
+                library.nvmlDeviceSetGpuLockedClocks(handle, limit, limit)
+            except (library.NVMLError, AttributeError) as error:
+                raise NvmlError(f"NVML: {error}") from None
+            try:
+                print(LOCKED, flush=True)  # noqa: T201 - the first line is what runner/clocks.py waits for
+                sys.stdin.read()
+            finally:
+                library.nvmlDeviceResetGpuLockedClocks(handle)
+    except NvmlError as error:
+        print(error, flush=True)  # noqa: T201
+
+
 def _sample(uuid: str, interval: float, path: str) -> None:
     """Write states to `path` until standard input ends. Say "sampling", or why not, on standard output."""
     try:
@@ -383,4 +428,7 @@ def _sample(uuid: str, interval: float, path: str) -> None:
 
 
 if __name__ == "__main__":
-    _sample(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    if len(sys.argv) == 3:
+        _lock(*sys.argv[1:])
+    else:
+        _sample(sys.argv[1], float(sys.argv[2]), sys.argv[3])

@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from kernel_velocity.harness import gate
+from kernel_velocity.harness import gate, gpu
 from kernel_velocity.harness.reported import cache_size
 from kernel_velocity.harness.stopping import StoppingRule, VariationOfRates, from_environment, method_hash
 from kernel_velocity.harness.timers import (
@@ -128,12 +128,14 @@ def method(environ: Mapping[str, str]) -> str:
     """Return the hash of the timing method that the settings ask for: rule, threads, and what differs from the default.
 
     Raises:
-        RuleError, TimerError, GateError: a setting that makes no sense.
+        RuleError, TimerError, GateError, ValueError: a setting that makes no sense.
     """
     identity = method_hash(from_environment(environ), environ.get("KV_THREADS") or None)
     timer, patience = chosen(environ), gate.patience(environ)
     others = [] if timer == DEFAULT else [timer]
     others += [] if patience == gate.PATIENCE else [f"patience {patience:g}"]
+    clock = gpu.clock_lock(environ)
+    others += [] if clock is None else [f"clocks {clock}"]
     return hashlib.sha256(" ".join([identity, *others]).encode()).hexdigest()[:8] if others else identity
 
 

@@ -32,7 +32,7 @@ from kernel_velocity.nightly import conclude, measure, plan
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.journal import Journal, path_of
 from kernel_velocity.results import git
-from kernel_velocity.runner import report, select, track
+from kernel_velocity.runner import clocks, report, select, track
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
 from kernel_velocity.runner.session import Session
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    clocks.add_argument(parser)
     lock.add_wait(parser)
 
 
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     reports = _reports(args)
     if ignored := [name for name in ("KV_RANGE", "KV_AGAIN") if os.environ.get(name)]:
         print(f"note: {' and '.join(ignored)}: for kv track; a night chooses its commits by itself", file=err)
-    with measuring(args.root, err, wait=args.wait):
+    with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks):
         began = time.monotonic()
         work, journal, device = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=device, err=err)

@@ -14,13 +14,14 @@ from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, isolation, timing
 from kernel_velocity.results import git
+from kernel_velocity.runner import clocks
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
 LIBRARY = Path("_native", "libkernel_velocity.so")  # in the folder of `kernels`
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> None:
-    """Declare --budget (default `budget`, minutes), --again, --root and --wait."""
+    """Declare --budget (default `budget`, minutes), --again, --root, --lock-clocks and --wait."""
     parser.add_argument(
         "--budget",
         metavar="MINUTES",
@@ -29,6 +30,7 @@ def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> N
     )
     parser.add_argument("--again", action="store_true", help="measure again, and retry builds that failed")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    clocks.add_argument(parser)
     lock.add_wait(parser)
 
 
@@ -72,13 +74,15 @@ def installed_torch() -> str:
 
 
 @contextlib.contextmanager
-def measuring(root: Path, err: TextIO, *, wait: bool, worktree: bool = False) -> Iterator[None]:
-    """Check the requirements of measuring, then enter a clone's folder and hold its lock.
+def measuring(
+    root: Path, err: TextIO, *, wait: bool, lock_clocks: str | None, worktree: bool = False
+) -> Iterator[None]:
+    """Check the requirements of measuring, then enter a clone's folder, hold its lock, and lock the GPU's clocks.
 
     Args:
         root: the folder of asv.conf.json. err: gets notes on a shallow clone and on uncommitted changes.
-        wait: whether to wait for another run that measures. worktree: whether uncommitted changes are measured, so that
-            they need no note.
+        wait: whether to wait for another run that measures. lock_clocks: see `clocks.locked`.
+        worktree: whether uncommitted changes are measured, so that they need no note.
 
     Raises:
         KernelVelocityError: a requirement is missing, a setting is malformed, or another run is measuring.
@@ -86,7 +90,7 @@ def measuring(root: Path, err: TextIO, *, wait: bool, worktree: bool = False) ->
     config.check(root)
     check_settings(os.environ)
     installed_torch()
-    with contextlib.chdir(root), lock.held(Path(), wait=wait):
+    with contextlib.chdir(root), lock.held(Path(), wait=wait), clocks.locked(lock_clocks, err):
         for note in git.check_clone(Path()):
             if not (worktree and note.startswith("uncommitted")):
                 print(f"note: {note}", file=err)

@@ -132,3 +132,15 @@ def _uuid(chosen: str) -> str:
     except gpu.NvmlError as error:
         raise UsageError(f"--device {chosen}: {error}; --device cpu measures the CPU") from None
     raise UsageError(f"--device {chosen}: this machine has {count} GPUs, the last is cuda:{count - 1}")
+
+
+def gpu_uuid() -> str | None:
+    """Return the UUID of the GPU that measures, as NVML writes it. None where there is none, or PyTorch does not say.
+
+    Another process asks: a context of this one would be beside what is measured.
+    """
+    if device() != "cuda":
+        return None
+    script = "from kernel_velocity.harness import gpu; print(gpu.uuid() or '')"
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None

@@ -22,7 +22,7 @@ from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.runner import host, report, select
+from kernel_velocity.runner import clocks, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch
 from kernel_velocity.runner.session import Session
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-site", action="store_true", help="do not write the dashboard")
     parser.add_argument("--no-ceilings", action="store_true", help="do not measure the machine's ceilings")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+    clocks.add_argument(parser)
     lock.add_wait(parser)
 
 
@@ -110,7 +111,12 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure, publish, report. Return the exit status (contract.md)."""
     config.check(args.root)
     chosen = settings(args, os.environ)
-    with contextlib.chdir(args.root), host.seeing(args.device), lock.held(Path(), wait=args.wait):
+    with (
+        contextlib.chdir(args.root),
+        host.seeing(args.device),
+        lock.held(Path(), wait=args.wait),
+        clocks.locked(args.lock_clocks, err),
+    ):
         began = time.time()
         device_name, commits, series = _select(chosen, out)
         work = Session(
