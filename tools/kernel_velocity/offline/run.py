@@ -56,6 +56,14 @@ LIBRARY = Path("kernels", "_native", "build-info.json")  # there is a build in p
 JUNIT = Path("build", "tests.xml")
 # Tests of the kernels that a node without a GPU leaves out: they build commits, or take minutes.
 NOT_ON_A_NODE = ("test_build.py", "test_large.py")
+CUDA_ROOMS = ("benchmarks", "harness", "kernels")  # of the tests: where there are some marked `cuda`
+CUDA_MARKS = ("pytest.mark.cuda", "on_every_device(")  # the latter is of tests/kernels/instruction_sets.py
+
+
+def cuda_tests() -> list[Path]:
+    """Return the files below the current folder that have tests marked `cuda`. A node cannot import all others."""
+    files = (path for name in CUDA_ROOMS for path in Path("tests", name).glob("test_*.py"))
+    return [path for path in files if any(mark in path.read_text("utf-8") for mark in CUDA_MARKS)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -221,7 +229,7 @@ class Slice:
     def tests(self) -> list[str]:
         """The test files to run: every one with CUDA tests, or those of the kernels on a CPU."""
         if self.device == "cuda":
-            files = [path for path in Path("tests").rglob("test_*.py") if "mark.cuda" in path.read_text("utf-8")]
+            files = cuda_tests()
         else:
             files = [path for path in Path("tests", "kernels").glob("test_*.py") if path.name not in NOT_ON_A_NODE]
         return sorted(map(str, files))
