@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,19 @@ __all__ = ["chromium", "playwright", "tab"]  # one browser a process: Playwright
 
 def pytest_addoption(parser):
     parser.addoption("--accept-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption("--fake-cuda", action="store_true", help="run the tests of CUDA on a fake device, without a GPU")
+
+
+def pytest_configure(config):
+    if config.getoption("--fake-cuda"):
+        import torch
+
+        from tests.fake_cuda.plant import plant
+
+        if torch.version.cuda is not None:
+            raise pytest.UsageError(f"--fake-cuda needs PyTorch's CPU build, here is {torch.__version__}")
+        with tempfile.TemporaryDirectory() as folder:
+            plant(Path(folder))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,7 +79,7 @@ def on_host(tmp_path_factory):
     return Builder(tmp_path_factory.mktemp("cuda_on_host"))
 
 
-def pytest_collection_modifyitems(items):  # words: pytest gives its arguments by name
+def pytest_collection_modifyitems(config, items):  # words: pytest gives its arguments by name
     """Skip CUDA tests where there is no CUDA device, with the reason."""
     if not any("cuda" in test.keywords for test in items):
         return
@@ -75,6 +90,12 @@ def pytest_collection_modifyitems(items):  # words: pytest gives its arguments b
     except ModuleNotFoundError:
         reason = "PyTorch is not installed"
     native = reason or _why_no_native_kernel()
+    if config.getoption("--fake-cuda"):
+        from tests.fake_cuda.plant import NEEDS_A_DEVICE
+
+        for test in items:
+            if why := NEEDS_A_DEVICE.get(test.originalname):
+                test.add_marker(pytest.mark.skip(reason=f"a fake device: {why}"))
     for test in items:
         if test.get_closest_marker("cuda"):
             why = native if _is_native(test) else reason

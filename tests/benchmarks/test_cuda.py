@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
-from kernel_velocity.harness import ceilings, gpu, limits, timing
+from kernel_velocity.harness import ceilings, gpu, limits, reported, timing
 from kernel_velocity.harness.telemetry import decode
 from kernel_velocity.harness.timers import (
     CudaEventTimer,
@@ -85,14 +85,15 @@ def addition():
 
 
 def test_cold_is_slower_than_hot(addition):
-    if timing.cache_size("cuda") < 24e6:
+    if (reported.cache_size("cuda") or 0) < 24e6:
         pytest.skip("this L2 does not hold 12 MB")
     hot, cold = CudaEventTimer(TorchEvents("cuda")), CudaEventTimer(TorchEvents("cuda"), timing.flush("cuda"))
     hot.samples(addition, 16, 256)  # the clock rises
     warm, cool = median(hot.samples(addition, 1, 256)), median(cold.samples(addition, 1, 256))
     assert not (hot.flags | cold.flags)
     assert cool > 1.05 * warm
-    assert 12e6 / cool < limits.WARM * ceilings.limit_of("memory", "cuda")
+    limit = ceilings.limit_of("memory", "cuda")
+    assert limit and 12e6 / cool < limits.WARM * limit
 
 
 def test_cold_loop_allocates_nothing(addition):
@@ -162,16 +163,20 @@ def test_region_on_the_device():
 
 def test_caller_waits_longer_than_the_device(addition):
     on_device = median(CudaEventTimer(TorchEvents("cuda")).samples(addition, 16, 64))
-    assert on_device < timing.wait(addition, "cuda", on_device) < 0.01
+    waited = timing.wait(addition, "cuda", on_device)
+    assert waited and on_device < waited < 0.01
     assert on_device < median(SyncTimer(torch.cuda.synchronize).samples(addition, 1, 64))
 
 
 def test_driver_knows_the_current_device():
-    description = gpu.describe(gpu.uuid())
+    uuid = gpu.uuid()
+    if uuid is None:
+        pytest.skip("this torch does not say the device's uuid")
+    description = gpu.describe(uuid)
     if isinstance(description, str):
         pytest.skip(description)  # no binding, or a part of a GPU (MIG), whose UUID is another
     assert description["driver"]
-    with gpu.opened(gpu.uuid()) as (library, handle):
+    with gpu.opened(uuid) as (library, handle):
         state = gpu.read(library, handle)
     assert state.sm_clock is None or 1e8 < state.sm_clock < 4e9
     assert state.power is None or 5 < state.power < 2000

@@ -1,0 +1,134 @@
+"""Puts the fake device where PyTorch, the kernels and the harness look for one. In this process, for ever."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests import fake_cuda
+from tests.fake_cuda import device as fake
+
+# What the fake cannot run: a part of a test's name, and why.
+NEEDS_A_DEVICE = {
+    "test_failed_cuda_call_leaves_no_error": "asks CUDA's own runtime what it did last",
+}
+# Elements of an output: Triton's interpreter takes a second for ten times as many. To bfloat16 it does not round.
+MOST_INTERPRETED = 1 << 16
+PROPERTIES = SimpleNamespace(
+    name="Fake H200",
+    L2_cache_size=fake.CACHE_SIZE,
+    multi_processor_count=132,
+    major=9,
+    minor=0,
+    uuid="1",  # of pretend_nvml's only GPU
+)
+
+
+def plant(folder: Path) -> None:
+    """Plant all of it. `folder` takes what is built."""
+    from tests.fake_cuda import natives, tensors
+
+    torch: Any = import_module("torch")
+    torch.set_num_threads(1)
+    fake_cuda.planted = True
+    fake.plant(folder)
+    tensors.plant()
+    natives.plant()
+    PROPERTIES.total_memory = tensors.MEMORY
+    for name, value in _of_torch(torch, tensors).items():
+        setattr(torch.cuda, name, value)
+    torch.backends.cuda.is_built = lambda: True
+    torch.version.cuda = "13.0"
+    torch.compile = lambda function=None, **_: function if function else lambda inner: inner
+    _harness()
+
+
+def _of_torch(torch: Any, tensors: Any) -> dict[str, Any]:
+    """Return what replaces names of torch.cuda."""
+
+    def allocator(device: Any = None) -> Any:
+        return tensors.ALLOCATORS[fake.index_of(device)]
+
+    def free(device: Any = None) -> tuple[int, int]:
+        return tensors.MEMORY - allocator(device).allocated, tensors.MEMORY
+
+    def reset_peak(device: Any = None) -> None:
+        allocator(device).peak = allocator(device).allocated
+
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": lambda: None,
+        "_lazy_init": lambda: None,
+        "device_count": lambda: fake.DEVICES,
+        "current_device": fake.current_device,
+        "set_device": lambda device: fake.exchange_device(fake.index_of(device)),
+        "_exchange_device": fake.exchange_device,
+        "_maybe_exchange_device": fake.exchange_device,
+        "get_device_properties": lambda _=None: PROPERTIES,
+        "get_device_name": lambda _=None: PROPERTIES.name,
+        "get_device_capability": lambda _=None: (PROPERTIES.major, PROPERTIES.minor),
+        "Stream": fake.Stream,
+        "ExternalStream": fake.external_stream,
+        "Event": fake.Event,
+        "CUDAGraph": fake.Graph,
+        "graph": fake.graph,
+        "current_stream": fake.current_stream,
+        "default_stream": fake.default_stream,
+        "set_stream": fake.set_stream,
+        "synchronize": fake.synchronize,
+        "_sleep": fake.sleep,
+        "mem_get_info": free,
+        "memory_allocated": lambda device=None: allocator(device).allocated,
+        "max_memory_allocated": lambda device=None: allocator(device).peak,
+        "reset_peak_memory_stats": reset_peak,
+        "memory_stats": lambda device=None: {"allocation.all.allocated": allocator(device).times},
+        "empty_cache": lambda: None,
+        "manual_seed": lambda _: None,
+        "manual_seed_all": lambda _: None,
+        "get_rng_state": lambda _=None: torch.get_rng_state(),
+        "default_generators": (),  # numbers are the CPU's
+    }
+
+
+def _harness() -> None:
+    """Give the harness the fake's clock and driver, and rounds of a few calls: a CPU works in the GPU's place."""
+    replaced: dict[str, dict[str, Any]] = {
+        "kernel_velocity.harness.timers": {"perf_counter_ns": fake.HOST.read_ns},
+        "kernel_velocity.harness.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
+        "kernel_velocity.harness.implementations": {"check_toolchain": lambda _device: None},
+    }
+    if importlib.util.find_spec("triton") is not None:
+        launch = {"devices_of": lambda _kernel: ("cuda",), "_launch": _launch_triton}
+        replaced["kernels._native.triton_launch"] = launch
+    for name, values in replaced.items():
+        vars(import_module(name)).update(values)
+    sys.modules["pynvml"] = import_module("tests.harness.pretend_nvml")
+
+
+def _launch_triton(name: str, on_stream: Any, run: Any) -> None:
+    """Launch a kernel that Triton interprets, in place of triton_launch._launch. Its last tensor is its output."""
+    from tests.fake_cuda import natives, tensors
+
+    pointed = [value for value in run.args if hasattr(value, "data_ptr")]
+    *reads, written = [(tensor.data_ptr(), tensor.nbytes) for tensor in pointed]
+
+    def compute() -> None:
+        if pointed[-1].numel() > MOST_INTERPRETED or "bfloat16" in str(pointed[0].dtype):
+            natives.compute(name, pointed, run.args[len(pointed) :])
+            return
+        hosts = {id(tensor): tensors.on_host(tensor) for tensor in pointed}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy's, of overflow
+            run.func(*(hosts.get(id(value), value) for value in run.args), **run.keywords)
+
+    key = (name, *reads, written, *run.args[len(pointed) :], str(run.keywords))
+    with on_stream():
+        queue = fake.current_stream().queue
+        seconds = fake.seconds_of(queue.device, [*reads, written])
+        queue.launch(lambda: fake.DONE.run(key, reads, [written], compute), seconds)
