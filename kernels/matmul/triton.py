@@ -1,6 +1,6 @@
-"""C = A B, row-major float32: A is m x k, B is k x n, C is m x n. Triton.
+"""C = A B, row-major: A is m x k, B is k x n, C is m x n. Triton. float32, float16, bfloat16, and int8 to int32.
 
-Cost: 2 m n k FLOP; each matrix crosses memory at least once: 4 (m k + k n + m n) bytes.
+Cost: 2 m n k FLOP; each matrix crosses memory at least once: of float32 4 (m k + k n + m n) bytes.
 Versions (what is said of code is read from ptxas for sm_80 and sm_90):
   1  one program per tile of C, tiles of A and B through shared memory; tiles of 64 x 64 where larger ones would leave
      most of the GPU idle. The larger take 169 registers for sm_80, 182 for sm_90; of sizes that 16 does not divide all
@@ -8,9 +8,11 @@ Versions (what is said of code is read from ptxas for sm_80 and sm_90):
   2  one address for each tile, and the places of its elements in it: nothing is spilled (but 12 bytes where a size has
      more than 32 bits). Tiles of 64 x 64 by twice the threads, 4 x 4 sums for each: registers 124 to 80, and 192 to
      128. On an H200 4096^3 takes 4.09 ms, matmul.cu 3.14, cuBLAS 2.67
+  3  float16, bfloat16 and int8 on tensor cores: mma.sync for sm_80, wgmma for sm_90. Unmeasured
 
-Products are IEEE float32's (`input_precision="ieee"`: Triton's default is TF32, with 10 bits of each factor), summed
-along k in float32 by fused multiply-adds on the CUDA cores.
+Products of float32 are IEEE's (`input_precision="ieee"`: Triton's default is TF32, with 10 bits of each factor), summed
+along k in float32 by fused multiply-adds on the CUDA cores. The others are multiplied exactly, and summed in float32 or
+int32.
 """
 
 from __future__ import annotations
@@ -56,12 +58,12 @@ def matmul_kernel(
     within_b = steps[:, None] * n + places[None, :]
     from_a, from_b = a + top * k, b + left
     stride = tl.cast(n, tl.int64) * depth  # of B, elements from one pass to the next
-    sums = tl.zeros((tile, tile), dtype=tl.float32)
+    sums = tl.zeros((tile, tile), dtype=tl.int32 if a.dtype.element_ty == tl.int8 else tl.float32)
     for done in range(0, k, depth):
         ahead = steps < k - done
-        tile_a = tl.load(from_a + within_a, mask=rows_inside & ahead[None, :], other=0.0)
-        tile_b = tl.load(from_b + within_b, mask=ahead[:, None] & columns_inside, other=0.0)
-        sums = tl.dot(tile_a, tile_b, sums, input_precision="ieee")
+        tile_a = tl.load(from_a + within_a, mask=rows_inside & ahead[None, :], other=0)
+        tile_b = tl.load(from_b + within_b, mask=ahead[:, None] & columns_inside, other=0)
+        sums = tl.dot(tile_a, tile_b, sums, input_precision="ieee", out_dtype=sums.dtype)
         from_a += depth
         from_b += stride
     to = c + top * n + left
@@ -71,7 +73,7 @@ def matmul_kernel(
 # What a benchmark of any later commit asks this commit before it calls it.
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": triton_launch.devices_of(matmul_kernel),
-    "dtypes": ("float32",),
+    "dtypes": ("float32", "float16", "bfloat16", "int8"),
     "keywords": ("out", "stream", "threads"),
 }
 
@@ -79,17 +81,29 @@ SUPPORTS: dict[str, tuple[str, ...]] = {
 # so that the history of the kernel would show the choices of its rounds.
 LARGE = {"tile": 128, "depth": 16, "group": 8, "num_warps": 8, "num_stages": 2}
 SMALL = {"tile": 64, "depth": 32, "group": 8, "num_warps": 8, "num_stages": 2}
+LARGE_TENSOR = {"tile": 128, "depth": 64, "group": 8, "num_warps": 8, "num_stages": 3}  # of tensor cores
+SMALL_TENSOR = {"tile": 64, "depth": 64, "group": 8, "num_warps": 4, "num_stages": 3}
+# Where 16 does not divide all sizes and addresses: an item at a time, with an address each. The larger ones spill.
+RAGGED_TENSOR = {"tile": 64, "depth": 32, "group": 8, "num_warps": 4, "num_stages": 2}
 PROCESSORS = 108  # of an A100; an H100 has 132. Fewer large tiles than that leave some of them idle.
 
 
-def configuration(m: int, n: int) -> tuple[int, dict[str, int]]:
-    """Return how many programs to launch, and the options of the kernel."""
+def configuration(m: int, n: int, dtype: str, aligned: bool) -> tuple[int, dict[str, int]]:
+    """Return how many programs to launch, and the options of the kernel.
+
+    Args:
+        m, n: rows and columns of the product. dtype: of its factors.
+        aligned: whether 16 divides all sizes and addresses.
+    """
+    large, small = (LARGE, SMALL) if dtype == "float32" else (LARGE_TENSOR, SMALL_TENSOR)
+    if dtype != "float32" and not aligned:
+        large = small = RAGGED_TENSOR
 
     def tiles(tile: int) -> int:
         count: int = triton.cdiv(m, tile) * triton.cdiv(n, tile)
         return count
 
-    options = LARGE if tiles(LARGE["tile"]) >= PROCESSORS else SMALL
+    options = large if tiles(large["tile"]) >= PROCESSORS else small
     return tiles(options["tile"]), options
 
 
@@ -103,7 +117,8 @@ def bind(
     """
     a_, b_, out_ = read_matrices(a, b, out, SUPPORTS)
     (m, k), n = a_.shape, b_.shape[1]
-    blocks, options = configuration(m, n)
+    aligned = all(value % 16 == 0 for value in (m, n, k, a_.pointer, b_.pointer, out_.pointer))
+    blocks, options = configuration(m, n, a_.dtype, aligned)
     return triton_launch.bind(
         "matmul",
         matmul_kernel,
@@ -120,7 +135,8 @@ def matmul(a: TensorLike, b: TensorLike, *, out: Any = None, stream: Any = None,
     """Compute the matrix product of a and b with Triton and return it: arguments and errors of `kernels.matmul`.
 
     Args:
-        a: float32, shape (m, k), contiguous, on a CUDA device; where Triton interprets, on the CPU.
+        a: float32, float16, bfloat16 or int8, shape (m, k), contiguous, on a CUDA device; where Triton interprets, on
+            the CPU.
         threads: None for tensors on a CUDA device.
 
     Raises:

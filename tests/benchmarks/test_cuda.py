@@ -49,16 +49,16 @@ def test_round_on_the_device(tmp_path, monkeypatch, module, implementation):
     assert record.estimate < 500e-6
 
 
-@pytest.mark.parametrize("implementation", ["eager", "compile", "native"])
+@pytest.mark.parametrize("implementation", ["eager", "compile", "native", "triton"])
 @pytest.mark.parametrize("case", [case for case in matmul.Matmul.cases["cuda"] if not case.startswith("float32")])
 def test_products_of_every_dtype_are_right(monkeypatch, implementation, case):
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     try:
         matmul.Cuda().setup(implementation, case)  # checks every element
     except NotImplementedError as error:
-        if implementation != "compile":
+        if implementation not in ("compile", "triton"):
             raise
-        pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit
+        pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit, or without Triton
 
 
 def test_events_read_a_known_kernel():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import warnings
 from importlib import import_module
@@ -130,5 +131,6 @@ def _launch_triton(name: str, on_stream: Any, run: Any) -> None:
     key = (name, *reads, written, *run.args[len(pointed) :], str(run.keywords))
     with on_stream():
         queue = fake.current_stream().queue
-        seconds = fake.seconds_of(queue.device, [*reads, written])
+        flops = 2.0 * math.prod(run.args[3:6]) if name == "matmul" else 0.0  # of m, n, k behind three tensors
+        seconds = fake.seconds_of(queue.device, [*reads, written], flops)
         queue.launch(lambda: fake.DONE.run(key, reads, [written], compute), seconds)

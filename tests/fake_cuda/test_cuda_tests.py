@@ -27,7 +27,7 @@ REASONS = (
     "it takes no int8$",
 )
 # So many of the first three kinds: what a GPU alone can show.
-NEED_A_GPU = 20
+NEED_A_GPU = 23
 BAD = ("failure", "error")
 
 

@@ -42,6 +42,15 @@ def test_products_of_any_shape(shape):
     run(references.matmul(float32_values(1, (m, k)), float32_values(2, (k, n))), (), "cuda")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_products_on_tensor_cores(dtype, offset):
+    for shape in [(1, 1, 1), (17, 19, 23), (128, 144, 64), (131, 127, 9), (16, 8, 304)]:
+        run(references.integer_product(dtype, *shape), (offset,) * 3, "cuda")
+    if dtype != "int8":
+        run(references.normal_product(dtype, 1536, 1408, 80), (offset,) * 3, "cuda")
+
+
 def test_special_values():
     special = [np.nan, np.inf, -np.inf, 0.5, 1.5, 2.5, -0.5, 126.5, 127.5, -128.5, 3e38, 1e-45, 44.3, -51.9]
     x = np.array(special, np.float32)

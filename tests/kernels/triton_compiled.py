@@ -20,6 +20,7 @@ from tests.kernels.triton_calls import module
 
 ARCHITECTURES = {80: "sm_80", 90: "sm_90a"}
 TYPES = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
+FACTORS = TYPES | {"int8": "*i8"}
 ALIGNED = [["tt.divisibility", 16]]  # what Triton knows of a pointer, or of a size
 
 
@@ -110,9 +111,10 @@ def check_elementwise_of_other_sizes():
         elementwise("quantize_int8", "float16", architecture, n, "")
 
 
-def product(sizes: str, aligned: str, architecture: int, options: dict[str, int]) -> str:
+def product(sizes: str, aligned: str, architecture: int, options: dict[str, int], dtype: str = "float32") -> str:
     """Return the PTX of the matrix product, whose sizes m, n, k are of these Triton types."""
-    types = dict.fromkeys("abc", "*fp32") | dict(zip("mnk", sizes.split(), strict=True))
+    types = dict.fromkeys("abc", FACTORS[dtype]) | ({"c": "*i32"} if dtype == "int8" else {})
+    types |= dict(zip("mnk", sizes.split(), strict=True))
     return compiled(module("matmul").matmul_kernel, types, options, aligned, architecture)
 
 
@@ -124,11 +126,25 @@ def check_products_are_of_float32():
         assert "mma" not in ptx and "tf32" not in ptx
 
 
+def check_products_on_tensor_cores():
+    result = module("matmul")
+    options = (result.LARGE_TENSOR, result.SMALL_TENSOR)
+    for architecture, dtype, option in itertools.product(ARCHITECTURES, ("float16", "bfloat16", "int8"), options):
+        ptx = product("i32 i32 i32", "a b c m n k", architecture, option, dtype)
+        instruction = "mma.sync" if architecture == 80 else "wgmma.mma_async"
+        assert instruction in ptx, (architecture, dtype)
+        product("i64 i64 i64", "a b c m n k", architecture, option, dtype)
+
+
 def check_matmul_of_other_sizes():
     result = module("matmul")
-    for architecture, options in itertools.product(ARCHITECTURES, (result.LARGE, result.SMALL)):
+    kinds = [("float32", result.LARGE), ("float32", result.SMALL)]
+    for architecture, (dtype, options) in itertools.product(ARCHITECTURES, kinds):
         for sizes in ("1 1 1", "1 i32 i32", "i32 1 i32", "i32 i32 1", "i32 i32 i32", "i64 i64 i64"):
-            product(sizes, "", architecture, options)
+            product(sizes, "", architecture, options, dtype)
+    for architecture, dtype in itertools.product(ARCHITECTURES, ("bfloat16", "int8")):
+        for sizes in ("1 1 1", "i32 i32 i32", "i64 i64 i64"):
+            product(sizes, "", architecture, result.RAGGED_TENSOR, dtype)
 
 
 def check_a_gpu_is_wanted():

@@ -7,6 +7,7 @@ where a GPU rounds, and gets subnormal numbers wrong. triton_compiled.py looks a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -127,6 +128,13 @@ def check_matmul_of_any_shape_and_alignment(m, n, k, seed, offsets):
     run(references.matmul(float32_values(seed, (m, k)), float32_values(seed + 1, (k, n))), offsets)
 
 
+def check_matmul_of_two_bytes_and_int8():
+    for dtype, shape in itertools.product(("float16", "int8"), ((64, 80, 96), (70, 131, 33), (1, 5, 0))):
+        for offset in (0, 1):
+            run(references.integer_product(dtype, *shape), (offset,) * 3)
+    run(references.normal_product("float16", 70, 131, 133))
+
+
 def check_matmul_without_an_inner_axis_gives_zeros():
     output = run(references.matmul(float32_values(1, (3, 0)), float32_values(1, (0, 5))))
     assert np.array_equal(output, np.zeros((3, 5)))
@@ -191,7 +199,7 @@ def check_wrong_arguments_are_refused():
         "y: got dtype float16, wanted float32$": lambda: exp(x, x.half()),
         "out: got dtype float32, wanted int8$": lambda: quantize(x, 1.0, 0, out=x),
         "scale: got 'a', wanted a number": lambda: quantize(x, "a", 0),
-        "a: got dtype float16, wanted float32$": lambda: product(x.half().view(2, 2), x.view(2, 2)),
+        "a: got dtype float64, wanted float32 or .* or int8$": lambda: product(x.double().view(2, 2), x.view(2, 2)),
     }
     wrong_value = {
         r"y: got shape \[8\], wanted \[4\]": lambda: exp(x, eight),

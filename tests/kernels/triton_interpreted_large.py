@@ -62,7 +62,7 @@ def _product_of_ones(m: int, n: int, k: int) -> None:
     import torch
 
     a, b, out = torch.empty(m, k), torch.empty(k, n), torch.empty(m, n)
-    tile = module("matmul").configuration(m, n)[1]["tile"]
+    tile = module("matmul").configuration(m, n, "float32", False)[1]["tile"]
     a[-(m % tile) :], b[:, -(n % tile) :] = 1, 1
     with outer_programs_alone():
         module("matmul").matmul(a, b, out=out)
@@ -84,7 +84,7 @@ def check_matmul_with_a_large_output():
 def check_matmul_of_larger_tiles():
     tiles = module("matmul").LARGE["tile"]
     m, n, k = 11 * tiles + 3, 9 * tiles + 5, 21  # 12 x 10 tiles in groups of 8 rows
-    assert module("matmul").configuration(m, n)[1]["tile"] == tiles
+    assert module("matmul").configuration(m, n, "float32", False)[1]["tile"] == tiles
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
     case = references.matmul(a, b)
