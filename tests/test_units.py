@@ -63,8 +63,8 @@ def test_share_rounds_neither_to_nothing_nor_to_all(fraction, text):
         (0.9999, "<0.1% slower"),
         (1 / 0.968, "3.2% faster"),
         (1 / 1.05, "5.0% slower"),
-        (2.51, "2.51x faster"),
-        (0.4, "2.50x slower"),
+        (2.51, "2.51× faster"),
+        (0.4, "2.50× slower"),
     ],
 )
 def test_change_has_a_direction(ratio, text):
@@ -76,10 +76,30 @@ def test_parsed_time_has_three_digits(value):
     assert units.parse(units.seconds(value)) == pytest.approx(value, rel=0.005)
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (732_630, "GFLOPS", "733 TFLOPS"),
+        (1_402_726, "GOPS", "1,403 TOPS"),
+        (999.4, "GFLOPS", "999 GFLOPS"),
+        (999.6, "GFLOPS", "1.00 TFLOPS"),
+        (4327, "GB/s", "4.33 TB/s"),
+        (0.0123, "GFLOPS", "12.3 MFLOPS"),
+    ],
+)
+def test_rate_has_the_prefix_of_its_size(value, unit, text):
+    assert units.rate(value, unit) == text
+
+
+def test_interval_of_rates_has_one_prefix():
+    assert units.rates(718_394, 750_608, "GFLOPS") == "718 to 751 TFLOPS"
+    assert units.rates(998.9, 1001, "GB/s") == "0.999 to 1.00 TB/s"
+
+
 @given(positive)
 def test_parsed_rate_has_three_digits(value):
     assert units.parse(units.rate(value, "GFLOPS")) == pytest.approx(value, rel=0.005)
-    assert units.parse(units.gigabytes(value)) == pytest.approx(value, rel=0.005)
+    assert units.parse(units.bandwidth(value)) == pytest.approx(value, rel=0.005)
 
 
 @given(positive, positive)
@@ -135,7 +155,7 @@ def test_value_in_any_unit(number, unit, text):
     [
         (0.8, "bytes", "25.0% larger"),
         (1.25, "bytes", "20.0% smaller"),
-        (0.25, "errors", "4.00x higher"),
+        (0.25, "errors", "4.00× higher"),
         (1.25, "errors", "20.0% lower"),
     ],
 )

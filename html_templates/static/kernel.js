@@ -268,10 +268,14 @@ function modelOf(page, choice, loaded, axis, testCase) {
   });
   const marks = marksOf(page, choice, lines, axis, x);
   const all = [...marks.finding, ...marks.changes, ...marks.foot];
-  const quantity = loaded.find(({ rule }) => rule?.axis)?.rule.axis ?? page.words.get(choice.unit);
+  const rule = lines.find(({ series }) => series.rule)?.series.rule;
+  const most = lines.reduce((least, { y }) => y.reduce((sum, value) => Math.max(sum, value ?? 0), least), 0);
+  const [unit, per] = choice.scale === "percent" ? ["", 1] : Numbers.readable(most, rule?.unit ?? "");
+  const quantity = page.words.get(choice.unit);
   return {
-    case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen,
-    unit: choice.scale === "percent" && commits.length ? `${quantity}, % against ${commits[base].sha.slice(0, 8)}` : quantity,
+    case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen, per,
+    title: choice.scale === "percent" && commits.length ? `${quantity}, % against ${commits[base].sha.slice(0, 8)}`
+      : ["", "%", "×"].includes(unit) ? quantity : `${quantity}, ${unit}`,
     view: commits.length ? [x[first] - beyond, x[last] + beyond] : [-0.5, 0.5],
     marksAt: (at) => all.filter((mark) => mark.at === at),
   };

@@ -6,6 +6,9 @@ const Numbers = (() => {
   /** @type {[string, number][]} */
   const TIMES = [["ns", 1e-9], ["µs", 1e-6], ["ms", 1e-3], ["s", 1]];
   /** @type {[string, number][]} */
+  const PREFIXES = [["k", 1e-6], ["M", 1e-3], ["G", 1], ["T", 1e3]]; // of rates, 10^9 a second
+  const RATES = ["GFLOPS", "GOPS", "GB/s"];
+  /** @type {[string, number][]} */
   const SIZES = [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]];
   const WORDS = { seconds: ["faster", "slower"], bytes: ["smaller", "larger"] };
 
@@ -17,16 +20,14 @@ const Numbers = (() => {
     return [whole.replace(/\B(?=(\d{3})+$)/g, ","), ...decimals].join(".");
   }
 
-  /** Returns the unit for a time in s, which leaves 1 to 999 before the point: {name, scale}, scale in s. */
-  function unit(value) {
-    const [name, scale] = TIMES.find(([, size]) => Number((value / size).toPrecision(3)) < 1000) ?? TIMES[3];
-    return { name, scale };
+  /** Returns the unit that leaves 1 to 999 of a time, s, or a rate before the point, and how many of its own unit that is. */
+  function readable(value, ofUnit) {
+    const scales = ofUnit === "s" ? TIMES : RATES.includes(ofUnit) ? PREFIXES : [[ofUnit, 1]];
+    const [name, size] = scales.find(([, scale]) => Number((value / scale).toPrecision(3)) < 1000) ?? scales[scales.length - 1];
+    return [scales === PREFIXES ? name + ofUnit.slice(1) : name, size];
   }
 
-  function seconds(value) {
-    const { name, scale } = unit(value);
-    return `${significant(value / scale)} ${name}`;
-  }
+  const seconds = (number) => value(number, "s");
 
   /** Returns a fraction in percent: never rounded to the whole. */
   function share(fraction) {
@@ -36,12 +37,12 @@ const Numbers = (() => {
     return percent > 100 && percent < 100.05 ? ">100.0%" : `${percent.toFixed(1)}%`;
   }
 
-  /** Returns a ratio of values, old / new, in words: "3.2% faster", "2.10x slower", "5.0% larger". Percentages are of the value. */
+  /** Returns a ratio of values, old / new, in words: "3.2% faster", "2.10× slower", "5.0% larger". Percentages are of the value. */
   function change(ratio, ofUnit = "seconds") {
     if (ratio === 1) return "unchanged";
     const factor = Math.max(ratio, 1 / ratio);
     const [less, more] = WORDS[ofUnit] ?? ["lower", "higher"];
-    return `${factor >= 2 ? `${significant(factor)}x` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
+    return `${factor >= 2 ? `${significant(factor)}×` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
   }
 
   /** Returns a value in a unit as asv writes it: "1.23 ms" of "seconds", "12.3 MB" of "bytes". */
@@ -58,14 +59,15 @@ const Numbers = (() => {
     if (number === null) return "unknown";
     if (ofUnit === "%") return number > 0 && number < 0.1 ? "<0.1%" : `${(Math.floor(10 * number + 1e-9) / 10).toFixed(1)}%`;
     if (ofUnit === undefined) return number === 0 ? "0" : number.toExponential(2);
-    return `${significant(number)}${ofUnit === "×" ? "" : " "}${ofUnit}`.trimEnd();
+    const [name, size] = readable(number, ofUnit);
+    return `${significant(number / size)}${name === "×" ? "" : " "}${name}`.trimEnd();
   }
 
   return {
-    significant, unit, seconds, share, change, inUnit, value,
+    significant, readable, seconds, share, change, inUnit, value,
     count: (number) => number.toLocaleString("en"),
     /** Returns an interval: "11.9 to 12.4 GFLOPS". */
-    interval: (low, high, ofUnit) => `${ofUnit === "%" ? value(low, "%") : significant(low)} to ${value(high, ofUnit)}`,
+    interval: (low, high, ofUnit) => `${ofUnit === "%" ? value(low, "%") : significant(low / readable(high, ofUnit)[1])} to ${value(high, ofUnit)}`,
     /** Returns a relative difference: "+3.00%". */
     difference: (fraction) => (fraction === 0 ? "0%" : `${fraction < 0 ? "−" : "+"}${significant(Math.abs(100 * fraction))}%`),
   };

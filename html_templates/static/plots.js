@@ -79,7 +79,7 @@ const dotClass = (round) => (!round.counts ? "left-out" : round.flags ? "flagged
 const roundText = (round) => `round ${round.number}: ${Numbers.seconds(round.estimate)}${round.flags ? `, ${round.flags}` : ""}`;
 
 function overTime({ value, low, high }, rounds) {
-  const { name, scale } = Numbers.unit(value ?? median(rounds.map((round) => round.estimate)));
+  const [name, scale] = Numbers.readable(value ?? median(rounds.map((round) => round.estimate)), "s");
   const minutes = (round) => (round.began - rounds[0].began) / 60;
   const y = (seconds) => seconds / scale;
   const adjusted = rounds.filter((round) => round.adjusted !== undefined);

@@ -2,7 +2,7 @@
 "use strict";
 
 /**
- * @typedef {{x: number[], commits: any[], lines: any[], marks: any, unit: string, isTime: boolean, scale: string,
+ * @typedef {{x: number[], commits: any[], lines: any[], marks: any, title: string, per: number, isTime: boolean, scale: string,
  *   view: number[], chosen: number | null}} Model  Arrays have one entry for each commit; null is missing.
  */
 const Trend = (() => {
@@ -36,8 +36,8 @@ const Trend = (() => {
       axes: [
         { ...axis, grid: { show: false }, size: 42, space: TICK, ...(model.isTime ? {} : { splits: (u) => places(u, model),
           filter: (_, splits) => splits, values: (_, splits) => splits.map((x) => model.commits[x].sha.slice(0, 8)) }) },
-        { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, label: model.unit,
-          splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits, values: (_, splits) => splits.map(figure) },
+        { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, label: model.title,
+          splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => figure(value / model.per)) },
       ],
       series: [{}, ...lines.flatMap((line) => [
         { stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: { show: false } },
@@ -185,7 +185,7 @@ const Trend = (() => {
     const area = frame(u);
     const { ctx, unit, left, right, top, bottom, across, up } = area;
     const isInside = ({ x }) => across(x) >= left && across(x) <= right;
-    const boxes = []; // which no label may cover
+    const boxes = model.marks.roof.map((roof) => ({ left, right, top: up(roof.y), bottom: up(roof.y) })); // which no label may cover
     const shape = (path) => {
       ctx.beginPath();
       path();

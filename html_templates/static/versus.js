@@ -17,7 +17,9 @@ function drawResult() {
   page.rows.querySelector("tbody").replaceChildren(...drawn.map(Rows.caseRow));
   page.means.querySelector("tbody").replaceChildren(...Rows.meanRows(known));
   page.means.hidden = known.length === 0;
-  page.summary.textContent = Rows.sentence(known, rows);
+  const [result, tone = ""] = Rows.sentence(known, rows);
+  page.summary.textContent = result;
+  page.summary.className = `verdict ${tone}`;
   page.none.hidden = rows.length > 0;
   page.more.hidden = drawn.length === rows.length;
   page.more.textContent = `show all ${rows.length} test cases`;

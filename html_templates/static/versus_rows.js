@@ -153,17 +153,17 @@ const Rows = (() => {
       ...[members.length, ...counts(members)].map((number) => valueCell("", String(number)))));
   }
 
-  /** Returns the result in one sentence; `known` are the rows that have a ratio. */
+  /** Returns the result in one sentence, and its tone; `known` are the rows that have a ratio. */
   function sentence(known, all) {
-    if (all.length === 0) return "Neither side has a value here, or A and B are the same.";
-    if (known.length === 0) return "No test case can be compared: none has times of both sides.";
+    if (all.length === 0) return ["Neither side has a value here, or A and B are the same."];
+    if (known.length === 0) return ["No test case can be compared: none has times of both sides."];
     const times = known.filter(({ unit }) => unit === "seconds");
     const numbers = counts(known).map((number, at) => number && `${number} ${WORDS[at]}`).filter(Boolean).join(", ");
     const cases = (rows) => `${rows.length} ${rows.length === 1 ? "test case" : "test cases"}`;
-    if (times.length === 0) return `${cases(known)} compared: ${numbers}.`;
-    const { ratio, isOneSeries } = meanOf(times);
+    if (times.length === 0) return [`${cases(known)} compared: ${numbers}.`];
+    const { ratio, isOneSeries, word } = meanOf(times);
     const result = ratio === 1 ? "as fast as A" : isOneSeries ? `${Numbers.change(1 / ratio)} than A` : `${Numbers.significant(1 / ratio)}× as fast as A`;
-    return `B is ${result} in the geometric mean of ${cases(times)}: ${numbers}.`;
+    return [`B is ${result} in the geometric mean of ${cases(times)}: ${numbers}.`, times.some(({ change }) => change.word === word) ? word : ""];
   }
 
   return { RANKS, load, of, sorted, caseRow, meanRows, sentence };

@@ -52,7 +52,7 @@ def test_page_lines(page):
         ("363 µs", "p99 541 µs"),
         ("8.31 GFLOPS", "33.2 GB/s"),
         ("97.0% of L3 (excellent)", "memory, L3"),
-        ("2.40x", ""),
+        ("2.40×", ""),
         ("364 µs", "+2.30 µs"),
     ]
     impossible = lines[5]["cells"][5]

@@ -143,9 +143,9 @@ def test_ncu_runs_the_child_and_its_launches_come_back(fake):
 def test_ncu_report_has_our_figures_beside_theirs():
     lines = nsight.report(nsight.parse(RAW), row()).splitlines()
     assert lines[0] == "eager on float32-small"
-    assert lines[3].removeprefix(KERNEL).split() == ["2", "20.2", "µs", "2,970", "GB/s", "91.0%", "34.5%", "-"]
+    assert lines[3].removeprefix(KERNEL).split() == ["2", "20.2", "µs", "2.97", "TB/s", "91.0%", "34.5%", "-"]
     assert lines[4].split() == ["zero", "1", "1.00", "µs", "-", "-", "2.00%", "-"]
-    assert lines[5].split()[-9:] == ["timed", "-", "21.0", "µs", "0.571", "GB/s", "-", "-", "93.0%"]
+    assert lines[5].split()[-9:] == ["timed", "-", "21.0", "µs", "571", "MB/s", "-", "-", "93.0%"]
 
 
 def test_ncu_failure_is_passed_on(fake):

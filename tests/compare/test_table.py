@@ -90,7 +90,7 @@ def test_percent_is_nothing_only_when_it_is(fraction, shown):
 
 
 @pytest.mark.parametrize(
-    ("error", "shown"), [(None, "2.00x"), (0.02, "2.00x ±0.02"), (0.0012, "2.00x ±0.00120"), (0.0, "2.00x ±0")]
+    ("error", "shown"), [(None, "2.00×"), (0.02, "2.00× ±0.02"), (0.0012, "2.00× ±0.00120"), (0.0, "2.00× ±0")]
 )
 def test_speed_up_shows_every_error(error, shown):
     assert text.speed_up(SpeedUp(faster="a", slower="b", ratio=2.0, error=error)) == shown

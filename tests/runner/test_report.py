@@ -148,19 +148,16 @@ def test_speed_table():
         measurement(NEW, case="d"),
     ]
     assert report.speed_table(measurements, [OLD, NEW]).splitlines() == [
-        "GFLOPS          aaaaaaaa  bbbbbbbb",
-        "k.Cpu eager c      1,234   1.00 ms",
-        "k.Cpu native c       n/a    failed",
-        "k.Cpu native d         -     1,234",
+        "series             aaaaaaaa     bbbbbbbb",
+        "k.Cpu eager c   1.23 TFLOPS      1.00 ms",
+        "k.Cpu native c          n/a       failed",
+        "k.Cpu native d            -  1.23 TFLOPS",
     ]
     assert report.speed_table([], [OLD]) == ""
-    assert report.speed_table(measurements[1:2], [NEW]).splitlines()[0] == "time           bbbbbbbb"
 
 
 def test_speed_table_with_integers():
-    integers, floats = measurement(OLD, case="int8-1M"), measurement(OLD, case="float32-1M")
-    assert report.speed_table([integers], [OLD]).startswith("GOPS ")
-    assert report.speed_table([integers, floats], [OLD]).startswith("GFLOPS (GOPS for int8) ")
+    assert report.speed_table([measurement(OLD, case="int8-1M")], [OLD]).endswith(" TOPS")
 
 
 def test_failed_lines_have_the_last_reason():

@@ -17,7 +17,7 @@ POINTS = """(name) => {
   const {model, chart} = PANEL;
   const line = model.lines.find((item) => item.name === name);
   const [first, last] = Trend.inView(chart, model);
-  return {visible: line.visible, y: line.y, unit: model.unit, top: chart.scales.y.max,
+  return {visible: line.visible, y: line.y, title: model.title, top: chart.scales.y.max,
           labels: model.commits.slice(first, last).map(({sha}) => sha.slice(0, 8))};
 }""".replace("PANEL", PANEL)
 INKED = """() => {

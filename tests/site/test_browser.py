@@ -20,7 +20,7 @@ def test_trend_shows_the_planted_step(tab, site):
     native = tab.evaluate(POINTS, "native")
     before, after = native["y"][:2], native["y"][2:]
     assert min(after) > 2.4 * max(before) and native["top"] > max(after)
-    assert (native["labels"], native["unit"]) == ([sha[:8] for sha in tree.commits], "GFLOPS")
+    assert (native["labels"], native["title"]) == ([sha[:8] for sha in tree.commits], "rate, GFLOPS")
     eager = tab.evaluate(POINTS, "eager")["y"]
     assert max(eager) < 1.02 * min(eager)
 
@@ -32,7 +32,7 @@ def test_chart_choices(tab, site):
     first = tab.evaluate(POINTS, "native")
     choose(tab, "unit", "GB/s")
     traffic = tab.evaluate(POINTS, "native")
-    assert traffic["unit"] == "GB/s"
+    assert traffic["title"] == "bandwidth, GB/s"
     assert traffic["y"] == pytest.approx([4 * value for value in first["y"]])  # 12 bytes and 3 FLOP an element
     choose(tab, "case", "float32-500k")
     assert tab.evaluate(POINTS, "native")["y"] != traffic["y"]
@@ -46,7 +46,7 @@ def test_hover_and_click(tab, site):
     tree, out = site
     show(tab, out, "kernel-matmul-Cpu.html")
     text, spot = hover(tab, "native", 2)
-    for wanted in (tree.commits[2][:8], "Vectorise the inner loops", "Ada Lovelace", "GFLOPS", "2.50x faster", "8"):
+    for wanted in (tree.commits[2][:8], "Vectorise the inner loops", "Ada Lovelace", "GFLOPS", "2.50× faster", "8"):
         assert wanted in text
     change(tab, lambda: tab.mouse.click(spot["x"], spot["y"]))  # chooses it
     assert f"commit={tree.commits[2][:8]}" in tab.url

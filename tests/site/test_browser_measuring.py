@@ -55,7 +55,7 @@ def test_roofline_of_all_kernels(tab, site):
     step = tree.commits[2]
     left = titles(tab, implementation="native", **MATMUL)[0]
     assert left.startswith("matmul, hot · float32-512x512x512 · native: 4.99 GFLOPS")
-    assert f" until {step[:8]} Vectorise the inner loops: 2.5" in left and left.endswith("x faster")
+    assert f" until {step[:8]} Vectorise the inner loops: 2.5" in left and left.endswith("× faster")
     assert {dot.get_attribute("href") for dot in older.all()} == {f"commit-{step[:8]}.html"}
 
 
@@ -264,7 +264,7 @@ BOTH = [(INTEGERS, "GOPS"), (FLOATS, "GFLOPS")]
 def test_integers_in_the_browser(tab, integer_site, case, unit):
     tree, out = integer_site
     show(tab, out, "kernel-matmul-Cpu.html", f"case={case}")
-    assert tab.evaluate("document.querySelector('section.trend').panels[0].model.unit") == unit
+    assert tab.evaluate("document.querySelector('section.trend').panels[0].model.title") == f"rate, {unit}"
     assert unit in tab.locator(".status").first.inner_text()  # the roof
     tables = [text for text in tab.locator(".behind .case").all_text_contents() if case in text]
     assert units_of(tables) == {unit}

@@ -76,12 +76,18 @@ def test_difference_has_its_sign(numbers):
 
 
 def test_time_has_the_unit_of_its_chart(numbers):
-    for value, unit in zip(VALUES, numbers("unit", VALUES), strict=True):
-        assert units.seconds(value) == f"{units.significant(value / unit['scale'])} {unit['name']}"
+    for value, (name, scale) in zip(VALUES, numbers("readable", VALUES, "s"), strict=True):
+        assert units.seconds(value) == f"{units.significant(value / scale)} {name}"
+
+
+@pytest.mark.parametrize("unit", units.RATES)
+def test_rates_are_pythons(numbers, unit):
+    assert numbers("value", VALUES, unit) == [units.rate(value, unit) for value in VALUES]
 
 
 def test_interval_has_its_unit_once(numbers):
     assert numbers("interval", [11.94], 12.42, "GFLOPS") == ["11.9 to 12.4 GFLOPS"]
+    assert numbers("interval", [718_394], 750_608, "GFLOPS") == ["718 to 751 TFLOPS"]
     assert numbers("interval", [11.94], 99.99, "%") == ["11.9% to 99.9%"]
     assert numbers("interval", [1.5], 2, "×") == ["1.50 to 2.00×"]
     assert numbers("value", [None, 0, 1.5e-7]) == ["unknown", "0", "1.50e-7"]

@@ -110,7 +110,7 @@ def test_tag_beside_the_line(tree):
 
 def test_first_line_names_the_largest_changes(tree):
     (first, *_), more = commit(tree, tree.commits[2]).headline.changes, commit(tree, tree.commits[2]).headline.more
-    assert first[0] == "add_mul_exp float32-5M native" and first[2:] == ("2.51x faster", "faster") and more == 1
+    assert first[0] == "add_mul_exp float32-5M native" and first[2:] == ("2.51× faster", "faster") and more == 1
     assert commit(tree, tree.commits[1]).headline.changes == []
 
 

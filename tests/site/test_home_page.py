@@ -103,15 +103,15 @@ def test_cards_of_a_kernel_and_commit_are_one(tree):
     edit_configuration(tree, show_commit_url="https://example.org/commit/")
     page = home(tree)
     assert [(card.kernel, card.change, card.tone, card.is_over) for card in page.cards] == [
-        ("add_mul_exp", "2.51x faster", "faster", False),
-        ("matmul", "2.50x faster", "faster", False),
+        ("add_mul_exp", "2.51× faster", "faster", False),
+        ("matmul", "2.50× faster", "faster", False),
     ]
     card = page.cards[1]
-    assert (card.case, card.others, card.further) == (SMALL, [f"{LARGE} 2.50x faster"], 0)
+    assert (card.case, card.others, card.further) == (SMALL, [f"{LARGE} 2.50× faster"], 0)
     assert (card.commit.short, card.commit.author) == (tree.commits[2][:8], "Ada Lovelace")
     assert (card.times, card.diff) == ("6.72 ms → 2.69 ms", f"https://example.org/commit/{tree.commits[2]}")
     assert [(line.slower, line.faster) for line in page.commits] == [(0, 0), (0, 0), (0, 4), (0, 0), (0, 0)]
-    assert page.commits[2].largest == "add_mul_exp float32-5M 2.51x faster"
+    assert page.commits[2].largest == "add_mul_exp float32-5M 2.51× faster"
     edit_configuration(tree, show_commit_url="javascript:alert(1)//")
     assert {card.diff for card in home(tree).cards} == {""}
 
@@ -181,7 +181,7 @@ def test_span_since_a_tag(tree):
     page = home(tree)
     row = row_of(page, SMALL)  # it ended before the tag
     assert footnotes(page, row.time) == [f"measured last at {tree.commits[2][:8]}"]
-    assert [cell.text for cell in row.changes] == ["2.50x faster", "–"]
+    assert [cell.text for cell in row.changes] == ["2.50× faster", "–"]
     assert row_of(page, "float32-5M").changes[1].text == "unchanged"
     results_file(tree, 3).unlink()  # what was measured before the tag counts
     assert row_of(home(tree), "float32-5M").changes[1].text == "unchanged"

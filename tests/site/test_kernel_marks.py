@@ -103,4 +103,4 @@ def test_step_of_the_machine_is_marked_as_such(tmp_path):
         section.machine for section in map(pages.shown, pages.commit_page.Maker(site).page(commits[60])["sections"])
     ]
     assert texts == [(f"Cpu: {event['text']}",)]
-    assert kernel_chart.machine_marks([MachineStep(position=1, ratio=0.5)], LINE)[0]["label"] == "machine 2.00x faster"
+    assert kernel_chart.machine_marks([MachineStep(position=1, ratio=0.5)], LINE)[0]["label"] == "machine 2.00× faster"

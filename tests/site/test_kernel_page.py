@@ -223,10 +223,11 @@ def test_figures_where_they_changed():
         tracked("matmul.Cuda.track_max_error", {0: 1}),
         tracked("other.Cuda.track_registers", {0: 1}),
     ]
-    registers, code = kernel_chart.figures_of(figures, "matmul", LINE)
+    registers, code = kernel_chart.figures_of(figures, "matmul", "Cpu", LINE)
     named = {"machine": "m", "environment": "e", "benchmark": "matmul.Cuda.track_registers", "target": "sm_90"}
     assert registers == {**named, "unit": "registers of a thread", "commit": ["a", "d"], "value": [168, 128]}
     assert (code["commit"], code["value"]) == (["c"], [14534])
+    assert kernel_chart.figures_of(figures, "matmul", "Cuda", LINE) == [registers]  # a GPU runs no AVX-512
 
 
 def test_figures_have_words():

@@ -140,7 +140,7 @@ def test_sparkline_of_many_commits_shows_the_newest():
     ("verdict", "unit", "words"),
     [
         (Verdict(word=Word.SLOWER, ratio=1.05, low=1.04, high=1.06), "seconds", ("5.0% slower", "±1.0%", "slower")),
-        (Verdict(word=Word.FASTER, ratio=0.5, low=0.49, high=0.51), "GFLOPS", ("2.00x faster", "±2.0%", "faster")),
+        (Verdict(word=Word.FASTER, ratio=0.5, low=0.49, high=0.51), "GFLOPS", ("2.00× faster", "±2.0%", "faster")),
         (Verdict(word=Word.SLOWER, ratio=1.05), "bytes", ("5.0% larger", "", "slower")),
         (Verdict(word=Word.SLOWER, ratio=1.05), "errors", ("5.0% higher", "", "same")),
         (Verdict(word=Word.UNCHANGED, within=0.014), "seconds", ("unchanged", "within 1.4%", "unchanged")),

@@ -24,8 +24,11 @@ SIZES = (("bytes", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
 _LEAST_PLAIN, _MOST_PLAIN = 1e-6, 1e15  # beyond them a number is written with an exponent
 # (from, below, decimals) of the most frequent values; above each range rounding may carry into another digit
 _PLAIN = ((1.0, 9.99, 2), (10.0, 99.9, 1), (100.0, 999.0, 0))
-_RATES = ("GFLOPS", "GOPS", "GB/s")
+RATES = ("GFLOPS", "GOPS", "GB/s")  # recorded units of rates, 10^9 a second
+# and how many 10^9 each prefix is. No data sheet says POPS: it has 1,979 TOPS
+_PREFIXES = (("k", 1e-6), ("M", 1e-3), ("G", 1.0), ("T", 1e3))
 _WORDS = {SECONDS: ("faster", "slower"), BYTES: ("smaller", "larger")}  # of a change to less, to more
+MULTIPLE = "×"  # after a number of times
 MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
 
 
@@ -85,8 +88,8 @@ def rate_unit(*dtypes: str) -> str:
 
 
 def rate_units(dtypes: Iterable[str]) -> str:
-    """Return the heading of rates in some dtypes: "GFLOPS", "GOPS", "GFLOPS (GOPS for int8)"."""
-    return _units("GFLOPS", "GOPS", dtypes)
+    """Return the heading of rates in some dtypes: "FLOPS", "OPS", "FLOPS (OPS for int8)"."""
+    return _units("FLOPS", "OPS", dtypes)
 
 
 def intensity_units(dtypes: Iterable[str]) -> str:
@@ -102,9 +105,24 @@ def _units(floats: str, integers: str, dtypes: Iterable[str]) -> str:
     return f"{floats} ({integers} for {', '.join(integer_names)})"
 
 
+def prefix(value: float) -> tuple[str, float]:
+    """Return the SI prefix that leaves 1 to 999 before the point of a rate, 10^9 a second, and how many 10^9 it is."""
+    for name, scale in _PREFIXES[:-1]:
+        scaled = value / scale
+        if scaled < 999 or _exponent(scaled) < DIGITS:
+            return name, scale
+    return _PREFIXES[-1]
+
+
 def rate(value: float, unit: str) -> str:
-    """Return a rate in a unit of `rate_unit`: "12.3 GFLOPS"."""
-    return f"{significant(value)} {unit}"
+    """Return a rate in a unit of RATES with the prefix of its size: "12.3 GFLOPS", "733 TFLOPS", "4.33 TB/s"."""
+    name, scale = prefix(value)
+    return f"{significant(value / scale)} {name}{unit[1:]}"
+
+
+def rates(low: float, high: float, unit: str) -> str:
+    """Return an interval of rates with one prefix, that of its upper end: "11.9 to 12.4 GFLOPS"."""
+    return f"{significant(low / prefix(high)[1])} to {rate(high, unit)}"
 
 
 def intensity(value: float, dtype: str) -> str:
@@ -112,9 +130,9 @@ def intensity(value: float, dtype: str) -> str:
     return f"{significant(value)} {operation(dtype)}/B"
 
 
-def gigabytes(value: float) -> str:
-    """Return a rate in GB/s (10^9 bytes per second): "12.3 GB/s"."""
-    return f"{significant(value)} GB/s"
+def bandwidth(value: float) -> str:
+    """Return a rate in GB/s (10^9 bytes per second): "12.3 GB/s", "4.33 TB/s"."""
+    return rate(value, "GB/s")
 
 
 def parse(text: str) -> float:
@@ -124,7 +142,7 @@ def parse(text: str) -> float:
         UsageError: it is no number with a unit of this module.
     """
     number, _, unit = text.partition(" ")
-    scales = dict(TIMES) | dict.fromkeys(_RATES, 1.0)
+    scales = dict(TIMES) | {f"{name}{unit[1:]}": scale for unit in RATES for name, scale in _PREFIXES}
     try:
         return float(number.replace(",", "")) * scales[unit]
     except (ValueError, KeyError):
@@ -150,7 +168,7 @@ def share(fraction: float) -> str:
 
 
 def change(ratio: float, unit: str = SECONDS) -> str:
-    """Return a ratio of values, old / new (> 0), in words: "3.2% faster", "2.10x slower", "5.0% larger", "unchanged".
+    """Return a ratio of values, old / new (> 0), in words: "3.2% faster", "2.10× slower", "5.0% larger", "unchanged".
 
     Only a ratio of exactly 1 is "unchanged". From a factor of two on it is a multiple. Percentages are of the value:
     "5.0% slower" is 1.05 times the time.
@@ -160,7 +178,7 @@ def change(ratio: float, unit: str = SECONDS) -> str:
     smaller, larger = _WORDS.get(unit, ("lower", "higher"))
     word = smaller if ratio > 1 else larger
     if ratio >= MULTIPLE_FROM or 1 / ratio >= MULTIPLE_FROM:
-        return f"{significant(max(ratio, 1 / ratio))}x {word}"
+        return f"{significant(max(ratio, 1 / ratio))}{MULTIPLE} {word}"
     return f"{share(abs(1 / ratio - 1))} {word}"
 
 

@@ -212,7 +212,7 @@ def change(ratio: float | None) -> str:
     if ratio is None:
         return DASH
     if ratio >= 2:
-        return f"{units.significant(ratio)}x"
+        return f"{units.significant(ratio)}{units.MULTIPLE}"
     percent = 100 * (ratio - 1)
     return f"{percent:+.1f}%" if abs(percent) >= 0.95 else f"{percent:+.2f}%"
 

@@ -170,7 +170,7 @@ def _line(kernel: str, launches: Sequence[Mapping[str, float | None]]) -> list[s
 
 
 def _rate(value: float | None) -> str:
-    return "-" if value is None else units.gigabytes(value / 1e9)
+    return "-" if value is None else units.bandwidth(value / 1e9)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

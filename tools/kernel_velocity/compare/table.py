@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity import units
@@ -19,7 +20,6 @@ NO_BREAK = "\u00a0"
 GAP = 2  # blanks between columns, as `tables.columns` sets them
 BINS = 8  # of a histogram
 BLOCKS = "▁▂▃▄▅▆▇█"
-_MIXED = "GFLOPS/GOPS"
 LEGEND: Mapping[str, str] = {  # of the columns that need one
     "where": "where: the innermost memory that holds the working set",
     "MB": "MB: of the largest tensor",
@@ -28,7 +28,6 @@ LEGEND: Mapping[str, str] = {  # of the columns that need one
     "eff.": "eff.: roofline efficiency, the share of what memory or the peak allows (!: see the warnings)",
     "cache": "cache: benefit, times faster than DRAM allows",
     "samples": "samples: histogram, fastest to p99",
-    _MIXED: "GOPS: of integers",
 }
 _SYSTEM = ("device", "caches", "clocks", "free memory", "load", "cores", "threads", "python", "torch", "cuda", "driver")
 _SETTINGS = ("preset", "rule", "parameters", "rounds", "warm-up", "sample", "tolerance", "reference")
@@ -86,7 +85,8 @@ def wrapped(head: str, parts: Sequence[str], width: int) -> str:
 
 def _times(rows: Sequence[Row], width: int) -> str:
     """Return the table of times and rates, and what its columns mean."""
-    kinds = {units.rate_unit(row.compared.dtype) for row in rows}
+    kinds = sorted({units.rate_unit(row.compared.dtype) for row in rows})
+    rates, bandwidths = _prefix(row.rate for row in rows), _prefix(row.bandwidth for row in rows)
     cells: Mapping[str, tuple[Callable[[Row], str], int | None]] = {
         "by": (lambda row: row.timed.implementation, None),
         "where": (lambda row: row.compared.memory or "", 7),
@@ -96,8 +96,8 @@ def _times(rows: Sequence[Row], width: int) -> str:
         "mean ±std": (text.mean, 2),
         "p50": (lambda row: units.seconds(row.spread.p50) if row.spread else "", 4),
         "p99": (lambda row: units.seconds(row.spread.p99) if row.spread else "", 6),
-        (_MIXED if len(kinds) > 1 else kinds.pop()): (lambda row: _per_second(row.rate), 12),
-        "GB/s": (lambda row: _per_second(row.bandwidth), 11),
+        "/".join(f"{rates[0]}{kind[1:]}" for kind in kinds): (lambda row: _per_second(row.rate, rates), 12),
+        f"{bandwidths[0]}B/s": (lambda row: _per_second(row.bandwidth, bandwidths), 11),
         "eff.": (efficiency, 10),
         "bound": (lambda row: text.bound(row).partition(",")[0], 9),
         "cache": (text.cache_benefit, 8),
@@ -107,6 +107,7 @@ def _times(rows: Sequence[Row], width: int) -> str:
     all_columns += [Column(head, [cell(row) or NONE for row in rows], keep) for head, (cell, keep) in cells.items()]
     fitted = fitting(all_columns, width)
     legend = [LEGEND[column.head] for column in fitted if column.head in LEGEND]
+    legend += [f"{rates[0]}OPS: of integers"] if len(kinds) > 1 else []
     if any(row.timing is not None and row.timing.half_width is None for row in rows):
         legend.append("±95% needs 3 rounds")
     return f"{_lines(fitted)}\n{wrapped('  ', legend, width)}"
@@ -117,8 +118,14 @@ def time(row: Row) -> str:
     return text.time(row) or ("FAIL" if row.timed.failed is not None else "n/a")
 
 
-def _per_second(value: float | None) -> str:
-    return "" if value is None else units.significant(value / 1e9)
+def _prefix(values: Iterable[float | None]) -> tuple[str, float]:
+    """Return the prefix of a column of rates, that of its median, and how many 10^9 it is."""
+    rates = [value / 1e9 for value in values if value is not None]
+    return units.prefix(statistics.median_low(rates)) if rates else ("G", 1.0)
+
+
+def _per_second(value: float | None, prefix: tuple[str, float]) -> str:
+    return "" if value is None else units.significant(value / 1e9 / prefix[1])
 
 
 def efficiency(row: Row) -> str:

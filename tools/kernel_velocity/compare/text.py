@@ -38,11 +38,11 @@ def ratio(value: float) -> str:
 
 
 def speed_up(pair: SpeedUp) -> str:
-    """Return "2.31x ±0.02", or "2.31x" where there are too few rounds for an error."""
+    """Return "2.31× ±0.02", or "2.31×" where there are too few rounds for an error."""
     if pair.error is None:
-        return f"{ratio(pair.ratio)}x"
+        return f"{ratio(pair.ratio)}{units.MULTIPLE}"
     error = f"{pair.error:.2f}" if pair.error >= 0.005 else units.significant(pair.error)
-    return f"{ratio(pair.ratio)}x ±{error}"
+    return f"{ratio(pair.ratio)}{units.MULTIPLE} ±{error}"
 
 
 def time(row: Row) -> str:
@@ -73,7 +73,7 @@ def rate(row: Row) -> str:
 
 def bandwidth(row: Row) -> str:
     """Return "12.3 GB/s"."""
-    return "" if row.bandwidth is None else units.gigabytes(row.bandwidth / 1e9)
+    return "" if row.bandwidth is None else units.bandwidth(row.bandwidth / 1e9)
 
 
 def share(row: Row) -> str:
@@ -100,7 +100,7 @@ def bound(row: Row) -> str:
 
 def cache_benefit(row: Row) -> str:
     """Return how many times faster than from DRAM alone: "1.00x"."""
-    return "" if row.roofline is None else f"{ratio(row.roofline.cache_benefit)}x"
+    return "" if row.roofline is None else f"{ratio(row.roofline.cache_benefit)}{units.MULTIPLE}"
 
 
 def error(row: Row) -> str:

@@ -20,11 +20,11 @@ INTERVAL = "95% interval"
 
 
 def change(ratio: float) -> str:
-    """Return a ratio of values, new / old, as their change: "+3.00%", "x12.5", "unchanged" only for exactly 1."""
+    """Return a ratio of values, new / old, as their change: "+3.00%", "×12.5", "unchanged" only for exactly 1."""
     if ratio == 1:
         return "unchanged"
     if not 1 / _MULTIPLE_FROM < ratio < _MULTIPLE_FROM:
-        return f"x{units.significant(ratio)}"
+        return f"{units.MULTIPLE}{units.significant(ratio)}"
     return f"{'+' if ratio > 1 else '-'}{units.significant(100 * abs(ratio - 1))}%"
 
 

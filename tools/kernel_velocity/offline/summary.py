@@ -122,7 +122,7 @@ def against(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Iterator[t
             measurement.bytes_moved / measurement.seconds,
         )
         if limit is not None and rate > IMPOSSIBLE * limit:
-            figure = f"{units.gigabytes(rate / 1e9)}, at most {units.gigabytes(limit / 1e9)}"
+            figure = f"{units.bandwidth(rate / 1e9)}, at most {units.bandwidth(limit / 1e9)}"
             yield f"impossible: faster than the memory was measured to be; {ASK}", figure
     if measurement.flop is not None:
         limit, rate, unit = (

@@ -192,7 +192,7 @@ def value(amount: float | None, unit: str, name: str) -> str:
     if unit == "s":
         return units.seconds(amount)
     if unit == "B/s":
-        return units.gigabytes(amount * 1e-9)
+        return units.bandwidth(amount * 1e-9)
     if unit == "FLOP/s":
         return units.rate(amount * 1e-9, units.rate_unit(name.removeprefix(PEAK)))
     return size(amount) if unit == "B" else f"{amount:g}"

@@ -90,15 +90,12 @@ def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> 
     """
     shown = list(commits)[-COLUMNS:]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
-    dtypes: set[str] = set()
     for value in measurements:
         key = (value.key.benchmark.removesuffix(".time_hot"), value.key.implementation, value.key.case)
         cells.setdefault(key, {})[value.commit] = _speed(value)
-        if value.gflops is not None or value.seconds is None:
-            dtypes.add(value.key.dtype)
     if not cells:
         return ""
-    rows = [[units.rate_units(dtypes) if dtypes else "time", *(commit[:SHORT] for commit in shown)]]
+    rows = [["series", *(commit[:SHORT] for commit in shown)]]
     rows += [[" ".join(key), *(cells[key].get(commit, "-") for commit in shown)] for key in cells]
     return columns(rows)
 
@@ -106,7 +103,9 @@ def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> 
 def _speed(value: Measurement) -> str:
     if value.outcome is not Outcome.MEASURED or value.seconds is None:
         return value.outcome.value
-    return units.value(value.seconds, value.unit) if value.gflops is None else units.significant(value.gflops)
+    if value.gflops is None:
+        return units.value(value.seconds, value.unit)
+    return units.rate(value.gflops, value.key.rate_unit)
 
 
 def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:

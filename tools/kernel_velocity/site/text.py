@@ -315,4 +315,4 @@ def _interval(low: float, high: float, flop: float, unit: str) -> str:
         return ""
     if isnan(flop):
         return f"{figure(low, unit)} to {figure(high, unit)}"
-    return f"{units.significant(flop / high / 1e9)} to {units.rate(flop / low / 1e9, unit)}"
+    return units.rates(flop / high / 1e9, flop / low / 1e9, unit)

@@ -7,7 +7,7 @@ their size. What has no colour of an implementation has the page's, light or dar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
@@ -35,6 +35,7 @@ class Span:
     low: float
     high: float
     is_log: bool = False
+    words: Callable[[float], str] = "{:,.7g}".format  # of a tick
 
     def ticks(self) -> list[float]:
         """Return round numbers between the ends."""
@@ -87,10 +88,10 @@ class Plot:
         self._has_links = False
         for value in y.ticks():
             self.line([(x.low, value), (x.high, value)], "grid")
-            self.write(x.low, value, f"{value:,.7g}", dx=-8, dy=4, anchor="end")
+            self.write(x.low, value, y.words(value), dx=-8, dy=4, anchor="end")
         self.line([(x.low, y.low), (x.high, y.low)], "grid")
         for value in x.ticks():
-            self.write(value, y.low, f"{value:,.7g}", dy=18, anchor="middle")
+            self.write(value, y.low, x.words(value), dy=18, anchor="middle")
         self._marks.append(element("text", escape(x.title), x="50%", y="100%", dy=37, text_anchor="middle"))
         turned = f"translate(-62 {height / 2:g}) rotate(-90)"
         self._marks.append(element("text", escape(y.title), transform=turned, text_anchor="middle"))

@@ -74,9 +74,16 @@ def _axes(
             low=min(ys, default=1.0) / MARGIN,
             high=max(ys, default=1.0) * MARGIN,
             is_log=True,
+            words=_tick,
         ),
         height=HEIGHT,
     )
+
+
+def _tick(rate: float) -> str:
+    """Return a round rate, 10^9 a second, for an axis: "200 G", "1 T"."""
+    prefix, scale = units.prefix(rate)
+    return f"{rate / scale:,g} {prefix}"
 
 
 def _draw_roofs(
@@ -142,7 +149,7 @@ def _name_slopes(writer: _Writer, slopes: Sequence[tuple[str, float]]) -> None:
     moves up the slope to where no point is.
     """
     left, right, top = writer.plot.x.low, writer.plot.x.high, writer.plot.y.high
-    caches = [f"{name} {units.gigabytes(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
+    caches = [f"{name} {units.bandwidth(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
     lines = ["dashed, from above:" if len(caches) > 1 else "dashed:", *caches] if caches else []
     for number, line in enumerate(lines, start=1):
         writer.write(line, [(left, top, 8, LINE * number)], "start")
@@ -150,7 +157,7 @@ def _name_slopes(writer: _Writer, slopes: Sequence[tuple[str, float]]) -> None:
         if name == MEMORY:
             starts = [left * (right / left) ** (step / (2 * STEPS)) for step in range(STEPS)]
             anchors = [(x, slope * x / GIGA, 14, 16) for x in starts]
-            writer.write(f"{name} {units.gigabytes(slope / GIGA)}", anchors, "start")
+            writer.write(f"{name} {units.bandwidth(slope / GIGA)}", anchors, "start")
 
 
 def _name_peaks(writer: _Writer, peaks: Mapping[str, float]) -> None:

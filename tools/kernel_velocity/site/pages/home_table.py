@@ -310,7 +310,7 @@ def headline(table: Table, row: Row) -> list[str]:
     return [
         *filter(None, (now.text, now.detail)),
         *([] if row.share is None else [f"{model.percent(row.share.of_limit)} of {row.share.limit}"]),
-        *([] if row.speedup is None else [f"{units.significant(row.speedup)}× {FASTEST}"]),
+        *([] if row.speedup is None else [f"{units.significant(row.speedup)}{units.MULTIPLE} {FASTEST}"]),
         *(f"{name}: {text.verdict(verdict, row.columns.unit)}" for name, verdict in verdicts_),
     ]
 
@@ -334,7 +334,7 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
         "time": _time(table, row, notes),
         "share": _share(row, notes),
         "lacking": row.lacking,
-        "speedup": "" if row.speedup is None else f"{units.significant(row.speedup)}×",
+        "speedup": "" if row.speedup is None else f"{units.significant(row.speedup)}{units.MULTIPLE}",
         "changes": [_change(verdict, columns.unit) for verdict in row.verdicts],
         "sparkline": sparkline(columns, max(steps, key=lambda point: abs(point.after - point.before), default=None)),
         "others": [(other.implementation, units.value(seconds, columns.unit)) for other, seconds in table.others(row)],

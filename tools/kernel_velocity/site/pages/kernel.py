@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from kernel_velocity import units
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results import sources
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
@@ -27,7 +26,7 @@ from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table, kernel_chart
-from kernel_velocity.site.pages.kernel_chart import AXES, GFLOPS, Chart, Group, Mark
+from kernel_velocity.site.pages.kernel_chart import AXES, Chart, Group, Mark
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
@@ -123,7 +122,6 @@ def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Seque
 def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
     hues, dashes = palette.colours(chart.implementations), palette.dashes(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
-    axes = {**AXES, GFLOPS: units.rate_units(key.dtype for key in chart.series)}
     cases = [key.case for key in chart.columns]
     count = limit(len({(key.machine, key.environment, key.benchmark, key.case) for key in chart.columns}))
     return {
@@ -136,7 +134,7 @@ def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, An
         ),
         "cases": list(dict.fromkeys(cases)),
         "first_case": _first_case(chart.columns),
-        "quantities": {name: words for name, words in axes.items() if name in offered},
+        "quantities": {name: words for name, words in AXES.items() if name in offered},
         "title": f"{chart.kernel} on {chart.device}" if chart.device else chart.kernel,
         "ranges": RANGES,
         "scales": SCALES,

@@ -53,9 +53,9 @@ GFLOPS, GIGABYTES, TIME = "GFLOPS", "GB/s", "µs"
 SPEED_UP, EFFICIENCY, BENEFIT, COLD_HOT, ERROR = "speed-up", "efficiency", "cache benefit", "cold / hot", "error"
 # What a page offers, in this order, with the words of its axis
 AXES = {
-    GFLOPS: "GFLOPS",
-    GIGABYTES: "GB/s",
-    TIME: "time of a call, µs",
+    GFLOPS: "rate",
+    GIGABYTES: "bandwidth",
+    TIME: "time of a call",
     SPEED_UP: "times as fast as eager",
     EFFICIENCY: "roofline efficiency, % of its limit",
     BENEFIT: "cache benefit, times as fast as memory alone",
@@ -63,15 +63,13 @@ AXES = {
     ERROR: "largest error, absolute or relative (the smaller)",
     **{noun: noun for noun in ("time", "memory", "value")},  # of another suite, by the unit of its values
 }
-TIMES = "×"  # unit of a ratio
 BASELINE = "eager"  # of a speed-up
 LABEL = 28  # letters of a label on the chart
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
 # How a time, s per call, becomes a value; unknown is left out. One of: `per` (value = per / time), `times` (times *
 # time), `over` (time of that series / time), `under` (the inverse), `own` (values of that data file). And `least`,
-# a bound of the value; `unit`, which an error lacks; `axis`, the words of its axis if they are not those of the
-# quantity; `apart`, the commits that it does not hold for.
+# a bound of the value; `unit`, which an error lacks; `apart`, the commits that it does not hold for.
 Rule = dict[str, Any]
 Mark = dict[str, Any]
 ErrorSlot = tuple[str, str, str, str]  # machine, environment, implementation, case
@@ -168,6 +166,7 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
     slots = {(key.machine, key.environment, key.implementation, key.case) for key in keys}
     errors = errors_of(site, f"{kernel}.{device}.{ERROR_BENCHMARK}", slots)
     names = {key: series_name(key) for key, columns in columns.items() if columns.is_measured.any()}
+    figures = figures_of(site.tracked.values(), kernel, device, site.line)
     benchmarks = {name_parts(key.benchmark)[2]: key.benchmark for key in keys}
 
     def series(key: SeriesKey) -> dict[str, Any]:
@@ -199,7 +198,7 @@ def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Ch
         findings=finding_marks(site.findings, keys, sessions, site.order, stand),
         reruns=reruns_of(site, keys),
         tags=tag_marks(site.tags, site.order, stand),
-        figures=figures_of(site.tracked.values(), kernel, site.line),
+        figures=[figure for figure in figures if (figure["machine"], figure["environment"]) in here],
         warnings={
             platform: found_roofs.warnings
             for platform, found_roofs in roofs.items()
@@ -308,14 +307,14 @@ def of_work(columns: Columns, choice: Choice, least: Mapping[str, Any] | None) -
     dram = None if choice.roofs is None else dram_bandwidth(choice.roofs)
     rules: dict[str, Rule] = {}
     if call.gflops is not None:
-        rules[GFLOPS] = {"per": call.gflops, "unit": key.rate_unit, "axis": key.rate_unit}
+        rules[GFLOPS] = {"per": call.gflops, "unit": key.rate_unit}
     if call.gigabytes is not None:
         rules[GIGABYTES] = {"per": call.gigabytes, "unit": "GB/s"}
     if least is not None:
         rules[EFFICIENCY] = {"per": 100 * least["seconds"], "unit": "%", **apart}
     if dram is not None and bytes_moved is not None:
-        rules[BENEFIT] = {"per": bytes_moved / dram, "least": 1, "unit": TIMES, **apart}
-    return rules | {TIME: {"times": 1e6, "unit": TIME}}
+        rules[BENEFIT] = {"per": bytes_moved / dram, "least": 1, "unit": units.MULTIPLE, **apart}
+    return rules | {TIME: {"times": 1, "unit": "s"}}
 
 
 def of_value(columns: Columns) -> dict[str, Rule]:
@@ -325,7 +324,7 @@ def of_value(columns: Columns) -> dict[str, Rule]:
     middle = float(np.median(seconds)) if seconds.size else 0.0
     name, scale = next(((name, scale) for name, scale in reversed(scales) if middle >= scale), scales[0])
     quantity = {units.SECONDS: "time", units.BYTES: "memory"}.get(columns.unit, "value")
-    return {quantity: {"times": 1 / scale, "unit": name, "axis": name}}
+    return {quantity: {"times": 1 / scale, "unit": name}}
 
 
 def roof(columns: Columns, roofs: Roofs | None) -> dict[str, Any] | None:
@@ -349,27 +348,26 @@ def ratios(key: SeriesKey, names: Mapping[SeriesKey, str], benchmarks: Mapping[s
     rules = {}
     eager = beside.get((key.benchmark, BASELINE))
     if eager is not None and len({name for benchmark, name in beside if benchmark == key.benchmark}) > 1:
-        rules[SPEED_UP] = {"over": eager, "unit": TIMES}
+        rules[SPEED_UP] = {"over": eager, "unit": units.MULTIPLE}
     cold, hot = (beside.get((benchmarks.get(state, ""), key.implementation)) for state in ("cold", "hot"))
     if cold is not None and hot is not None:
         beside_it = {"over": cold} if key.benchmark == benchmarks["hot"] else {"under": hot}
-        rules[COLD_HOT] = {**beside_it, "unit": TIMES}
+        rules[COLD_HOT] = {**beside_it, "unit": units.MULTIPLE}
     return rules
 
 
-def figures_of(tracked: Iterable[Tracked], kernel: str, line: Sequence[str]) -> list[dict[str, Any]]:
+def figures_of(tracked: Iterable[Tracked], kernel: str, device: str, line: Sequence[str]) -> list[dict[str, Any]]:
     """Return the compilers' figures of a kernel's code: their values, and the commits from which on they had them.
 
-    Of all devices' code, whichever device a page is about: a machine without a GPU compiles for one, too.
-
     Args:
-        tracked: series, also of other things. line: the first-parent line.
+        tracked: series, also of other things. line: the first-parent line. device: of the code. A CPU's page has the
+            code for GPUs, too: a machine without a GPU compiles it, and has no other page.
     """
     devices = {class_name: device for device, class_name in cases.DEVICES.items()}
     figures = []
     for series in tracked:
-        owner, device, method = series.key.benchmark.split(".")
-        if owner == kernel and method in FIGURES:
+        owner, built_for, method = series.key.benchmark.split(".")
+        if owner == kernel and method in FIGURES and device in (built_for, cases.DEVICES["cpu"]):
             values = [
                 (line[position], int(value))
                 for position, value in zip(series.position.tolist(), series.value, strict=True)
@@ -380,7 +378,7 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, line: Sequence[str]) -> 
                 "environment": series.key.environment,
                 "benchmark": series.key.benchmark,
                 "target": series.key.case,  # "avx512", "sm_90"
-                "unit": cases.FIGURES[devices[device]][method.removeprefix("track_")],
+                "unit": cases.FIGURES[devices[built_for]][method.removeprefix("track_")],
                 "commit": [commit for commit, _ in steps],
                 "value": [value for _, value in steps],
             }

@@ -233,7 +233,7 @@ def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
     return row | {
         "attainable": units.rate(roofline.attainable / GIGA, unit)
         if roofline.attainable
-        else units.gigabytes(roofline.bandwidth / roofline.of_limit / GIGA),
+        else units.bandwidth(roofline.bandwidth / roofline.of_limit / GIGA),
         "efficiency": model.percent(roofline.of_limit),
         "tone": tone,
         "detail": f"of {roofline.limit}",
@@ -249,7 +249,7 @@ def _achieved(entry: Placed) -> str:
     if flop:
         return units.rate(flop / entry.seconds / GIGA, entry.key.rate_unit)
     if bytes_moved:
-        return units.gigabytes(bytes_moved / entry.seconds / GIGA)
+        return units.bandwidth(bytes_moved / entry.seconds / GIGA)
     return units.seconds(entry.seconds)
 
 
