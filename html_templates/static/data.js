@@ -63,16 +63,18 @@ const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_h
 /** Returns a column of runs, pairs of a value and how many entries have it, as the values. */
 const spread = (runs) => runs.flatMap(([value, count]) => new Array(count).fill(value));
 
-/** Returns the columns of a file of a series (site/series_data.py): commits by SHA, times in s per call. */
+/** Returns the columns of a file of a series (site/series_data.py): commits as indices of `commits`, times in s per call. */
 function columnsOf(file, commits) {
   if (file.last !== null && !commits[file.last[0]]?.sha.startsWith(file.last[1])) throw new Error("the commits are of another report than the series");
   const outcome = spread(file.outcome);
-  const apart = (name, from, sign) => outcome.map((_, entry) => (
-    (file[name]?.[entry] ?? null) === null ? null : (from ? from[entry] : 0) + (sign * file[name][entry]) / file.per));
+  const apart = (name, from, sign) => {
+    const [ticks, per] = [file[name] ?? [], sign * file.per];
+    return outcome.map((_, entry) => ((ticks[entry] ?? null) === null ? null : (from ? from[entry] : 0) + ticks[entry] / per));
+  };
   const seconds = apart("seconds", null, 1);
   const adjusted = apart("adjusted", seconds, 1);
   return {
-    commit: file.commit.flatMap(([first, count]) => commits.slice(first, first + count).map(({ sha }) => sha)),
+    commit: file.commit.flatMap(([first, count]) => Array.from({ length: count }, (_, number) => first + number)),
     outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks), seconds, adjusted,
     low: apart("low", seconds, -1), high: apart("high", seconds, 1),
     adjusted_low: apart("adjusted_low", adjusted, -1), adjusted_high: apart("adjusted_high", adjusted, 1),

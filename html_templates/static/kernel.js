@@ -81,20 +81,22 @@ const MISSING = -1;
 /** Returns whether a rule converts a time alone. Only then do rounds, changes and roof belong to the value shown. */
 const isOfTime = (rule) => rule !== undefined && (rule.per !== undefined || rule.times !== undefined);
 
-/** Returns a promise of what a rule needs besides the series itself: another series, errors, or undefined. */
-function loadBeside(rule) {
+/** Returns a promise of what a rule needs besides the series itself: another series' times, or errors; undefined for nothing. */
+async function loadBeside(rule, order) {
   const other = rule?.over ?? rule?.under;
-  if (other !== undefined) return loadSeries(other);
-  return rule?.own === undefined ? undefined : KV.load(rule.own);
+  if (other !== undefined) return loadSeries(other).then(({ commit, seconds }) => ({ commit, values: seconds }));
+  if (rule?.own === undefined) return undefined;
+  const { commit, value } = await KV.load(rule.own);
+  return { commit: commit.map((sha) => order.get(sha) ?? MISSING), values: value };
 }
 
 /** Loads the series of a choice; returns {loaded, lost}, the lost ones as {name, why}. */
-async function load(choice) {
+async function load(choice, order) {
   const loaded = [], lost = [];
   await Promise.all(choice.series.map(async (item, index) => {
     const rule = item.quantities[choice.unit];
     try {
-      const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule)]);
+      const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule, order)]);
       loaded[index] = { item, rule, columns, beside };
     } catch (error) {
       lost.push({ name: item.implementation, why: messageOf(error) });
@@ -105,61 +107,42 @@ async function load(choice) {
 
 /**
  * Returns the horizontal axis of some series: `commits`, the indices in data/commits at which one of them was more than
- * n/a, and for every index of data/commits `firstX`, the first x at or after it. `order`: SHA -> index.
+ * n/a, and for every index of data/commits `firstX`, the first x at or after it. `count`: of data/commits.
  */
-function axisOf(loaded, order) {
-  const isUsed = new Uint8Array(order.size);
-  for (const { columns } of loaded) {
-    columns.commit.forEach((sha, entry) => {
-      if (columns.outcome[entry] !== "n/a" && order.has(sha)) isUsed[order.get(sha)] = 1;
-    });
-  }
+function axisOf(loaded, count) {
+  const isUsed = new Uint8Array(count);
+  for (const { columns } of loaded) columns.commit.forEach((index, entry) => { if (columns.outcome[entry] !== "n/a") isUsed[index] = 1; });
   const commits = [];
   const firstX = Int32Array.from(isUsed, (used, index) => (used ? commits.push(index) - 1 : commits.length));
   return { commits, firstX };
 }
 
-/** Returns for each commit of an axis the entry of a data file, or MISSING; `shas` are the commits of the entries. */
-function entriesOf(shas, order, { commits, firstX }) {
+/** Returns for each commit of an axis the entry of a data file, or MISSING; `indices` are the commits of the entries. */
+function entriesOf(indices, { commits, firstX }) {
   const entries = new Int32Array(commits.length).fill(MISSING);
-  shas.forEach((sha, entry) => {
-    const index = order.get(sha);
-    if (index !== undefined && commits[firstX[index]] === index) entries[firstX[index]] = entry;
-  });
+  indices.forEach((index, entry) => { if (commits[firstX[index]] === index) entries[firstX[index]] = entry; });
   return entries;
 }
 
-/** Returns [value, low, high] of a time with its interval, s; null where unknown. */
-function convert(rule, seconds, low, high) {
-  if (seconds === null) return [null, null, null];
-  const ends = low === null || high === null ? [null, null] : rule.times === undefined ? [high, low] : [low, high];
-  const bounded = (time) => Math.max(rule.per / time, rule.least ?? -Infinity);
-  return [seconds, ...ends].map((time) => (time === null ? null : rule.times === undefined ? bounded(time) : rule.times * time));
-}
-
-/** Returns the other file's own value, or the ratio of its time to the series' time, s. */
-function joined(rule, seconds, beside, entry) {
-  if (rule.own !== undefined) return beside.value[entry];
-  const other = beside.seconds[entry];
-  if (seconds === null || other === null) return null;
-  return rule.over !== undefined ? other / seconds : seconds / other;
+/** Returns the value of a time, s, by a rule; `other` is the time or the error of the other file, null where it has none. */
+function convert(rule, time, other) {
+  if (rule.own !== undefined) return other;
+  if (time === null || other === null) return null;
+  if (rule.times !== undefined) return rule.times * time;
+  if (rule.per !== undefined) return Math.max(rule.per / time, rule.least ?? -Infinity);
+  return rule.over !== undefined ? other / time : time / other;
 }
 
 /** Returns the values of a series along an axis: values, low, high, and `at`, the entry of each in the series' columns. */
 function lineOf({ columns, rule, beside }, order, axis) {
-  const at = entriesOf(columns.commit, order, axis);
-  const [values, low, high] = [0, 1, 2].map(() => new Array(at.length).fill(null));
-  const otherAt = beside && entriesOf(beside.commit, order, axis);
-  const apart = new Set(rule?.apart); // commits that the rule does not hold for
-  at.forEach((entry, x) => {
-    if (rule === undefined) return;
-    if (beside) {
-      if (otherAt[x] !== MISSING) values[x] = joined(rule, columns.seconds[entry] ?? null, beside, otherAt[x]);
-    } else if (entry !== MISSING && !apart.has(columns.commit[entry])) {
-      [values[x], low[x], high[x]] = convert(rule, columns.seconds[entry], columns.low[entry], columns.high[entry]);
-    }
-  });
-  return { at, values, low, high };
+  const at = entriesOf(columns.commit, axis);
+  const otherAt = beside && entriesOf(beside.commit, axis);
+  const apart = new Set(rule?.apart?.map((sha) => order.get(sha))); // commits that the rule does not hold for
+  const along = (times) => Array.from(at, (entry, x) => (rule === undefined || !times || apart.has(columns.commit[entry]) ? null
+    : convert(rule, times[entry] ?? null, beside && (beside.values[otherAt[x]] ?? null))));
+  const ends = isOfTime(rule) ? [columns.low, columns.high] : [];
+  const [low, high] = rule?.times === undefined ? [along(ends[1]), along(ends[0])] : ends.map(along);
+  return { at, apart, values: along(columns.seconds), low, high };
 }
 
 /** Returns what a series did from the newest comparable entry before one; undefined if that is nothing (series/changes.py). */
@@ -178,12 +161,12 @@ function changeAt(columns, entry) {
 // ---- the model of a chart -------------------------------------------------------------------------------------------
 
 /** Returns the texts about a series at a commit; those about its time only where that is shown. */
-function describe({ columns, rule }, { at, values, low, high }, x) {
+function describe({ columns, rule }, { at, apart, values, low, high }, x) {
   const entry = at[x];
   if (entry === MISSING && values[x] === null) return { value: "not measured" };
   const flags = (columns.remarks[entry] ?? []).join("; ");
   if (columns.outcome[entry] !== "measured" && values[x] === null) return { value: columns.outcome[entry], flags };
-  if (rule?.apart?.includes(columns.commit[entry])) return { value: "measured with other threads than the roofs", flags };
+  if (apart.has(columns.commit[entry])) return { value: "measured with other threads than the roofs", flags };
   const value = Numbers.value(values[x], rule?.unit);
   if (!isOfTime(rule)) return { value };
   const [rounds, change] = [columns.rounds[entry], changeAt(columns, entry)];
@@ -227,7 +210,7 @@ function roofOf(visible, { unit, scale }) {
   const line = visible.find(({ series: { item, rule } }) => item.roof !== null && isOfTime(rule));
   if (line === undefined || unit === "cache benefit" || scale === "percent") return [];
   const { item: { roof }, rule } = line.series;
-  const [y] = convert(rule, roof.seconds, null, null);
+  const y = convert(rule, roof.seconds);
   return [{ y, label: `roof (${roof.text}): ${Numbers.value(y, rule.unit)}` }];
 }
 
@@ -345,12 +328,12 @@ async function startTrend(section) {
     const choice = resolve(form, marks);
     showTables(choice);
     showSource(document.querySelector(".source"), form.elements.source);
-    const { loaded, lost } = await load(choice);
+    const { loaded, lost } = await load(choice, page.order);
     if (mine !== turn) return; // the reader has chosen something else meanwhile
     const shown = [...loaded.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)];
     for (const box of boxesOf(form)) box.closest("label").hidden = !shown.includes(box.value);
     form.querySelector("fieldset").hidden = shown.every((name) => name === "");
-    const axis = axisOf(loaded, page.order);
+    const axis = axisOf(loaded, commits.length);
     const hosts = hostsOf(choice);
     for (const { chart } of panels) chart.destroy();
     panels = choice.cases.map((name, index) => {

@@ -63,9 +63,19 @@ const Numbers = (() => {
     return `${significant(number / size)}${name === "×" ? "" : " "}${name}`.trimEnd();
   }
 
+  /** Returns at most `count` round numbers between two bounds, or one more, 1, 2 or 5 times a power of ten apart. */
+  function ticks(low, high, count) {
+    const power = 10 ** Math.floor(Math.log10((high - low) / count));
+    const step = power * ([1, 2, 5].find((factor) => factor * power * count >= (high - low) * (1 - 1e-9)) ?? 10);
+    const first = Math.ceil(low / step - 1e-9);
+    return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, index) => (first + index) * step);
+  }
+
   return {
-    significant, readable, seconds, share, change, inUnit, value,
+    ticks, significant, readable, seconds, share, change, inUnit, value,
     count: (number) => number.toLocaleString("en"),
+    tick: (number) => (Math.abs(number) < 1e-4 && number !== 0
+      ? number.toExponential(0) : number.toLocaleString("en", { maximumSignificantDigits: 5 })).replace("-", "−"),
     /** Returns an interval: "11.9 to 12.4 GFLOPS". */
     interval: (low, high, ofUnit) => `${ofUnit === "%" ? value(low, "%") : significant(low / readable(high, ofUnit)[1])} to ${value(high, ofUnit)}`,
     /** Returns a relative difference: "+3.00%". */

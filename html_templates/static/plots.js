@@ -17,16 +17,6 @@ const Plots = (() => {
 
   const line = (className, x1, y1, x2, y2) => node("line", { class: className, x1, y1, x2, y2 });
 
-  /** Returns at most `count` round numbers between two bounds, 1, 2 or 5 times a power of ten apart, with their texts. */
-  function ticks({ low, high }, count) {
-    const power = 10 ** Math.floor(Math.log10((high - low) / count));
-    const step = power * ([1, 2, 5].find((factor) => factor * power * count >= (high - low) * (1 - 1e-9)) ?? 10);
-    const decimals = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 20);
-    const marks = [];
-    for (let index = Math.ceil(low / step - 1e-9); index * step <= high; index += 1) marks.push([index * step, (index * step).toFixed(decimals).replace("-", "−")]);
-    return marks;
-  }
-
   /** Returns bounds with some room around all values, at least the fraction `least` of their middle to either side. */
   function range(values, least = 0) {
     const known = values.filter(Number.isFinite);
@@ -56,10 +46,10 @@ const Plots = (() => {
     const up = (value) => BOTTOM - ((BOTTOM - TOP) * (value - y.low)) / (y.high - y.low);
     const text = (content, anchor, place) => node("text", { ...place, "text-anchor": anchor }, content);
     const svg = node("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${caption}` });
-    for (const [value, name] of ticks(y, 4)) {
-      svg.append(line("grid", LEFT, up(value), RIGHT, up(value)), text(name, "end", { x: LEFT - 7, y: up(value) + 4 }));
+    for (const value of Numbers.ticks(y.low, y.high, 4)) {
+      svg.append(line("grid", LEFT, up(value), RIGHT, up(value)), text(Numbers.tick(value), "end", { x: LEFT - 7, y: up(value) + 4 }));
     }
-    for (const [value, name] of ticks(x, 5)) svg.append(text(name, "middle", { x: across(value), y: BOTTOM + 17 }));
+    for (const value of Numbers.ticks(x.low, x.high, 5)) svg.append(text(Numbers.tick(value), "middle", { x: across(value), y: BOTTOM + 17 }));
     svg.append(text(y.title, "middle", { transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)` }),
       text(x.title, "middle", { x: (LEFT + RIGHT) / 2, y: HEIGHT - 6 }), line("grid", LEFT, BOTTOM, RIGHT, BOTTOM));
     for (const layer of layers) svg.append(...LAYERS[layer.kind](across, up, layer));

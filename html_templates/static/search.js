@@ -5,36 +5,16 @@
 (() => {
   const MOST = 12; // results at once
   const form = document.querySelector("form.search");
-  const field = form?.querySelector("input");
-  const [results, output] = [form?.querySelector("ul"), form?.querySelector("output")];
-  if (!field || !results || !output) return;
+  const [field, results, output] = ["input", "ul", "output"].map((name) => form.querySelector(name));
   let searchable = null; // promise of what can be found
 
-  /** Loads data.js where the page has no use for it. */
-  const loadLoader = () => new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = "static/data.js";
-    script.onload = resolve;
-    script.onerror = () => reject(new Error("static/data.js cannot be loaded"));
-    document.head.append(script);
-  });
-
   async function load() {
-    if (typeof KV === "undefined") await loadLoader();
     const [{ entries }, { commits }] = await Promise.all([KV.load("search"), KV.load("commits")]);
     const ofCommits = [...commits].reverse().map(({ sha, subject, author, page }) => [`${sha.slice(0, 8)} ${subject}`, page, `${sha} ${author}`]);
     return [...entries, ...ofCommits].map(([text, href, more = ""]) => ({ text, href, names: `${text} ${more}`.toLowerCase() }));
   }
 
-  /** Returns a result: a link, whose text is isolated from the writing direction around it. */
-  function link({ text, href }) {
-    const [row, anchor, name] = ["li", "a", "bdi"].map((tag) => document.createElement(tag));
-    anchor.setAttribute("href", href);
-    name.textContent = text;
-    anchor.append(name);
-    row.append(anchor);
-    return row;
-  }
+  const link = ({ text, href }) => make("li", {}, make("a", { href }, foreign(text)));
 
   async function find() {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -46,7 +26,7 @@
       output.textContent = !words.length ? "" : matches.length > MOST ? `${MOST} of ${matches.length.toLocaleString("en")} found` : `${matches.length} found`;
     } catch (error) {
       searchable = null;
-      output.textContent = String(error);
+      output.textContent = messageOf(error);
     }
   }
 

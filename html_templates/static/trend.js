@@ -13,8 +13,6 @@ const Trend = (() => {
   const DASHES = { solid: [], dashed: [6, 4], dotted: [2, 3], dotdash: [2, 3, 7, 3] };
   const HUES = { regression: "--slower", improvement: "--faster", environment: "--event", vanished: "--muted", tag: "--muted" };
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const figure = (value) => (Math.abs(value) < 1e-4 && value !== 0
-    ? value.toExponential(0) : value.toLocaleString("en", { maximumSignificantDigits: 5 })).replace("-", "−");
 
   function polygon(path, corners) {
     corners.forEach(([x, y], index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
@@ -37,7 +35,7 @@ const Trend = (() => {
         { ...axis, grid: { show: false }, size: 42, space: TICK, ...(model.isTime ? {} : { splits: (u) => places(u, model),
           filter: (_, splits) => splits, values: (_, splits) => splits.map((x) => model.commits[x].sha.slice(0, 8)) }) },
         { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, label: model.title,
-          splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => figure(value / model.per)) },
+          splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => Numbers.tick(value / model.per)) },
       ],
       series: [{}, ...lines.flatMap((line) => [
         { stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: { show: false } },
@@ -66,12 +64,9 @@ const Trend = (() => {
 
   /** Returns round numbers for the vertical axis: of a logarithmic one of more than a decade 1, 2 and 5 times powers of ten. */
   function rounded({ min, max, distr }) {
-    const isLog = distr === 3 && max / min > 10;
-    const power = 10 ** Math.floor(Math.log10(isLog ? min : (max - min) / 5));
-    const step = ([1, 2, 5].find((factor) => factor * power * 7 >= max - min) ?? 10) * power;
-    const splits = isLog ? Array.from({ length: 60 }, (_, n) => [1, 2, 5][n % 3] * power * 10 ** Math.floor(n / 3))
-      : Array.from({ length: 9 }, (_, n) => (Math.ceil(min / step) + n) * step);
-    return splits.filter((value) => value >= min && value <= max);
+    if (distr !== 3 || max / min <= 10) return Numbers.ticks(min, max, 6);
+    const power = 10 ** Math.floor(Math.log10(min));
+    return Array.from({ length: 60 }, (_, n) => [1, 2, 5][n % 3] * power * 10 ** Math.floor(n / 3)).filter((value) => value >= min && value <= max);
   }
 
   /** Returns the commits in view, the first and the one after the last, by their places. */

@@ -38,7 +38,6 @@ const Ratios = (() => {
 
 const Rows = (() => {
   const AT_ONCE = 16; // files loaded at a time
-  const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"];
   const WORDS = ["slower", "faster", "unchanged", "undecided"];
   const loaded = new Map(); // name of a series -> its columns
 
@@ -64,7 +63,7 @@ const Rows = (() => {
     return isWanted() ? failed : null;
   }
 
-  /** Returns what a series has at a commit, null for nothing; of several versions the first that has a time. */
+  /** Returns what a series has at a commit, by its index, null for nothing; of several versions the first that has a time. */
   function valueOf(versions, commit) {
     const values = versions.flatMap(({ name }) => {
       const series = loaded.get(name);
@@ -88,10 +87,11 @@ const Rows = (() => {
   }
 
   /** Returns the rows of a choice: both sides of each pair of series, and their comparison. */
-  function of(chosen, series) {
+  function of(chosen, { series, commits }) {
     const [sideA, sideB] = ["a", "b"].map((letter) => Choice.sideOf(chosen, letter));
+    const [atA, atB] = [sideA, sideB].map(({ commit }) => commits.findIndex(({ sha }) => sha === commit));
     const rows = Choice.pairs(chosen, series).flatMap(([versionsA, versionsB]) => {
-      const [a, b] = [valueOf(versionsA, sideA.commit), valueOf(versionsB, sideB.commit)];
+      const [a, b] = [valueOf(versionsA, atA), valueOf(versionsB, atB)];
       if (a === null && b === null) return [];
       const names = [...new Set([versionsA[0], versionsB[0]].filter(Boolean).map(({ implementation }) => implementation))].join(" → ");
       const { kernel, device, state, case: test, page = `kernel-${encodeURIComponent(kernel)}-${encodeURIComponent(device)}.html` } = versionsA[0] ?? versionsB[0];
