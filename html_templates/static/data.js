@@ -64,7 +64,7 @@ const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_h
 const spread = (runs) => runs.flatMap(([value, count]) => new Array(count).fill(value));
 
 /** Returns the columns of a file of a series (site/series_data.py): commits as indices of `commits`, times in s per call. */
-function columnsOf(file, commits) {
+function columnsOf(file, commits, isAdjusted) {
   if (file.last !== null && !commits[file.last[0]]?.sha.startsWith(file.last[1])) throw new Error("the commits are of another report than the series");
   const outcome = spread(file.outcome);
   const apart = (name, from, sign) => {
@@ -72,27 +72,27 @@ function columnsOf(file, commits) {
     return outcome.map((_, entry) => ((ticks[entry] ?? null) === null ? null : (from ? from[entry] : 0) + ticks[entry] / per));
   };
   const seconds = apart("seconds", null, 1);
-  const adjusted = apart("adjusted", seconds, 1);
+  const adjusted = isAdjusted ? apart("adjusted", seconds, 1) : [];
   return {
     commit: file.commit.flatMap(([first, count]) => Array.from({ length: count }, (_, number) => first + number)),
-    outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks), seconds, adjusted,
+    outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks), seconds,
     low: apart("low", seconds, -1), high: apart("high", seconds, 1),
-    adjusted_low: apart("adjusted_low", adjusted, -1), adjusted_high: apart("adjusted_high", adjusted, 1),
+    ...(isAdjusted && { adjusted, adjusted_low: apart("adjusted_low", adjusted, -1), adjusted_high: apart("adjusted_high", adjusted, 1) }),
   };
 }
 
 /**
  * Returns a promise of a series by its name in data/series-index: the entries of its own file, and its newest ones, which
- * stand in one file for the whole benchmark. `remarks` are by entry, those that have some.
+ * stand in one file for the whole benchmark. `remarks` are by entry, those that have some. `isAdjusted`: with adjusted times.
  */
-async function loadSeries(name) {
+async function loadSeries(name, isAdjusted = false) {
   const [older, { commits }] = await Promise.all([KV.load(name), KV.load("commits")]);
   if (!older.newest) throw new Error(`data/${name}.js is damaged`);
   const newest = await KV.load(older.newest);
   // The site was written again since the page was opened, and one of the two files is older
   if (newest.before !== older.before) throw new Error(`data/${name}.js is of another report than data/${older.newest}.js`);
-  const parts = [older, newest.series[name]].filter(Boolean).map((file) => columnsOf(file, commits));
+  const parts = [older, newest.series[name]].filter(Boolean).map((file) => columnsOf(file, commits, isAdjusted));
   const series = { ...older, levels: newest.levels?.[name] ?? { within: [[]] } };
-  for (const column of Object.keys(parts[0])) series[column] = parts.flatMap((part) => part[column]);
+  for (const column of Object.keys(parts[0])) series[column] = [].concat(...parts.map((part) => part[column]));
   return series;
 }

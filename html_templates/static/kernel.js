@@ -236,7 +236,8 @@ function viewOf(commits, { range }) {
 /** Returns all that the chart of a test case, its tip and its table show (trend.js). */
 function modelOf(page, choice, loaded, axis, testCase) {
   const commits = axis.commits.map((index) => page.commits[index]);
-  const chosen = commits.findIndex(({ sha }) => sha.startsWith(Address.read().get("commit") || " "));
+  const wanted = Address.read().get("commit") || " ";
+  const chosen = commits.findIndex(({ sha }) => sha.startsWith(wanted));
   const [first, last] = viewOf(commits, choice);
   let latest = -Infinity; // a commit's date can be before its parent's, and an axis only ascends
   const x = commits.map(({ date }, at) => (choice.isTime ? latest = Math.max(latest, Date.parse(date) / 1000) : at));

@@ -26,7 +26,7 @@ const Trend = (() => {
     const axis = { ticks, stroke: () => colour("--muted"), font: `12px ${FONT}`, labelFont: `12px ${FONT}`, labelSize: 20 };
     return new uPlot({
       width: host.clientWidth, height, legend: { show: false }, padding: [22, 30, 0, 0],
-      cursor: { y: false, points: { show: (_, index) => (index % 3 === 1 ? make("div", {}) : null), size: 11 }, ...cursor },
+      cursor: { y: false, points: { show: () => make("div", {}), size: 11 }, ...cursor },
       scales: {
         x: { time: model.isTime, auto: false, min: model.view[0], max: model.view[1], range: (_, min, max) => [min, max] },
         y: { distr: model.scale === "log" ? 3 : 1, range: (_, min, max) => heights(model, min, max) },
@@ -37,19 +37,15 @@ const Trend = (() => {
         { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, label: model.title,
           splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => Numbers.tick(value / model.per)) },
       ],
-      series: [{}, ...lines.flatMap((line) => [
-        { stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: { show: false } },
-        ...[0, 1].map(() => ({ width: 0, auto: false, points: { show: false } })),
-      ])],
-      bands: lines.map((line, index) => ({ series: [3 * index + 3, 3 * index + 2], fill: `${line.colour}33` })),
+      series: [{}, ...lines.map((line) => ({ stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: { show: false } }))],
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
       hooks: {
         ...hooks,
-        drawAxes: [(u) => drawBehind(u, model)],
-        drawSeries: [(u, index) => { if (index % 3 === 0) drawDots(u, lines[index / 3 - 1]); }], // after its band
+        drawAxes: [(u) => { drawBands(u, lines); drawBehind(u, model); }],
+        drawSeries: [(u, index) => drawDots(u, lines[index - 1])],
         draw: [(u) => drawAbove(u, model)],
       },
-    }, [model.x, ...lines.flatMap((line) => [line.y, line.low, line.high])], host);
+    }, [model.x, ...lines.map((line) => line.y)], host);
   }
 
   /** Returns the ends of the vertical axis for the least and greatest value in view. Intervals may be cut off. */
@@ -126,6 +122,36 @@ const Trend = (() => {
       ctx.fillText(text, x, y);
       return box;
     }
+  }
+
+  /**
+   * Draws the intervals of lines. Note: tried bands of uPlot, which builds a path for each end: of 10,000 commits x 10 they
+   * took more than the lines.
+   */
+  function drawBands(u, lines) {
+    const { ctx, left, top, right, bottom, across, up } = frame(u);
+    const [first, last] = inView(u, { x: u.data[0] });
+    const [begin, end] = [Math.max(first - 1, 0), Math.min(last + 1, u.data[0].length)];
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(left, top, right - left, bottom - top);
+    ctx.clip();
+    for (const { low, high, colour } of lines) {
+      const band = new Path2D();
+      let columns = []; // [place, low, high], one for each px of the canvas
+      for (let at = begin; at <= end; at += 1) {
+        const place = at < end && low[at] !== null ? Math.round(across(u.data[0][at])) : null;
+        const newest = columns[columns.length - 1];
+        if (place === null) {
+          if (newest) polygon(band, [...columns.map(([x, , most]) => [x, up(most)]), ...columns.reverse().map(([x, least]) => [x, up(least)])]);
+          columns = [];
+        } else if (newest?.[0] === place) [newest[1], newest[2]] = [Math.min(newest[1], low[at]), Math.max(newest[2], high[at])];
+        else columns.push([place, low[at], high[at]]);
+      }
+      ctx.fillStyle = `${colour}33`;
+      ctx.fill(band);
+    }
+    ctx.restore();
   }
 
   /** Draws the lines of tags, changes of the machine, findings and the roof, and names the first two. */

@@ -50,7 +50,7 @@ const Rows = (() => {
       for (const name of left) { // all workers take from the same iterator
         if (!isWanted()) return;
         try {
-          loaded.set(name, await loadSeries(name));
+          loaded.set(name, await loadSeries(name, true));
         } catch {
           failed += 1;
         }
