@@ -10,7 +10,7 @@ const state = { commits: [], places: [], series: [], chosen: null, run: 0, all: 
 
 function drawResult() {
   const words = state.chosen.text.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = ({ name }) => words.every((word) => name.toLowerCase().includes(word));
+  const fits = ({ name, change }) => words.every((word) => `${name} ${change.word ?? ""}`.toLowerCase().includes(word));
   const rows = Rows.sorted(Rows.of(state.chosen, state).filter(fits), state.chosen.sort);
   const known = rows.filter((row) => row.change.ratio !== undefined);
   const drawn = state.all ? rows : rows.slice(0, MOST_ROWS);

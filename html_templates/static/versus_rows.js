@@ -87,7 +87,7 @@ const Rows = (() => {
   }
 
   /** Returns the rows of a choice: both sides of each pair of series, and their comparison. */
-  function of(chosen, { series, commits }) {
+  function of(chosen, { series, commits, places }) {
     const [sideA, sideB] = ["a", "b"].map((letter) => Choice.sideOf(chosen, letter));
     const [atA, atB] = [sideA, sideB].map(({ commit }) => commits.findIndex(({ sha }) => sha === commit));
     const rows = Choice.pairs(chosen, series).flatMap(([versionsA, versionsB]) => {
@@ -97,7 +97,9 @@ const Rows = (() => {
       const { kernel, device, state, case: test, page = `kernel-${encodeURIComponent(kernel)}-${encodeURIComponent(device)}.html` } = versionsA[0] ?? versionsB[0];
       const place = [device, state].filter(Boolean).join(" · ");
       const change = compared(a, b, sideA.place === sideB.place);
-      return [{ kernel, place, test, page, names, a, b, change, unit: (a ?? b).series.unit ?? "seconds", name: [kernel, device, state, names, test].join(" ") }];
+      const { machine, environment } = places[(versionsB[0] ?? versionsA[0]).place];
+      const trend = `${page}#${new URLSearchParams({ state, machine, environment, case: test, commit: sideB.commit.slice(0, 8) })}`;
+      return [{ kernel, place, test, trend, names, a, b, change, unit: (a ?? b).series.unit ?? "seconds", name: [kernel, device, state, names, test].join(" ") }];
     });
     Ratios.decide(rows.map(({ change }) => change).filter(({ ratio, isOneSeries }) => ratio !== undefined && !isOneSeries));
     return rows;
@@ -131,7 +133,7 @@ const Rows = (() => {
   function caseRow(row) {
     const side = (value) => resultCell(value?.series, value?.entry, undefined, row.change.adjusted ? [`adjusted: ${Numbers.seconds(value.adjusted)}`] : []);
     return make("tr", {},
-      head(make("a", { href: row.page }, foreign(row.kernel)), span("device", ` ${row.place}`)),
+      head(make("a", { href: row.trend }, foreign(row.kernel)), span("device", ` ${row.place}`)),
       make("td", { class: "names" }, foreign(row.names), span("detail", foreign(row.test))), ratioCell(row), side(row.a), side(row.b));
   }
 

@@ -152,7 +152,7 @@ def _name_slopes(writer: _Writer, slopes: Sequence[tuple[str, float]]) -> None:
     caches = [f"{name} {units.bandwidth(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
     lines = ["dashed, from above:" if len(caches) > 1 else "dashed:", *caches] if caches else []
     for number, line in enumerate(lines, start=1):
-        writer.write(line, [(left, top, 8, LINE * number)], "start")
+        writer.write(line, [(left, top, 8, LINE * number)], "start", class_="caches")
     for name, slope in slopes:
         if name == MEMORY:
             starts = [left * (right / left) ** (step / (2 * STEPS)) for step in range(STEPS)]
