@@ -6,7 +6,7 @@
  *   view: number[], chosen: number | null}} Model  Arrays have one entry for each commit; null is missing.
  */
 const Trend = (() => {
-  const ROOM = 4.5; // px per commit below which dots and whiskers are left out
+  const ROOM = 4.5; // px per commit below which dots are left out
   const TICK = 84; // px of a tick's label
   const FAR = 2; // times the highest value, from which on a roof is named at the edge instead of drawn to scale
   const FONT = "Helvetica, Arial, sans-serif";
@@ -41,7 +41,7 @@ const Trend = (() => {
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
       hooks: {
         ...hooks,
-        drawAxes: [(u) => { drawBands(u, lines); drawBehind(u, model); }],
+        drawAxes: [(u) => { drawIntervals(u, lines); drawBehind(u, model); }],
         drawSeries: [(u, index) => drawDots(u, lines[index - 1])],
         draw: [(u) => drawAbove(u, model)],
       },
@@ -124,34 +124,37 @@ const Trend = (() => {
     }
   }
 
+  /** Returns the px of the page for each commit in view. */
+  const roomOf = (u, [first, last]) => u.bbox.width / uPlot.pxRatio / Math.max(last - first, 1);
+
   /**
-   * Draws the intervals of lines. Note: tried bands of uPlot, which builds a path for each end: of 10,000 commits x 10 they
-   * took more than the lines.
+   * Draws the intervals of lines as bars, one for each px: those of a dense line touch. Note: tried bands of uPlot, which
+   * builds a path for each end: of 10,000 commits x 10 they took more than the lines.
    */
-  function drawBands(u, lines) {
-    const { ctx, left, top, right, bottom, across, up } = frame(u);
+  function drawIntervals(u, lines) {
+    const area = frame(u);
+    const { ctx, unit, across, up } = area;
     const [first, last] = inView(u, { x: u.data[0] });
-    const [begin, end] = [Math.max(first - 1, 0), Math.min(last + 1, u.data[0].length)];
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(left, top, right - left, bottom - top);
-    ctx.clip();
-    for (const { low, high, colour } of lines) {
-      const band = new Path2D();
-      let columns = []; // [place, low, high], one for each px of the canvas
-      for (let at = begin; at <= end; at += 1) {
-        const place = at < end && low[at] !== null ? Math.round(across(u.data[0][at])) : null;
-        const newest = columns[columns.length - 1];
-        if (place === null) {
-          if (newest) polygon(band, [...columns.map(([x, , most]) => [x, up(most)]), ...columns.reverse().map(([x, least]) => [x, up(least)])]);
-          columns = [];
-        } else if (newest?.[0] === place) [newest[1], newest[2]] = [Math.min(newest[1], low[at]), Math.max(newest[2], high[at])];
-        else columns.push([place, low[at], high[at]]);
+    const room = roomOf(u, [first, last]);
+    within(area, () => {
+      for (const { low, high, colour } of lines) {
+        const ends = new Map(); // px -> the lowest and the highest end there
+        for (let at = first; at < last; at += 1) {
+          if (low[at] === null) continue;
+          const x = Math.round(across(u.data[0][at]));
+          const here = ends.get(x);
+          if (here) [here[0], here[1]] = [Math.min(here[0], low[at]), Math.max(here[1], high[at])];
+          else ends.set(x, [low[at], high[at]]);
+        }
+        const bars = new Path2D();
+        for (const [x, [least, most]] of ends) {
+          bars.moveTo(x, up(least));
+          bars.lineTo(x, up(most));
+        }
+        Object.assign(ctx, { strokeStyle: `${colour}${room < ROOM ? "40" : "73"}`, lineWidth: Math.max(room < ROOM ? room : Math.min(Math.max(0.4 * room, 2), 5), 1) * unit });
+        ctx.stroke(bars);
       }
-      ctx.fillStyle = `${colour}33`;
-      ctx.fill(band);
-    }
-    ctx.restore();
+    });
   }
 
   /** Draws the lines of tags, changes of the machine, findings and the roof, and names the first two. */
@@ -173,14 +176,14 @@ const Trend = (() => {
     });
   }
 
-  /** Draws the dots and whiskers of a line, where there is room; of a dense one the values without neighbours. */
+  /** Draws the dots of a line, where there is room; of a dense one the values without neighbours. */
   function drawDots(u, line) {
     const area = frame(u);
     const { ctx, unit, across, up } = area;
     const [first, last] = inView(u, { x: u.data[0] });
-    const room = u.bbox.width / unit / Math.max(last - first, 1);
+    const room = roomOf(u, [first, last]);
     const radius = (room < ROOM ? 1.5 : Math.min(Math.max(0.3 * room, 2), 4)) * unit;
-    const [whiskers, dots] = [new Path2D(), new Path2D()];
+    const dots = new Path2D();
     line.dots = []; // the commits that have one
     for (let at = first; at < last; at += 1) {
       if (line.y[at] === null || (room < ROOM && (line.y[at - 1] ?? line.y[at + 1] ?? null) !== null)) continue;
@@ -188,13 +191,8 @@ const Trend = (() => {
       line.dots.push(at);
       dots.moveTo(x + radius, y);
       dots.arc(x, y, radius, 0, 2 * Math.PI);
-      if (line.low[at] === null) continue;
-      whiskers.moveTo(x, up(line.low[at]));
-      whiskers.lineTo(x, up(line.high[at]));
     }
     within(area, () => {
-      Object.assign(ctx, { strokeStyle: `${line.colour}73`, lineWidth: Math.min(Math.max(0.4 * room, 2), 5) * unit });
-      ctx.stroke(whiskers);
       Object.assign(ctx, { strokeStyle: line.colour, lineWidth: 1.5 * unit, fillStyle: line.dash === "solid" ? line.colour : colour("--card") });
       ctx.fill(dots);
       ctx.stroke(dots);
