@@ -9,19 +9,24 @@ wheel and rounds.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import git
+from git.objects.util import from_timestamp, utctz_to_altz
 
 from kernel_velocity import config
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.results.records import Commit, History
 
 SHORT = 8  # digits of a commit's hash, as asv names its files
+
+_FIELDS = "%H%n%P%n%an%n%ad%n%cd%n%B"
 
 DEFAULT_COMMITS = 3
 EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
@@ -47,7 +52,9 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         with git.Repo(repository, search_parent_directories=True) as repo:
             line = repo.git.rev_list("HEAD", "--first-parent").split()
             shallow = Path(repo.common_dir, "shallow").exists()
-            candidates = (commit_of(repo, sha) for sha in dict.fromkeys(wanted))
+            distinct = dict.fromkeys(wanted)
+            listed = _listed_commits(repo, distinct.keys() & line)
+            candidates = (listed.get(sha) or commit_of(repo, sha) for sha in distinct)
             commits = {commit.sha: commit for commit in candidates if commit is not None}
             tags = _tags(repo)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
@@ -151,6 +158,31 @@ def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
         if kinds and kinds[0] == "commit":
             tags.setdefault(peeled or direct, []).append(name)
     return {sha: tuple(sorted(names)) for sha, names in tags.items()}
+
+
+def _listed_commits(repo: git.Repo, shas: Collection[str]) -> dict[str, Commit]:
+    """Return commits of the repository by SHA, of thousands in a tenth of the time of `commit_of`. Odd ones lack."""
+    if not shas:
+        return {}
+    with tempfile.TemporaryFile() as stream:
+        stream.write("\n".join(shas).encode())
+        stream.seek(0)
+        options = ("--stdin", "--no-walk=unsorted", "--no-show-signature", "--encoding=UTF-8", "--date=raw", "-z")
+        listed = repo.git.log(*options, f"--format={_FIELDS}", istream=stream, stdout_as_string=False)
+    commits = {}
+    for text in listed.decode("utf-8", "replace").split("\0")[:-1]:
+        sha, parents, author, *dates, message = text.split("\n", 5)
+        with contextlib.suppress(ValueError, OverflowError):  # an impossible date
+            date, committed = (from_timestamp(int(date), utctz_to_altz(zone)) for date, zone in map(str.split, dates))
+            commits[sha] = Commit(
+                sha=sha,
+                parents=tuple(parents.split()),
+                author=author or "unknown author",
+                date=date,
+                committed=committed,
+                message=message,
+            )
+    return commits
 
 
 def commit_of(repo: git.Repo, sha: str) -> Commit | None:
