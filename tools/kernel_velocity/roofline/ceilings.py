@@ -10,7 +10,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,11 @@ def sessions(
         name: of the device (`reported.name`). None: that of the newest session.
     """
     folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
+    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     # a GPU's caches are known through torch, which is not imported here
     reported = data_caches("cpu") if device == "cpu" else {}
     every = sorted(
-        (*measured_here(root, device), *recorded(folder, device, reported)), key=lambda session: session.began
+        (*measured_here(root, device), *recorded(paths, device, reported)), key=lambda session: session.began
     )
     comparable = [session for session in every if device != "cpu" or session.figures.get(THREADS) == threads()]
     ids = [number for session in comparable if (number := session.figures.get(ID)) is not None]
@@ -67,15 +68,15 @@ def sessions(
     return [session for session in comparable if session.figures.get(ID) in (wanted, None)]
 
 
-def of_machine(results: Path, root: Path, machine: str, device: str) -> tuple[CeilingSession, ...]:
+def of_machine(paths: Iterable[Path], root: Path, machine: str, device: str) -> tuple[CeilingSession, ...]:
     """Return every session of a machine's device, oldest first, of any number of threads.
 
     Sessions of `kv peaks` are included for the machine that this runs on.
 
     Args:
-        results: asv's results directory. root: as in `sessions`. device: "Cpu" or "Cuda".
+        paths: the machine's results files that may have some. root: as in `sessions`. device: "Cpu" or "Cuda".
     """
-    every = [*recorded(results / machine, device.lower())]
+    every = [*recorded(paths, device.lower())]
     if machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
         every += measured_here(root, device.lower())
     return tuple(sorted(every, key=lambda session: session.began))
@@ -140,15 +141,15 @@ def _is_sound(document: Document, device: str) -> bool:
     )
 
 
-def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = None) -> Iterator[CeilingSession]:
+def recorded(paths: Iterable[Path], device: str, reported: Mapping[str, int] | None = None) -> Iterator[CeilingSession]:
     """Yield the sessions of a machine's results files. A malformed row is left out.
 
     Args:
-        folder: of the machine, in asv's results directory. device: "cpu" or "cuda".
+        paths: of the results files. device: "cpu" or "cuda".
         reported: sizes of its caches by name, bytes, as its OS reports them. None: unknown.
     """
     prefix = f"device.{DEVICES[device]}.track_"
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+    for path in paths:
         try:
             text = path.read_bytes()
             if prefix.encode() not in text:  # most files; decoding them would take the longest

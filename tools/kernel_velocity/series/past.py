@@ -286,6 +286,14 @@ class Past:
             )
         return dict(sorted(tracked.items()))
 
+    @cached_property
+    def with_ceilings(self) -> tuple[str, ...]:
+        """The results files with ceilings of a device, by name. Few have some."""
+        series = enumerate(self.names.series.values, start=1)
+        numbers = [number for number, (_, _, benchmark, *_) in series if benchmark.startswith(f"{identity.DEVICE}.")]
+        paths = sorted(self._tracked.keys() & self.directory.files.keys())
+        return tuple(path for path in paths if np.isin(self._tracked[path]["series"], numbers).any())
+
     def histories(self) -> Histories:
         """Return the history of every series, from which verdicts are made."""
         from kernel_velocity.series import history  # noqa: PLC0415 - needs scipy, which a node lacks

@@ -202,7 +202,8 @@ class Site:
         """Return every session known of a machine that measured a device's ceilings, oldest first."""
         key = (platform.machine, device)
         if key not in self._ceilings:
-            self._ceilings[key] = kept_ceilings.of_machine(self.results, self.repository, *key)
+            paths = (self.results / path for path in self.past.with_ceilings if path.startswith(f"{platform.machine}/"))
+            self._ceilings[key] = kept_ceilings.of_machine(paths, self.repository, *key)
         return self._ceilings[key]
 
     def sessions(self, platform: Platform) -> Sessions:
