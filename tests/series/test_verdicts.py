@@ -29,7 +29,7 @@ NOISE = Noise(sigma=0.005, freedom=20)
 
 def levels(*points, doubt=None, noise=NOISE):
     return Levels(
-        points=points, measured=np.arange(50), noises=(noise,) * (len(points) + 1), doubt=doubt, p=1e-6
+        points=points, is_measured=np.ones(50, np.bool_), noises=(noise,) * (len(points) + 1), doubt=doubt, p=1e-6
     )  # fmt: skip
 
 

@@ -124,9 +124,7 @@ class LargeSite:
     def _levels(self, key, points):
         columns = self.series(key)
         (noises,) = verdicts._noises([columns], [points], [None])
-        return verdicts.Levels(
-            points=points, measured=np.flatnonzero(columns.is_measured), noises=noises, doubt=None, p=0.001
-        )
+        return verdicts.Levels(points=points, is_measured=columns.is_measured, noises=noises, doubt=None, p=0.001)
 
     def evidence(self, _finding):
         return {}, ()

@@ -230,7 +230,7 @@ def test_verdicts_are_pythons(tab, out):
         ]  # fmt: skip
         noises = (Noise(sigma=0.002, freedom=20.0), None, Noise(sigma=0.03, freedom=9.0), Noise(sigma=0.9, freedom=5.0))
         levels = Levels(
-            points=tuple(points), measured=np.arange(size), noises=noises, p=1e-4,
+            points=tuple(points), is_measured=np.ones(size, np.bool_), noises=noises, p=1e-4,
             doubt=rng.choice([None, points[0]]),
         )  # fmt: skip
         data = {

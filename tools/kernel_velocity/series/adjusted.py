@@ -46,20 +46,13 @@ class Adjustments:
     digests: Mapping[str, str] = field(default_factory=dict)  # path of a results file -> digest of its adjusted times
 
 
-def clear(layout: Layout) -> Adjustments:
-    """Set all adjusted times to NaN."""
-    for name in ADJUSTED:
-        for number in range(len(layout.keys)):
-            layout.columns[name][layout.part(number, on_line=False)] = math.nan
-    return Adjustments()
+def fill(cache: Cache, layout: Layout, paths: Sequence[str]) -> Adjustments:
+    """Fill in the adjusted times. `cache.save` makes them last.
 
-
-def fill(cache: Cache, layout: Layout) -> Adjustments:
-    """Fill in the adjusted times. `cache.save` makes them last."""
-    clear(layout)
-    with_rounds = cache.with_rounds()
-    adjuster = _Adjuster(cache, layout, tuple(path for path in layout.files if path in with_rounds))
-    return adjuster.run() if adjuster.paths else Adjustments()
+    Args:
+        paths: of the results files with rounds.
+    """
+    return _Adjuster(cache, layout, paths).run() if paths else Adjustments()
 
 
 class CachedRound(NamedTuple):

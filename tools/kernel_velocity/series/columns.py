@@ -7,7 +7,7 @@ Unknown is NaN in a column of numbers and -1 in a column of counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -36,34 +36,44 @@ MAPPINGS = ("interval_methods", "reasons", "warnings")  # by entry
 class ByEntry(Mapping[int, Value], Generic[Value]):
     """Values of some entries of a series, looked up on access: entry -> value."""
 
-    def __init__(self, numbers: NDArray[np.int32], value: Callable[[int], Value]) -> None:
-        """Take the number of each entry, 0 for those without a value, and a function from numbers to values."""
-        self._numbers, self._value = numbers, value
+    def __init__(
+        self, numbers: NDArray[np.int32], value: Callable[[int], Value], has_value: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Take the number of each entry, and a function from numbers to values.
+
+        Args:
+            has_value: by number. None: every number but 0 has a value.
+        """
+        self._numbers, self._value, self._has_value = numbers, value, has_value
+
+    def _entries(self) -> NDArray[np.int64]:
+        """Return the entries that have a value."""
+        return np.flatnonzero(self._numbers if self._has_value is None else self._has_value[self._numbers])
 
     def __getitem__(self, entry: int) -> Value:
         """Return an entry's value."""
-        if not 0 <= entry < len(self._numbers) or self._numbers[entry] == 0:
+        if not 0 <= entry < len(self._numbers) or not self.between(entry, entry + 1):
             raise KeyError(entry)
         return self._value(int(self._numbers[entry]))
 
     def __iter__(self) -> Iterator[int]:
         """Yield the entries that have a value."""
-        yield from np.flatnonzero(self._numbers).tolist()
+        yield from self._entries().tolist()
 
     def items(self) -> ItemsView[int, Value]:  # words: of Mapping
         """Return entries with their values, in order. Each number is looked up once."""
-        entries = np.flatnonzero(self._numbers)
+        entries = self._entries()
         numbers = self._numbers[entries].tolist()
         values = {number: self._value(number) for number in set(numbers)}
         return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
 
     def between(self, first: int, last: int | None) -> ByEntry[Value]:
         """Return the values of the entries `first` to before `last`, counted from `first`."""
-        return ByEntry(self._numbers[first:last], self._value)
+        return ByEntry(self._numbers[first:last], self._value, self._has_value)
 
     def __len__(self) -> int:
         """How many entries have a value."""
-        return int(np.count_nonzero(self._numbers))
+        return len(self._entries())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +95,7 @@ class Columns:
     interval_methods: Mapping[int, str] = field(default_factory=dict)  # entry -> how its interval was made
     reasons: Mapping[int, str] = field(default_factory=dict)  # entry -> why it has no time
     warnings: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    remarks: Hashable = None  # if equal for two series of a site, so are reasons and warnings; None: not known
+    remarks: IntArray | None = None  # numbers of reasons and warnings, the same in a site; None: not known
     flop: float | None = None  # per call
     bytes_moved: float | None = None
     unit: str = units.SECONDS  # of the values; those of another unit stand in place of the seconds
@@ -120,7 +130,7 @@ class Columns:
         chosen = slice(first, last)
         arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ARRAYS}
         mappings: dict[str, Any] = {name: _between(getattr(self, name), first, last) for name in MAPPINGS}
-        remarks = None if self.remarks is None else (self.remarks, first, last)
+        remarks = None if self.remarks is None else self.remarks[chosen]
         return replace(self, remarks=remarks, **arrays, **mappings)
 
     def measurement(self, index: int, line: Sequence[str]) -> Measurement:

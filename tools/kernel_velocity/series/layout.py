@@ -1,8 +1,7 @@
 """All series as columns, one after the other in a scratch file, and some hundreds of them at a time as matrices.
 
-The layout is made from the cache at every report, which takes less than a second for 2.5 million values, so it is never
-out of date. The scratch file has no name, so no crash leaves it behind. Blocks of series make one array operation of
-what would be a loop over series.
+The layout is made from the cache at every report, so it is never out of date. The scratch file has no name, so no crash
+leaves it behind. Blocks of series make one array operation of what would be a loop over series.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ BESIDE = np.iinfo(np.int32).max  # the position of a commit that is not on the f
 ADJUSTED = tuple(name for name in TIMES if name.startswith("adjusted"))
 STORED = tuple(name for name in ENTRY.names or () if name != "series")
 
+FILES = 256  # copied at a time
 MOST_VALUES = 65_536  # of a block of several series: its columns fit into a processor's cache
 MOST_SERIES = 256  # of a block: it has a column for each commit that measured any of them
 _MEASURED = OUTCOMES.index(Outcome.MEASURED)
@@ -47,10 +47,14 @@ class Scratch:
 
     _MOST = 500_000  # values used between two releases: 50 MB
 
-    def __init__(self, folder: Path | None, length: int) -> None:
-        """Make the columns of STORED and ADJUSTED, position and commit, of a length, in a file in a folder."""
+    def __init__(self, folder: Path | None, length: int, *, has_adjusted: bool) -> None:
+        """Make the columns of STORED and ADJUSTED, position and commit, of a length, in a file in a folder.
+
+        Args:
+            has_adjusted: whether times will be adjusted. Otherwise ADJUSTED is NaN, takes no memory and is read-only.
+        """
         kinds = {name: ENTRY[name] for name in STORED} | dict.fromkeys(("position", "commit"), np.dtype("<i4"))
-        kinds |= dict.fromkeys(ADJUSTED, np.dtype("<f8"))
+        kinds |= dict.fromkeys(ADJUSTED if has_adjusted else (), np.dtype("<f8"))
         # widest first, so that each column begins at a multiple of its width
         ordered = sorted(kinds.items(), key=lambda pair: -pair[1].itemsize)
         size = max(sum(kind.itemsize for _, kind in ordered) * length, 1)
@@ -59,18 +63,24 @@ class Scratch:
             os.posix_fallocate(stream.fileno(), 0, size)
             self._memory = mmap.mmap(stream.fileno(), size)
         self._used = 0
-        self.columns: dict[str, NDArray[Any]] = {}
+        self.columns: dict[str, NDArray[Any]] = dict.fromkeys(ADJUSTED, np.broadcast_to(np.nan, length))
         offset = 0
         for name, kind in ordered:
             self.columns[name] = np.frombuffer(self._memory, dtype=kind, count=length, offset=offset)
             offset += kind.itemsize * length
+            if name in ADJUSTED:
+                self.columns[name].fill(np.nan)
+                self._release()
 
     def used(self, values: int) -> None:
         """Count values of all columns that were used, and release memory after many of them."""
         self._used += values
         if self._used > self._MOST:
-            self._used = 0
-            self._memory.madvise(mmap.MADV_DONTNEED)  # of a file's: its contents stay
+            self._release()
+
+    def _release(self) -> None:
+        self._used = 0
+        self._memory.madvise(mmap.MADV_DONTNEED)  # of a file's: its contents stay
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,15 +135,14 @@ class _Groups:
     keys: tuple[SeriesKey, ...]
     member: NDArray[np.int64]  # number of a stored series -> index of its key; -1: not shown
     reasons: Mapping[int, str]  # number of a stored series -> why it is not shown
-    is_merged: bool  # whether two stored series are one
 
 
-def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layout:
+def build(cache: Cache, directory: Directory, order: Mapping[str, int], *, has_adjusted: bool) -> Layout:
     """Lay out all values of a cache that a trend or a commit's page shows.
 
     Args:
-        cache: up to date. directory: what `reading.update` returned. order: commit -> its position on the first-parent
-        line.
+        cache: up to date. directory: what `reading.update` returned.
+        order: commit -> its position on the first-parent line. has_adjusted: whether times will be adjusted.
     """
     commits = directory.commits
     paths = sorted(commits, key=lambda path: (order.get(commits[path], BESIDE), commits[path]))
@@ -144,19 +153,20 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layou
     sizes = np.zeros(len(groups.keys), np.int64)
     np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])
     start = np.concatenate([[0], np.cumsum(sizes)])
-    scratch = Scratch(cache.folder, int(start[-1]))
+    scratch = Scratch(cache.folder, int(start[-1]), has_adjusted=has_adjusted)
     left_out: Counter[tuple[str, str]] = Counter()
     for number, reason in groups.reasons.items():
         left_out[cache.names.series[number][2], reason] += int(stored[number])
-    filling = _Filling(scratch, groups, start.copy(), left_out)
+    along = {commits[path]: order.get(commits[path], BESIDE) for path in paths}
+    filling = _Filling(scratch, groups, start.copy(), along, left_out)
+
+    def add(some: Sequence[str]) -> Iterator[tuple[str, NDArray[np.int32]]]:
+        for first in range(0, len(some), FILES):
+            paths = some[first : first + FILES]
+            yield from zip(paths, filling.add([(commits[path], cache.entries(path)) for path in paths]), strict=True)
+
     on_line = sum(commits[path] in order for path in paths)  # those of commits beside it are the last
-
-    def add(some: Sequence[str]) -> dict[str, NDArray[np.int32]]:
-        return {
-            path: filling.add(cache.entries(path), commits[path], order.get(commits[path], BESIDE)) for path in some
-        }
-
-    files = add(paths[:on_line])
+    files = dict(add(paths[:on_line]))
     line_stop = filling.stop.copy()
     files |= add(paths[on_line:])
     return Layout(
@@ -164,7 +174,7 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layou
         start=start[:-1],
         line_stop=line_stop[:-1],
         stop=filling.stop[:-1],
-        commits=tuple(filling.commits),
+        commits=tuple(along),
         files=files,
         shown=hashlib.sha256(groups.member.tobytes() + repr(groups.reasons).encode()).hexdigest(),
         notes=left_out_notes(+left_out),
@@ -197,8 +207,7 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
             version=version or (current.version if current else ""),
         )
         member[number] = numbers.setdefault(key, len(numbers))
-    shown = int((member >= 0).sum())
-    return _Groups(keys=tuple(numbers), member=member, reasons=reasons, is_merged=len(numbers) < shown)
+    return _Groups(keys=tuple(numbers), member=member, reasons=reasons)
 
 
 def unshowable(name: str, version: str | None, benchmarks: Mapping[str, Benchmark] | None) -> str | None:
@@ -243,36 +252,51 @@ def _left_out_note(numbers: Mapping[tuple[str, str], int]) -> str:
 
 
 class _Filling:
-    """Copies one results file after the other into the columns."""
+    """Copies results files into the columns, many at a time, so that the values of a series are written together."""
 
-    def __init__(self, scratch: Scratch, groups: _Groups, start: Indices, left_out: Counter[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        scratch: Scratch,
+        groups: _Groups,
+        start: Indices,
+        order: Mapping[str, int],
+        left_out: Counter[tuple[str, str]],
+    ) -> None:
+        """Take the commits in the order of their files, with their positions."""
         self._scratch, self._groups, self._left_out = scratch, groups, left_out
         self.stop = start  # where the next value of each series goes; one more, which -1 means
-        self.commits: dict[str, int] = {}  # SHA -> number
+        self._shas = tuple(order)
+        self._numbers = {sha: number for number, sha in enumerate(order)}
+        self._positions = np.array([*order.values()], np.int32)
         self._last = np.full(len(start), -1, np.int64)  # number of the commit of each series' last value
 
-    def add(self, entries: Entries, commit: str, position: int) -> NDArray[np.int32]:
-        """Add the values of a file. Return their slots, -1 for those that are not shown."""
-        number = self.commits.setdefault(commit, len(self.commits))
-        group = self._groups.member[entries["series"]]
-        again = (group >= 0) & (self._last[group] == number)
-        if self._groups.is_merged:
-            first = np.zeros(len(group), np.bool_)
-            first[np.unique(group, return_index=True)[1]] = True
-            again |= (group >= 0) & ~first
-        for key in (self._groups.keys[index] for index in group[again]):
-            self._left_out[key.benchmark, duplicate_note(commit, key.machine)] += 1
-        shown = (group >= 0) & ~again
-        slots = np.where(shown, self.stop[group], -1).astype(np.int32)
+    def add(self, files: Sequence[tuple[str, Entries]]) -> Sequence[NDArray[np.int32]]:
+        """Add the values of files, each with its commit. Return their slots, -1 for those that are not shown."""
+        lengths = [len(entries) for _, entries in files]
+        commit = np.repeat([self._numbers[sha] for sha, _ in files], lengths)
+        group = self._groups.member[np.concatenate([entries["series"] for _, entries in files])]
+        chosen = np.argsort(group, kind="stable")  # the values of a series one after the other, by commit
+        group, commit = group[chosen], commit[chosen]
+        before = np.where(np.diff(group, prepend=-2) == 0, np.roll(commit, 1), self._last[group])
+        again = (group >= 0) & (commit == before)
+        for index, number in zip(group[again].tolist(), commit[again].tolist(), strict=True):
+            key = self._groups.keys[index]
+            self._left_out[key.benchmark, duplicate_note(self._shas[number], key.machine)] += 1
+        is_shown = (group >= 0) & ~again
+        chosen, group, commit = chosen[is_shown], group[is_shown], commit[is_shown]
+        counts = np.bincount(group, minlength=len(self.stop))
+        slots = (self.stop - (np.cumsum(counts) - counts))[group] + np.arange(len(group))
         columns = self._scratch.columns
         for name in STORED:
-            columns[name][slots[shown]] = entries[name][shown]
-        columns["position"][slots[shown]] = position
-        columns["commit"][slots[shown]] = number
-        self.stop[group[shown]] += 1
-        self._last[group[shown]] = number
+            columns[name][slots] = np.concatenate([entries[name] for _, entries in files])[chosen]
+        columns["position"][slots] = self._positions[commit]
+        columns["commit"][slots] = commit
+        self.stop += counts
+        self._last[group] = commit
         self._scratch.used(len(slots))
-        return slots
+        in_order = np.full(sum(lengths), -1, np.int32)
+        in_order[chosen] = slots
+        return np.split(in_order, np.cumsum(lengths)[:-1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

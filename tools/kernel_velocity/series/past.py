@@ -134,6 +134,7 @@ class Past:
         """Return one of the series as columns: views of what the past holds, the same ones each time."""
         if key not in self._columns:
             self._columns[key] = self._columns_of(key)
+        self.layout.scratch.used(len(self._columns[key]))
         return self._columns[key]
 
     def _columns_of(self, key: SeriesKey) -> Columns:
@@ -151,21 +152,18 @@ class Past:
             method=method,
             methods=tuple(texts[number] for number in methods),
             interval_methods=ByEntry(arrays["interval_method"], texts.__getitem__),
-            reasons=ByEntry(self.having[0][remark], lambda number: remarks[number][0] or ""),
-            warnings=ByEntry(self.having[1][remark], lambda number: remarks[number][1]),
-            remarks=remark.tobytes(),
+            reasons=ByEntry(remark, lambda number: remarks[number][0] or "", self.having[0]),
+            warnings=ByEntry(remark, lambda number: remarks[number][1], self.having[1]),
+            remarks=remark,
             **self.amounts(key),
             **times,
         )
 
     @cached_property
-    def having(self) -> tuple[NDArray[np.int32], ...]:
-        """Map remark numbers to themselves, or to NOTHING if the remark has no reason (first) or warnings (second)."""
-        remarks = list(enumerate(self.names.remarks.values, start=1))
-        return tuple(
-            np.array([NOTHING, *(number if remark[side] else NOTHING for number, remark in remarks)], np.int32)
-            for side in (0, 1)
-        )
+    def having(self) -> tuple[NDArray[np.bool_], ...]:
+        """By number of a remark, whether it has a reason (first) or warnings (second)."""
+        remarks = [(None, ()), *self.names.remarks.values]
+        return tuple(np.array([bool(remark[side]) for remark in remarks]) for side in (0, 1))
 
     def amounts(self, key: SeriesKey) -> dict[str, Any]:
         """Return FLOP and bytes per call of a series, None where unknown, and the unit of its values."""
@@ -190,10 +188,11 @@ class Past:
         whole = self.layout.part(self.layout.numbers[key])
         part = slice(whole.start + first, whole.stop if last is None else whole.start + last)
         digest = hashlib.sha256(repr(self.amounts(key)).encode())
+        digest.update(self._shas[self.layout.commit[part]].tobytes())
         for name in SHOWN:
             column = self.layout.columns[name][part]
+            column = column[:1] if _is_constant(column) else column
             digest.update((self.text_digests[name][column] if name in self.text_digests else column).tobytes())
-        digest.update(self._shas[self.layout.commit[part]].tobytes())
         return digest.hexdigest()
 
     @cached_property
@@ -391,12 +390,12 @@ def _read(
         commits = git.read(repository, dict.fromkeys(directory.commits.values()))
         opened.save()
         order = {sha: position for position, sha in enumerate(commits.line)}
-        laid_out = layout.build(opened, directory, order)
-        adjustments = adjusted.fill(opened, laid_out) if only is None else adjusted.clear(laid_out)
+        with_rounds = sorted(opened.with_rounds() & directory.files.keys())
+        laid_out = layout.build(opened, directory, order, has_adjusted=only is None and bool(with_rounds))
+        adjustments = adjusted.fill(opened, laid_out, with_rounds) if only is None else Adjustments()
         opened.save()
         tracked = opened.tracked()
-        wanted = sorted(opened.with_rounds() & directory.files.keys()) if rounds else ()
-        rounds_of = {path: opened.rounds(path) for path in wanted}
+        rounds_of = {path: opened.rounds(path) for path in with_rounds} if rounds else {}
     finally:
         opened.close()
     return Past(
@@ -416,10 +415,18 @@ def _read(
 
 def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
     """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NOTHING."""
+    if _is_constant(numbers):  # nearly always; its index takes no memory
+        used = [number for number in numbers[:1].tolist() if number != NOTHING]
+        return used, np.broadcast_to(np.int32(len(used) - 1), len(numbers))
     used = [number for number in dict.fromkeys(numbers.tolist()) if number != NOTHING]
     positions = np.full(max(used, default=0) + 1, -1, np.int32)
     positions[used] = np.arange(len(used))
     return used, positions[numbers]
+
+
+def _is_constant(column: NDArray[Any]) -> bool:
+    """Return whether all values of a column are the same, NaN included."""
+    return bool((column == column[:1]).all()) or bool(np.isnan(column).all())
 
 
 def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:

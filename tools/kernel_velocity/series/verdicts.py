@@ -24,7 +24,7 @@ from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points, controls
-from kernel_velocity.series.changes import Indices
+from kernel_velocity.series.changes import Indices, Truth
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
@@ -81,7 +81,7 @@ class Levels:
     """The levels of a series."""
 
     points: tuple[ChangePoint, ...]  # the steps between them, oldest first; indices are entries of the columns
-    measured: Indices  # the entries that have a time, ascending
+    is_measured: Truth  # which entries have a time
     noises: tuple[Noise | None, ...]  # of the values of each level, one more than there are steps
     doubt: ChangePoint | None  # a step of the newest values that may be chance
     p: float  # of a test that sees a step of the newest values
@@ -105,14 +105,15 @@ class Levels:
         if self.noises[number] is None:
             return math.nan
         start, end = self._bounds[number]
-        here = int(np.searchsorted(self.measured, old, side="right"))
+        here = int(np.count_nonzero(self.is_measured[: old + 1]))
         return self.within[number][max(min(here - start, end - here, SHORTER), 1) - 1]
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        """The first and the last position of each level in `measured`, the last one excluded."""
-        starts = np.searchsorted(self.measured, [0, *(point.index for point in self.points)]).tolist()
-        return list(pairwise([*starts, len(self.measured)]))
+        """The first time of each level and the first one after it, counted among the times."""
+        ends = (None, *(point.index for point in self.points))
+        starts = [int(np.count_nonzero(self.is_measured[:end])) for end in ends]
+        return list(pairwise([0, *starts[1:], starts[0]]))
 
     @cached_property
     def within(self) -> tuple[tuple[float, ...], ...]:
@@ -203,7 +204,7 @@ class Verdicts:
         return {
             key: Levels(
                 points=points,
-                measured=np.flatnonzero(past.columns(key).is_measured),
+                is_measured=past.columns(key).is_measured,
                 noises=scatter,
                 doubt=doubts.get(key),
                 p=FALSE_DISCOVERIES / len(series) / (2 * SHORTER),

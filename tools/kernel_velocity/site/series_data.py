@@ -247,7 +247,7 @@ class Encoder:
                 lambda: _runs(rounds, lambda at: int(rounds[at]) if rounds[at] >= 0 else None),
             ),
             "method": ((methods, method.tobytes()), lambda: _runs(method, lambda at: methods[method[at]])),
-            "remarks": (part.remarks, lambda: _remarks(part)),
+            "remarks": (None if part.remarks is None else part.remarks.tobytes(), lambda: _remarks(part)),
         }
         return {
             "last": None if last is None else [last, self._commits[last][:SHORT]],

@@ -374,7 +374,7 @@ class Line:
         Args:
             slot: where they lie. start: where the first value of the series of each lies.
         """
-        columns, has_reason = self._layout.columns, self.site.past.having[0] != NOTHING
+        columns, has_reason = self._layout.columns, self.site.past.having[0]
         outcome = columns["outcome"][slot]
         had = (slot > start) & (columns["outcome"][slot - 1] == MEASURED)
         is_gone = (outcome == FAILED) | ((outcome != MEASURED) & has_reason[columns["remark"][slot]])
