@@ -230,7 +230,8 @@ def _groups(site: Site, platforms: Sequence[Platform], columns: Mapping[SeriesKe
 def applicable(series: Iterable[Columns]) -> IntArray:
     """Return the positions on the line at which any of some series was more than n/a, ascending."""
     positions = [columns.position[columns.outcome != _NOT_APPLICABLE] for columns in series]
-    return np.unique(np.concatenate(positions)) if positions else np.array([], dtype=np.int32)
+    counts = np.bincount(np.concatenate([np.array([], np.int32), *positions]))
+    return np.flatnonzero(counts).astype(np.int32)
 
 
 def errors_of(site: Site, benchmark: str, slots: Container[ErrorSlot]) -> dict[ErrorSlot, Tracked]:
