@@ -11,8 +11,8 @@ from kernel_velocity.runner import host
 from tests.runner.test_fingerprint import FakeNvml
 
 
-def seen():
-    """What a process of the body gets."""
+def visible():
+    """Return the visible devices of a process that the body starts."""
     script = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -22,7 +22,7 @@ def test_processes_see_the_chosen_device_alone(monkeypatch, chosen, wanted):
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     monkeypatch.setenv(host.VISIBLE, "GPU-before")
     with host.seeing(chosen):
-        assert seen() == wanted
+        assert visible() == wanted
     assert os.environ[host.VISIBLE] == "GPU-before"
 
 

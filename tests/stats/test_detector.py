@@ -121,7 +121,7 @@ def test_step_in_a_short_history_is_found(seed):
     assert is_near(change_points(np.repeat([0.0, math.log(2)], 8) + 0.01 * rng.standard_normal(16)), 8)
 
 
-def test_step_of_a_recorded_history_is_found_though_its_levels_drift():
+def test_step_between_short_levels_that_drift_is_found():
     """quantize_int8 on a CPU, in percent: nine and nine commits, so correlated that Student's t has one degree."""
     before, after = (
         [0.0, -0.1, -0.3, 1.7, 1.8, 1.0, 1.0, 1.7, 1.6],
