@@ -106,13 +106,30 @@ def test_series_sees_nothing_of_the_one_before(start):
     assert run("Cpu.track_state") != run("Cpu.track_state")
 
 
-def test_random_numbers_begin_again():
+@pytest.fixture
+def state(monkeypatch):
+    """What is put back in this process, whose objects stay as collectable as they are."""
+    monkeypatch.setattr(isolation.gc, "freeze", lambda: None)
+    return isolation.State
+
+
+def test_random_numbers_begin_again(state):
     torch = pytest.importorskip("torch", reason="they are its")
-    state = isolation.State()
-    state.put_back()
+    before = state()
+    before.put_back()
     first = torch.rand(1)
-    state.put_back()
+    before.put_back()
     assert torch.rand(1) == first
+
+
+def test_gpu_gives_unused_memory_back_when_it_is_idle(state, monkeypatch):
+    cuda = pytest.importorskip("torch", reason="it holds the memory").cuda
+    done = []
+    monkeypatch.setattr(cuda, "is_initialized", lambda: True)
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(cuda, name, lambda name=name: done.append(name))
+    state().put_back()
+    assert done == ["synchronize", "empty_cache"]
 
 
 @pytest.mark.parametrize("device", ["Cpu", "Cuda"])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.runner import report
@@ -103,8 +104,8 @@ def test_wall_clock_by_commit():
 
 def test_cost_table():
     costs = [
-        Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, calls=9.0, waiting=1.5),
-        Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0, calls=0.0, waiting=0.0),
+        Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, queue=0.0, waiting=1.5),
+        Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0, queue=0.0, waiting=0.0),
     ]
     assert report.cost_table(costs, "core").splitlines() == [
         "cost, s   total  build  set-up  warm-up  timing  waiting  launch and rest",
@@ -117,15 +118,18 @@ def test_cost_table():
     last = report.cost_table([costs[0], slow], "core").splitlines()[-1]
     assert "150 s; over it: bbbbbbbb (the first run of a machine also compiles" in last
     assert report.cost_table([slow], "full").endswith("600 s; all within")
-    around = report.cost_table([dataclasses.replace(costs[0], calls=2.5), costs[1]], "core").splitlines()[-1]
-    assert around == "timing: 2.5 s are the calls, 7.5 s queues, spins and flushes around them"
+    around = report.cost_table([dataclasses.replace(costs[0], queue=7.5), costs[1]], "core").splitlines()[-1]
+    assert around == "of the timing, 7.5 s are queues, spins and flushes around the calls"
 
 
 def test_cost_sums_the_rounds():
-    first = dataclasses.replace(ROUND, n=30, batch=2, estimate=0.01, spent=1.0, setup=2.0, warmup=None, lost=0.5)
+    gpu = GpuActivity(**dict.fromkeys(field.name for field in dataclasses.fields(GpuActivity)))
+    first = dataclasses.replace(
+        ROUND, n=30, batch=2, estimate=0.01, gpu=gpu, spent=1.0, setup=2.0, warmup=None, lost=0.5
+    )
     result = report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
     assert (result.setup, result.warmup, result.timing, result.waiting, result.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
-    assert result.calls == pytest.approx(0.6 + ROUND.n * ROUND.batch * ROUND.estimate)
+    assert result.queue == pytest.approx(0.4)  # of the one on a GPU
 
 
 def measurement(commit, implementation="native", *, outcome=Outcome.MEASURED, seconds=1e-3, flop=1.234e9, case="c"):

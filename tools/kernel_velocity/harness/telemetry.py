@@ -112,7 +112,7 @@ def parse(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One round: a fresh process that reduced its samples to one robust estimate. Unknown fields are None.
+    """One round: samples of a fresh process, reduced to one robust estimate. Unknown fields are None.
 
     What follows from these is not stored: the effective sample size is `effective_n`, the quantisation floor is
     tick / (sqrt(12) batch estimate), the burn-in is part of the method.
@@ -125,7 +125,7 @@ class Round:
     n: int  # samples taken
     batch: int  # calls per sample
     spent: float  # s of timing
-    setup: float | None = None  # s from process start of the benchmark to the first warm-up call
+    setup: float | None = None  # s from the start of the set-up to the first warm-up call
     warmup: float | None = None  # s
     stop: str  # why the rule stopped
     half_width: float | None = None  # of the estimate, within this run, relative
