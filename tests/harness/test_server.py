@@ -1,4 +1,4 @@
-"""asv's server as we start it: which series share a process, and what none hands on to the next."""
+"""asv's server as we start it: when series share a process, and what none hands on to the next."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from kernel_velocity.runner.host import measuring_command  # noqa: E402
 SUITE = """
 import os, signal, time
 
-class Base_:
+class Cuda:
     def track_process(self):
         return os.getpid()
 
@@ -47,9 +47,6 @@ class Base_:
     def track_hang(self):
         time.sleep(60)
 
-class Cpu(Base_): pass
-class Cuda(Base_): pass
-del Base_
 """
 
 
@@ -91,19 +88,15 @@ def start(tmp_path, monkeypatch):
         assert client._server_output == ""
 
 
-@pytest.mark.parametrize(
-    ("isolate", "shared"), [(None, {"Cuda"}), ("", {"Cuda"}), ("0", {"Cpu", "Cuda"}), ("1", set())]
-)
-def test_series_of_a_gpu_share_a_process_unless_told_otherwise(start, isolate, shared):
+@pytest.mark.parametrize(("isolate", "is_shared"), [(None, False), ("1", False), ("0", True)])
+def test_series_share_a_process_only_where_it_is_set(start, isolate, is_shared):
     run = start(isolate)
-    first = {device: run(f"{device}.track_process") for device in ("Cuda", "Cpu")}
-    again = {device: run(f"{device}.track_process") for device in ("Cuda", "Cpu")}
-    assert {device for device in first if again[device] == first[device]} == shared
+    assert (run("Cuda.track_process") == run("Cuda.track_process")) == is_shared
 
 
 def test_series_sees_nothing_of_the_one_before(start):
     run = start("0")
-    assert run("Cpu.track_state") != run("Cpu.track_state")
+    assert run("Cuda.track_state") != run("Cuda.track_state")
 
 
 @pytest.fixture
@@ -132,25 +125,24 @@ def test_gpu_gives_unused_memory_back_when_it_is_idle(state, monkeypatch):
     assert done == ["synchronize", "empty_cache"]
 
 
-@pytest.mark.parametrize("device", ["Cpu", "Cuda"])
-def test_bad_end_costs_its_own_series_and_its_process(start, device):
-    run = start()
-    before = run(f"{device}.track_process")
+def test_bad_end_costs_its_own_series_and_its_process(start):
+    run = start("0")
+    before = run("Cuda.track_process")
     with pytest.raises(json.JSONDecodeError):  # asv calls that a failure
-        run(f"{device}.track_exit")
-    status, out = run(f"{device}.track_error")
+        run("Cuda.track_exit")
+    status, out = run("Cuda.track_error")
     assert status == 1 and out.startswith("a word of its own\n") and out.endswith("ValueError: planted\n")
-    after = run(f"{device}.track_process")
+    after = run("Cuda.track_process")
     assert after != before
     for name, wanted in (("crash", -signal.SIGSEGV), ("child_of_crash", -signal.SIGKILL)):
-        status, out = run(f"{device}.track_{name}")
+        status, out = run(f"Cuda.track_{name}")
         assert (status, "planted" in out) == (wanted, False)
-    assert run(f"{device}.track_hang", timeout=0.3)[0] == server.TIMED_OUT
-    assert run(f"{device}.track_process") not in (before, after)
+    assert run("Cuda.track_hang", timeout=0.3)[0] == server.TIMED_OUT
+    assert run("Cuda.track_process") not in (before, after)
 
 
 def test_shared_process_ends_with_its_server(start):
-    run = start()
+    run = start("0")
     process = Path(f"/proc/{run('Cuda.track_process')}")
     stat = (process / "stat").read_text()
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)

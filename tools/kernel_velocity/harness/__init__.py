@@ -16,7 +16,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
     implementations.py  eager, compile, native, triton, bound to inputs
     independent.py      our timers compared with PyTorch's, Triton's, CUDA graphs, the profiler
-    isolation.py        which series share a process, and what none hands on to the next
+    isolation.py        whether the series of a round share a process, and what none hands on to the next
     limits.py           times in which the machine cannot have done the work, refused
     originals.py        the functions that a round depends on, before a kernel could replace them
     problem_file.py     the Problem of a user's file, checked, on a device
@@ -24,7 +24,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     problem.py          what a kernel computes: test cases, reference, cost
     reported.py         what the operating system knows of the machine and of this process
     sampling.py         one round: warm-up, batch, samples, estimate
-    server.py           asv's server: forks the processes that measure, one for all series of a GPU
+    server.py           a server for asv: forks one process, which measures all series (KV_ISOLATE=0)
     sharing.py          are times the same in a process that measured others before: both kinds in turns
     spool.py            files that measuring processes leave below .asv/
     statistics.py       trimmed mean, half-width, autocorrelation, long blocks

@@ -1,4 +1,4 @@
-"""Which series share a process, and what none hands on to the next in it."""
+"""Whether the series of a round share a process, and what none hands on to the next in it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_velocity.harness.cases import DEVICES
-
 SETTING = "KV_ISOLATE"
 
 
-def is_shared(benchmark: str, environ: Mapping[str, str]) -> bool:
-    """Return whether a series shares a process with others: on CUDA, unless KV_ISOLATE says otherwise.
+def is_shared(environ: Mapping[str, str]) -> bool:
+    """Return whether the series of a round share a process: with KV_ISOLATE=0 only, as their times can differ there.
 
     Raises:
         ValueError: KV_ISOLATE is neither 0 nor 1.
@@ -24,7 +22,7 @@ def is_shared(benchmark: str, environ: Mapping[str, str]) -> bool:
     text = environ.get(SETTING) or ""
     if text not in ("", "0", "1"):
         raise ValueError(f"{SETTING}: got {text!r}; wanted 1 (a process for each series) or 0 (one for all of a round)")
-    return text == "0" or (text == "" and f".{DEVICES['cuda']}." in benchmark)
+    return text == "0"
 
 
 class State:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu
+from kernel_velocity.harness import gpu, isolation
 
 # Of every measuring process, the same for every implementation.
 #
@@ -53,8 +53,8 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
 
 
 def measuring_command(args: Sequence[str]) -> list[str]:
-    """Return the arguments of Python for a command of asv: with our server (harness/server.py) in place of asv's."""
-    is_server = args[1:2] == ["run_server"]
+    """Return the arguments of Python for a command of asv. Where series share a process, the server is ours."""
+    is_server = args[1:2] == ["run_server"] and isolation.is_shared(os.environ)
     return ["-P", "-m", "kernel_velocity.harness.server", *args[1:]] if is_server else [*args]
 
 
