@@ -23,7 +23,7 @@ pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
 ROOT = Path(__file__).parents[2]
 PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 PATIENCE = 240  # s
-KERNELS = ("twice", "thrice", "square")
+KERNELS = ("twice", "thrice")  # a lane each: the third machine has nothing to do until another one is killed
 BENCHMARK = """
 import torch
 from kernel_velocity import benchmark
@@ -143,17 +143,17 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, fleet):
     git(tmp_path, "clone", "-q", str(here), str(other))
     options = ["track", "--range", "HEAD~1 HEAD", "--rounds", "1", "--no-site"]
     run = kv(here, tmp_path / "head", *options, "--fleet", address)
-    wait(lambda: list((tmp_path / "two").glob("*/two/.asv/logs/track-*.log")) or run.poll() is not None)
-    workers["two"].kill()
+    wait(lambda: list((tmp_path / "three").glob("*/three/.asv/logs/track-*.log")) or run.poll() is not None)
+    workers["three"].kill()
     text, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, text
-    assert "two: its worker ended while it measured" in text and "two: lost" in text
-    assert "6 of 6 measured" in text
-    assert not (here / "results" / "two").exists()
+    assert "three: its worker ended while it measured" in text and "three: lost" in text
+    assert "4 of 4 measured" in text
+    assert {path.parent.name for path in here.glob("results/*/machine.json")} == {"one", "two"}
     measured = Counter(
         (name, sha) for block in blocks.read(here / "results", []) for name in block.lanes for sha in block.commits
     )
-    assert len(measured) == 6 and set(measured.values()) == {1}
+    assert len(measured) == 4 and set(measured.values()) == {1}
     assert not (tmp_path / "one" / ".asv-machine.json").exists()  # asv would call a machine by it from now on
     newest = ["track", "--range", "HEAD", *options[3:], "--no-ceilings", "--machine", "serial"]
     serial = kv(other, tmp_path / "head", *newest)
@@ -162,6 +162,3 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, fleet):
     expected = values(other / "results")
     (head,) = {commit for _, commit, _ in expected}
     assert expected == Counter({key: count for key, count in values(here / "results").items() if key[1] == head})
-    again = kv(here, tmp_path / "head", *options, "--fleet", address)
-    text, _ = again.communicate(timeout=PATIENCE)
-    assert again.returncode == 0 and "nothing to do" in text, text

@@ -7,7 +7,7 @@ import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import UsageError
-from kernel_velocity.fleet import scheduler
+from kernel_velocity.fleet import scheduler, worker
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,29 @@ def test_options_of_a_fleet_need_one(option):
     err = io.StringIO()
     assert main(["track", option], io.StringIO(), err) == 2
     assert "is for --fleet" in err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [({}, "node-1.cluster"), ({"SLURM_JOB_GPUS": "2,3"}, "node-1.cluster-gpu2-3"), ({"KV_MACHINE": "mine"}, "mine")],
+)
+def test_machine_is_named_after_its_part_of_a_host(monkeypatch, variables, name):
+    monkeypatch.setattr(worker.socket, "gethostname", lambda: "node-1.cluster")
+    monkeypatch.setattr(worker.host, "device", lambda: "cpu")
+    for variable in ("SLURM_JOB_GPUS", "KV_MACHINE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    assert worker.describe()["name"] == name
+
+
+def test_worker_without_this_package_is_named_with_the_cure():
+    class Client:
+        def run(self, function, workers, on_error):
+            return {workers[0]: ModuleNotFoundError("no", name="kernel_velocity")}
+
+        def scheduler_info(self, n_workers):
+            return {"workers": {}}
+
+    with pytest.raises(UsageError, match=r"tcp://a:1: has no kernel_velocity: pip install"):
+        scheduler.machines(Client(), scheduler.parse("tcp://a:1"), {"tcp://a:1"})

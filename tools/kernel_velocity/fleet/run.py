@@ -221,6 +221,8 @@ class Fleet:
                 bench=expression(job.lanes, self.settings.bench),
                 tier=self.settings.tier,
                 ceilings=name not in self.with_ceilings,
+                kind=machine.kind,
+                device=machine.device,
                 number=machine.number,
                 began=time.time(),
                 settings={

@@ -58,7 +58,9 @@ class Order:
     bench: str  # regular expression of the lanes' series
     tier: str
     ceilings: bool  # whether to measure those of the machine, too
-    number: int | None  # of the device
+    kind: str  # what is measured, such as "NVIDIA H100 80GB HBM3"
+    device: str  # "cpu" or "cuda"
+    number: int | None  # of the device, where the machine's others get other jobs
     began: float  # Unix time by the clock that orders all blocks, s
     settings: Mapping[str, str]  # KV_* of the run
 
@@ -99,8 +101,10 @@ def describe() -> dict[str, Any]:
     if host.device() == "cuda":
         done = subprocess.run([sys.executable, "-c", facts.PROBE], capture_output=True, text=True, check=True)
         gpus = json.loads(done.stdout.splitlines()[-1])["gpus"]
+    part = os.environ.get("SLURM_JOB_GPUS")  # of a shared node: another job has its other GPUs
+    name = "-gpu".join(filter(None, (socket.gethostname(), part)))
     return {
-        "name": os.environ.get(NAME) or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()),
+        "name": os.environ.get(NAME) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
         "host": socket.gethostname(),
         "gpus": gpus,
         "processor": fingerprint.now(os.environ).get("cpu", "unknown processor"),
@@ -244,8 +248,6 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         print(line)  # noqa: T201
     shutil.copytree(source, collected / "results" / machine, ignore=shutil.ignore_patterns("runs"))
     shutil.copy(Path("results", "benchmarks.json"), collected / "results")
-    about = facts.gather()
-    device = "cuda" if about.gpus else "cpu"
     block = blocks.Block(
         machine=machine,
         lanes=order.job.lanes,
@@ -254,17 +256,17 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         rounds=order.job.rounds,
         began=order.began,
         seconds=seconds,
-        device=", ".join(about.gpus[:1]) or about.processor,
+        device=order.kind,
         times=tuple(_times(source, order.job.anchors)),
     )
     replace_text(collected / "run" / blocks.NAME, blocks.encode(block))
-    replace_text(collected / "run" / "node.json", json.dumps(asdict(about)) + "\n")
+    gpus = [order.kind] if order.device == "cuda" else []
     manifest = archive.Manifest(
         root=order.root,
         head=order.head,
         commits=list(order.job.measured),
         machine=machine,
-        node={"device": device, "gpus": about.gpus, "torch": about.torch},
+        node={"device": order.device, "gpus": gpus, "torch": host.torch_version()},
         written=order.began,
     )
     replace_text(collected / archive.MANIFEST, manifest.to_json())

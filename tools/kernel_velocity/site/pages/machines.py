@@ -104,7 +104,7 @@ def _blocks(machine: Machine, recorded: Sequence[Block], links: Mapping[Block, s
             block.device,
             f"{len(block.commits):,}",
             ", ".join(block.lanes[:CASES]) + (f" and {len(block.lanes) - CASES} more" if block.lanes[CASES:] else ""),
-            f"{block.seconds / 60:.0f} min",
+            f"{max(1, round(block.seconds / 60)):,} min",
             links.get(block, DASH),
         )
         for block in here
