@@ -105,23 +105,26 @@ def values(results):
     return count
 
 
+def start(command, variables, folder):
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(command, env=variables, cwd=folder, stdout=log, stderr=log)
+
+
 @pytest.fixture
 def fleet(tmp_path):
     """Start a scheduler and three workers. Yield the address, and the workers by name."""
     dask, file = [sys.executable, "-m", "dask"], tmp_path / "scheduler.json"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     options, head = ["--scheduler-file", str(file), "--no-dashboard"], environ(tmp_path / "head")
-    started = [subprocess.Popen([*dask, "scheduler", "--port", "0", *options], env=head, cwd=tmp_path, **quiet)]
+    started = [start([*dask, "scheduler", "--port", "0", *options], head, tmp_path / "head")]
     workers = {}
     try:
         for name in ("one", "two", "three"):
             home = tmp_path / name
             variables = environ(home, KV_MACHINE=name, KV_FLEET_FOLDER=str(home))
             command = [*dask, "worker", *options, "--nthreads", "1", "--no-nanny", "--local-directory", str(home)]
-            workers[name] = subprocess.Popen(command, env=variables, cwd=home, **quiet)
+            workers[name] = start(command, variables, home)
             started.append(workers[name])
         wait(file.exists)
-
         yield json.loads(file.read_text())["address"], workers
     finally:
         for process in started:

@@ -102,3 +102,8 @@ def test_work_is_shared_and_the_newest_commits_come_first():
         newest = [min(map(COMMITS.index, job.commits)) for job in result.of(name)]
         assert newest == sorted(newest)
         assert len(newest) > 2
+
+
+def test_idle_machine_comes_before_a_busy_one():
+    (job,) = plan(COMMITS[:2], [Lane(name="k c", series=1)], ("a", "b"), Limits(rounds=1), {"a": 60.0}).jobs
+    assert job.machine == "b"

@@ -323,3 +323,27 @@ def test_damaged_record_of_a_block_is_named(world):
     problems = []
     assert len(blocks.read(world.root / "results", problems)) == len(world.client.orders) - 1
     assert problems == [f"{path}: not the record of a block (ValueError: a number is out of range); left out"]
+
+
+def test_run_without_a_machine_waits_for_one(world, monkeypatch):
+    world.client.silent |= {"one", "two", "three"}
+    away = dict(world.client.there)
+
+    def wait(client, scheduler, say, wanted):
+        client.silent.clear()
+        client.there = away
+
+    submit = world.client.submit
+
+    def lose(function, *args, **options):
+        future = submit(function, *args, **options)
+        if world.client.silent:
+            world.client.there = {name: there for name, there in away.items() if name not in options.get("workers", ())}
+        if len(world.client.orders) == 3:
+            world.client.there = {} if world.client.silent else away
+        return future
+
+    world.client.submit = lose
+    monkeypatch.setattr(scheduler, "wait", wait)
+    world.run()
+    assert world.planned() == everything(world)

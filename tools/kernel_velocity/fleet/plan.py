@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 
@@ -103,13 +103,19 @@ class Plan:
         )
 
 
-def plan(commits: Sequence[str], lanes: Sequence[Lane], machines: Collection[str], limits: Limits) -> Plan:
+def plan(
+    commits: Sequence[str],
+    lanes: Sequence[Lane],
+    machines: Collection[str],
+    limits: Limits,
+    busy: Mapping[str, float] | None = None,
+) -> Plan:
     """Return the jobs that measure what is missing.
 
     Args:
-        commits: newest first. machines: of one kind.
+        commits: newest first. machines: of one kind. busy: s until a machine has done what is not planned here.
     """
-    machine_of = _machines_of(commits, lanes, sorted(machines), limits)
+    machine_of = _machines_of(commits, lanes, {name: (busy or {}).get(name, 0.0) for name in sorted(machines)}, limits)
     jobs: list[Job] = []
     left: list[Job] = []
     for machine in sorted(machines):
@@ -132,15 +138,14 @@ def missing(commits: Sequence[str], lane: Lane) -> tuple[str, ...]:
 
 
 def _machines_of(
-    commits: Sequence[str], lanes: Sequence[Lane], machines: Sequence[str], limits: Limits
+    commits: Sequence[str], lanes: Sequence[Lane], load: dict[str, float], limits: Limits
 ) -> dict[str, str]:
     """Return the machine of each lane: where it began, else the one with the least to do, the longest lane first."""
-    load = dict.fromkeys(machines, 0.0)
     machine_of: dict[str, str] = {}
     work = {lane.name: limits.cost(len(missing(commits, lane)), [lane]) for lane in lanes}
     began = {lane.name for lane in lanes if lane.machine in load and lane.machine not in lane.refused}
     for lane in sorted(lanes, key=lambda lane: (lane.name not in began, -work[lane.name], lane.name)):
-        possible = [name for name in machines if name not in lane.refused]
+        possible = [name for name in load if name not in lane.refused]
         if lane.name in began:
             machine_of[lane.name] = str(lane.machine)
         elif possible:

@@ -130,7 +130,16 @@ class Fleet:
             lanes,
             self.machines.keys(),
             replace(self.limits, budget=self.limits.budget - max(self.spent.values(), default=0.0)),
+            self.busy(),
         )
+
+    def busy(self) -> dict[str, float]:
+        """Return how long machines will take for their jobs, s."""
+        left = {}
+        for job, machine, began in self.running.values():
+            cost = self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
+            left[machine.name] = max(0.0, cost - (time.monotonic() - began))
+        return left
 
     # What happens -------------------------------------------------------------------------------------------------
 
@@ -140,14 +149,14 @@ class Fleet:
         try:
             while True:
                 self.look(client, scheduler)
+                if not self.machines and not self.running:
+                    dask.wait(client, scheduler, self.say, wanted=1)  # a preempted job of Slurm comes back
+                    continue
                 plan = self.plan()
                 if shared is None and plan.jobs:
                     shared = client.submit(_as_is, bundle, key=f"kernel-velocity-bundle-{self.head}")
                 self.give(client, plan, shared)
-                if not self.running and (self.machines or not plan.jobs):
-                    return
-                if not self.running and not self.machines:
-                    self.failures.append("no machine is left")
+                if not self.running and not plan.jobs:
                     return
                 self.collect()
         except KeyboardInterrupt:
@@ -313,11 +322,8 @@ class Fleet:
         wanted = len(self.lanes) * len(self.commits)
         done = sum(len(lane.done & set(self.commits)) for lane in self.lanes.values())
         plan = self.plan()
-        now = time.monotonic()
-        left = {name: sum(job.seconds for job in plan.of(name)) for name in self.machines}
-        for job, machine, began in self.running.values():
-            cost = self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
-            left[machine.name] = left.get(machine.name, 0.0) + max(0.0, cost - (now - began))
+        busy = self.busy()
+        left = {name: busy.get(name, 0.0) + sum(job.seconds for job in plan.of(name)) for name in self.machines}
         time_left = _minutes(max(left.values(), default=0.0))
         return f"{units.count(len(self.machines), 'machine')}, {done} of {wanted} measured, {time_left} left"
 

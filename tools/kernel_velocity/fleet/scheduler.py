@@ -143,14 +143,14 @@ def _slurm(scheduler: Scheduler) -> Any:
     return cluster
 
 
-def wait(client: Any, scheduler: Scheduler, say: Callable[[str], None]) -> None:
-    """Wait for the machines that were asked for, a while at most, and at least for one.
+def wait(client: Any, scheduler: Scheduler, say: Callable[[str], None], wanted: int | None = None) -> None:
+    """Wait for so many machines (None: those that were asked for), a while at most, and at least for one.
 
     Raises:
         UsageError: there is none.
     """
     patience = QUEUE if scheduler.kind == "slurm" else START
-    until, wanted = time.monotonic() + patience, max(scheduler.count, 1)
+    until, wanted = time.monotonic() + patience, wanted or max(scheduler.count, 1)
     if len(addresses(client)) < wanted:
         say(f"waiting for {units.count(wanted, 'machine')}, {patience:.0f} s at most")
     while (count := len(addresses(client))) < wanted and time.monotonic() < until:
