@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -29,6 +30,7 @@ REASONS = (
 # So many of the first three kinds: what a GPU alone can show.
 NEED_A_GPU = 23
 BAD = ("failure", "error")
+STAGES = Path(__file__).with_name("stages.py")
 
 
 # What the fake finds. The first was in a test that nobody ran before there was a GPU.
@@ -87,7 +89,7 @@ def test_all_pass_on_a_fake_device_and_planted_errors_fail(tmp_path, monkeypatch
     planted.write_text(PLANTED, encoding="utf-8")
     variables = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(FOLDER), "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-m", "pytest", "--fake-cuda", "-m", "cuda", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "no:xdist", f"--junitxml={report}", "--tb=short", *files, str(planted)]
+    command += ["-p", "no:xdist", f"--junitxml={report}", "--tb=short", *files, str(STAGES), str(planted)]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert report.exists(), done.stdout + done.stderr
     cases = list(ElementTree.parse(report).iter("testcase"))

@@ -1,0 +1,38 @@
+"""Stages of `kv offline run` on the fake device: test_cuda_tests.py has its process run them, too."""
+
+import io
+import json
+
+import pytest
+
+from kernel_velocity.harness import ceilings
+from kernel_velocity.runner import live
+
+pytestmark = pytest.mark.cuda
+
+
+def run(*arguments):
+    """Run a stage in this process, which must succeed. Return what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    assert live.main([*map(str, arguments)], out, err) == 0, err.getvalue()
+    return out.getvalue()
+
+
+def test_ceilings(tmp_path, monkeypatch):
+    small = {"SIZES": {"cuda": (256, 512)}, "SECONDS": 0.002, "ENOUGH": 1 << 25, "PER_CALL": {"cuda": 1 << 26}}
+    for name, value in small.items():
+        monkeypatch.setattr(ceilings, name, value)
+    run("ceilings", "--device", "cuda", tmp_path / "ceilings.json", "--caches")
+    document = json.loads((tmp_path / "ceilings.json").read_text())
+    measured = {(ceiling["what"], ceiling.get("dtype")): ceiling["value"] for ceiling in document["ceilings"]}
+    assert {("matmul", dtype) for dtype in ceilings.DTYPES} <= measured.keys()
+    assert all(value > 0 for value in measured.values())
+    assert measured["read", "float32"] == pytest.approx(4e12, rel=0.05)  # the fake's memory
+
+
+def test_traces(tmp_path):
+    bench = "--bench=quantize_int8.Cuda.time_hot.*(native|triton).*float32-1M"
+    run("traces", "--device", "cuda", tmp_path, "--seconds=0.001", bench)
+    names = {path.name for path in tmp_path.glob("quantize_int8-cuda-*.json")}
+    assert len(names) == 10
+    assert "quantize_int8-cuda-triton-float32-1M-SyncTimer-cold-single.json" in names
