@@ -49,6 +49,9 @@ class Clock:
         self.now += READING
         return round(self.now * 1e9)
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
     def wait_until(self, at: float) -> None:
         """Let the time pass until then."""
         self.now = max(self.now, at)
