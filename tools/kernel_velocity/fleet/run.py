@@ -54,6 +54,7 @@ class Fleet:
     head: str
     first: str  # SHA of the repository's first commit
     limits: Limits
+    wants_ceilings: bool = True
     scatter: float | None = None  # typical standard error of the log of a recorded time of an anchor
     device: str | None = None  # of all machines, "cpu" or "cuda"
     lanes: dict[str, Lane] = field(default_factory=dict)
@@ -229,7 +230,7 @@ class Fleet:
                 head=self.head,
                 bench=expression(job.lanes, self.settings.bench),
                 tier=self.settings.tier,
-                ceilings=name not in self.with_ceilings,
+                ceilings=self.wants_ceilings and name not in self.with_ceilings,
                 kind=machine.kind,
                 device=machine.device,
                 number=machine.number,
@@ -362,6 +363,7 @@ def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
         head=head,
         first=_git(root, "rev-list", "--max-parents=0", "HEAD").split()[-1],
         limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=60 * args.budget),
+        wants_ceilings=not args.no_ceilings,
     )
     bundle = _bundle(root, commits)
     with lock.held(root, measures=False), dask.connected(scheduler) as client:
