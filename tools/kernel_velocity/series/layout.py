@@ -45,7 +45,7 @@ class Scratch:
     Pages that were used are released now and then. They come back from the file at the next access.
     """
 
-    _MOST = 500_000  # values used between two releases: 50 MB
+    _MOST = 1_000_000  # values used between two releases: 100 MB; after half as many each page comes back once more
 
     def __init__(self, folder: Path | None, length: int, *, has_adjusted: bool) -> None:
         """Make the columns of STORED and ADJUSTED, position and commit, of a length, in a file in a folder.
