@@ -1,7 +1,9 @@
 """What --fleet names: understood, or refused in one line with the cure."""
 
 import io
+import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -38,6 +40,15 @@ def test_missing_package_is_named_with_the_extra(monkeypatch):
         scheduler.connected(scheduler.parse("local:1")),
     ):
         pass
+
+
+@pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="the extra `fleet` is not installed")
+def test_interrupt_stays_one_beside_dask_jobqueue():
+    script = (
+        "import signal; from kernel_velocity.fleet import scheduler; scheduler._module('dask_jobqueue')\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize("option", ["--anchors=2", "--budget=5"])

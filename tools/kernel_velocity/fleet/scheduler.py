@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import logging
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -121,10 +122,14 @@ def connected(scheduler: Scheduler) -> Iterator[Any]:
 
 
 def _module(name: str) -> Any:
+    """Import a package of the extra. Ctrl-C stays an interrupt: importing dask-jobqueue makes it a silent exit."""
+    handler = signal.getsignal(signal.SIGINT)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise UsageError(f"--fleet needs {error.name}, which is not installed: {INSTALL}") from None
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _slurm(scheduler: Scheduler) -> Any:
