@@ -76,9 +76,8 @@ test: build ## the tests, without those that take minutes
 LONGEST := tests/offline tests/tricks tests/scaffold
 OTHERS := $(filter-out $(LONGEST) %/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
 
-# One process more than there are cores: these tests often wait, for a limit of time or for a quiet core.
 test-slow: build ## the tests that take minutes
-	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) -n $$(($(JOBS) + 1)) --no-loadscope-reorder $(LONGEST) $(OTHERS) -m 'slow and not alone'
+	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) --no-loadscope-reorder $(LONGEST) $(OTHERS) -m 'slow and not alone'
 	$(IN_VENV) $(PY) -m pytest -m 'slow and alone'
 
 # TypeScript reads the scripts as they are; npm keeps it in its cache: 4 MB, 24 unpacked.
