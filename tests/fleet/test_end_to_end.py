@@ -15,43 +15,25 @@ import pytest
 
 from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
+from tests.scaffold.test_any_repository import DOUBLE, PERSON
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 pytest.importorskip("torch", reason="the references are PyTorch's")
 pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
 
 ROOT = Path(__file__).parents[2]
-PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 PATIENCE = 400  # s
-KERNELS = ("twice", "thrice")  # a lane each: the third machine has nothing to do until another one is killed
-BENCHMARK = """
-import torch
-from kernel_velocity import benchmark
-
-
-@benchmark(cases=["float32-1k"], devices=["cpu"])
-class Kernel:
-    def inputs(n):
-        return torch.randn(n)
-
-    def reference(x):
-        return x + x
-
-    def ours(x):
-        from tiny import double
-
-        return double(x)
-"""
-SETTINGS = """{"version": 1, "project": "tiny", "repo": ".", "dvcs": "git", "branches": ["HEAD"], "hash_length": 8,
+KERNELS = ("twice", "thrice")  # a lane each: one of the three machines has nothing to do until another one is killed
+SETTINGS = """{"version": 1, "project": "doubling", "repo": ".", "dvcs": "git", "branches": ["HEAD"], "hash_length": 8,
 "plugins": [".kernel_velocity.asv_plugin"], "environment_type": "host", "build_command": [], "install_command": [],
 "uninstall_command": [], "build_cache_size": 4000, "benchmark_dir": "benchmarks", "env_dir": ".asv/env",
 "results_dir": "results", "html_dir": ".asv/html", "launch_method": "forkserver"}"""
 FILES = {
-    "kernel-velocity.toml": 'built-from = ["tiny"]\n',
+    "kernel-velocity.toml": 'built-from = ["doubling"]\n',
     "asv.conf.json": SETTINGS,
     ".gitignore": ".asv/\n",
     "benchmarks/__init__.py": "",
-    **{f"benchmarks/{name}.py": BENCHMARK for name in KERNELS},
+    **{f"benchmarks/{name}.py": DOUBLE for name in KERNELS},
 }
 # A lost machine's work goes elsewhere after a second
 COMMAND = (
@@ -84,9 +66,9 @@ def repository(folder, commits):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     git(folder, "init", "-q", "-b", "main")
-    (folder / "tiny").mkdir()
+    (folder / "doubling").mkdir()
     for number in range(commits):
-        (folder / "tiny" / "__init__.py").write_text(f"def double(x):\n    return x + x  # {number}\n")
+        (folder / "doubling" / "__init__.py").write_text(f"def double(x):\n    return x + x  # {number}\n")
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", f"Change {number}")
 

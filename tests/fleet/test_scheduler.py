@@ -81,4 +81,17 @@ def test_worker_without_this_package_is_named_with_the_cure():
             return {"workers": {}}
 
     with pytest.raises(UsageError, match=r"tcp://a:1: has no kernel_velocity: pip install"):
-        scheduler.machines(Client(), scheduler.parse("tcp://a:1"), {"tcp://a:1"})
+        scheduler.machines(Client(), scheduler.parse("tcp://a:1"), {"tcp://a:1"}, print)
+
+
+def test_worker_that_fails_to_describe_itself_is_named():
+    class Client:
+        def run(self, function, workers, on_error):
+            return {workers[0]: OSError("no nvidia-smi")}
+
+        def scheduler_info(self, n_workers):
+            return {"workers": {"tcp://a:1": {"name": "a"}}}
+
+    lines = []
+    assert scheduler.machines(Client(), scheduler.parse("tcp://a:1"), {"tcp://a:1"}, lines.append) == []
+    assert lines == ["note: tcp://a:1: gets no job, as it cannot say what it is: OSError: no nvidia-smi"]

@@ -75,7 +75,7 @@ def test_preempted_job_of_slurm_is_replaced(jobs):
         for line in ("-p gpu", "--gres=gpu:1", "--cpus-per-task=8", "-t 01:00:00", "-n 1", "--mem=4G"):
             assert re.search(rf"^#SBATCH {line}$", script, re.MULTILINE), script
         assert f"{sys.executable} -m distributed.cli.dask_worker" in script and "--nthreads 1" in script
-        machines = scheduler.machines(client, wanted, before)
+        machines = scheduler.machines(client, wanted, before, print)
         assert [machine.device for machine in machines] == ["cpu", "cpu"]
         os.killpg(int((jobs / "0.pid").read_text()), signal.SIGKILL)  # as Slurm ends a job for a better one
         wait(lambda: before - scheduler.addresses(client), "the scheduler does not see that a job ended")

@@ -74,6 +74,15 @@ def test_signal_that_ends_the_command_unlocks(changes, number):
         sleep(0.02)
 
 
+def test_signal_just_behind_the_lock_unlocks(changes, tmp_path):
+    driver = tmp_path / "pynvml.py"
+    late = "\n\n_lock = nvmlDeviceSetGpuLockedClocks\n\n\ndef nvmlDeviceSetGpuLockedClocks(*args):\n    _lock(*args)\n"
+    driver.write_text(f"{driver.read_text()}{late}    os.kill(os.getpid(), 15)\n")
+    with pytest.raises(UsageError, match="the clocks are not locked"):
+        clocks.locked("1500", io.StringIO()).__enter__()
+    assert changes() == ["lock 1500 1500", "reset"]
+
+
 def test_refusal_is_one_line(changes, monkeypatch):
     monkeypatch.setenv("PRETEND_NVML_REFUSED", "lock")
     with pytest.raises(UsageError, match=r"^--lock-clocks: .* not locked: NVML: Insufficient Permissions\. Without"):

@@ -235,3 +235,5 @@ def test_sessions_of_a_fleet_and_their_links(tree):
     assert newest[5] == "3.0% slower ± 0.4% than 2026-09-21 14:13 UTC (1 anchor, 2 series)" and first[5] == "–"
     text = rendered(page_of(machines, tree))
     assert "Measured for a fleet" in text and "3.0% slower ± 0.4%" in text
+    path.write_text("{")
+    assert any("not the record of a block" in note for note in read(tree).notes)

@@ -170,7 +170,7 @@ class Fleet:
         self.there, now = dask.addresses(client), time.monotonic()
         met = {machine.address for machine in self.machines.values()} | self.unfit
         if fresh := self.there - met:
-            for machine in dask.machines(client, scheduler, fresh):
+            for machine in dask.machines(client, scheduler, fresh, self.say):
                 self.meet(machine)
             self.unfit |= fresh - {machine.address for machine in self.machines.values()}
         for name, machine in list(self.machines.items()):

@@ -172,8 +172,8 @@ def addresses(client: Any) -> set[str]:
     return set(client.scheduler_info(n_workers=-1)["workers"])
 
 
-def machines(client: Any, scheduler: Scheduler, fresh: set[str]) -> list[Machine]:
-    """Ask workers what they are. One that does not answer is left out.
+def machines(client: Any, scheduler: Scheduler, fresh: set[str], say: Callable[[str], None]) -> list[Machine]:
+    """Ask workers what they are. One whose answer is an error is named, and left out.
 
     Raises:
         UsageError: a worker lacks this package.
@@ -184,9 +184,10 @@ def machines(client: Any, scheduler: Scheduler, fresh: set[str]) -> list[Machine
     for address, reply in replies.items():
         if isinstance(reply, ModuleNotFoundError):
             raise UsageError(f"{address}: has no {reply.name}: {INSTALL} there, in the environment of its worker")
-        if isinstance(reply, BaseException) or address not in workers:
-            continue
-        described.append(_machine(address, reply, workers[address]["name"], scheduler))
+        if isinstance(reply, BaseException):
+            say(f"note: {address}: gets no job, as it cannot say what it is: {type(reply).__name__}: {reply}")
+        elif address in workers:
+            described.append(_machine(address, reply, workers[address]["name"], scheduler))
     return described
 
 

@@ -402,16 +402,19 @@ def _lock(uuid: str, clock: str) -> None:
                 raise NvmlError("they are set already: `nvidia-smi --reset-gpu-clocks` unlocks them")
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda *_: sys.exit())
-            try:
-                limit = library.NVML_CLOCK_LIMIT_ID_TDP if clock == BASE else int(clock)
-                library.nvmlDeviceSetGpuLockedClocks(handle, limit, limit)
-            except (library.NVMLError, AttributeError) as error:
-                raise NvmlError(f"NVML: {error}") from None
-            try:
+            is_refused = False
+            try:  # around the call that locks, too: a signal may arrive just behind it
+                try:
+                    limit = library.NVML_CLOCK_LIMIT_ID_TDP if clock == BASE else int(clock)
+                    library.nvmlDeviceSetGpuLockedClocks(handle, limit, limit)
+                except (library.NVMLError, AttributeError) as error:
+                    is_refused = True
+                    raise NvmlError(f"NVML: {error}") from None
                 print(LOCKED, flush=True)  # noqa: T201 - the first line is what runner/clocks.py waits for
                 sys.stdin.read()
             finally:
-                library.nvmlDeviceResetGpuLockedClocks(handle)
+                if not is_refused:
+                    library.nvmlDeviceResetGpuLockedClocks(handle)
     except NvmlError as error:
         print(error, flush=True)  # noqa: T201
 
