@@ -205,6 +205,12 @@ def test_all_is_measured_once_and_a_second_run_has_nothing_to_do(world):
     assert contents(world.root / "results") == before
 
 
+def test_no_ceilings_are_measured_where_none_are_wanted(world):
+    world.fleet.wants_ceilings = False
+    world.run()
+    assert world.client.orders and not any(order.ceilings for order in world.client.orders)
+
+
 def test_job_of_a_lost_machine_goes_elsewhere_whole(world):
     world.client.silent.add("two")  # it has a job, and never answers
     late = []

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from time import monotonic, sleep
 from types import SimpleNamespace
@@ -113,6 +114,18 @@ def test_random_numbers_begin_again(state):
     first = torch.rand(1)
     before.put_back()
     assert torch.rand(1) == first
+
+
+def test_objects_that_hold_each_other_are_gone(state):
+    class Holder:
+        pass
+
+    before, holder = state(), Holder()
+    holder.itself = holder
+    gone = weakref.ref(holder)
+    del holder
+    before.put_back()
+    assert gone() is None
 
 
 def test_gpu_gives_unused_memory_back_when_it_is_idle(state, monkeypatch):
