@@ -8,7 +8,6 @@ replayed beside them, where there are any.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +18,9 @@ from typing import TextIO
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.stopping import RULES, Adaptive, AdaptiveRound, FixedTime
-from kernel_velocity.lab import rules
+from kernel_velocity.lab import replay_page, rules
 from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, Mixture, mixtures, repetition, single_families
-from kernel_velocity.lab.rules import MakeRule, Outcome
+from kernel_velocity.lab.rules import MakeRule, Outcome, Result
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import TRACES, Trace
 from kernel_velocity.tables import Table, aligned, percent
@@ -78,15 +77,6 @@ class Synthetic:
                 yield Trace(source=mixture.name, samples=samples.tolist(), batch=1, truth=mixture.truth)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """Every rule on one set of traces."""
-
-    title: str
-    outcomes: Mapping[str, Sequence[Outcome]]  # by rule
-    worse: Mapping[str, tuple[float, float]]  # our rules against `fixed_time` at equal total time (`rules.worse`)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
@@ -111,8 +101,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     tables = [*map(_result_table, results), _families(args.seed), _repeatability(args.seed)]
     titled = (aligned(replace(table, title=f"{table.title} (seed {args.seed})")) for table in tables)
     out.write("\n\n".join((*titled, *FOOTNOTES)) + "\n")
-    # The page imports this module
-    page: Path = importlib.import_module("kernel_velocity.lab.replay_page").write(results, tables, args.out)
+    page = replay_page.write(results, tables, FOOTNOTES, args.out)
     print(f"page: {page.resolve().as_uri()}", file=out)
     return 0
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from kernel_velocity import units
 from kernel_velocity.files import replace_text
 from kernel_velocity.lab import rules
-from kernel_velocity.lab.replay import FOOTNOTES, Result
+from kernel_velocity.lab.rules import Result
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.charts.plot import SQUARE, Mark, Plot, around, key
 from kernel_velocity.site.report import TEMPLATES, page_templates
@@ -22,10 +22,10 @@ COLOURS = dict(zip(MARKS, palette.COLOURS.values(), strict=False))
 HEIGHT = 460  # px
 
 
-def write(results: Sequence[Result], tables: Sequence[Table], folder: Path) -> Path:
+def write(results: Sequence[Result], tables: Sequence[Table], footnotes: Sequence[str], folder: Path) -> Path:
     """Write the page and its style into `folder`, which is created if missing. Return the page."""
     legend = [(key(MARKS[result.title], COLOURS[result.title]), result.title) for result in results]
-    page = {"tables": tables, "footnotes": FOOTNOTES, "chart": _chart(results), "legend": legend}
+    page = {"tables": tables, "footnotes": footnotes, "chart": _chart(results), "legend": legend}
     (folder / "static").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(TEMPLATES / "static" / "style.css", folder / "static" / "style.css")
     replace_text(folder / "index.html", page_templates().get_template("replay.html").render(page=page))

@@ -33,6 +33,14 @@ class Outcome(NamedTuple):
     correlation_kept: float | None  # of those behind the estimate
 
 
+class Result(NamedTuple):
+    """Every rule on one set of traces."""
+
+    title: str
+    outcomes: Mapping[str, Sequence[Outcome]]  # by rule
+    worse: Mapping[str, tuple[float, float]]  # our rules against `fixed_time` at equal total time (`worse`)
+
+
 def replay(rule: StoppingRule, trace: Trace) -> Outcome:
     """Return the outcome of a rule on a trace."""
     rule.start()
