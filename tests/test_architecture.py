@@ -158,6 +158,10 @@ def test_measuring_node_needs_no_analysis_package():
     assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no scipy")
 
 
+def test_asv_plugin_does_without_gitpython():  # which takes a sixth of each start of asv
+    assert imported_without(("git",), ["kernel_velocity.asv_plugin"]).returncode == 0
+
+
 def test_importing_the_suite_has_no_side_effect_outside_asv():
     script = (
         "import sys; import asv_runner.benchmarks as b; before = list(b.benchmark_types); import benchmarks;"

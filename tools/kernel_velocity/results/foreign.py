@@ -25,9 +25,8 @@ from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.cases import NATIVE
-from kernel_velocity.results import machines
+from kernel_velocity.results import lines, machines
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS, Params, StoredFile
-from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.reader import FORMAT_VERSION, load, read_machine
 
 GOOGLE_BENCHMARK, NVBENCH = "google-benchmark", "nvbench"  # name asv's environment
@@ -213,7 +212,7 @@ def record(run: ForeignRun, machine: Path, *, commit: str, date: float, facts: M
     Raises:
         ResultsError: a file of this commit, or asv's list of benchmarks, is there and cannot be read.
     """
-    path = machine / f"{commit[:SHORT]}-{run.program}.json"
+    path = machine / f"{lines.stem(commit, run.program)}.json"
     fresh = StoredFile.create(path, commit=commit, date=date, environment=run.program, facts=facts)
     benchmarks: dict[str, dict[Params, tuple[float, ...] | None]] = {}
     for (benchmark, *parameters), samples in run.series.items():

@@ -28,7 +28,7 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import spool_path
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import asv_file, backup, foreign, git, lines
+from kernel_velocity.results import asv_file, backup, foreign, lines
 from kernel_velocity.results import failures as failure_lines
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile
@@ -270,6 +270,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def _record(args: argparse.Namespace, files: Sequence[tuple[str, Path]], out: TextIO, err: TextIO) -> int:
     """Record files of other programs, all of which are read before the first is written."""
+    from kernel_velocity.results import git  # noqa: PLC0415 - imports GitPython, which asv's plugin does without
+
     commit = git.resolve(args.root, "--commit", args.commit or "HEAD")
     date = float(git.run(args.root, "show", "--no-patch", "--format=%ct", commit).stdout)
     runs = [foreign.read(program, path) for program, path in files]

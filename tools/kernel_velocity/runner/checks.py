@@ -13,7 +13,6 @@ from typing import TextIO
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, isolation, timing
-from kernel_velocity.results import git
 from kernel_velocity.runner import clocks
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
@@ -87,6 +86,8 @@ def measuring(
     Raises:
         KernelVelocityError: a requirement is missing, a setting is malformed, or another run is measuring.
     """
+    from kernel_velocity.results import git  # noqa: PLC0415 - imports GitPython, which asv's plugin does without
+
     config.check(root)
     check_settings(os.environ)
     installed_torch()
