@@ -30,7 +30,7 @@ from tests.results import test_foreign
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SEED = 2020
 STATUSES = {0, 2, 10, 11, 20, 21, 22, 30}  # of the contract
-TRACK, NIGHT = ("track", "--range", "HEAD"), ("nightly", "--no-ceilings", "--no-site")
+TRACK, NIGHT = ("track", "--range", "HEAD", "--no-site"), ("nightly", "--no-ceilings", "--no-site")
 REPORT, LIST = ("report",), ("findings", "list", "--all")
 
 
@@ -85,7 +85,7 @@ def taken_out():
 
 
 FILES = [  # below the repository; the commands that read it; damaged copies
-    ("asv.conf.json", (TRACK,), 20),
+    ("asv.conf.json", (TRACK, REPORT), 20),
     ("../.asv-machine.json", (TRACK,), 20),
     ("pyproject.toml", (TRACK,), 15),
     ("pyproject.toml", (("init",),), 60),
