@@ -25,31 +25,46 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     assert session.facts["torch"] == TORCH and list(session.code) == ["scale"]
 
 
-def test_kernel_that_prints_garbage_is_measured(tiny):
-    lines = ["For parameters: (((", "[1.1%] · For x commit 12345678 (round 1/1)", "For parameters: 'a', 'b'"]
-    lines += ["asv: benchmark timed out (timeout 1s)", "Fatal Python error: none", "\udcff\0\x1b[2J"]
-    garbage = "\n".join(lines).encode(errors="surrogateescape") + b"\n"
-    new = tiny.commit("Print", kernel=f"import os\n\ndef scale(x):\n    os.write(1, {garbage!r})\n    return 2 * x\n")
+# Lines of asv's log, what looks like its results, bytes that are no text, and file descriptors closed that it had.
+PRINTED = b"""For parameters: (((
+[1.1%] \xc2\xb7 For x commit 12345678 (round 1/1)
+For parameters: 'a', 'b'
+asv: benchmark timed out (timeout 1s)
+Fatal Python error: none
+{"samples": [1e-12], "number": 1}
+\xff\0\x1b[2J"""
+PRINTING = f"""
+import os
+def scale(x):
+    os.write(1, {PRINTED!r} + bytes(range(256)) * 40)
+    os.write(2, b"\\xff\\xfe" * 1000)
+    os.closerange(3, 256)
+    return 2 * x
+"""
+
+
+def test_what_a_kernel_prints_is_no_result(tiny):
+    commit = tiny.commit("Print", kernel=PRINTING)
     done = tiny.track(KV_RANGE="HEAD", KV_BENCH="(native|eager).*1k")
     assert done.returncode == 0, done.stdout
-    assert recorded(tiny, new) > 0 and recorded(tiny, new, "eager") > 0
+    assert 9e-7 < recorded(tiny, commit) < 2e-6  # what was timed
+    assert recorded(tiny, commit, "eager") > 0
 
 
 @pytest.mark.slow
 def test_next_run_measures_what_is_missing(tiny):
-    assert tiny.track(KV_BENCH="native").returncode == 0
+    assert tiny.track(KV_BENCH="native", KV_ROUNDS="2").returncode == 0
     new = tiny.commit("Faster", kernel=FASTER)
-    done = tiny.track(KV_BENCH="native")
+    done = tiny.track(KV_BENCH="native", KV_ROUNDS="2")
     assert done.returncode == 0, done.stdout
     assert lines_with(done.stdout, "1 commit measured already")
     assert {line.split("commit ")[1][:8] for line in lines_with(done.stdout, "] round")} == {new[:8]}
     for count, settings in [
-        (2, {}),  # series that were not asked for
-        (0, {}),
+        (2, {"KV_ROUNDS": "2"}),  # series that were not asked for
+        (0, {"KV_ROUNDS": "2"}),
         (2, {"KV_ROUNDS": "3"}),
         (0, {"KV_ROUNDS": "3"}),
         (2, {"KV_ROUNDS": "3", "KV_THREADS": "2"}),
-        (2, {"KV_AGAIN": "1"}),
     ]:
         before = rounds_begun(tiny)
         assert tiny.track(**settings).returncode == 0
@@ -107,34 +122,16 @@ def test_commit_older_than_the_kernel_does_not_apply(tiny):
 )
 def test_kernel_that_fails_is_named_with_its_reason(tiny, kernel, reason):
     bad = tiny.commit("Fail", kernel=kernel)
-    done = tiny.track(KV_ROUNDS="1", **({"TINY_TIMEOUT": "5"} if kernel == HANGING else {}))
+    settings = {"KV_BENCH": "(native|eager).*1k"}
+    done = tiny.track(**settings, **({"TINY_TIMEOUT": "5"} if kernel == HANGING else {}))
     assert done.returncode == 20, done.stdout
     (line,) = lines_with(done.stdout, "failed:", bad[:8], "native float32-1k")
     assert reason in line
     assert recorded(tiny, bad) is None
     assert recorded(tiny, bad, "eager") > 0  # its control was measured
-    assert lines_with(tiny.track(KV_ROUNDS="1").stdout, "failed:", reason)  # and the reason is kept
+    assert lines_with(tiny.track(**settings).stdout, "failed:", reason)  # and the reason is kept
     failures = (tiny.results / "telemetry" / f"{bad[:8]}-{tiny.environment}.failures.jsonl").read_text()
     assert reason in failures
-
-
-# What looks like asv's results, bytes that are no text, and file descriptors closed that the process had.
-PRINTING = """
-import os
-def scale(x):
-    os.write(1, b'{"samples": [1e-12], "number": 1}\\n' + bytes(range(256)) * 40)
-    os.write(2, b"\\xff\\xfe" * 1000)
-    os.closerange(3, 256)
-    return 2 * x
-"""
-
-
-@pytest.mark.slow
-def test_what_a_kernel_prints_is_no_result(tiny):
-    commit = tiny.commit("Print", kernel=PRINTING)
-    done = tiny.track(KV_RANGE="HEAD", KV_BENCH="native.*1k")
-    assert done.returncode == 0, done.stdout
-    assert 9e-7 < recorded(tiny, commit) < 2e-6  # what was timed
 
 
 # A fault in one round of many: the kernel counts its calls at this commit.

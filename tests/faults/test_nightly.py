@@ -36,26 +36,26 @@ def test_first_night_is_clean_and_the_next_has_a_heartbeat(tiny):
 
 @pytest.mark.slow
 def test_regression_stays_open_at_its_commit_until_decided(tiny):
-    slow = plant(tiny)
+    slow, rounds = plant(tiny), {"KV_ROUNDS": "4"}
     reports = {name: tiny.root.parent / name for name in ("markdown", "json", "junit")}
-    done = tiny.nightly(*(f"--{name}={path}" for name, path in reports.items()))
+    done = tiny.nightly(*(f"--{name}={path}" for name, path in reports.items()), **rounds)
     assert done.returncode == 10, done.stdout
     (result,) = findings(tiny)
     assert (result["kind"], result["state"], result["commits"]) == ("regression", "confirmed", [slow])
     assert result["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
     assert all(slow[:8] in path.read_text() for path in reports.values())
-    again = tiny.nightly()
+    again = tiny.nightly(**rounds)
     assert again.returncode == 10 and not lines_with(again.stdout, "looking again"), again.stdout
     assert findings(tiny) == [result]
     tiny.git("reset", "-q", "--hard", f"{slow}~1")  # a rebase takes the commit away
     tiny.commit("Without the slow one", kernel=f"{GOOD}# three times\n")
-    done = tiny.nightly(f"--json={reports['json']}")
+    done = tiny.nightly(f"--json={reports['json']}", **rounds)
     assert done.returncode == 10, done.stdout
     notes = json.loads(reports["json"].read_text())["notes"]
     assert [result["id"] in note for note in notes if "not on this line" in note] == [True], notes
     decision = ["--reason", "wanted", "--until", "2999-01-01"]
     assert tiny.run("kernel_velocity", "findings", "acknowledge", result["id"], *decision).returncode == 0
-    assert tiny.nightly().returncode == 0
+    assert tiny.nightly(**rounds).returncode == 0
 
 
 @pytest.mark.slow
@@ -72,8 +72,8 @@ def test_suspect_without_time_is_confirmed_by_the_next_night(tiny):
 @pytest.mark.slow
 def test_slower_machine_accuses_no_commit(tiny):
     tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
-    assert tiny.nightly(KV_BENCH="1k").returncode == 0
-    done = tiny.nightly(KV_BENCH="1k", TINY_PACE="1.1")
+    assert tiny.nightly(KV_BENCH="1k", KV_ROUNDS="4").returncode == 0
+    done = tiny.nightly(KV_BENCH="1k", KV_ROUNDS="4", TINY_PACE="1.1")
     assert done.returncode == 30, done.stdout
     (result,) = findings(tiny)
     assert (result["kind"], result["commits"]) == ("environment", [])
