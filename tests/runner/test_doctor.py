@@ -136,7 +136,7 @@ def test_check_is_what_bind_raises(monkeypatch):
 
 def test_command_without_torch_or_a_repository_is_no_failure(tmp_path, monkeypatch):
     def refuse():
-        raise UsageError("torch cannot be imported by python: no libcudart; name another Python with --python")
+        raise UsageError("torch cannot be imported by python: no libcudart", "name another Python with --python")
 
     monkeypatch.setattr(doctor, "installed_torch", lambda: "2.13.0")  # this Python may have none
     monkeypatch.setattr(doctor.facts, "gather", refuse)

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
             installed_torch()
             node = facts.gather()
         except UsageError as error:
-            node = _without_options(error)
+            node = error.problem  # its advice is on options of `kv offline run`
         info = fingerprint.build_info(Path())
         rows = [*software(node, info), *gpus(node, info), *host()]
         reasons = [*node_reasons(node), *suite_reasons(node)]
@@ -210,11 +210,6 @@ def host() -> Pairs:
 # What is n/a, and what to run -----------------------------------------------------------------------------------------
 
 
-def _without_options(error: UsageError) -> str:
-    """Return an error without its advice on options of `kv offline run`."""
-    return str(error).partition("; name a")[0]
-
-
 def node_reasons(node: Facts | str) -> Pairs:
     """Return what this node lacks as a whole."""
     if isinstance(node, str):
@@ -222,7 +217,7 @@ def node_reasons(node: Facts | str) -> Pairs:
     try:
         return [("this machine", line) for line in facts.lacking(node, facts.device(node, "auto"))]
     except UsageError as error:
-        return [("the GPU", _without_options(error))]
+        return [("the GPU", error.problem)]
 
 
 def suite_reasons(node: Facts | str) -> Pairs:

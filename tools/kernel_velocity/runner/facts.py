@@ -67,7 +67,7 @@ def gather() -> Facts:
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(f"torch cannot be imported by {sys.executable}: {last}; name another Python with --python")
+        raise UsageError(f"torch cannot be imported by {sys.executable}: {last}", "name another Python with --python")
     machine = fingerprint.now(os.environ)
     return Facts(
         **json.loads(done.stdout.splitlines()[-1]),
@@ -96,8 +96,8 @@ def device(facts: Facts, wanted: str) -> str:
     where = "no NVIDIA driver found" if facts.driver is None else f"NVIDIA driver {facts.driver}"
     why = f"sees no usable GPU: {facts.reason or 'CUDA reports none'}" if facts.torch_cuda else "is a CPU build"
     raise UsageError(
-        f"{where}, but torch {facts.torch} {why}; name a Python with a torch that fits with --python, "
-        "or measure the CPU with --device cpu"
+        f"{where}, but torch {facts.torch} {why}",
+        "name a Python with a torch that fits with --python, or measure the CPU with --device cpu",
     )
 
 
