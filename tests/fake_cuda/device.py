@@ -26,15 +26,18 @@ Work = Callable[[], object]
 Array = tuple[int, int]  # an address and a number of bytes
 
 DEVICES = 2
+# An H100 SXM as NVIDIA's datasheet has it (3.35 TB/s, 67 TFLOPS in float32) and the white paper of its architecture
+# (50 MB of L2, 132 multiprocessors). Launches cost what results/h200/runs says: (spent - calls) / calls of short ones.
 CLOCK = 1.98e9  # Hz, of the multiprocessors
-LAUNCH = 3e-6  # s of the host's time
+LAUNCH = 3e-6  # s of the host's time: an event, a spin, a replay
+LAUNCH_NATIVE, LAUNCH_EAGER, LAUNCH_TRITON = 6e-6, 10e-6, 28e-6  # s; of eager each operation
 READING = 5e-8  # s of the host's time that reading its clock takes
 SHORTEST = 1.5e-6  # s of the device's time, that any kernel takes
-MEMORY, CACHE = 4e12, 10e12  # B/s
-CACHE_SIZE = 60 << 20  # bytes
-ARITHMETIC = 50e12  # FLOP/s
+MEMORY, CACHE = 3.35e12, 10e12  # B/s
+CACHE_SIZE = 50 << 20  # bytes
+ARITHMETIC = 67e12  # FLOP/s
 AHEAD = 1e-3  # s: work that begins later than that is done when it is waited for
-REMEMBERED = 16  # computations
+REMEMBERED = 64  # computations
 POOL = 32  # streams of a device: PyTorch, too, gives each again
 MOST_FLOPS = 4e9  # of one product: 512 or 1024 cubed, half a second of a CPU
 
@@ -108,6 +111,17 @@ class Done:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[object, list[Array]] = OrderedDict()
+        self._results: dict[object, Any] = {}  # key -> memory that nobody uses at present
+
+    def take(self, key: object) -> Any:
+        """Return the tensor of a result that still holds, for its next user. None where there is none."""
+        return self._results.pop(key, None)
+
+    def give_back(self, key: object, tensor: Any) -> None:
+        """Keep the tensor of a result that was freed: an allocator, too, gives the same memory to the same call."""
+        arrays = self._entries.get(key)
+        if arrays == [] or (arrays and (tensor.data_ptr(), tensor.nbytes) in arrays):  # []: what it holds is nothing
+            self._results[key] = tensor
 
     def run(self, key: object, reads: list[Array], writes: list[Array], work: Work) -> None:
         """Do the work, but where it is done. A key of None: always."""
@@ -116,15 +130,21 @@ class Done:
         work()
         self.forget(writes)
         if key is not None and not _overlap(reads, writes):
-            self._entries[key] = [*reads, *writes]
-            if len(self._entries) > REMEMBERED:
-                self._entries.popitem(last=False)
+            self.remember(key, [*reads, *writes])
+
+    def remember(self, key: object, arrays: list[Array]) -> None:
+        """Remember a computation until one of its arrays is written."""
+        self._entries[key] = arrays
+        if len(self._entries) > REMEMBERED:
+            oldest, _ = self._entries.popitem(last=False)
+            self._results.pop(oldest, None)
 
     def forget(self, written: list[Array]) -> None:
         """Forget what depends on memory that is written."""
         for key, arrays in list(self._entries.items()):
             if _overlap(arrays, written):
                 del self._entries[key]
+                self._results.pop(key, None)
 
 
 def _overlap(some: list[Array], others: list[Array]) -> bool:
@@ -136,6 +156,14 @@ def _overlap(some: list[Array], others: list[Array]) -> bool:
 
 
 DONE = Done()
+LIVE: dict[int, int] = {}  # what is allocated: address -> bytes
+
+
+def check_live(arrays: Iterable[Array]) -> None:
+    """Raise StreamError where a kernel touches memory that was freed: a graph that outlives its tensors does."""
+    for address, size in arrays:
+        if size and not any(start <= address and address + size <= start + length for start, length in LIVE.items()):
+            raise StreamError(f"CUDA error: an illegal memory access was encountered ({size} bytes at {address:#x})")
 
 
 # Streams --------------------------------------------------------------------------------------------------------------
@@ -159,12 +187,15 @@ class Queue:
     capture: list[tuple[Work, float]] | None = None
     is_replayed: bool = False  # whether a graph does its work again
 
-    def launch(self, work: Work, seconds: float) -> None:
-        """Enqueue work. It is done at once, but where the stream is busy, when somebody waits for it."""
+    def launch(self, work: Work, seconds: float, host: float = LAUNCH) -> None:
+        """Enqueue work. It is done at once, but where the stream is busy, when somebody waits for it.
+
+        `seconds` are the device's, `host` those that the call takes.
+        """
         if self.capture is not None:
             self.capture.append((work, seconds))
             return
-        HOST.now += LAUNCH
+        HOST.now += host
         begin = max(HOST.now, self.until)
         self.until = begin + seconds * NOISE.uniform(0.99, 1.01)
         if self.waiting or begin > HOST.now + AHEAD:
@@ -193,8 +224,8 @@ CURRENT: list[Queue] = list(DEFAULT)
 _GUARD: list[Any] = []  # the library of guard.cpp
 
 
-def plant(folder: Path) -> None:
-    """Tell PyTorch's C++ which device is current, by a library that is built in a folder."""
+def build(folder: Path) -> Path:
+    """Return the library that tells PyTorch's C++ which device is current. It is built if it is not in the folder."""
     import torch
 
     of_torch, library = Path(torch.__file__).parent, folder / "guard.so"
@@ -206,8 +237,14 @@ def plant(folder: Path) -> None:
         f"-I{of_torch / 'include'}",
     ]
     command += [str(Path(__file__).with_name("guard.cpp")), f"-L{of_torch / 'lib'}", "-lc10", "-o", str(library)]
-    subprocess.run(command, check=True)
-    _GUARD.append(ctypes.CDLL(str(library)))
+    if not library.exists():
+        subprocess.run(command, check=True)
+    return library
+
+
+def plant(folder: Path) -> None:
+    """Tell PyTorch's C++ which device is current."""
+    _GUARD.append(ctypes.CDLL(str(build(folder))))
 
 
 def current_device() -> int:

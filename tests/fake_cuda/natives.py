@@ -36,10 +36,15 @@ class EntryPoint:
         statuses: list[int] = []
         key = (self._kernel, self._dtype, *(value.value for value in values))
 
-        def work() -> None:
-            fake.DONE.run(key, reads, writes, lambda: statuses.append(self._compute(*values)))
+        def compute() -> None:
+            fake.check_live([*reads, *writes])
+            statuses.append(self._compute(*values))
 
-        fake.queue_of(index, handle).launch(work, fake.seconds_of(index, [*reads, *writes], flops))
+        def work() -> None:
+            fake.DONE.run(key, reads, writes, compute)
+
+        seconds = fake.seconds_of(index, [*reads, *writes], flops)
+        fake.queue_of(index, handle).launch(work, seconds, fake.LAUNCH_NATIVE)
         return statuses[0] if statuses else 0
 
     def _work(self, values: list[Any]) -> tuple[list[fake.Array], list[fake.Array], float]:

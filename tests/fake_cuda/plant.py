@@ -6,6 +6,7 @@ import importlib.util
 import math
 import sys
 import warnings
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ NEEDS_A_DEVICE = {
 # Elements of an output: Triton's interpreter takes a second for ten times as many. To bfloat16 it does not round.
 MOST_INTERPRETED = 1 << 16
 PROPERTIES = SimpleNamespace(
-    name="Fake H200",
+    name="Fake H100",
     L2_cache_size=fake.CACHE_SIZE,
     multi_processor_count=132,
     major=9,
@@ -32,17 +33,34 @@ PROPERTIES = SimpleNamespace(
 
 def plant(folder: Path) -> None:
     """Plant all of it. `folder` takes what is built."""
-    from tests.fake_cuda import natives, tensors
+    plant_in_torch(folder)
+    plant_in_kernels()
+
+
+def plant_in_kernels() -> None:
+    """Plant it in the package `kernels`, which is imported."""
+    from tests.fake_cuda import natives
+
+    natives.plant()
+    if importlib.util.find_spec("triton") is not None:
+        launch = {"devices_of": lambda _kernel: ("cuda",), "_launch": _launch_triton}
+        _replace("kernels._native.triton_launch", launch)
+        _replace("triton.testing", {"runtime": SimpleNamespace(driver=SimpleNamespace(active=_TritonDriver()))})
+
+
+def plant_in_torch(folder: Path) -> None:
+    """Plant it in PyTorch and in the harness."""
+    from tests.fake_cuda import tensors
 
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     fake_cuda.planted = True
     fake.plant(folder)
     tensors.plant()
-    natives.plant()
     PROPERTIES.total_memory = tensors.MEMORY
     for name, value in _of_torch(torch, tensors).items():
         setattr(torch.cuda, name, value)
+    torch.profiler.profile = lambda **_: nullcontext(SimpleNamespace(events=list))  # CUPTI is forbidden
     torch.backends.cuda.is_built = lambda: True
     torch.version.cuda = "13.0"
     torch.compile = lambda function=None, **_: function if function else lambda inner: inner
@@ -103,14 +121,40 @@ def _harness() -> None:
         "kernel_velocity.harness.timers": {"perf_counter_ns": fake.HOST.read_ns},
         "kernel_velocity.harness.audit": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9, "sleep": fake.HOST.sleep},
         "kernel_velocity.harness.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
+        "kernel_velocity.harness.independent": {"SECONDS": 0.002},
+        "kernel_velocity.harness.sharing": {"TURNS": 3, "PORTION": 0.0002},
+        "kernel_velocity.harness.ceilings": {
+            "SIZES": {"cuda": (256, 512)},
+            "SECONDS": 0.002,
+            "ENOUGH": 1 << 25,
+            "PER_CALL": {"cuda": 1 << 26},
+        },
         "kernel_velocity.harness.implementations": {"check_toolchain": lambda _device: None},
     }
-    if importlib.util.find_spec("triton") is not None:
-        launch = {"devices_of": lambda _kernel: ("cuda",), "_launch": _launch_triton}
-        replaced["kernels._native.triton_launch"] = launch
     for name, values in replaced.items():
-        vars(import_module(name)).update(values)
+        _replace(name, values)
     sys.modules["pynvml"] = import_module("tests.harness.pretend_nvml")
+    originals: Any = import_module("kernel_velocity.harness.originals").ORIGINALS
+    originals._functions.clear()  # what was replaced here is no kernel's doing
+    originals.note()
+
+
+def _replace(name: str, values: dict[str, Any]) -> None:
+    vars(import_module(name)).update(values)
+
+
+class _TritonDriver:
+    """What Triton's do_bench asks its driver for."""
+
+    def get_device_interface(self) -> Any:
+        return import_module("torch").cuda
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        torch: Any = import_module("torch")
+        return torch.empty(2 * fake.CACHE_SIZE, dtype=torch.int8, device="cuda")
+
+    def clear_cache(self, cache: Any) -> None:
+        cache.zero_()
 
 
 def _launch_triton(name: str, on_stream: Any, run: Any) -> None:
@@ -134,4 +178,4 @@ def _launch_triton(name: str, on_stream: Any, run: Any) -> None:
         queue = fake.current_stream().queue
         flops = 2.0 * math.prod(run.args[3:6]) if name == "matmul" else 0.0  # of m, n, k behind three tensors
         seconds = fake.seconds_of(queue.device, [*reads, written], flops)
-        queue.launch(lambda: fake.DONE.run(key, reads, [written], compute), seconds)
+        queue.launch(lambda: fake.DONE.run(key, reads, [written], compute), seconds, fake.LAUNCH_TRITON)

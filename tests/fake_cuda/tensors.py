@@ -22,6 +22,8 @@ CPU, CUDA = 1, 2  # as DLPack numbers them
 VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "set_.source_Storage_storage_offset")
 # What takes tensors of the CPU beside those of the device. An index may lie anywhere.
 MIXED = ("index", "index_put", "_index_put_impl", "copy", "_copy_from", "_to_copy")
+OVERWRITES = ("aten::zero_", "aten::fill_")  # what was there does not matter
+MOST_REUSED = 1 << 26  # bytes of a result at most that is kept when it is freed
 PRODUCTS = {"mm": 0, "_int_mm": 0, "bmm": 0, "addmm": 1}  # which argument is the first factor
 
 
@@ -43,17 +45,24 @@ ALLOCATORS = [Allocator() for _ in range(fake.DEVICES)]
 
 
 class _Block:
-    """Memory of a device, which a tensor of the CPU holds. Counted until it is forgotten."""
+    """Memory of a device, which a tensor of the CPU holds. Counted until it is forgotten.
 
-    def __init__(self, tensor: torch.Tensor, size: int, index: int) -> None:
-        self._tensor, self._size, self._allocator = tensor, size, ALLOCATORS[index]
+    With a key it is the result of a computation, which the same computation gets again.
+    """
+
+    def __init__(self, tensor: torch.Tensor, size: int, index: int, key: object) -> None:
+        self._tensor, self._size, self._allocator, self._key = tensor, size, ALLOCATORS[index], key
         self._allocator.add(size)
-        fake.DONE.forget([(tensor.data_ptr(), size)])
-        where = (tensor.data_ptr(), False)
-        self.__array_interface__ = {"data": where, "shape": (size,), "typestr": "|u1", "version": 3}
+        if key is None:
+            fake.DONE.forget([(tensor.data_ptr(), size)])
+        where = (tensor.untyped_storage().data_ptr(), False)
+        fake.LIVE[where[0]] = size
+        self.__array_interface__: dict[str, Any] = {"data": where, "shape": (size,), "typestr": "|u1", "version": 3}
 
     def __del__(self) -> None:
         self._allocator.allocated -= self._size
+        fake.LIVE.pop(self.__array_interface__["data"][0])
+        fake.DONE.give_back(self._key, self._tensor)
 
 
 class _DLTensor(ctypes.Structure):
@@ -80,13 +89,13 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     return _labelled(tensor, CPU, 0)
 
 
-def on_device(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """Return a device's tensor of the memory of a new tensor of the CPU."""
+def on_device(tensor: torch.Tensor, index: int, key: object = None) -> torch.Tensor:
+    """Return a device's tensor of the memory of a new tensor of the CPU, or of one that a computation has again."""
     size = tensor.untyped_storage().nbytes()
     if size == 0:
         return _labelled(tensor, CUDA, index)
     whole = torch.as_strided(tensor, (size // tensor.itemsize,), (1,), 0)
-    memory = torch.from_numpy(np.asarray(_Block(whole, size, index)))
+    memory = torch.from_numpy(np.asarray(_Block(tensor if key else whole, size, index, key)))
     typed = memory.view(tensor.dtype).as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
     return _labelled(typed, CUDA, index)
 
@@ -134,22 +143,43 @@ def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     arrays = _arrays(hosts.values())
     seconds = fake.seconds_of(index, arrays, _flops(op, args))
     written = [kwargs[name] if name in kwargs else args[position] for position, name in _written(op)]
+    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    key = None if is_random else (op, *(_key(v) if isinstance(v, torch.Tensor) else str(v) for v in flat))
     if written and all(_is_on_device(tensor) and tensor.numel() for tensor in written):
-        is_random = torch.Tag.nondeterministic_seeded in op.tags
-        key = None if is_random else (op, *(_key(v) if isinstance(v, torch.Tensor) else str(v) for v in flat))
         writes = _arrays(written)
-        reads = [array for array in arrays if array not in writes] if "out" in kwargs else arrays
-        queue.launch(lambda: fake.DONE.run(key, reads, writes, call), seconds)
+        is_input = "out" not in kwargs and op._schema.name not in OVERWRITES
+        reads = arrays if is_input else [array for array in arrays if array not in writes]
+        queue.launch(lambda: fake.DONE.run(key, reads, writes, call), seconds, fake.LAUNCH_EAGER)
         return written[0] if len(op._schema.returns) == 1 else tuple(written)
     queue.finish()
-    result = call()
-    queue.launch(lambda: _repeat(call, result) if queue.is_replayed else None, seconds)
-    of_host = {id(hosts[id(value)]): value for value in flat if _is_on_device(value)}
-    for host in hosts.values():
-        if of_host[id(host)].shape != host.shape:  # an output, resized
-            _become(of_host[id(host)], on_device(host, index))
-    memory = {host.untyped_storage().data_ptr() for host in hosts.values()}
-    return _mapped(result, lambda tensor: _returned(tensor, of_host, memory, index))
+    if (again := fake.DONE.take(key)) is None:
+        result = call()
+        of_host = {id(hosts[id(value)]): value for value in flat if _is_on_device(value)}
+        for host in hosts.values():
+            if of_host[id(host)].shape != host.shape:  # an output, resized
+                _become(of_host[id(host)], on_device(host, index))
+        memory = {host.untyped_storage().data_ptr() for host in hosts.values()}
+        if not (key and _is_new(result, memory)):
+            queue.launch(lambda: _repeat(call, result) if queue.is_replayed else None, seconds, fake.LAUNCH_EAGER)
+            return _mapped(result, lambda tensor: _returned(tensor, of_host, memory, index))
+        fake.DONE.forget(_arrays([result]))
+        again = result
+    outputs = _arrays([again])
+    if "empty" in op._schema.name:
+        fake.DONE.remember(key, [])
+        return on_device(again, index, key)
+    fake.DONE.remember(key, [*arrays, *outputs])
+    replay = functools.partial(fake.DONE.run, (key, *outputs), arrays, outputs, lambda: _repeat(call, again))
+    queue.launch(lambda: replay() if queue.is_replayed else None, seconds, fake.LAUNCH_EAGER)
+    return on_device(again, index, key)
+
+
+def _is_new(result: Any, memory: set[int]) -> bool:
+    """Return whether a result is a new tensor, all of its memory and not much of it, which can be kept."""
+    if not isinstance(result, torch.Tensor) or not result.is_contiguous():
+        return False
+    storage = result.untyped_storage()
+    return storage.data_ptr() not in memory and 0 < storage.nbytes() == result.nbytes <= MOST_REUSED
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
