@@ -12,7 +12,20 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+# By its file: a package `tests` in a process's modules would be the node's, and not that of the tests which it runs.
+SITE_CUSTOMIZE = """
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+spec = spec_from_file_location("_on_import", Path(__file__).with_name("tests") / "fake_cuda" / "on_import.py")
+module = module_from_spec(spec)
+spec.loader.exec_module(module)
+module.install()
+"""
 
 NAMESPACES = ["unshare", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
@@ -38,6 +51,24 @@ def torch_environment(folder: Path, python: str = sys.executable) -> Path:
     return folder
 
 
+def add_fake_gpu(environment: Path) -> None:
+    """Give an environment with torch a GPU, which tests/fake_cuda plays in each of its processes."""
+    (site,) = environment.glob("lib/python*/site-packages")
+    names = ("__init__.py", "harness/__init__.py", "harness/pretend_nvml.py")
+    for file in [*map(TESTS.joinpath, names), *(TESTS / "fake_cuda").iterdir()]:
+        if file.is_file():
+            target = site / "tests" / file.relative_to(TESTS)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    (site / "sitecustomize.py").write_text(SITE_CUSTOMIZE)
+    driver = environment / "bin" / "nvidia-smi"  # that there is one says that there is a GPU
+    driver.write_text("#!/bin/sh\n")
+    driver.chmod(0o755)
+    script = "from pathlib import Path; from tests.fake_cuda import device; device.build(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", f"import sys; {script}", str(site / "tests" / "fake_cuda")]
+    subprocess.run(command, check=True, cwd=TESTS.parent)
+
+
 def link(source: Path, target: Path) -> None:
     """Link a file, or copy it where the folders lie on two file systems."""
     try:
@@ -61,16 +92,17 @@ def needed_by(name: str) -> set[str]:
     return result
 
 
-def command(opt: Path, script: Path, *arguments: str, processes: int = 0) -> list[str]:
+def command(opt: Path, script: Path, *arguments: str, variables: Sequence[str], processes: int = 0) -> list[str]:
     """Return the command that runs a script on the node.
 
     Args:
-        opt: what the node has as /opt. processes: how many ran there before. In a namespace the numbers of processes
+        opt: what the node has as /opt.
+        variables: its environment, such as "KV_CUDA=OFF".
+        processes: how many ran there before. In a namespace the numbers of processes
             would be the same at each start, as they never are on a real node.
     """
     before = f"i=0; while [ $i -lt {processes} ]; do env true; i=$((i + 1)); done"
-    # One architecture is half of what compiling takes.
-    inside = f'mount --bind "{opt}" /opt && cd / && {before}; env -i KV_CUDA_ARCHITECTURES=sm_90 sh "$@"; exit $?'
+    inside = f'mount --bind "{opt}" /opt && cd / && {before}; env -i {" ".join(variables)} sh "$@"; exit $?'
     return [*NAMESPACES, "sh", "-c", inside, "node", str(script), *arguments]
 
 

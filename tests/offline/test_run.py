@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from kernel_velocity.offline.run import TIME_IS_UP
 from tests import synthetic
 from tests.runner.test_facts import NODE
 
+SERIES = tuple(("k.Cuda.time_hot", (name, f"{n}M")) for n in range(20) for name in ("native", "compile"))
 PACK = {"root": "a" * 40, "head": "b" * 40, "commits": ["1" * 40, "2" * 40, "3" * 40]}
 
 
@@ -29,6 +31,7 @@ def node(tmp_path, monkeypatch):
     fake.commit = fake.clone("work")
     monkeypatch.setattr(run.facts, "gather", fake.gather)
     monkeypatch.setattr(run, "cuda_status", lambda: "")
+    monkeypatch.setattr(run.Slice, "series", lambda _self, tier: SERIES * (1 if tier == "core" else 4))
     return fake
 
 
@@ -93,7 +96,7 @@ def test_stages_run_in_the_order_of_their_worth(node):
     status, text, ran = node.slice(None, "--together", "2", "--bench", "matmul", "--rounds", "3")
     assert status == 0, text
     assert ran == [
-        *["build"] * 3, "tests", "ceilings", "track-core 1 2", "timers", "traces", "track-core 3",
+        "doctor", *["build"] * 3, "tests", "sharing", "ceilings", "track-core 1 2", "track-core 3", "timers", "traces",
         "track-full 1 2", "track-full 3",
     ]  # fmt: skip
     assert "left to do: nothing" in node.summary and "1 slice;" in node.summary
@@ -137,8 +140,8 @@ def test_state_that_cannot_be_read_runs_the_stages_again(node, text):
     [
         (["--rounds", "3"], ["track-core 1 2 3"]),
         (["--trace-seconds", "2"], ["traces"]),
-        ({"KV_RULE": "fixed_time"}, ["tests", "traces", "track-core 1 2 3"]),
-        ({"toolchain": "c++ 14; Build cuda_13.0"}, ["tests", "traces", "track-core 1 2 3"]),
+        ({"KV_RULE": "fixed_time"}, ["tests", "track-core 1 2 3", "traces"]),
+        ({"toolchain": "c++ 14; Build cuda_13.0"}, ["tests", "track-core 1 2 3", "traces"]),
     ],
 )
 def test_what_depends_on_a_change_is_done_again(node, monkeypatch, change, again):
@@ -179,7 +182,7 @@ def test_track_that_could_not_begin_is_an_error_and_tried_again(node):
     """Not "time is up": a batch job would be requeued for ever."""
     node.statuses["track-core"] = 2
     status, text, ran = node.slice("core,timers")
-    assert status == 2 and ran == ["timers", "track-core 1 2 3"]
+    assert status == 2 and ran == ["track-core 1 2 3", "timers"]
     assert "time is up" not in text and "- failed: stage track-core" in node.summary
     node.statuses.clear()
     status, _, ran = node.slice("core,timers")
@@ -201,7 +204,7 @@ def test_failure_under_other_options_is_over(node):
     assert "- failed" not in node.summary
 
 
-@pytest.mark.parametrize(("minutes", "ran"), [("2", ["track-full 1"]), ("21", ["track-full 1 2"]), ("0.5", [])])
+@pytest.mark.parametrize(("minutes", "ran"), [("2", ["track-full 1"]), ("110", ["track-full 1 2"]), ("0.5", [])])
 def test_as_many_commits_as_there_is_time_for(node, minutes, ran):
     """One at least, else a slice that is shorter than a commit takes would be started for ever."""
     node.statuses["track-full"] = None
@@ -227,6 +230,19 @@ def test_commit_that_does_not_fit_is_not_begun(node, monkeypatch, took, ran):
     status, text, reached = node.slice("core", "--minutes", "5", "--bench", "x", "--tier", "core")
     assert (status, reached) == (0 if len(ran) == 2 else TIME_IS_UP, ran), text
     assert ("left to do: core" in node.summary) == (status == TIME_IS_UP)
+
+
+def test_stage_without_time_for_all_measures_fewer_series(node):
+    status, text, _ = node.slice("sharing,timers,core", "--tier", "core", "--minutes", "30")
+    assert status == 0
+    (sharing,) = re.findall(r"== sharing: about (\d+) s for (\d+) of 40 series", text)
+    assert 100 < int(sharing[0]) <= 175 and f"--most={sharing[1]}" in node.commands["sharing"]
+    assert f"note: sharing: of {sharing[1]} series alone" in node.summary
+    assert re.search(r"== timers: about \d+ s \(", text) and "--most" not in " ".join(node.commands["timers"])
+    assert re.search(r"== core: about \d+ s for 3 commits", text) and "core: took 0 s" in text
+    # A cut stage is done. And what commits took is what the next are expected to take.
+    status, text, ran = node.slice("sharing,full", "--minutes", "30")
+    assert ran[0] == "track-full 1"
 
 
 def test_set_up_counts_as_time(node):

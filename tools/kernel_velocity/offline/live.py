@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--caches", action="store_true")
     parser.add_argument("--seconds", type=float, default=1.0)  # wall time of a trace
     parser.add_argument("--passes", type=int, default=1)  # of sharing
+    parser.add_argument("--most", type=int)  # series, where there is no time for all
     live.add_device(parser)
     live.add_bench(parser)
 
@@ -70,7 +71,7 @@ def _sharing(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     """Compare both kinds of process, pass by pass."""
     rows: list[dict[str, Any]] = []
     try:
-        for comparison in sharing.compare(live.chosen(args.device, args.bench), args.passes):
+        for comparison in sharing.compare(live.chosen(args.device, args.bench, args.most), args.passes):
             rows.append(asdict(comparison))
             out.write(f"pass {comparison.number + 1}: {comparison.series}\n")
     except EOFError:
@@ -82,7 +83,7 @@ def _sharing(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
 
 def _timers(args: argparse.Namespace, _out: TextIO, _err: TextIO) -> int:
     """Compare our timers with independent ones. Disagreement is a finding, not a failure."""
-    series = live.chosen(args.device, args.bench)
+    series = live.chosen(args.device, args.bench, args.most)
     prepare_torch(args.device)
     document = independent.measure(series, args.device, partial(_write, args.target))
     _write(args.target, document)
@@ -96,7 +97,7 @@ def _traces(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     folder: Path = args.target
     if not 0 < args.seconds < 3600:
         raise UsageError(f"--seconds {args.seconds:g}: wanted a time between 0 and an hour")
-    series = live.chosen(args.device, args.bench)
+    series = live.chosen(args.device, args.bench, args.most)
     wanted = {member.name for member in series}
     before = (_read(folder / MISSING) or {"missing": []})["missing"]
     missing = [entry for entry in before if entry["series"] not in wanted]  # of an earlier command's other series

@@ -1,8 +1,10 @@
 """``kv offline run OUT``: one time slice of the run on a node. `sh DIR/run OUT` starts it, through node/launch.py.
 
-What is worth most comes first: are the kernels right, what can the machine do, the newest commits, can the timer be
-believed, raw traces, then older commits and the other test cases. After each stage the tar in OUT is written again, so
-whatever ends the run leaves the last stage's. The next slice resumes: what a command finished is in run/state.json.
+What is worth most comes first: what is this node, are the kernels right, may series share a process, what can the
+machine do, the newest commits, older ones, can the timer be believed, raw traces, then the other test cases. Each
+stage says what it will take (runner/forecast.py), and then what it took. One that would overrun the slice measures
+fewer series. After each stage the tar in OUT is written again, so whatever ends the run leaves the last stage's. The
+next slice resumes: what a command finished is in run/state.json.
 """
 
 from __future__ import annotations
@@ -25,26 +27,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from kernel_velocity import lock
+from kernel_velocity import config, lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.offline import archive, child, summary
 from kernel_velocity.offline.node import launch
 from kernel_velocity.results import ingest
-from kernel_velocity.runner import facts
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.runner import facts, forecast, select
 from kernel_velocity.runner.environment import first_error_line
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, measuring_variables
-from kernel_velocity.runner.report import LIMITS
 from kernel_velocity.series import past
 
 MACHINE = "node"  # the name under which a node records; `unpack` gives the real one
-STAGES = ("build", "tests", "ceilings", "newest", "timers", "traces", "core", "full")
+STAGES = ("doctor", "build", "tests", "sharing", "ceilings", "newest", "core", "timers", "traces", "full")
 TIERS = {"newest": "core", "core": "core", "full": "full"}  # stages in which `track` measures commits -> the tier
 CRASHES = 6  # of the traces, which go on where they were; a series is given up after three
 TIME_IS_UP = 75  # sysexits.h EX_TEMPFAIL: what is left is done by running again
 # Exit statuses of `track` that end a commit, in the order of the contract. Else it could not begin, and is tried again.
 FINAL = (NothingMeasured.exit_code, BuildFailed.exit_code, BenchmarkFailed.exit_code, 0)
+PASSES = 3  # of sharing: the fewest that give an interval
+CUT = {
+    "sharing": 0.1,
+    "timers": 0.5,
+    "traces": 0.5,
+}  # stages that can measure fewer series -> most of the time left
 WORTH = 0.5  # of a commit's time: with less left, none is begun
 RESERVE = 45.0  # s of a slice kept for ending the stage and writing the tar
 
@@ -130,6 +138,7 @@ class Slice:
         self.notes: list[str] = []  # what a reader of the results must know
         self.refused: set[str] = set()  # logs of `track`, where it could not begin
         self.seconds: dict[str, float] = {}  # tier -> s that a commit took in this slice
+        self.cut: dict[str, int] = {}  # stage -> how many series it measures, for the time
         try:
             self.pack = documents.read_checked(args.pack)
         except documents.DamagedError as error:
@@ -138,6 +147,7 @@ class Slice:
             self.resume(Path(args.resume_from))
         self.facts = facts.gather()
         self.device = facts.device(self.facts, args.device)
+        self.forecast = forecast.here(self.device, os.environ)
         self.state: dict[str, Any] = {"machine": None, "slices": 0, "done": {}}  # done: request -> exit status
         with contextlib.suppress(OSError, ValueError):  # else the stages run again
             self.state |= documents.read_checked(RUN / "state.json")
@@ -198,8 +208,11 @@ class Slice:
             for stage in filter(self.left, self.chosen):
                 if self.time_is_up():
                     break
-                self.say(f"== {stage} ({time.monotonic() - self.began:.0f} s)")
+                began = time.monotonic()
+                self.say(f"== {stage}: {self.expected(stage)} ({began - self.began:.0f} s of the slice are over)")
                 (self.measure if stage in TIERS else self.perform)(stage)
+                self.say(f"{stage}: took {time.monotonic() - began:.0f} s")
+                self.learn(stage, time.monotonic() - began)
                 self.collect()
         except KeyboardInterrupt:
             self.cut_off = True
@@ -209,6 +222,43 @@ class Slice:
         if self.cut_off:
             self.say("time is up with work left: run the same command again to resume")
         return self.status()
+
+    def series(self, tier: str) -> tuple[Series, ...]:
+        """The series of a tier that are measured here."""
+        return select.select(config.suite(Path()), self.device, tier, self.args.bench).series
+
+    def commit_seconds(self, tier: str) -> float:
+        """Return the s that a commit takes: what it took here, or what the model says."""
+        cost = self.forecast.commit(self.series(tier), self.args.rounds)
+        return self.seconds.get(tier, cost.build + cost.measuring)
+
+    def stage_seconds(self, stage: str, series: int) -> float:
+        """Return the s that a stage takes which measures no commits, with so many series."""
+        return self.forecast.stage(
+            stage, series=series, files=len(self.tests), passes=PASSES, trace=self.args.trace_seconds
+        )
+
+    def expected(self, stage: str) -> str:
+        """Return what a stage will take, and of how many series there is time for, if not for all."""
+        if stage in TIERS:
+            commits = self.left(stage)
+            seconds = len(commits) * self.commit_seconds(TIERS[stage])
+            return f"about {seconds:.0f} s for {units.count(len(commits), 'commit')}"
+        count = len(self.series("core"))
+        left = max(self.until - time.monotonic(), 0.0) * CUT.get(stage, 1.0)
+        fitting = count
+        while stage in CUT and fitting > 1 and self.stage_seconds(stage, fitting) > left:
+            fitting -= 1
+        self.cut = {stage: fitting} if fitting < count else {}
+        fewer = f" for {fitting} of {count} series, as there is no time for more" if self.cut else ""
+        return f"about {self.stage_seconds(stage, fitting):.0f} s{fewer}"
+
+    def learn(self, stage: str, seconds: float) -> None:
+        """Correct the forecast by what a stage took."""
+        if stage == "build" and not self.ended(stage):
+            self.forecast = self.forecast.learn_build(seconds)
+        if stage == "sharing" and (document := self.document(RUN / "sharing.json")):
+            self.forecast = self.forecast.learn_sharing(document["rows"])
 
     def time_is_up(self) -> bool:
         """Return whether the slice has no time left. It is then interrupted."""
@@ -241,12 +291,14 @@ class Slice:
         pytest += ["-p", "xdist.plugin", "-n1"]  # a test that takes its process with it costs no other
         marks = ["-m", "cuda" if self.device == "cuda" else "not cuda and not slow", f"--junitxml={JUNIT}"]
         return {
+            "doctor": [[sys.executable, "-m", "kernel_velocity", "doctor"]],
             "build": [
                 ["cmake", "-S", ".", "-B", "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"],
                 ["cmake", "--build", "build"],
                 ["cmake", "--install", "build", "--prefix", "."],
             ],
             "tests": [[*pytest, *marks, *self.tests]],
+            "sharing": [[*live, str(RUN / "sharing.json"), *self.bench, f"--passes={PASSES}"]],
             "ceilings": [[*live, str(RUN / "ceilings.json"), "--caches"]],
             "timers": [[*live, str(RUN / "timers.json"), *self.bench]],
             "traces": [[*live, str(TRACES), *self.bench, f"--seconds={self.args.trace_seconds}"]],
@@ -283,7 +335,8 @@ class Slice:
         tier = TIERS[stage]
         while left := self.left(stage):
             began = time.monotonic()
-            fitting = (self.until - began) / self.seconds.get(tier, LIMITS[tier])
+            expected = self.commit_seconds(tier)
+            fitting = (self.until - began) / expected
             if fitting < WORTH and self.seconds:  # the first is begun in any case: `track` resumes what was cut off
                 self.cut_off = True
                 return
@@ -292,7 +345,10 @@ class Slice:
             if status not in FINAL:
                 self.refused |= set() if status is None else {f"track-{tier}"}
                 return
-            self.seconds[tier] = (time.monotonic() - began) / len(commits)
+            seconds = (time.monotonic() - began) / len(commits)
+            if tier not in self.seconds:
+                self.forecast = self.forecast.learn_commits(seconds, expected)
+            self.seconds[tier] = seconds
             self.finish([self.track(tier, [commit]) for commit in commits], status)
 
     def perform(self, stage: str) -> None:
@@ -305,13 +361,14 @@ class Slice:
                 replace_text(label, request)
         JUNIT.unlink(missing_ok=True)
         status: int | None = 0
+        most = [f"--most={self.cut[stage]}"] if stage in self.cut else []
         for command in commands:
-            status = self.child(stage, command)
+            status = self.child(stage, [*command, *most])
             if status != 0:
                 break
         for _ in range(CRASHES if stage == "traces" else 0):
             if status is not None and not 0 <= status < 128:  # a signal: a series took its process with it
-                status = self.child(stage, commands[-1])
+                status = self.child(stage, [*commands[-1], *most])
         if status is None:
             return
         if stage == "tests" and (counts := summarise(JUNIT, RUN / "tests.json")):
@@ -319,6 +376,8 @@ class Slice:
         if stage == "build" and status != 0:
             log = (LOGS / "build.log").read_text(encoding="utf-8", errors="replace")
             self.note(f"the kernels do not build here: {first_error_line(log)}")
+        if most:
+            self.note(f"{stage}: of {self.cut[stage]} series alone, as there was no time for more")
         self.finish(commands[-1:], status)
 
     def child(self, name: str, command: list[str]) -> int | None:

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, TextIO
 
 from kernel_velocity import config
 from kernel_velocity.errors import KernelVelocityError, UsageError
+from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.processes import contained
 from kernel_velocity.runner.host import measuring_variables
@@ -81,8 +83,10 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.kill()
 
 
-def chosen(device: str, pattern: str | None) -> list[Series]:
+def chosen(device: str, pattern: str | None, most: int | None = None) -> list[Series]:
     """Return the core series of a device whose name matches --bench.
+
+    With `most` only so many: of each kernel its first, then of each its second, native ones before others.
 
     Raises:
         UsageError: no regular expression, or none matches.
@@ -95,7 +99,11 @@ def chosen(device: str, pattern: str | None) -> list[Series]:
     if not names:
         example = next(suite.core_series(device)).name
         raise UsageError(f"--bench {pattern!r} matches no core series on {device}; one of them is {example}")
-    return names
+    if most is None:
+        return names
+    names.sort(key=lambda series: series.implementation != NATIVE)
+    of_kernels = [[series for series in names if series.kernel == kernel] for kernel in {s.kernel: None for s in names}]
+    return [series for turn in zip_longest(*of_kernels) for series in turn if series is not None][:most]
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:

@@ -61,18 +61,21 @@ def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -
     )
 
 
-def cost_table(costs: Sequence[Cost], tier: str) -> str:
-    """Return a table of the commits' costs and their sum, s, and a line on the commits over the tier's limit."""
+def cost_table(costs: Sequence[Cost], tier: str, forecast: Cost | None = None) -> str:
+    """Return a table of the commits' costs and their sum, s, and a line on the commits over the tier's limit.
+
+    With a forecast, its row is beside those of the commits.
+    """
     rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "waiting", "launch and rest"]]
     numbers = {
         cost.commit: [
             *(cost.build + cost.measuring, cost.build, cost.setup, cost.warmup),
             *(cost.timing, cost.waiting, cost.rest),
         ]
-        for cost in costs
+        for cost in (*costs, *([forecast] if forecast else []))
     }
-    if len(numbers) > 1:
-        numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
+    if len(costs) > 1:
+        numbers["all"] = [sum(numbers[cost.commit][at] for cost in costs) for at in range(len(rows[0]) - 1)]
     rows += [[name, *(f"{value:.1f}" for value in values)] for name, values in numbers.items()]
     over = ", ".join(cost.commit for cost in costs if cost.build + cost.measuring > LIMITS[tier])
     verdict = f"over it: {over} (the first run of a machine also compiles PyTorch's packages, once)"

@@ -22,7 +22,7 @@ from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.runner import clocks, host, report, select
+from kernel_velocity.runner import clocks, forecast, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch
 from kernel_velocity.runner.session import Session
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             work.ingest(err)
         if not args.no_ceilings:  # after ingesting, so that an interruption loses no timing
             work.measure_ceilings(device_name, out)
-        status = _report(work, chosen.tier, out)  # before publishing, which may fail
+        status = _report(work, chosen.tier, device_name, out)  # before publishing, which may fail
         if args.no_site or not work.has_results():
             return status
         index = work.publish(out)
@@ -167,12 +167,16 @@ def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select
     return device_name, commits, series
 
 
-def _report(work: Session, tier: str, out: TextIO) -> int:
-    """Print the tables and the series without a value. Return the exit status, the first in the contract's order."""
+def _report(work: Session, tier: str, device: str, out: TextIO) -> int:
+    """Print the tables and the series without a value. Return the exit status, the first in the contract's order.
+
+    A GPU's costs stand beside what the model of docs/explanation/measuring.md says, which a real run can so check.
+    """
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
+    expected = forecast.here(device, os.environ).commit(work.series.series, work.rounds, 0.0)
     for text in (
-        report.cost_table(work.costs(), tier) if work.measured else "",
+        report.cost_table(work.costs(), tier, expected if device == "cuda" else None) if work.measured else "",
         report.speed_table(measurements, oldest_first),
     ):
         if text:

@@ -38,7 +38,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of `kv offline run`
     "tier": {"choices": ("core", "full"), "default": "full", "help": "the last tier measured (default full)"},
     "bench": {"help": "only series that match this regular expression"},
     "together": {"type": int, "default": 3, "help": "commits whose rounds are interleaved (default 3)"},
-    "stages": {"help": "only these: build, tests, ceilings, newest, timers, traces, core, full"},
+    "stages": {"help": "only these: doctor, build, tests, sharing, ceilings, newest, core, timers, traces, full"},
     "trace-seconds": {"type": float, "default": 1.0, "help": "length of a raw trace, s (default 1)"},
     "resume-from": {"type": os.path.abspath, "help": "the tar of an earlier slice, of another node of the same kind"},
 }
