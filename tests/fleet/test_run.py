@@ -5,16 +5,18 @@ import io
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from kernel_velocity.fleet import run as fleet_run
 from kernel_velocity.fleet import scheduler, worker
 from kernel_velocity.fleet.plan import Lane, Limits
-from kernel_velocity.fleet.run import Fleet, expression, lane_of
+from kernel_velocity.fleet.run import Fleet
 from kernel_velocity.offline import archive
 from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
+from kernel_velocity.runner.select import lane_of
 from kernel_velocity.runner.track import Settings
 from tests import synthetic
 from tests.offline.node import contents
@@ -205,6 +207,21 @@ def test_all_is_measured_once_and_a_second_run_has_nothing_to_do(world):
     assert contents(world.root / "results") == before
 
 
+def test_every_fourth_commit_then_halves_between_two_that_differ(world):
+    world.fleet.settings = replace(SETTINGS, every=4)
+    text = world.run()
+    indices = (0, 1, 2, 3, 5)  # every fourth of six, the newest first, and the oldest: it is between 1 and 2
+    assert world.planned() == Counter((name, world.commits[index]) for name in LANES for index in indices)
+    assert f"{len(LANES) * 5} of {len(LANES) * 5} measured, 0 s left" in text
+    assert {order.job.anchors for order in world.client.orders} == {(world.commits[5], world.commits[1])}
+    measured = len(world.client.orders)
+    world.fleet = world.start()
+    world.fleet.settings = replace(SETTINGS, every=4)
+    world.fleet.remember()
+    world.run()
+    assert len(world.client.orders) == measured
+
+
 def test_no_ceilings_are_measured_where_none_are_wanted(world):
     world.fleet.wants_ceilings = False
     world.run()
@@ -305,21 +322,6 @@ def test_odd_machine_is_pointed_out(world):
     assert "is called one, as tcp://" in text
     assert {order.job.machine for order in world.client.orders} == {"one", "three"}
     assert world.planned() == everything(world)
-
-
-def test_expression_selects_the_series_of_lanes():
-    import re
-
-    pattern = re.compile(expression(["matmul float32-2x2x2", "matmul float32-4x4x4", "add float32-1k"], "hot.*native"))
-    chosen = {
-        "matmul.Cpu.time_hot('native', 'float32-2x2x2')": True,
-        "add.Cuda.time_hot('native', 'float32-1k')": True,
-        "add.Cuda.time_cold('native', 'float32-1k')": False,
-        "add.Cuda.time_hot('eager', 'float32-1k')": False,
-        "matmul.Cpu.time_hot('native', 'float32-2x2x20')": False,
-        "matmul_relu.Cpu.time_hot('native', 'float32-2x2x2')": False,
-    }
-    assert {name: pattern.search(name) is not None for name in chosen} == chosen
 
 
 def test_damaged_record_of_a_block_is_named(world):

@@ -58,6 +58,13 @@ def test_options_of_a_fleet_need_one(option):
     assert "is for --fleet" in err.getvalue()
 
 
+@pytest.mark.parametrize("option", ["--every=0", "--budget=0"])
+def test_options_of_a_long_range_are_positive(option):
+    err = io.StringIO()
+    assert main(["track", "--every=2", option], io.StringIO(), err) == 2
+    assert f"error: {option.split('=')[0]} 0: a positive number is wanted" in err.getvalue()
+
+
 @pytest.mark.parametrize(
     ("variables", "name"),
     [({}, "node-1.cluster"), ({"SLURM_JOB_GPUS": "2,3"}, "node-1.cluster-gpu2-3"), ({"KV_MACHINE": "mine"}, "mine")],

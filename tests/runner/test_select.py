@@ -203,3 +203,18 @@ def test_error_with_a_recorded_failure_is_complete():
 def test_ceilings_are_no_series_of_a_kernel():
     for device in ("cpu", "cuda"):
         assert not [name for name, _ in select.select(SUITE, device, "full", None).series if name.startswith("device.")]
+
+
+def test_expression_selects_the_series_of_lanes():
+    pattern = re.compile(
+        select.of_lanes(["matmul float32-2x2x2", "matmul float32-4x4x4", "add float32-1k"], "hot.*native")
+    )
+    chosen = {
+        "matmul.Cpu.time_hot('native', 'float32-2x2x2')": True,
+        "add.Cuda.time_hot('native', 'float32-1k')": True,
+        "add.Cuda.time_cold('native', 'float32-1k')": False,
+        "add.Cuda.time_hot('eager', 'float32-1k')": False,
+        "matmul.Cpu.time_hot('native', 'float32-2x2x20')": False,
+        "matmul_relu.Cpu.time_hot('native', 'float32-2x2x2')": False,
+    }
+    assert {name: pattern.search(name) is not None for name in chosen} == chosen

@@ -16,6 +16,7 @@ from kernel_velocity.ab.confirm import Runner, confirm, layout
 from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.results.asv_file import Series
+from kernel_velocity.runner.backfill import from_middle
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
 
@@ -117,11 +118,9 @@ class _Search:
         """Return the indices of the last fast and the first slow commit, with no commit between them left to settle."""
         low, high = 0, len(self.line) - 1
         while self.runner.clock() < self.deadline:
-            untried = [index for index in range(low + 1, high) if self.line[index] not in self.tried]
-            if not untried:
+            index = next((index for index in from_middle(low, high) if self.line[index] not in self.tried), None)
+            if index is None:
                 break
-            middle = (low + high) / 2
-            index = min(untried, key=lambda index: abs(index - middle))
             step = self._try(self.line[index], (self.line[low], self.line[high]), floor)
             self.add(step)
             low, high = (low, index) if step.slow else (index, high) if step.slow is False else (low, high)

@@ -12,7 +12,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.fleet import plan
 from kernel_velocity.runner import track
 
-FLEET_ONLY = ("anchors", "session", "budget")
+FLEET_ONLY = ("anchors", "session")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fleet.add_argument(
         "--session", type=float, metavar="MINUTES", help=f"longest session of a machine (default {plan.SESSION / 60:g})"
     )
-    fleet.add_argument("--budget", type=float, metavar="MINUTES", help="time of each machine (default: no limit)")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -42,16 +41,17 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if args.fleet is None:
         if unfit := [name for name in FLEET_ONLY if getattr(args, name) is not None]:
             raise UsageError(f"--{unfit[0]} is for --fleet, which is missing")
+        if args.budget is not None and args.every is None:
+            raise UsageError("--budget is for --fleet or --every, which are missing")
         return track.run(args, out, err)
     from kernel_velocity.fleet import run as fleet  # noqa: PLC0415 - a node that only measures has less installed
 
     args.anchors = plan.ANCHORS if args.anchors is None else args.anchors
     args.session = plan.SESSION / 60 if args.session is None else args.session
-    args.budget = float("inf") if args.budget is None else args.budget
-    if args.anchors < 0 or not args.session > 0 or not args.budget > 0:
+    if args.anchors < 0 or not args.session > 0:
         raise UsageError(
-            f"--anchors {args.anchors}, --session {args.session:g}, --budget {args.budget:g}: a number from 0 on and "
-            "positive minutes are wanted, for example --anchors 2 --session 120"
+            f"--anchors {args.anchors}, --session {args.session:g}: a number from 0 on and positive minutes are "
+            "wanted, for example --anchors 2 --session 120"
         )
     if args.device is not None:
         raise UsageError(f"--device {args.device}: is for this machine; a fleet measures the devices of its workers")

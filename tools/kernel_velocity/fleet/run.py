@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import re
 import statistics
 import subprocess
 import tempfile
@@ -32,9 +31,10 @@ from kernel_velocity.fleet.scheduler import Machine
 from kernel_velocity.fleet.worker import Order, Result
 from kernel_velocity.offline import unpack
 from kernel_velocity.results import blocks, git
-from kernel_velocity.results.asv_file import Series
-from kernel_velocity.runner import publish, select
+from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.runner import backfill, publish, select
 from kernel_velocity.runner.track import Settings
+from kernel_velocity.series import past
 from kernel_velocity.stats import link
 
 POLL = 1.0  # s between two looks at the machines
@@ -58,6 +58,7 @@ class Fleet:
     scatter: float | None = None  # typical standard error of the log of a recorded time of an anchor
     device: str | None = None  # of all machines, "cpu" or "cuda"
     lanes: dict[str, Lane] = field(default_factory=dict)
+    levels: dict[str, backfill.Levels] = field(default_factory=dict)  # of lanes, where --every halves intervals
     machines: dict[str, Machine] = field(default_factory=dict)  # by name
     last_seen: dict[str, float] = field(default_factory=dict)  # of machines, by the monotonic clock
     running: dict[Any, tuple[Job, Machine, float]] = field(default_factory=dict)  # by the future of Dask
@@ -82,7 +83,7 @@ class Fleet:
         chosen = select.select(config.suite(self.root), self.device, self.settings.tier, self.settings.bench)
         self.lanes = {
             name: Lane(name=name, series=len(list(series)))
-            for name, series in groupby(sorted(chosen.series, key=lane_of), lane_of)
+            for name, series in groupby(sorted(chosen.series, key=select.lane_of), select.lane_of)
         }
         self.remember()
 
@@ -97,6 +98,25 @@ class Fleet:
                 self.note(block.lanes, block.machine, block.commits, self._still_there(block.anchors))
         for line in problems:
             self.say(f"note: {line}")
+        self.look_back()
+
+    def look_back(self) -> None:
+        """Note the levels that are recorded of the lanes, where --every halves intervals that they change in."""
+        results = self.root / "results"
+        if self.settings.every is None or not any(lane.done for lane in self.lanes.values()) or not results.is_dir():
+            return
+        recorded = past.open(results, self.root)
+        keys: dict[str, list[SeriesKey]] = {}
+        for key in recorded.keys:
+            keys.setdefault(select.lane_of((key.benchmark, (key.implementation, key.case))), []).append(key)
+        for name, lane in self.lanes.items():
+            self.levels[name] = backfill.levels(recorded, keys.get(name, ()), lane.done, self.settings.rounds)
+
+    def wanted(self, lane: Lane) -> tuple[str, ...]:
+        """Return the commits of a lane that are to be measured, newest first. With --every those of now."""
+        if self.settings.every is None:
+            return planning.missing(self.commits, lane)
+        return backfill.wanted(self.commits, self.settings.every, lane.done, self.levels.get(lane.name, {}))
 
     def note(self, lanes: Iterable[str], machine: str, commits: Iterable[str], anchors: tuple[str, ...]) -> None:
         """Note that a machine measured commits of lanes."""
@@ -114,18 +134,17 @@ class Fleet:
     def plan(self) -> Plan:
         """Plan what is neither measured nor running."""
         busy = {name: (job, machine) for job, machine, _ in self.running.values() for name in job.lanes}
-        lanes = [
-            replace(
-                lane,
-                machine=busy[name][1].name,
-                done=lane.done | set(busy[name][0].commits),
-                anchors=lane.anchors or busy[name][0].anchors,
-            )
-            if name in busy
-            else lane
-            for name, lane in self.lanes.items()
-            if len(lane.refused) < ATTEMPTS
-        ]
+        lanes = []
+        for name, lane in self.lanes.items():
+            if len(lane.refused) >= ATTEMPTS:
+                continue
+            done = frozenset(self.commits) - set(self.wanted(lane))
+            if name in busy:
+                job, machine = busy[name]
+                done, anchors = done | set(job.commits), lane.anchors or job.anchors
+                lanes.append(replace(lane, machine=machine.name, done=done, anchors=anchors))
+            else:
+                lanes.append(replace(lane, done=done))
         return planning.plan(
             self.commits,
             lanes,
@@ -228,7 +247,7 @@ class Fleet:
                 job=job,
                 root=self.first,
                 head=self.head,
-                bench=expression(job.lanes, self.settings.bench),
+                bench=select.of_lanes(job.lanes, self.settings.bench),
                 tier=self.settings.tier,
                 ceilings=self.wants_ceilings and name not in self.with_ceilings,
                 kind=machine.kind,
@@ -279,6 +298,7 @@ class Fleet:
         self.statuses.add(result.status)
         self.spent[result.machine] = self.spent.get(result.machine, 0.0) + result.seconds
         self.note(job.lanes, result.machine, job.commits, job.anchors)
+        self.look_back()
         self.learn(job, result.seconds)
         self.say(f"{result.machine}: measured {_what(job)} in {_minutes(result.seconds)}; {self.progress()}")
         return True
@@ -320,8 +340,8 @@ class Fleet:
 
     def progress(self) -> str:
         """Return how far the run is, and how long the rest takes."""
-        wanted = len(self.lanes) * len(self.commits)
         done = sum(len(lane.done & set(self.commits)) for lane in self.lanes.values())
+        wanted = done + sum(len(self.wanted(lane)) for lane in self.lanes.values())
         plan = self.plan()
         busy = self.busy()
         left = {name: busy.get(name, 0.0) + sum(job.seconds for job in plan.of(name)) for name in self.machines}
@@ -330,7 +350,7 @@ class Fleet:
 
     def given_up(self) -> dict[str, list[str]]:
         """Return the commits of lanes that no machine measured, by lane."""
-        rest = {name: list(planning.missing(self.commits, lane)) for name, lane in self.lanes.items()}
+        rest = {name: list(self.wanted(lane)) for name, lane in self.lanes.items()}
         return {name: commits for name, commits in rest.items() if commits}
 
 
@@ -362,7 +382,7 @@ def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
         out=out,
         head=head,
         first=_git(root, "rev-list", "--max-parents=0", "HEAD").split()[-1],
-        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=60 * args.budget),
+        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=settings.budget),
         wants_ceilings=not args.no_ceilings,
     )
     bundle = _bundle(root, commits)
@@ -393,7 +413,7 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
     if not fleet.merged:
         return NothingMeasured.exit_code
     order = (NothingMeasured, BuildFailed, BenchmarkFailed)
-    if any(planning.missing(fleet.commits, lane) for lane in fleet.lanes.values()) and fleet.failures:
+    if fleet.given_up() and fleet.failures:
         return KernelVelocityError.exit_code
     return next((error.exit_code for error in order if error.exit_code in fleet.statuses), 0)
 
@@ -401,6 +421,7 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
 def summary(plan: Plan, fleet: Fleet) -> str:
     """Return what a plan costs and how uncertain its links will be, a line each machine."""
     lines = [
+        f"{'' if fleet.settings.every is None else f'every {fleet.settings.every}th of '}"
         f"{units.count(len(fleet.commits), 'commit')}, {units.count(len(fleet.lanes), 'test case')}, "
         f"{units.count(fleet.settings.rounds, 'round')}: {units.count(len(plan.jobs), 'job')} on "
         f"{units.count(len(fleet.machines), 'machine')}, about {_minutes(plan.seconds)}"
@@ -420,23 +441,6 @@ def _links(anchors: int, scatter: float | None) -> str:
     if scatter is None:
         return f"{shared}; how sure their links are shows after the first block"
     return f"{shared}: a link is expected to be {units.share(link.expected(anchors, scatter))} uncertain"
-
-
-def lane_of(series: Series) -> str:
-    """Return the name of a series' lane: its kernel and test case."""
-    name, params = series
-    return f"{name.partition('.')[0]} {params[-1]}"
-
-
-def expression(lanes: Sequence[str], bench: str | None) -> str:
-    """Return the regular expression of the series of some lanes, of those that `bench` matches."""
-    by_kernel = groupby(sorted(name.split(" ", 1) for name in lanes), key=lambda parts: parts[0])
-    kernels = [
-        rf"{re.escape(kernel)}\..*, (?:{'|'.join(re.escape(repr(case)) for _, case in group)})"
-        for kernel, group in by_kernel
-    ]
-    matching = f"(?=.*(?:{bench}))" if bench else ""
-    return rf"^{matching}(?:{'|'.join(kernels)})\)$"
 
 
 def _what(job: Job) -> str:

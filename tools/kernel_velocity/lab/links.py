@@ -21,13 +21,12 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.lab import sessions as identical_sessions
 from kernel_velocity.lab.sessions import Sessions
 from kernel_velocity.stats.adjust import Logs
-from kernel_velocity.stats.link import link, median_error
+from kernel_velocity.stats.link import Z, link, median_error
 from kernel_velocity.tables import columns
 
 DEFAULT_SESSIONS = 10
 COMMITS = 5  # that a session's rounds are dealt out to: 4 anchors and one that is compared
 ANCHORS = (0, 1, 2, 4)
-Z = statistics.NormalDist().inv_cdf(0.995)  # a difference beyond its error by this is a false alarm: 1 of 100
 
 
 class Row(NamedTuple):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
@@ -21,11 +22,12 @@ from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured
 from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
-from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.runner import clocks, forecast, host, report, select
+from kernel_velocity.results.measurement import Outcome, SeriesKey
+from kernel_velocity.runner import backfill, clocks, forecast, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch
 from kernel_velocity.runner.session import Session
+from kernel_velocity.series import past
 
 SETTINGS = {
     "range": "a git range, or one revision; default: the last three that changed the kernels",
@@ -35,6 +37,10 @@ SETTINGS = {
     "machine": "the machine's name in results/ (default: asv's, the host's name)",
     "again": "1: measure recorded commits again, and repeat failed builds and those of another compiler",
 }
+
+
+# Of several sessions, the first counts. One that halves has measured nothing where its commits do not build
+STATUSES = (ResultsError.exit_code, BuildFailed.exit_code, BenchmarkFailed.exit_code, NothingMeasured.exit_code)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +53,8 @@ class Settings:
     tier: str
     machine: str | None
     again: bool
+    every: int | None = None
+    budget: float = math.inf  # s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +63,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", help=f"{text} (or KV_{name.upper()})")
     parser.add_argument(
         "--device", help="cpu, or cuda:1 for one of several GPUs, which is a machine of its own in results/"
+    )
+    parser.add_argument(
+        "--every", type=int, metavar="N", help="measure every N-th commit, then halve where a test case changed"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="MINUTES",
+        help="time of each machine of a fleet, or until --every halves no more",
     )
     parser.add_argument("--no-site", action="store_true", help="do not write the dashboard")
     parser.add_argument("--no-ceilings", action="store_true", help="do not measure the machine's ceilings")
@@ -71,6 +88,9 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """
     value = {name: getattr(args, name) or environ.get(f"KV_{name.upper()}") or None for name in SETTINGS}
     check_settings(environ)
+    for name in ("every", "budget"):
+        if (value_of := getattr(args, name)) is not None and not value_of > 0:
+            raise UsageError(f"--{name} {value_of:g}: a positive number is wanted, for example --{name} 8")
     return Settings(
         range=value["range"],
         bench=value["bench"],
@@ -78,6 +98,8 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         tier=value["tier"] or "core",
         machine=_machine(value["machine"]),
         again=value["again"] not in (None, "0"),
+        every=args.every,
+        budget=math.inf if args.budget is None else 60 * args.budget,
     )
 
 
@@ -117,31 +139,103 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         lock.held(Path(), wait=args.wait),
         clocks.locked(args.lock_clocks, err),
     ):
-        began = time.time()
+        began, measured = time.time(), 0
         device_name, commits, series = _select(chosen, out)
-        work = Session(
-            root=Path.cwd(),
-            commits=commits,
-            series=series,
-            rounds=chosen.rounds,
-            machine=machine(chosen.machine or _of_device(args.device)),
-        )
-        work.recover(out)
-        work.ingest(err)  # the spool of an interrupted run, which this one resumes
-        work.build(chosen.again, out)
-        try:
-            work.measure(chosen.again, out)
-        finally:  # an interruption, for example while errors are computed, keeps the timings
-            work.ingest(err)
-        if not args.no_ceilings:  # after ingesting, so that an interruption loses no timing
-            work.measure_ceilings(device_name, out)
-        status = _report(work, chosen.tier, device_name, out)  # before publishing, which may fail
+        waves = Waves(chosen=chosen, line=commits, device=device_name, series=series)
+        statuses: list[int] = []
+        while True:
+            work = Session(
+                root=Path.cwd(),
+                commits=waves.commits,
+                series=waves.series,
+                rounds=chosen.rounds,
+                machine=machine(chosen.machine or _of_device(args.device)),
+            )
+            work.recover(out)
+            work.ingest(err)  # the spool of an interrupted run, which this one resumes
+            work.build(chosen.again, out)
+            try:
+                work.measure(chosen.again, out)
+            finally:  # an interruption, for example while errors are computed, keeps the timings
+                work.ingest(err)
+            if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
+                work.measure_ceilings(device_name, out)
+            statuses.append(_report(work, chosen.tier, device_name, out))  # before publishing, which may fail
+            measured += len(work.measured)
+            if not waves.advance(work, out):
+                break
+        status = next((code for code in STATUSES if code in statuses), 0)
         if args.no_site or not work.has_results():
             return status
         index = work.publish(out)
-        print(f"\n{units.count(len(work.measured), 'commit')} measured, {time.time() - began:.0f} s in all", file=out)
+        print(f"\n{units.count(measured, 'commit')} measured, {time.time() - began:.0f} s in all", file=out)
         print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
         return status
+
+
+@dataclass(kw_only=True)
+class Waves:
+    """The sessions of a run: one, or with --every one for each time that intervals are halved."""
+
+    chosen: Settings
+    line: tuple[str, ...]  # newest first
+    device: str
+    series: select.Selection  # of the next session
+    commits: tuple[str, ...] = ()  # of the next session, newest first. Empty: there is none
+    tried: dict[str, set[str]] = field(default_factory=dict)  # commits of each lane
+    measured: int = 0  # lanes of commits
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        every = self.chosen.every
+        self.commits = self.line if every is None else backfill.wanted(self.line, every, (), {})
+
+    def advance(self, work: Session, out: TextIO) -> bool:
+        """Set what the next session measures, by what a session recorded. Return whether there is one."""
+        lanes = self._lanes
+        for lane in lanes:
+            self.tried.setdefault(lane, set()).update(self.commits)
+        self.measured += len(work.measured) * len(lanes)
+        todo = {} if self.chosen.every is None else self._search(work, self.chosen.every)
+        commits = tuple(sha for sha in self.line if any(sha in several for several in todo.values()))
+        self.commits = self._affordable(commits, len(todo), out)
+        if self.commits:
+            bench = select.of_lanes(todo, self.chosen.bench)
+            self.series = select.select(config.suite(Path()), self.device, self.chosen.tier, bench)
+            names, count = ", ".join(sorted(todo)[:3]), units.count(len(self.commits), "commit")
+            more = f" and {len(todo) - 3} more" if len(todo) > 3 else ""
+            print(f"\n{count} between two that differ in {names}{more}", file=out, flush=True)
+        return bool(self.commits)
+
+    @property
+    def _lanes(self) -> list[str]:
+        return list(dict.fromkeys(map(select.lane_of, self.series.series)))
+
+    def _search(self, work: Session, every: int) -> dict[str, tuple[str, ...]]:
+        """Return the commits to measure next of each lane of the last session that changed somewhere."""
+        recorded = past.open(work.results, work.root)
+        keys: dict[str, list[SeriesKey]] = {lane: [] for lane in self._lanes}
+        for key in recorded.keys:
+            lane = select.lane_of((key.benchmark, (key.implementation, key.case)))
+            if (key.machine, key.environment) == (work.machine, work.environment) and lane in keys:
+                keys[lane].append(key)
+        todo = {}
+        for lane, of_lane in keys.items():
+            commits = self.tried[lane] if self.chosen.again else self.line
+            levels = backfill.levels(recorded, of_lane, commits, self.chosen.rounds)
+            todo[lane] = backfill.wanted(self.line, every, self.tried[lane] | levels.keys(), levels)
+        return {lane: commits for lane, commits in todo.items() if commits}
+
+    def _affordable(self, commits: tuple[str, ...], lanes: int, out: TextIO) -> tuple[str, ...]:
+        """Return the commits that fit into the budget, the newest ones."""
+        if not commits or math.isinf(self.chosen.budget) or not self.measured:
+            return commits
+        spent = time.monotonic() - self.began
+        room = max(0, int((self.chosen.budget - spent) / (lanes * spent / self.measured)))
+        if room < len(commits):
+            left = units.count(len(commits) - room, "commit")
+            print(f"\n{left} between two that differ do not fit into the budget", file=out, flush=True)
+        return commits[:room]
 
 
 def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:

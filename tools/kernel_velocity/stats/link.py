@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+Z = statistics.NormalDist().inv_cdf(0.995)  # standard errors; noise alone moves further in 1 of 100 cases
 ONE_ROUND = 0.1  # standard error of the log of one round's time, which shows no scatter: twice that of shared cores
 
 
