@@ -383,3 +383,26 @@ def test_build_set_aside_by_a_killed_run_is_restored(rebuilt):
     env._compile = fails
     assert runner.prepare(COMMIT) is not None
     assert (env.code(), backups(env)) == ("old", [])
+
+
+@pytest.mark.parametrize(("toolchain", "taken"), [("new", True), ("before", False)])
+def test_build_of_another_machine_is_taken_where_the_toolchain_is_the_same(rebuilt, tmp_path, toolchain, taken):
+    env, _ = rebuilt
+    other = FakeCompiler(tmp_path / "other", lambda: None)
+    other._make(COMMIT, toolchain)
+    other._cache.finalize_cache_dir(COMMIT)
+    env.forget_build(COMMIT)
+    assert env.packed(COMMIT) is None
+    assert env.unpack(COMMIT, other.packed(COMMIT)) is taken
+    assert env.code() == (toolchain if taken else None)
+
+
+def test_failure_of_another_machine_is_not_repeated(rebuilt, tmp_path):
+    env, _ = rebuilt
+    env.forget_build(COMMIT)
+    other = FakeCompiler(tmp_path / "other", lambda: None)
+    path = other._failure_path(COMMIT)
+    path.parent.mkdir(parents=True)
+    path.write_text("x.cpp:1: error: y\n")
+    assert env.unpack(COMMIT, other.packed(COMMIT)) and env.failed_before(COMMIT)
+    assert not env.is_built(COMMIT)

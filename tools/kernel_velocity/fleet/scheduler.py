@@ -43,7 +43,13 @@ class Machine:
     device: str  # "cpu" or "cuda"
     number: int | None = None  # of the device, where several workers share the machine
     host: str = ""
+    processor: str = ""
     clock: float = 0.0  # s that its clock is ahead of ours
+
+    @property
+    def builds(self) -> tuple[str, str]:
+        """What machines have in common that take each other's builds."""
+        return self.kind, self.processor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,5 +214,6 @@ def _machine(address: str, reply: Mapping[str, Any], label: object, scheduler: S
         device="cuda" if gpus else "cpu",
         number=number if number is not None and number < len(gpus) else None,
         host=reply["host"],
+        processor=reply["processor"],
         clock=reply["time"] - time.time(),
     )

@@ -2,7 +2,8 @@
 
 Dask's worker runs `measure`, which starts this module as a process: `kv track` needs a process that Ctrl-C reaches and
 a current folder, and must end with the worker. The machine's folder, KV_FLEET_FOLDER or ~/.cache/kernel-velocity/fleet,
-holds a clone for each repository and machine, where builds stay. What a job measured goes back as the tar of `kv
+holds a clone for each repository and machine, where builds stay. A commit is built by one machine of a kind, and the
+others take its build, if their toolchain is the same. What a job measured goes back as the tar of `kv
 offline` (offline/archive.py), so it is checked and merged like a node's.
 """
 
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,16 @@ from kernel_velocity.offline import archive
 from kernel_velocity.processes import contained
 from kernel_velocity.results import blocks, git, ingest, lines, machines
 from kernel_velocity.runner import facts, fingerprint, host, track
+from kernel_velocity.runner.asv import environment_of, settings
+from kernel_velocity.runner.select import Selection
+from kernel_velocity.runner.session import Session
 from kernel_velocity.stats import link
 
 FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
 NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
 # Exit statuses of `track` after which there is nothing to try again. Others are the machine's fault
 FINAL = (0, BenchmarkFailed.exit_code, BuildFailed.exit_code, NothingMeasured.exit_code)
-CLEAN, BUNDLE, ORDER, LOG = "fleet-job", "repository.bundle", "order.json", "log.txt"
+CLEAN, BUNDLE, ORDER, LOG, BUILDS = "fleet-job", "repository.bundle", "order.json", "log.txt", "builds"
 PATIENCE = 30.0  # s in which an interrupted job saves what it has
 _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a job -> its process
 
@@ -78,21 +82,32 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """What came of a job on one machine."""
+class Build:
+    """The build of a commit, or its failure, as `HostTorch.packed` returns it."""
 
-    key: str  # of the job
-    machine: str
-    status: int  # of `kv track`
-    seconds: float
-    tar: bytes  # empty: nothing was recorded
+    tar: bytes
     digest: str  # SHA-256 of the tar
-    reason: str = ""  # why the job failed
+
+    @classmethod
+    def of(cls, tar: bytes) -> Build:
+        """Return the build of a tar."""
+        return Build(tar=tar, digest=hashlib.sha256(tar).hexdigest())
 
     @property
     def is_whole(self) -> bool:
         """Whether the tar arrived as it was sent."""
         return hashlib.sha256(self.tar).hexdigest() == self.digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Build):
+    """What came of a job on one machine. Its tar is empty where nothing was recorded."""
+
+    key: str  # of the job
+    machine: str
+    status: int  # of `kv track`
+    seconds: float
+    reason: str = ""  # why the job failed
 
 
 def describe() -> dict[str, Any]:
@@ -112,20 +127,56 @@ def describe() -> dict[str, Any]:
     }
 
 
-def measure(order: Order, bundle: bytes) -> Result:
+def build(order: Order, commits: tuple[str, ...], bundle: bytes) -> dict[str, Build]:
+    """Build commits in a process, for all machines of this kind. One that this machine cannot build is left out."""
+    try:
+        with _process(order, bundle, commits) as (status, folder):
+            paths = sorted((folder / BUILDS).glob("*")) if status == 0 else []
+            return {path.name: Build.of(path.read_bytes()) for path in paths}
+    except OSError:  # a full disk: the job, too, will say so
+        return {}
+
+
+def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, Build]] = ()) -> Result:
     """Measure a job in a process. It ends with this one, or by `stop`.
+
+    Args:
+        builds: of its commits, by other machines. What is not among them, or damaged, is built here.
 
     Raises:
         OSError: the disk is full.
     """
     began = time.monotonic()
+    with _process(order, bundle, (), builds) as (status, folder):
+        printed = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        path = folder / archive.NAME
+        tar = path.read_bytes() if path.exists() and status in FINAL else b""
+    return Result(
+        **asdict(Build.of(tar)),
+        key=order.job.key,
+        machine=order.job.machine,
+        status=status,
+        seconds=time.monotonic() - began,
+        reason="" if status in FINAL else (printed or ["it printed nothing"])[-1],
+    )
+
+
+@contextlib.contextmanager
+def _process(
+    order: Order, bundle: bytes, to_build: Sequence[str], builds: Sequence[Mapping[str, Build]] = ()
+) -> Iterator[tuple[int, Path]]:
+    """Run `main` in a process. Yield its exit status and its folder, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as scratch, contained() as mark:
         folder = Path(scratch)
         (folder / BUNDLE).write_bytes(bundle)
         (folder / ORDER).write_text(order.encode(), encoding="utf-8")
+        (folder / BUILDS).mkdir()
+        for commit, made in (pair for several in builds for pair in several.items()):
+            if made.is_whole and commit in order.job.measured:
+                (folder / BUILDS / commit).write_bytes(made.tar)
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder)],
+                [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder), *to_build],
                 env={**os.environ, **mark, **order.settings, machines.FILE: _machines(order)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -137,18 +188,7 @@ def measure(order: Order, bundle: bytes) -> Result:
                 status = process.wait()
             finally:
                 del _running[order.job.key]
-        printed = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        path = folder / archive.NAME
-        tar = path.read_bytes() if path.exists() and status in FINAL else b""
-    return Result(
-        key=order.job.key,
-        machine=order.job.machine,
-        status=status,
-        seconds=time.monotonic() - began,
-        tar=tar,
-        digest=hashlib.sha256(tar).hexdigest(),
-        reason="" if status in FINAL else (printed or ["it printed nothing"])[-1],
-    )
+        yield status, folder
 
 
 def stop() -> None:
@@ -172,8 +212,11 @@ def _folder(order: Order) -> Path:
 # The process ----------------------------------------------------------------------------------------------------------
 
 
-def main(scratch: Path) -> int:
+def main(scratch: Path, to_build: Sequence[str]) -> int:
     """Measure the order in a folder, and put the tar beside it. Return the status of `kv track`.
+
+    Args:
+        to_build: commits that are built instead, and put beside it.
 
     Raises:
         KernelVelocityError: it cannot be measured here.
@@ -183,6 +226,10 @@ def main(scratch: Path) -> int:
     clone = _clone(order, scratch / BUNDLE)
     with lock.held(clone, wait=True), contextlib.chdir(clone):
         _check_out(order)
+        if to_build:
+            _build(order, to_build, scratch / BUILDS)
+            return 0
+        _take_builds(scratch / BUILDS)
         began = time.time()
         status = _track(order)
         if status in FINAL:
@@ -219,6 +266,27 @@ def _git(folder: Path, *args: str) -> None:
     done = git.run(folder, *args)
     if done.returncode != 0:
         raise KernelVelocityError(f"{folder}: git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
+
+
+def _build(order: Order, commits: Sequence[str], into: Path) -> None:
+    """Build commits as `kv track` does, and store their builds as tars."""
+    nothing = Selection(series=(), versions={})
+    machine = order.job.machine
+    Session(root=Path.cwd(), commits=tuple(commits), series=nothing, rounds=1, machine=machine).build(False, sys.stdout)
+    environment = environment_of(settings())
+    for commit in commits:
+        if (packed := environment.packed(commit)) is not None:
+            (into / commit).write_bytes(packed)
+
+
+def _take_builds(folder: Path) -> None:
+    """Store the builds of other machines that are not here."""
+    environment = environment_of(settings())
+    for path in sorted(folder.iterdir()):
+        if environment.is_built(path.name) or environment.failed_before(path.name):
+            continue
+        if not environment.unpack(path.name, path.read_bytes()):
+            print(f"note: {path.name[: git.SHORT]} is built here, as others have another toolchain")  # noqa: T201
 
 
 def _track(order: Order) -> int:
@@ -292,7 +360,7 @@ def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker may have been started in the background
     try:
-        sys.exit(main(Path(sys.argv[1])))
+        sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
     except (KernelVelocityError, OSError, documents.DamagedError) as error:
         print(f"error: {error}", flush=True)  # noqa: T201
         sys.exit(KernelVelocityError.exit_code)

@@ -17,10 +17,12 @@ asv's documented extension point: a subclass of `asv.environment.Environment` wi
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import sys
+import tarfile
 import time
 import venv
 import zipfile
@@ -417,6 +419,38 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def forget_build(self, commit: str) -> None:
         """Remove a commit's wheel from the cache, so that it is built again."""
         self._cache._remove_cache_dir(commit)
+
+    def packed(self, commit: str) -> bytes | None:
+        """Return what is stored of a commit's build, or of its failure, as a tar. None: neither is."""
+        failure = self._failure_path(commit)
+        if not self.is_built(commit) and not failure.exists():
+            return None
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+            if self.is_built(commit):
+                tar.add(self.unpacked(commit).parent, ".")
+            else:
+                tar.add(failure, FAILED_FOLDER)
+        return packed.getvalue()
+
+    def unpack(self, commit: str, packed: bytes) -> bool:
+        """Store the build that another machine of this kind made, or its failure, as `packed` returns it.
+
+        Returns:
+            whether it is one of this machine's toolchain. Another is left out.
+        """
+        cache = Path(self._cache.create_cache_dir(commit))
+        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+            tar.extractall(cache, filter="data")
+        if (failure := cache / FAILED_FOLDER).is_file():
+            replace_text(self._failure_path(commit), failure.read_text(encoding="utf-8", errors="replace"))
+            self.forget_build(commit)
+            return True
+        self._cache.finalize_cache_dir(commit)
+        if self.is_built(commit) and self.other_toolchain(commit) is None:
+            return True
+        self.forget_build(commit)
+        return False
 
     def failed_before(self, commit: str) -> bool:
         """Return whether a failed build of a commit is recorded."""
