@@ -16,7 +16,6 @@ from kernel_velocity.fleet.run import Fleet
 from kernel_velocity.offline import archive
 from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
-from kernel_velocity.runner.select import lane_of
 from kernel_velocity.runner.track import Settings
 from tests import synthetic
 from tests.offline.node import contents
@@ -168,7 +167,7 @@ class World:
         count = Counter()
         for path in self.root.glob("results/*/*-*.json"):
             for (name, *params), rounds in lines.read_rounds(lines.beside(path, lines.ROUNDS), []).items():
-                count[lane_of((name, tuple(params))), StoredFile(path).commit, params[0], len(rounds)] += 1
+                count[blocks.lane_of((name, tuple(params))), StoredFile(path).commit, params[0], len(rounds)] += 1
         return count
 
     def planned(self):

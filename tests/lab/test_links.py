@@ -1,10 +1,15 @@
 """Simulated sessions: a link takes out what the sessions differ by, and raises no more false alarms than within one."""
 
+from pathlib import Path
+
 import pytest
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.lab import links
+from kernel_velocity.lab.sessions import read
 from tests.lab.sessions import sessions
+
+RECORDED = Path(__file__).parents[2] / "results" / "sessions" / "2-shared-cores"
 
 
 def test_links_take_out_what_sessions_differ_by():
@@ -18,3 +23,11 @@ def test_links_take_out_what_sessions_differ_by():
 def test_too_few_rounds_are_refused():
     with pytest.raises(ResultsError, match="two with 10 rounds"):
         links.rows(sessions(2, count=9))
+
+
+def test_detector_sees_fewer_false_steps_between_linked_sessions(monkeypatch):
+    monkeypatch.setattr(links, "HISTORIES", 10)
+    one, unlinked, linked, doubted = links.detections(read(RECORDED))
+    assert one.false == 0 and doubted.false < linked.false < unlinked.false / 2
+    assert min(one.found, doubted.found) > 0.9 * one.planted
+    assert "5% found" in links.detection_table([one])

@@ -11,7 +11,8 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.runner import backfill, select, track
+from kernel_velocity.results import blocks
+from kernel_velocity.runner import backfill, track
 from kernel_velocity.runner.backfill import Level
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.series import past
@@ -87,7 +88,7 @@ class Session:
     def measure(self, again, out):
         for sha in self.commits:
             synthetic.write_commit(self.results, sha, self.history.index(sha), machine=self.machine)
-        lanes = dict.fromkeys(map(select.lane_of, self.series.series))
+        lanes = dict.fromkeys(map(blocks.lane_of, self.series.series))
         self.sessions.append((tuple(map(self.history.index, self.commits)), tuple(lanes)))
 
     def nothing(self, *_):

@@ -84,7 +84,7 @@ class Fleet:
         chosen = select.select(config.suite(self.root), self.device, self.settings.tier, self.settings.bench)
         self.lanes = {
             name: Lane(name=name, series=len(list(series)))
-            for name, series in groupby(sorted(chosen.series, key=select.lane_of), select.lane_of)
+            for name, series in groupby(sorted(chosen.series, key=blocks.lane_of), blocks.lane_of)
         }
         self.remember()
 
@@ -109,7 +109,7 @@ class Fleet:
         recorded = past.open(results, self.root)
         keys: dict[str, list[SeriesKey]] = {}
         for key in recorded.keys:
-            keys.setdefault(select.lane_of((key.benchmark, (key.implementation, key.case))), []).append(key)
+            keys.setdefault(blocks.lane_of((key.benchmark, (key.implementation, key.case))), []).append(key)
         for name, lane in self.lanes.items():
             self.levels[name] = backfill.levels(recorded, keys.get(name, ()), lane.done, self.settings.rounds)
 

@@ -34,6 +34,7 @@ from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityE
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet.plan import Job
 from kernel_velocity.harness import documents
+from kernel_velocity.harness.telemetry import GAUGES, Round
 from kernel_velocity.offline import archive
 from kernel_velocity.processes import contained
 from kernel_velocity.results import blocks, git, ingest, lines, machines
@@ -354,7 +355,16 @@ def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:
                     seconds=math.exp(statistics.median(logs)),
                     error=link.median_error(logs),
                     rounds=len(logs),
+                    gauges=dict(_gauges(rounds)),
                 )
+
+
+def _gauges(rounds: Sequence[Round]) -> Iterator[tuple[str, float]]:
+    """Yield the medians of the gauges that were read in all rounds."""
+    for name in GAUGES:
+        readings = [getattr(round_, name) for round_ in rounds]
+        if None not in readings:
+            yield name, statistics.median(readings)
 
 
 if __name__ == "__main__":

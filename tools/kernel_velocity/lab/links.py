@@ -3,6 +3,9 @@
 The sessions are of identical code, so the true difference is none. The rounds of a session are dealt out to commits,
 in turns as a run measures them. Some commits are anchors, and another one is compared between two sessions, and within
 one.
+
+A second table tells what the detector makes of it: histories of several sessions, whose commits draw their rounds from
+those of a session, and a share of them with a change.
 """
 
 from __future__ import annotations
@@ -17,16 +20,37 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.lab import sessions as identical_sessions
 from kernel_velocity.lab.sessions import Sessions
+from kernel_velocity.series import linked
 from kernel_velocity.stats.adjust import Logs
+from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.link import Z, link, median_error
 from kernel_velocity.tables import columns
 
 DEFAULT_SESSIONS = 10
 COMMITS = 5  # that a session's rounds are dealt out to: 4 anchors and one that is compared
 ANCHORS = (0, 1, 2, 4)
+
+
+# Simulated histories
+BLOCKS, LENGTH = 6, 24  # sessions, and commits of each
+HISTORIES = 40  # of each series
+CHANGE = math.log1p(0.05)  # in the middle of the fourth session
+SEED = 5
+
+
+class Detection(NamedTuple):
+    """What the detector saw in simulated histories of one kind."""
+
+    kind: str
+    false: int  # change points
+    commits: int
+    found: int  # changes
+    planted: int
 
 
 class Row(NamedTuple):
@@ -54,7 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure the sessions that are missing, then print the table."""
-    print(table(rows(identical_sessions.obtain(args, 2, out, err))), file=out)
+    sessions = identical_sessions.obtain(args, 2, out, err)
+    print(table(rows(sessions)), file=out)
+    if len(sessions) >= BLOCKS:
+        print(f"\n{detection_table(detections(sessions))}", file=out)
     return 0
 
 
@@ -103,6 +130,74 @@ def _between(
     ratios, errors = zip(*(_within(here[number], there[number]) for number in anchors), strict=True)
     step = link(ratios, errors)
     return difference - step.step, math.hypot(error, step.error)
+
+
+def detections(sessions: Sessions) -> list[Detection]:
+    """Return what the detector sees in histories of one session and of several, adjusted: unlinked, and linked."""
+    signals, rng = identical_sessions.signals(sessions), np.random.default_rng(SEED)
+    kinds: dict[str, list[tuple[FloatArray, FloatArray]]] = {}  # kind -> values and link errors of each history
+    for series, values in identical_sessions.logs(sessions).items():
+        if series[1][0] not in CONTROLS:
+            adjusted, _ = identical_sessions.out_of_sample(values, signals[series])
+            by_session = [[value for (name, _), value in adjusted.items() if name == session] for session in sessions]
+            for _ in range(HISTORIES):
+                chosen = sorted(rng.choice(len(by_session), size=BLOCKS, replace=False))
+                for kind, history in _history([np.array(by_session[number]) for number in chosen], rng).items():
+                    kinds.setdefault(kind, []).append(history)
+    planted = BLOCKS // 2 * LENGTH + LENGTH // 2
+    change = np.where(np.arange(BLOCKS * LENGTH) >= planted, CHANGE, 0.0)
+    rows = []
+    for kind, histories in kinds.items():
+        none, one = (
+            [
+                [
+                    point
+                    for point in found.points
+                    if abs(point.after - point.before) > linked.least(errors.tolist(), point.index)
+                ]
+                for found, (_, errors) in zip(
+                    detector.detect_many([values + extra for values, _ in histories], [None] * len(histories)),
+                    histories,
+                    strict=True,
+                )
+            ]
+            for extra in (0.0, change)
+        )
+        found = sum(any(abs(point.index - planted) <= detector.MARGIN for point in points) for points in one)
+        rows.append(Detection(kind, sum(map(len, none)), BLOCKS * LENGTH * len(none), found, len(one)))
+    return rows
+
+
+def _history(sessions: Sequence[FloatArray], rng: np.random.Generator) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Return log values of a history, and the errors of their links, by kind."""
+
+    def measured(rounds: FloatArray, commits: int) -> FloatArray:
+        return rng.choice(rounds, size=(commits, ROUNDS))
+
+    steps, errors, blocks = [0.0], [0.0], [np.median(measured(rounds, LENGTH), axis=1) for rounds in sessions]
+    first, *later = ([sorted(anchor) for anchor in measured(rounds, max(ANCHORS)).tolist()] for rounds in sessions)
+    for anchors in later:
+        pairs = [_within(before, after) for before, after in zip(first, anchors, strict=True)]
+        session = link(*zip(*pairs, strict=True))
+        steps.append(session.step)
+        errors.append(session.error)
+    nothing = np.zeros(BLOCKS * LENGTH)
+    values, linked_values = np.concatenate(blocks), np.concatenate(blocks) - np.repeat(steps, LENGTH)
+    return {
+        "one session": (np.median(measured(sessions[0], BLOCKS * LENGTH), axis=1), nothing),
+        "unlinked": (values, nothing),
+        "linked": (linked_values, nothing),
+        "linked, steps beyond a link's doubt": (linked_values, np.repeat(errors, LENGTH)),
+    }
+
+
+def detection_table(rows: Sequence[Detection]) -> str:
+    """Return the rows as text."""
+    cells = [
+        [f"{BLOCKS} sessions of {LENGTH} commits", "false change points in 1000", f"{math.expm1(CHANGE):.0%} found"]
+    ]
+    cells += [[row.kind, f"{1000 * row.false / row.commits:.2f}", f"{row.found / row.planted:.0%}"] for row in rows]
+    return columns(cells)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kernel_velocity import bounds
@@ -32,6 +32,8 @@ class Time:
     seconds: float  # per call, the median of its rounds
     error: float  # standard error of its logarithm
     rounds: int
+    # Medians of the fixed work that was timed beside the rounds, s, by its field of a round
+    gauges: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def series(self) -> Series:
@@ -52,6 +54,12 @@ class Block:
     seconds: float  # that it took
     device: str  # what was measured, such as "NVIDIA H100 80GB HBM3"
     times: tuple[Time, ...]
+
+
+def lane_of(series: Series) -> str:
+    """Return the name of a series' lane: its kernel and test case."""
+    name, params = series
+    return f"{name.partition('.')[0]} {params[-1]}"
 
 
 def encode(block: Block) -> str:
@@ -87,7 +95,10 @@ def _block(data: Mapping[str, object]) -> Block:
         bounds.is_moment(block.began)
         and block.seconds >= 0
         and block.rounds > 0
-        and all(time.seconds > 0 and time.error >= 0 and time.rounds > 0 for time in times)
+        and all(
+            time.seconds > 0 and time.error >= 0 and time.rounds > 0 and all(map(bounds.is_time, time.gauges.values()))
+            for time in times
+        )
     )
     if not sound:
         raise ValueError("a number is out of range")

@@ -104,12 +104,6 @@ def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> It
             yield from (((name, params), benchmark.version) for params in itertools.product(*benchmark.figure_params))
 
 
-def lane_of(series: Series) -> str:
-    """Return the name of a series' lane: its kernel and test case."""
-    name, params = series
-    return f"{name.partition('.')[0]} {params[-1]}"
-
-
 def of_lanes(lanes: Iterable[str], bench: str | None) -> str:
     """Return the regular expression of the series of some lanes, of those that `bench` matches."""
     by_kernel = itertools.groupby(sorted(name.split(" ", 1) for name in lanes), key=lambda parts: parts[0])

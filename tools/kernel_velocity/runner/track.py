@@ -20,7 +20,7 @@ from typing import TextIO
 from kernel_velocity import config, lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
-from kernel_velocity.results import git
+from kernel_velocity.results import blocks, git
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
 from kernel_velocity.results.measurement import Outcome, SeriesKey
 from kernel_velocity.runner import backfill, clocks, forecast, host, report, select
@@ -209,14 +209,14 @@ class Waves:
 
     @property
     def _lanes(self) -> list[str]:
-        return list(dict.fromkeys(map(select.lane_of, self.series.series)))
+        return list(dict.fromkeys(map(blocks.lane_of, self.series.series)))
 
     def _search(self, work: Session, every: int) -> dict[str, tuple[str, ...]]:
         """Return the commits to measure next of each lane of the last session that changed somewhere."""
         recorded = past.open(work.results, work.root)
         keys: dict[str, list[SeriesKey]] = {lane: [] for lane in self._lanes}
         for key in recorded.keys:
-            lane = select.lane_of((key.benchmark, (key.implementation, key.case)))
+            lane = blocks.lane_of((key.benchmark, (key.implementation, key.case)))
             if (key.machine, key.environment) == (work.machine, work.environment) and lane in keys:
                 keys[lane].append(key)
         todo = {}

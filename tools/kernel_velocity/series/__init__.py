@@ -9,6 +9,7 @@ packing.py        a results file as arrays
 cache.py          the SQLite file of these arrays and of what is computed from them
 layout.py         all series as columns in a scratch file. Blocks of them as matrices
 adjusted.py       correct the times of a layout for machine noise
+linked.py         take out what the sessions of a fleet differ by
 columns.py        one series as columns
 changes.py        which values of a series can be compared, which series are worth a trend
 change_points.py  change points of series, stored in the cache

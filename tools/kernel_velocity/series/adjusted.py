@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,12 @@ from numpy.typing import NDArray
 
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import GAUGES
+from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal, round_interval
 from kernel_velocity.series.cache import Cache
+from kernel_velocity.series.columns import TIMES
 from kernel_velocity.series.layout import ADJUSTED, Layout
+from kernel_velocity.series.linked import Sessions
 from kernel_velocity.series.packing import ADJUSTMENT, NOTHING, ROUND, Entries
 from kernel_velocity.stats import adjust_series
 from kernel_velocity.stats.adjust import Logs
@@ -43,16 +47,17 @@ class Adjustments:
 
     computed: int = 0  # adjusted times that were not in the cache
     fits: Mapping[SeriesKey, Fit] = field(default_factory=dict)  # of the newest adjusted value of each series
+    link_errors: Mapping[SeriesKey, Mapping[int, float]] = field(default_factory=dict)  # by slot, of linked values
     digests: Mapping[str, str] = field(default_factory=dict)  # path of a results file -> digest of its adjusted times
 
 
-def fill(cache: Cache, layout: Layout, paths: Sequence[str]) -> Adjustments:
+def fill(cache: Cache, layout: Layout, paths: Sequence[str], blocks: Sequence[Block]) -> Adjustments:
     """Fill in the adjusted times. `cache.save` makes them last.
 
     Args:
-        paths: of the results files with rounds.
+        paths: of the results files with rounds. blocks: of a fleet, oldest first.
     """
-    return _Adjuster(cache, layout, paths).run() if paths else Adjustments()
+    return _Adjuster(cache, layout, paths).run(Sessions(blocks)) if paths else Adjustments()
 
 
 class CachedRound(NamedTuple):
@@ -166,13 +171,16 @@ class _Adjuster:
         self._controls: dict[tuple[tuple[str, ...], int], Controls] = {}
         self._centres: dict[tuple[object, ...], Centres] = {}
 
-    def run(self) -> Adjustments:
+    def run(self, sessions: Sessions) -> Adjustments:
         """Fill in the adjusted times of the layout."""
         self._recall()
         series = [timed for number in range(len(self.layout.keys)) for timed in self._timed_series(number)]
         self._fit_all(series)
         computed = self._adjust_all(series)
-        return Adjustments(computed=computed, fits=self._newest_fits(series), digests=self._digests())
+        errors = self._link(series, sessions)
+        return Adjustments(
+            computed=computed, fits=self._newest_fits(series), link_errors=errors, digests=self._digests()
+        )
 
     def _recall(self) -> None:
         """Load from the cache what it has of the values."""
@@ -330,6 +338,26 @@ class _Adjuster:
                     times = _times(estimates)
             for name, time in zip(ADJUSTED, times, strict=True):
                 self.layout.columns[name][slot] = time
+
+    def _link(self, series: Sequence[TimedSeries], sessions: Sessions) -> dict[SeriesKey, dict[int, float]]:
+        """Take out of adjusted times what the sessions of blocks differ by. Return the errors of links.
+
+        The cache has the times without it: links change with each block.
+        """
+        errors: dict[SeriesKey, dict[int, float]] = {}
+        columns = self.layout.columns
+        for timed in series if sessions.recorded else ():
+            slots = {self.layout.commits[self.layout.commit[slot]]: slot for slot in timed.slots.tolist()}
+            for sha, link in sessions.links(timed.key, timed.fit, slots.keys()).items():
+                if (slot := slots.get(sha)) is not None:
+                    names = TIMES[:3] if math.isnan(columns["adjusted"][slot]) else ADJUSTED
+                    middle, *bounds = (float(columns[name][slot]) for name in names)
+                    columns["adjusted"][slot] = level = middle * math.exp(-link.step)
+                    for name, bound, side in zip(ADJUSTED[1:], bounds, (-1, 1), strict=True):
+                        half = math.hypot(math.log(bound / middle), NormalDist().inv_cdf(0.975) * link.error)
+                        columns[name][slot] = level * math.exp(side * half)
+                    errors.setdefault(timed.key, {})[slot] = link.error
+        return errors
 
     @cached_property
     def _paths_of(self) -> Mapping[int, Sequence[str]]:

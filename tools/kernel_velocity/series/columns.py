@@ -96,6 +96,9 @@ class Columns:
     reasons: Mapping[int, str] = field(default_factory=dict)  # entry -> why it has no time
     warnings: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     remarks: IntArray | None = None  # numbers of reasons and warnings, the same in a site; None: not known
+    link_error: FloatArray | None = (
+        None  # of the link to the first session of a fleet, 0 there; None: nothing is linked
+    )
     flop: float | None = None  # per call
     bytes_moved: float | None = None
     unit: str = units.SECONDS  # of the values; those of another unit stand in place of the seconds
@@ -131,7 +134,8 @@ class Columns:
         arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ARRAYS}
         mappings: dict[str, Any] = {name: _between(getattr(self, name), first, last) for name in MAPPINGS}
         remarks = None if self.remarks is None else self.remarks[chosen]
-        return replace(self, remarks=remarks, **arrays, **mappings)
+        link_error = None if self.link_error is None else self.link_error[chosen]
+        return replace(self, remarks=remarks, link_error=link_error, **arrays, **mappings)
 
     def measurement(self, index: int, line: Sequence[str]) -> Measurement:
         """Return one entry as a measurement. `line` is the first-parent line."""

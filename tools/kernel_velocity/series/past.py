@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.results import git, identity, sessions
+from kernel_velocity.results import blocks, git, identity, sessions
+from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import (
@@ -74,6 +75,7 @@ class Past:
     names: Names
     adjustments: Adjustments
     rounds: Mapping[str, Entries] = field(repr=False)  # by path, where they were wanted
+    blocks: tuple[Block, ...]  # what a fleet measured, oldest first
     _tracked: Mapping[str, Entries] = field(repr=False)  # by path
     _columns: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False)
     _shared: dict[tuple[str, str, str], Shared] = field(default_factory=dict, init=False, repr=False)
@@ -155,9 +157,16 @@ class Past:
             reasons=ByEntry(remark, lambda number: remarks[number][0] or "", self.having[0]),
             warnings=ByEntry(remark, lambda number: remarks[number][1], self.having[1]),
             remarks=remark,
+            link_error=self._link_error(key, part),
             **self.amounts(key),
             **times,
         )
+
+    def _link_error(self, key: SeriesKey, part: slice) -> FloatArray | None:
+        errors = self.adjustments.link_errors.get(key)
+        if errors is None:
+            return None
+        return np.array([errors.get(slot, 0.0) for slot in range(part.start, part.stop)])
 
     @cached_property
     def having(self) -> tuple[NDArray[np.bool_], ...]:
@@ -392,7 +401,9 @@ def _read(
         order = {sha: position for position, sha in enumerate(commits.line)}
         with_rounds = sorted(opened.with_rounds() & directory.files.keys())
         laid_out = layout.build(opened, directory, order, has_adjusted=only is None and bool(with_rounds))
-        adjustments = adjusted.fill(opened, laid_out, with_rounds) if only is None else Adjustments()
+        unread: list[str] = []
+        recorded = tuple(blocks.read(results, unread)) if only is None else ()
+        adjustments = adjusted.fill(opened, laid_out, with_rounds, recorded) if only is None else Adjustments()
         opened.save()
         tracked = opened.tracked()
         rounds_of = {path: opened.rounds(path) for path in with_rounds} if rounds else {}
@@ -409,7 +420,8 @@ def _read(
         adjustments=adjustments,
         rounds=rounds_of,
         _tracked=tracked,
-        problems=(*notes, *directory.notes, *laid_out.notes),
+        blocks=recorded,
+        problems=(*notes, *directory.notes, *laid_out.notes, *unread),
     )
 
 

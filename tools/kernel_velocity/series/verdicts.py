@@ -23,7 +23,7 @@ from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import change_points, controls
+from kernel_velocity.series import change_points, controls, linked
 from kernel_velocity.series.changes import Indices, Truth
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
@@ -216,6 +216,11 @@ class Verdicts:
         """Return steps without the machine's part, at the commits that can have caused them."""
         if not points:
             return points
+        if columns.link_error is not None:
+            errors = columns.link_error.tolist()
+            points = tuple(
+                point for point in points if abs(point.after - point.before) > linked.least(errors, point.index)
+            )
         remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
         moved = (self._by_code(columns, point) for point in remaining)
         return tuple(sorted(moved, key=lambda point: point.index))

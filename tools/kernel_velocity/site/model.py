@@ -19,9 +19,7 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import blocks as fleet_blocks
 from kernel_velocity.results import git, lines, sources
-from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.identity import TRACKED
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
@@ -99,13 +97,7 @@ class Site:
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
         unread = (text for _, problems in self._evidence.values() for text in problems)
-        return (*self.past.notes, *self._stored.problems, *unread, *self._verdicts[1], *self.blocks[1])
-
-    @cached_property
-    def blocks(self) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-        """What a fleet measured, oldest first, and what of it could not be read."""
-        problems: list[str] = []
-        return tuple(fleet_blocks.read(self.results, problems)), tuple(problems)
+        return (*self.past.notes, *self._stored.problems, *unread, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:

@@ -39,7 +39,7 @@ MOVED = Markup('<span class="moved">{} <span class="badge">moved</span></span>')
 
 def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page, and the history of every machine's ceilings as data."""
-    recorded, _ = site.blocks
+    recorded = site.past.blocks
     links = dict(_links(recorded))
     sections = tuple(
         _section(site, machine, number) | {"blocks": _blocks(machine, recorded, links)}

@@ -1,0 +1,102 @@
+"""Link the sessions of a fleet: take out of adjusted times how much slower a session is than the first one.
+
+Sessions of identical code differ, and the blocks of a lane were measured in several (results/blocks.py). The anchors
+that each block measured again tell the difference for each series, less what gauges and controls explain of it, which
+is taken out before. What a link leaves is a step at the border of two blocks, of the size of its error. So a change
+point there counts where it is larger than that.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.results import blocks
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.blocks import Block, Time
+from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKey
+from kernel_velocity.stats.link import Link, Z, link
+
+FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (kv lab links)
+MARGIN = 5  # commits by which the detector may miss a step (stats/changepoints/detector.py)
+
+
+@dataclass(frozen=True, eq=False)
+class Sessions:
+    """The recorded blocks, oldest first."""
+
+    recorded: Sequence[Block]
+
+    @cached_property
+    def _by_lane(self) -> Mapping[tuple[str, str], Sequence[tuple[Block, Mapping[tuple[str, Series], Time]]]]:
+        """The blocks of each machine and lane, with the times of its anchors."""
+        by_lane: dict[tuple[str, str], list[tuple[Block, Mapping[tuple[str, Series], Time]]]] = {}
+        for block in self.recorded:
+            times = {(time.commit, time.series): time for time in block.times}
+            for lane in block.lanes:
+                by_lane.setdefault((block.machine, lane), []).append((block, times))
+        return by_lane
+
+    def links(self, key: SeriesKey, fit: Fit | None, commits: Set[str]) -> dict[str, Link]:
+        """Return, for commits of a series, the link of their session to the series' first one.
+
+        Commits of the first session, and of those with too few anchors in common with it, are left out.
+
+        Args:
+            fit: how the series is adjusted. None: it is not. commits: with a value of the series.
+        """
+        series = key.benchmark, (key.implementation, key.case)
+        several = self._by_lane.get((key.machine, blocks.lane_of(series)), ())
+        here = [(block, times) for block, times in several if not commits.isdisjoint(block.commits)]
+        result: dict[str, Link] = {}
+        for number, (block, times) in enumerate(here):
+            pairs = list(_pairs(here[0][1], times, series, fit)) if number else []
+            if len(pairs) >= FEWEST:
+                linked = link(*zip(*pairs, strict=True))
+                result |= {sha: linked for sha in block.commits if sha not in here[0][0].commits}
+        return result
+
+
+def _pairs(
+    first: Mapping[tuple[str, Series], Time], later: Mapping[tuple[str, Series], Time], series: Series, fit: Fit | None
+) -> Iterator[tuple[float, float]]:
+    """Yield, for each anchor of two blocks, the step of a series' adjusted log times and its standard error."""
+    for (commit, of), after in later.items():
+        before = first.get((commit, of))
+        if of != series or before is None:
+            continue
+        step = math.log(after.seconds / before.seconds)
+        for signal in fit.signals if fit is not None else ():
+            if signal.name == CONTROLS_TOGETHER:
+                moves = [
+                    math.log(time.seconds / first[place].seconds)
+                    for place, time in later.items()
+                    if place[0] == commit and place in first and _is_control(time.series, series)
+                ]
+            else:
+                readings = (after.gauges.get(signal.name), before.gauges.get(signal.name))
+                moves = [math.log(readings[0] / readings[1])] if readings[0] and readings[1] else []
+            if not moves:
+                break  # what is taken out of the values is not known of the anchor
+            step -= signal.slope * statistics.fmean(moves)
+        else:
+            yield step, math.hypot(before.error, after.error)
+
+
+def _is_control(other: Series, series: Series) -> bool:
+    """Return whether a series is a control of the same device and cache state."""
+    return other[1][0] in CONTROLS and other[0].partition(".")[2] == series[0].partition(".")[2]
+
+
+def least(errors: Sequence[float], index: int) -> float:
+    """Return the least step at an index that is no doubt of links. 0 inside of a session.
+
+    Args:
+        errors: standard errors of the links by commit, 0 in the first session.
+    """
+    near = sorted(set(errors[max(index - MARGIN, 0) : index + MARGIN]))
+    return Z * math.hypot(*near[-2:]) if len(near) > 1 else 0.0
