@@ -3,7 +3,9 @@
 #define KV_MATMUL_HOPPER_LAUNCH_H
 
 #include <algorithm>
+#include <mutex>
 #include <type_traits>
+#include <vector>
 
 #include "hopper.h"
 #include "hopper_tile.h"
@@ -13,12 +15,12 @@ namespace kv {
 // A kernel, how WIDE its tiles are, the rows of the boxes that it loads and stores, and its bytes of shared memory.
 template <class Epilogue>
 struct HopperKernel {
-    void (*kernel)(HopperMaps, HopperWork, Epilogue);
+    void (*kernel)(HopperMaps, HopperWork, HopperWorkspace, Epilogue);
     int wide, box_a, box_b, box_c, shared;
 };
 
 template <class T, int WIDE, class Epilogue>
-HopperKernel<Epilogue> hopper_kernel(void (*kernel)(HopperMaps, HopperWork, Epilogue)) {
+HopperKernel<Epilogue> hopper_kernel(void (*kernel)(HopperMaps, HopperWork, HopperWorkspace, Epilogue)) {
     using Tile = HopperTile<T, WIDE, Epilogue>;
     return {kernel, WIDE, Tile::BOX_A, Tile::BOX_B, Tile::BOX_C, Tile::SHARED};
 }
@@ -61,39 +63,58 @@ cudaError_t map_matrix(CUtensorMap* map, const T* matrix, int64_t rows, int64_t 
                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
-// How a product is shared out among clusters, and about how many clocks that takes. An estimate, not a measurement: a
-// pass takes the tensor cores 4 WIDE clocks, and the second-level cache one for each 32 bytes that a multiprocessor
-// loads. To fill and drain the stages, and to store, adds 1000 and 4 WIDE, to exchange sums as much again.
-struct HopperPlan {
-    HopperWork work;
-    int64_t clusters, clocks;
-};
-
-template <class T>
-HopperPlan hopper_plan(int wide, int64_t m, int64_t n, int64_t k, int processors) {
-    const int64_t clusters = std::max(processors / CLUSTER, 1), bytes = k * static_cast<int64_t>(sizeof(T));
-    const int64_t passes = (bytes + ROW - 1) / ROW, around = 1000 + 4 * wide;
-    const Tiles tiles = sizeof(T) == 1 ? Tiles(m, n, wide, 2 * NARROW) : Tiles(m, n, 2 * NARROW, wide);
-    const int64_t pairs = tiles.rows * tiles.columns, rest = pairs % clusters;
-    const int64_t of_pair = passes * 4 * std::max(wide, NARROW + wide / 2) + around;
-    const int64_t of_halves = (passes + 1) / 2 * 4 * (NARROW + wide) + 2 * around;
-    const bool splits = rest > 0 && 2 * rest <= clusters && of_halves < of_pair;
-    const int64_t rounds = pairs / clusters + (rest > 0 && !splits);
-    const HopperWork work = {static_cast<int>(m), static_cast<int>(n), static_cast<int>(passes),
-                             static_cast<unsigned>(pairs),
-                             static_cast<unsigned>(splits ? pairs - rest : pairs)};
-    return {work, clusters, rounds * of_pair + splits * of_halves};
+// Sets `workspace` to memory of the current device that nobody uses at the same time as kernels on a stream, or of one
+// graph that is captured there: 17 MB on an H100, allocated when they are first asked for and never freed.
+inline cudaError_t find_workspace(HopperWorkspace* workspace, int device, int clusters, cudaStream_t stream) {
+    struct Known {
+        int device;
+        unsigned long long stream, capture;
+        HopperWorkspace workspace;
+    };
+    static std::mutex mutex;
+    static std::vector<Known> all;
+    unsigned long long id = 0, capture = 0;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamGetId(stream, &id);
+    if (error == cudaSuccess) error = cudaStreamGetCaptureInfo(stream, &status, &capture);
+    if (error != cudaSuccess) return error;
+    if (status == cudaStreamCaptureStatusNone) capture = 0;
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (const Known& known : all)
+        if (known.device == device && known.stream == id && known.capture == capture) {
+            *workspace = known.workspace;
+            return cudaSuccess;
+        }
+    // Also while a graph is captured, and on a stream of its own, so that the graph has no part in it.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    error = cudaThreadExchangeStreamCaptureMode(&mode);
+    if (error != cudaSuccess) return error;
+    const size_t of_sums = HopperWorkspace::of_sums(clusters), of_sent = HopperWorkspace::of_sent(clusters);
+    void* memory = nullptr;
+    cudaStream_t once = nullptr;
+    error = cudaMalloc(&memory, of_sums + of_sent);
+    *workspace = {memory, reinterpret_cast<unsigned*>(static_cast<char*>(memory) + of_sums)};
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&once, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaMemsetAsync(workspace->sent, 0, of_sent, once);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(once);
+    if (once) cudaStreamDestroy(once);
+    if (error == cudaSuccess) all.push_back({device, id, capture, *workspace});
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return error;
 }
 
 template <class T, class Epilogue>
 cudaError_t launch_on_hopper(const HopperKernel<Epilogue>& kernel, const HopperPlan& plan, const T* a,
                              const T* b, typename Product<T>::Item* c, int64_t k, const Epilogue& epilogue,
-                             cudaStream_t stream) {
+                             int device, cudaStream_t stream) {
     HopperMaps maps;
+    HopperWorkspace workspace = {};
     const int64_t m = plan.work.m, n = plan.work.n;
     cudaError_t error = map_matrix(&maps.a, a, m, k, kernel.box_a);
     if (error == cudaSuccess) error = map_matrix(&maps.b, b, k, n, kernel.box_b);
     if (error == cudaSuccess) error = map_matrix(&maps.c, c, m, n, kernel.box_c);
+    if (error == cudaSuccess && plan.is_shared())
+        error = find_workspace(&workspace, device, plan.work.clusters, stream);
     if (error == cudaSuccess)
         error =
             cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared);
@@ -102,14 +123,13 @@ cudaError_t launch_on_hopper(const HopperKernel<Epilogue>& kernel, const HopperP
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {CLUSTER, 1, 1};
     cudaLaunchConfig_t config = {};
-    config.gridDim =
-        dim3(static_cast<unsigned>(std::min<int64_t>(plan.clusters, plan.work.jobs())) * CLUSTER);
+    config.gridDim = dim3(static_cast<unsigned>(plan.clusters() * CLUSTER));
     config.blockDim = dim3(HOPPER_THREADS);
     config.dynamicSmemBytes = static_cast<size_t>(kernel.shared);
     config.stream = stream;
     config.attrs = &cluster;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel.kernel, maps, plan.work, epilogue);
+    return cudaLaunchKernelEx(&config, kernel.kernel, maps, plan.work, workspace, epilogue);
 }
 
 // Launches the kernel that the estimate says is the quickest.
@@ -127,17 +147,19 @@ int launch_best(const HopperKernel<Epilogue> (&kernels)[COUNT], const T* a, cons
             best = &kernel;
             plan = other;
         }
-        error = launch_on_hopper(*best, plan, a, b, c, k, epilogue, static_cast<cudaStream_t>(stream));
+        error =
+            launch_on_hopper(*best, plan, a, b, c, k, epilogue, device, static_cast<cudaStream_t>(stream));
     });
     return status == KV_OK ? cuda_status(error) : status;
 }
 
 }  // namespace kv
 
-#define KV_HOPPER_KERNEL(NAME, T, WIDE, EPILOGUE)                                                   \
-    extern "C" __global__ void __launch_bounds__(kv::HOPPER_THREADS, 1)                             \
-        NAME(const __grid_constant__ kv::HopperMaps maps, kv::HopperWork work, EPILOGUE epilogue) { \
-        kv::HopperTile<T, WIDE, EPILOGUE>::run(maps, work, epilogue);                               \
+#define KV_HOPPER_KERNEL(NAME, T, WIDE, EPILOGUE)                                \
+    extern "C" __global__ void __launch_bounds__(kv::HOPPER_THREADS, 1)          \
+        NAME(const __grid_constant__ kv::HopperMaps maps, kv::HopperWork work,   \
+             kv::HopperWorkspace workspace, EPILOGUE epilogue) {                 \
+        kv::HopperTile<T, WIDE, EPILOGUE>::run(maps, work, workspace, epilogue); \
     }
 
 // The kernels of a dtype and an epilogue, NAME_hopper_<wide>, and what launches them.

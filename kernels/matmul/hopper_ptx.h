@@ -124,12 +124,19 @@ static __device__ inline void sync_cluster() {
                      : "memory");
 }
 
-// Where what `here` points to in shared memory lies in another block of the cluster.
-template <class T>
-static __device__ T* at_rank(T* here, unsigned rank) {
-    T* there;
-    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
-    return there;
+// Says to another cluster, by a word in global memory that was 0, that what this thread and those that it has met at a
+// barrier have written is there.
+static __device__ inline void give_signal(unsigned& signal) {
+    asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%0], 1;" ::"l"(&signal) : "memory");
+}
+
+// Waits for that, and makes the word 0 again.
+static __device__ inline void take_signal(unsigned& signal) {
+    uint32_t given;
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(given) : "l"(&signal) : "memory");
+    } while (!given);
+    asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(&signal) : "memory");
 }
 
 // Registers that wgmma uses may be read and written before this, and used by wgmma after it.

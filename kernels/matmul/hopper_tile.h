@@ -3,7 +3,8 @@
 //
 // Of a block's three warp groups the first asks TMA for stages of A and B, by one thread. The others each multiply half
 // of a tile and store it, and do not wait for each other. The two blocks compute tiles beside each other and share the
-// factor that both need. Where few tiles are left, they compute one, each with half of k.
+// factor that both need. Where few tiles are left, clusters have shares of them (hopper_work.h), and sums of one tile
+// are added up in the order of k: every time in the same one.
 //
 // A tile is NARROW x WIDE: rows and columns of C where items have 16 bits. Of bytes it lies the other way around: wgmma
 // reads them from shared memory along k alone, so that B, which lies along n, must go through registers, and only the
@@ -12,18 +13,16 @@
 #define KV_MATMUL_HOPPER_TILE_H
 
 #include "hopper_ptx.h"
-#include "tiles.h"
+#include "hopper_work.h"
 #include "warp_mma.h"
 
 namespace kv {
 
-constexpr int NARROW = 128, GROUPS = 2, OF_GROUP = NARROW / GROUPS;  // OF_GROUP: the M of wgmma
-constexpr int CLUSTER = 2;                                           // blocks
 constexpr int HOPPER_THREADS = (1 + GROUPS) * WARPGROUP;
 
 // Shared memory is in rows of 128 bytes, swizzled: chunk c of 16 bytes of row r lies where chunk c ^ r % 8 would. The
 // pattern repeats after eight rows. TMA writes and reads it so, and so does wgmma.
-constexpr int ROW = 128, PATTERN = 8 * ROW;
+constexpr int PATTERN = 8 * ROW;
 
 // The descriptor of a factor in shared memory (PTX ISA, matrix descriptor): its rows are along k, or (16 bits) along n
 // in stripes of 64 that lie `stripe` bytes apart.
@@ -32,7 +31,7 @@ static __device__ inline uint64_t factor_at(const void* from, unsigned stripe = 
     return SWIZZLE_128 | PATTERNS_APART | uint64_t{stripe >> 4} << 16 | (shared_address(from) & 0x3ffff) >> 4;
 }
 
-// Four sums, as they travel between blocks.
+// Four sums, as they travel between clusters.
 static __device__ inline float4 four_of(float x, float y, float z, float w) {
     return make_float4(x, y, z, w);
 }
@@ -43,12 +42,18 @@ struct HopperMaps {
     CUtensorMap a, b, c;
 };
 
-// What a cluster computes: pairs of tiles, in rounds; the tiles of the last round's pairs one by one where there are
-// clusters enough for that.
-struct HopperWork {
-    int m, n, passes;       // passes: of k
-    unsigned pairs, split;  // split: the first pair whose tiles are computed one by one
-    __host__ __device__ unsigned jobs() const { return split + (pairs - split) * 2; }
+// Where clusters send sums: of each share, block and group those of half a tile, and whether they are there. What is
+// sent is taken once, so that a launch leaves all of `sent` 0, as it must find it.
+struct HopperWorkspace {
+    void* sums;
+    unsigned* sent;
+
+    static constexpr size_t of_sums(int clusters) {
+        return sizeof(float) * NARROW * WIDEST * CLUSTER * static_cast<size_t>(clusters);
+    }
+    static constexpr size_t of_sent(int clusters) {
+        return sizeof(unsigned) * GROUPS * CLUSTER * static_cast<size_t>(clusters);
+    }
 };
 
 template <class T, int WIDE, class Epilogue = Plain>
@@ -74,33 +79,26 @@ struct HopperTile {
     };
     static constexpr int SHARED = sizeof(Shared) + PATTERN;  // it begins at a multiple of PATTERN
     static_assert(SHARED <= 227 * 1024, "what a block can have");
-    static_assert(sizeof(Sum) * NARROW * WIDE <= sizeof(Shared::stages), "see exchange()");
+    static_assert(WIDE <= WIDEST && sizeof(Sum) == sizeof(float), "see HopperWorkspace");
 
     // Rows of the boxes of A, B and C: half of the rows of the wide factor, since each block of a pair loads a half.
     static constexpr int BOX_A = BYTES ? WIDE / 2 : NARROW, BOX_B = BYTES ? DEPTH : DEPTH / 2, BOX_C = PART;
 
-    // Of a block: its tile of C, and the passes it makes. Both blocks of a cluster make equally many; one too many
-    // adds zeros.
-    struct Job {
-        int row, column, first, passes;
-        bool split;
+    // Where a block's tile of a pair begins.
+    struct Corner {
+        int row, column;
 
-        __device__ Job(const HopperWork& work, unsigned number) {
-            split = number >= work.split;
-            const unsigned pair = split ? work.split + (number - work.split) / 2 : number;
-            const unsigned half = split ? (number - work.split) % 2 : rank();
+        __device__ Corner(const HopperWork& work, const HopperJob& job) {
             const Place place =
-                place_of(pair, Tiles(work.m, work.n, BYTES ? ROWS : 2 * ROWS, BYTES ? 2 * COLUMNS : COLUMNS));
-            row = static_cast<int>(BYTES ? place.row : 2 * place.row + half) * ROWS;
-            column = static_cast<int>(BYTES ? 2 * place.column + half : place.column) * COLUMNS;
-            passes = split ? (work.passes + 1) / 2 : work.passes;
-            first = split ? static_cast<int>(rank()) * passes : 0;
+                place_of(static_cast<unsigned>(job.pair),
+                         Tiles(work.m, work.n, BYTES ? ROWS : 2 * ROWS, BYTES ? 2 * COLUMNS : COLUMNS));
+            row = static_cast<int>(BYTES ? place.row : 2 * place.row + rank()) * ROWS;
+            column = static_cast<int>(BYTES ? 2 * place.column + rank() : place.column) * COLUMNS;
         }
     };
 
     static __device__ unsigned rank() { return blockIdx.x % CLUSTER; }  // in the cluster
-    static __device__ unsigned first_job() { return blockIdx.x / CLUSTER; }
-    static __device__ unsigned jobs_apart() { return gridDim.x / CLUSTER; }
+    static __device__ int cluster() { return static_cast<int>(blockIdx.x) / CLUSTER; }
     static __device__ int group() { return static_cast<int>(threadIdx.x) / WARPGROUP - 1; }
     static __device__ int thread() { return static_cast<int>(threadIdx.x) % WARPGROUP; }
 
@@ -113,47 +111,34 @@ struct HopperTile {
         }
     };
 
-    static __device__ void load_wide_half(char* stage, const HopperMaps& maps, const Job& job, int k,
-                                          int half, Barrier& full) {
+    // Asks for a stage: the factor that is the block's own, and its half of the one that both blocks of a pair need.
+    static __device__ void load(char* stage, const HopperMaps& maps, const Corner& corner, int k,
+                                Barrier& full) {
+        const int half = static_cast<int>(rank());
+        arrive_and_expect(full, STAGE);
         if constexpr (BYTES) {
-            load_box(stage + half * BOX_A * ROW, maps.a, k, job.row + half * BOX_A, full, !job.split);
+            load_box(stage + OF_A, maps.b, corner.column, k, full, false);
+            load_box(stage + half * BOX_A * ROW, maps.a, k, corner.row + half * BOX_A, full, true);
         } else {
+            load_box(stage, maps.a, k, corner.row, full, false);
 #pragma unroll
             for (int i = 0; i < STRIPES; ++i)
-                load_box(stage + OF_A + i * OF_STRIPE + half * BOX_B * ROW, maps.b, job.column + i * STRIPE,
-                         k + half * BOX_B, full, !job.split);
-        }
-    }
-
-    static __device__ void load(char* stage, const HopperMaps& maps, const Job& job, int k, Barrier& full) {
-        arrive_and_expect(full, STAGE);
-        if constexpr (BYTES)
-            load_box(stage + OF_A, maps.b, job.column, k, full, false);
-        else
-            load_box(stage, maps.a, k, job.row, full, false);
-        if (job.split) {
-            load_wide_half(stage, maps, job, k, 0, full);
-            load_wide_half(stage, maps, job, k, 1, full);
-        } else {
-            load_wide_half(stage, maps, job, k, static_cast<int>(rank()), full);
+                load_box(stage + OF_A + i * OF_STRIPE + half * BOX_B * ROW, maps.b,
+                         corner.column + i * STRIPE, k + half * BOX_B, full, true);
         }
     }
 
     static __device__ void produce(const HopperMaps& maps, Shared& shared, const HopperWork& work) {
-        bool split = false;
+        HopperJobs jobs;
+        HopperJob job;
         Turn turn;
-        for (unsigned number = first_job(); number < work.jobs(); number += jobs_apart()) {
-            const Job job(work, number);
-            split = job.split;
-            if (threadIdx.x != 0) continue;
-            for (int pass = 0; pass < job.passes; ++pass, turn.next()) {
+        while (jobs.next(work, cluster(), job)) {
+            const Corner corner(work, job);
+            for (int pass = job.first; pass < job.first + job.passes; ++pass, turn.next()) {
                 wait(shared.empty[turn.slot], turn.parity ^ 1);
-                load(shared.stages[turn.slot], maps, job, (job.first + pass) * DEPTH, shared.full[turn.slot]);
+                load(shared.stages[turn.slot], maps, corner, pass * DEPTH, shared.full[turn.slot]);
             }
         }
-        __syncwarp();
-        sync_cluster();
-        if (split) sync_cluster();
     }
 
     // A group's columns of B as wgmma takes rows of A: four neighbours of k in a register. ldmatrix, which transposes
@@ -223,28 +208,42 @@ struct HopperTile {
         release(shared.empty[before]);
     }
 
-    // Both blocks have sums of the same tile. Each sends the other those of every other part, by way of its stages,
-    // which are no longer used, and adds what it gets to its own.
-    static __device__ void exchange(Sum (&sums)[SUMS], Shared& shared) {
-        using Four = decltype(four_of(Sum{}, Sum{}, Sum{}, Sum{}));
-        Four* const here =
-            reinterpret_cast<Four*>(shared.stages) + group() * (SUMS / 4 * WARPGROUP) + thread();
-        Four* const there = at_rank(here, rank() ^ 1);
-        sync_cluster();
+    using Four = decltype(four_of(Sum{}, Sum{}, Sum{}, Sum{}));
+
+    // Which sums of a share this group sends, or takes.
+    static __device__ int mailbox(int share) {
+        return (share * CLUSTER + static_cast<int>(rank())) * GROUPS + group();
+    }
+    static __device__ Four* sums_of(int share, const HopperWorkspace& workspace) {
+        return static_cast<Four*>(workspace.sums) + mailbox(share) * (SUMS / 4 * WARPGROUP) + thread();
+    }
+
+    static __device__ void send(const Sum (&sums)[SUMS], const HopperWorkspace& workspace, int share) {
+        Four* const to = sums_of(share, workspace);
 #pragma unroll
         for (int i = 0; i < SUMS; i += 4)
-            if (i / OF_PART % 2 != static_cast<int>(rank()))
-                there[i / 4 * WARPGROUP] = four_of(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
-        sync_cluster();
+            __stcg(to + i / 4 * WARPGROUP, four_of(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
+        sync_warpgroup(1 + group());
+        if (thread() == 0) give_signal(workspace.sent[mailbox(share)]);
+    }
+
+    // Adds what the shares behind a pair's first one send.
+    static __device__ void add_sent(Sum (&sums)[SUMS], const HopperWorkspace& workspace,
+                                    const HopperWork& work, const HopperJob& job) {
+        const int end = (job.pair - work.whole + 1) * work.passes;
+        for (int share = job.share + 1; share < work.shares && work.begin_of(share) < end; ++share) {
+            if (thread() == 0) take_signal(workspace.sent[mailbox(share)]);
+            sync_warpgroup(1 + group());
+            const Four* const from = sums_of(share, workspace);
 #pragma unroll
-        for (int i = 0; i < SUMS; i += 4)
-            if (i / OF_PART % 2 == static_cast<int>(rank())) {
-                const Four four = here[i / 4 * WARPGROUP];
+            for (int i = 0; i < SUMS; i += 4) {
+                const Four four = __ldcg(from + i / 4 * WARPGROUP);
                 sums[i] += four.x;
                 sums[i + 1] += four.y;
                 sums[i + 2] += four.z;
                 sums[i + 3] += four.w;
             }
+        }
     }
 
     // Puts a part's sums, rounded, into shared memory as TMA reads them: swizzled, without conflicts of banks.
@@ -280,12 +279,11 @@ struct HopperTile {
     }
 
     static __device__ void store(const HopperMaps& maps, const Sum (&sums)[SUMS], Shared& shared,
-                                 const Job& job, const Epilogue& epilogue, int& buffer) {
+                                 const Corner& corner, const Epilogue& epilogue, int& buffer) {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
-            if (job.split && part % 2 != static_cast<int>(rank())) continue;  // see exchange()
-            const int row = job.row + (BYTES ? part * PART : group() * OF_GROUP);
-            const int column = job.column + (BYTES ? group() * OF_GROUP : part * PART);
+            const int row = corner.row + (BYTES ? part * PART : group() * OF_GROUP);
+            const int column = corner.column + (BYTES ? group() * OF_GROUP : part * PART);
             auto& squares = shared.parts[group()][buffer];
             if (thread() == 0) wait_for_stores<1>();  // of the part before the last
             sync_warpgroup(1 + group());
@@ -302,24 +300,26 @@ struct HopperTile {
     }
 
     static __device__ void consume(const HopperMaps& maps, Shared& shared, const HopperWork& work,
-                                   const Epilogue& epilogue) {
-        bool split = false;
+                                   const HopperWorkspace& workspace, const Epilogue& epilogue) {
+        HopperJobs jobs;
+        HopperJob job;
         int buffer = 0;
         Turn turn;
-        for (unsigned number = first_job(); number < work.jobs(); number += jobs_apart()) {
-            const Job job(work, number);
+        while (jobs.next(work, cluster(), job)) {
             Sum sums[SUMS];
             sum_up(sums, shared, job.passes, turn);
-            split = job.split;
-            if (split) exchange(sums, shared);  // a cluster's last job
-            store(maps, sums, shared, job, epilogue, buffer);
+            if (job.first > 0) {
+                send(sums, workspace, job.share);
+                continue;
+            }
+            if (job.passes < work.passes) add_sent(sums, workspace, work, job);
+            store(maps, sums, shared, Corner(work, job), epilogue, buffer);
         }
         if (thread() == 0) wait_for_stores<0>();
-        if (!split) sync_cluster();  // the other block must not arrive at barriers of one that has left
     }
 
     static __device__ void run(const HopperMaps& maps, const HopperWork& work,
-                               const Epilogue& epilogue = {}) {
+                               const HopperWorkspace& workspace, const Epilogue& epilogue = {}) {
         extern __shared__ char raw[];
         Shared& shared = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & (PATTERN - 1)));
         if (threadIdx.x == 0) {
@@ -333,11 +333,13 @@ struct HopperTile {
         sync_cluster();
         if (threadIdx.x < WARPGROUP) {
             give_registers<40>();
-            produce(maps, shared, work);
+            if (threadIdx.x == 0) produce(maps, shared, work);
         } else {
             take_registers<232>();
-            consume(maps, shared, work, epilogue);
+            consume(maps, shared, work, workspace, epilogue);
         }
+        __syncwarp();
+        sync_cluster();  // the other block must not arrive at barriers of one that has left
     }
 };
 

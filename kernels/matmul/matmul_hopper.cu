@@ -11,11 +11,14 @@
 //   2  tiles of 192 and 128, too, where they fill a device better (hopper_plan): of 66 clusters, 1536 x 1536 x 1536
 //      takes 48 for seven eighths of the time that 36 take with 256
 //   3  the last round's tiles by two blocks each, half of k each, where clusters would be idle: 1024 x 1024 x 1024
-//      takes four fifths of the time
+//      takes four fifths of the time. Replaced by version 6
 //   4  int8, B by way of registers, where ldmatrix and __byte_perm transpose it: one of each per 8 x 2 items and thread. On an
 //      H200, 4096^3: bfloat16 263 us, int8 139; matmul_tensor.cu's mma.sync 402 and 346
 //   5  a warp that releases a stage waits for no fence of the device (hopper_ptx.h, arrive). There bfloat16 177 us,
 //      int8 97; cuBLAS 175 and 1092. Then the power limit of 700 W holds the clock at 1.7 GHz
+//   6  the last round's tiles in equal shares of k for all clusters (hopper_work.h, stream-K), where the estimate says so:
+//      1536 x 1536 x 8192 by 66 clusters takes .76 of the clocks. 1536 x 1536 x 1536 stays with 48 whole pairs: to send
+//      sums costs what the idle clusters would save. An estimate: unmeasured
 // Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
 // wrap around beyond int32, which takes k of more than 131071.
 #include "hopper_launch.h"

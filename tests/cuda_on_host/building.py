@@ -15,7 +15,7 @@ from tests.cuda_on_host.rewriting import rewrite
 HERE = Path(__file__).parent
 KERNELS = HERE.parents[1] / "kernels"
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
-FLAGS = ("-std=c++17", "-fPIC", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", f"-I{HERE / 'include'}")
+FLAGS = ("-std=c++17", "-fPIC", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", f"-I{HERE / 'include'}", f"-I{KERNELS.parent}")
 # -fsanitize=thread reports each access to the engine. A struct of 16 bytes must be read at once, as on a GPU, and not
 # member by member (no-tree-sra). nvcc fuses multiplications and additions too, but not those of our references.
 # A fiber's stack is 256 KiB (engine/blocks.cpp), and kernels do not recurse.

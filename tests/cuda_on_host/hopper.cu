@@ -146,6 +146,24 @@ __device__ void product(const Maps& maps) {
     if (FAULT != BLOCK_LEFT) kv::sync_cluster();
 }
 
+// Two clusters: the second one waits for 256 numbers of the first one, and adds them up.
+enum SignalFault { SIGNALLED, SIGNAL_NOT_AWAITED, SIGNAL_BEFORE_BARRIER, SIGNAL_LEFT, SIGNAL_OF_LATER };
+
+template <SignalFault FAULT>
+__device__ void signal(unsigned* numbers, unsigned* sent, float* out) {
+    const bool sends = (blockIdx.x / 2 == 0) != (FAULT == SIGNAL_OF_LATER);
+    const int mine = static_cast<int>(threadIdx.x) % 128, at = static_cast<int>(blockIdx.x % 2) * 128 + mine;
+    if (sends) {
+        numbers[at] = static_cast<unsigned>(at);
+        if (FAULT != SIGNAL_BEFORE_BARRIER) kv::sync_warpgroup(1);
+        if (mine == 0) kv::give_signal(sent[blockIdx.x % 2]);
+    } else if (FAULT != SIGNAL_LEFT) {
+        if (mine == 0 && FAULT != SIGNAL_NOT_AWAITED) kv::take_signal(sent[blockIdx.x % 2]);
+        kv::sync_warpgroup(1);
+        out[at] = static_cast<float>(numbers[at / 128 * 128 + (at + 1) % 128]);
+    }
+}
+
 template <class Item>
 bool map(CUtensorMap& map, Item* matrix, unsigned rows, unsigned columns, unsigned box_rows,
          bool swizzles = true) {
@@ -188,6 +206,26 @@ int launch(Kernel* kernel, bool swizzles, kv::Float16* a, kv::Float16* b, kv::Fl
         return launch(product_##FAULT, FAULT != NO_SWIZZLE, a, b, c, static_cast<unsigned>(rows),           \
                       static_cast<unsigned>(n));                                                            \
     }
+#define SIGNAL_ENTRY_POINT(FAULT)                                                              \
+    extern "C" __global__ void kernel_##FAULT(unsigned* numbers, unsigned* sent, float* out) { \
+        signal<FAULT>(numbers, sent, out);                                                     \
+    }                                                                                          \
+    extern "C" int kv_##FAULT##_cuda(float* out, int, void*) {                                 \
+        static void* memory = nullptr;                                                         \
+        if (!memory && cudaMalloc(&memory, 1032) != cudaSuccess) return 1;                     \
+        unsigned* const numbers = static_cast<unsigned*>(memory);                              \
+        cudaMemsetAsync(numbers + 256, 0, 8, nullptr);                                         \
+        cudaLaunchAttribute cluster = {};                                                      \
+        cluster.id = cudaLaunchAttributeClusterDimension;                                      \
+        cluster.val.clusterDim = {2, 1, 1};                                                    \
+        cudaLaunchConfig_t config = {dim3(4), dim3(128), 0, nullptr, &cluster, 1};             \
+        return cudaLaunchKernelEx(&config, kernel_##FAULT, numbers, numbers + 256, out);       \
+    }
+SIGNAL_ENTRY_POINT(SIGNALLED)
+SIGNAL_ENTRY_POINT(SIGNAL_NOT_AWAITED)
+SIGNAL_ENTRY_POINT(SIGNAL_BEFORE_BARRIER)
+SIGNAL_ENTRY_POINT(SIGNAL_LEFT)
+SIGNAL_ENTRY_POINT(SIGNAL_OF_LATER)
 ENTRY_POINT(RIGHT)
 ENTRY_POINT(WRONG_PARITY)
 ENTRY_POINT(NO_WAIT_FOR_A_STAGE)

@@ -73,6 +73,24 @@ def test_fault_is_seen_in_any_order(hopper, name, order):
         call(hopper, name, order)
 
 
+SIGNAL_FAULTS = {
+    "SIGNAL_NOT_AWAITED": "a race: it reads",
+    "SIGNAL_BEFORE_BARRIER": "a race: it reads",
+    "SIGNAL_LEFT": "a signal was given that no cluster has taken",
+    "SIGNAL_OF_LATER": "waits for a signal that no cluster before it gives",
+}
+
+
+@IN_ANY_ORDER
+def test_signal_between_clusters(hopper, order):
+    out = output((256,), np.float32)
+    assert hopper.call("kv_SIGNALLED_cuda", out, order=order, capability=9) == 0
+    assert np.array_equal(out.array, np.r_[np.roll(np.arange(128), -1), np.roll(np.arange(128, 256), -1)])
+    for name, text in SIGNAL_FAULTS.items():
+        with pytest.raises(KernelError, match=text):
+            hopper.call(f"kv_{name}_cuda", output((256,), np.float32), order=order, capability=9)
+
+
 @pytest.mark.parametrize("name", ["NO_SWIZZLE", "WRONG_STRIPE"])
 def test_wrong_layout_gives_a_wrong_product(hopper, name):
     assert call(hopper, name, "forward") == (0, False)

@@ -281,9 +281,10 @@ def test_matmul_tiles_by_their_last_round(on_host, dtype):
         assert f"_{tile}_" in launched
 
 
-# Of 16 bits, and processors: a tile half empty, rounds of pairs, tails of k, the last pair alone, halved along k.
-HOPPER_SHAPES = [(64, 64, 64, 4), (300, 264, 136, 2), (264, 600, 72, 4), (64, 128, 600, 4), (577, 136, 1040, 4)]
-HOPPER_SHAPES += [(800, 200, 1040, 6)]
+# Of 16 bits, and processors: a tile half empty, rounds of pairs, tails of k, and pairs in shares: one in two, one
+# behind a round in two and in three, two in three.
+HOPPER_SHAPES = [(64, 64, 64, 4), (300, 264, 136, 2), (264, 600, 72, 4), (64, 128, 776, 4), (577, 136, 1040, 4)]
+HOPPER_SHAPES += [(800, 200, 1040, 6), (300, 72, 2056, 6)]
 
 
 def on_hopper(dtype: str, m: int, n: int, k: int) -> tuple[int, int, int]:
@@ -308,15 +309,31 @@ def test_matmul_on_hopper_of_any_shape(on_host, dtype):
 @ON_TENSOR_CORES
 @IN_ANY_ORDER
 def test_matmul_on_hopper_in_any_order(on_host, dtype, order):
-    for shape, processors in (((300, 264, 136), 2), ((64, 128, 600), 4)):
+    for shape, processors in (((300, 264, 136), 2), ((64, 128, 776), 4)):
         case = references.integer_product(dtype, *on_hopper(dtype, *shape))
         assert "_hopper_" in run(on_host, case, order=order, processors=processors, capability=9)[0]
 
 
+def test_workspace_is_allocated_once_for_a_stream_or_graph(on_host):
+    case = references.integer_product("bfloat16", 64, 128, 776)
+    native = on_host.kernel("matmul", "matmul_tensor")._native
+    allocations = []
+    for stream, graph in ((21, 0), (22, 0), (21, 0), (21, 7), (21, 7), (21, 0)):
+        native.on_host_capture(graph)
+        before = native.on_host_allocations()
+        run(on_host, case, capability=9, stream=stream)
+        allocations.append(native.on_host_allocations() - before)
+    native.on_host_capture(0)
+    assert allocations == [1, 1, 0, 1, 0, 0]
+
+
 @HALVES
 def test_matmul_on_hopper_error_bound(on_host, dtype):
-    for shape in ((136, 200, 304), (64, 128, 600)):
-        assert "_hopper_" in run(on_host, references.normal_product(dtype, *shape), capability=9)[0]
+    for shape in ((136, 200, 304), (64, 128, 776)):
+        case = references.normal_product(dtype, *shape)
+        outputs = [call(on_host, case, order=order, capability=9)[1] for order in ORDERS[:2]]
+        case.check(outputs[0], "cuda")
+        assert np.array_equal(*outputs), "another order of threads gave other bits"
 
 
 @ON_TENSOR_CORES

@@ -268,10 +268,12 @@ void run_blocks(const char* name, dim3 grid, dim3 block, unsigned cluster_blocks
     kernel_body = body;
     kernel_context = context;
     begin_launch_memory();
-    for (const uint32_t number : ordered(grid.x * grid.y * grid.z / cluster_size)) {
-        run_cluster(number, shared);
-        if (has_fault()) return;
-    }
+    begin_launch_hopper();
+    const uint32_t clusters = grid.x * grid.y * grid.z / cluster_size;
+    const std::vector<uint32_t> in_any_order = ordered(clusters);
+    for (uint32_t i = 0; i < clusters && !has_fault(); ++i)
+        run_cluster(cluster_size > 1 ? i : in_any_order[i], shared);
+    if (!has_fault()) end_launch_hopper();
 }
 
 void fault(const char* format, ...) {
@@ -299,8 +301,8 @@ Moment now() { return {cluster, thread() + 1, warp(), times[warp()]}; }
 Knowledge& knowledge() { return running->known; }
 
 bool is_over(const Moment& past) {
-    return past.cluster == cluster &&
-           (past.thread == thread() + 1 || past.time < running->known.of[past.source]);
+    if (past.cluster != cluster) return is_signalled(past);
+    return past.thread == thread() + 1 || past.time < running->known.of[past.source];
 }
 
 void require_present(unsigned of_rank) {

@@ -1,8 +1,9 @@
 // CUDA's execution model on one CPU thread. The headers of ../include are written with these functions.
 //
 // A block's threads are fibers. Each runs until it waits (for its block, for lanes of its warp, for a barrier in shared
-// memory) or returns. The blocks of a cluster run together, clusters one after the other. Whatever goes wrong in a
-// kernel ends its launch with a text (fault()).
+// memory) or returns. The blocks of a cluster run together, clusters one after the other: where they have several
+// blocks in the order of their numbers, as a GPU starts them, for they may wait for what earlier ones give (hopper.h,
+// give_signal). Whatever goes wrong in a kernel ends its launch with a text (fault()).
 #ifndef CUDA_ON_HOST_ENGINE_H
 #define CUDA_ON_HOST_ENGINE_H
 
@@ -59,8 +60,9 @@ struct Knowledge {
 
 bool is_running();  // whether a thread of a kernel runs (and not the host's code)
 Moment now();
-Knowledge& knowledge();            // the running thread's
-bool is_over(const Moment& past);  // whether the running thread knows that an access is over
+Knowledge& knowledge();                 // the running thread's
+bool is_over(const Moment& past);       // whether the running thread knows that an access is over
+bool is_signalled(const Moment& past);  // the same of another cluster's access
 unsigned lane();
 unsigned warp();    // in the cluster
 unsigned thread();  // in the cluster
@@ -96,6 +98,9 @@ void wait_for_copies(unsigned groups_left);
 // accessed: the number of an array, or one of these.
 constexpr int SHARED_MEMORY = -1, OTHER_MEMORY = -2;
 int check(const void* address, size_t bytes, bool writes, size_t alignment);
+// cudaMalloc: memory that stays for the process's life; and whether bytes are in such memory.
+void* allocate(size_t bytes);
+bool is_allocated(const void* address, size_t bytes);
 // Notes an access of a lane for traffic.py, if its caller wants that. `site` is where in the kernel it is made: lanes of
 // a warp that are at one site for the n-th time make one request together.
 void note_access(const void* site, const void* address, size_t bytes, bool writes, int memory);
@@ -117,6 +122,8 @@ void await_box(unsigned rank, size_t offset, size_t bytes);
 void end_box(unsigned rank, size_t offset, size_t bytes, const Moment& moment);
 
 // hopper.cpp, for blocks.cpp and memory.cpp.
+void begin_launch_hopper();
+void end_launch_hopper();  // faults where a signal is left
 void begin_cluster_hopper();
 bool finish_a_copy();       // one that is under way, of TMA; false: there is none
 void look_at_who_leaves();  // faults where the running thread leaves something under way

@@ -80,6 +80,18 @@ struct Factors {
 };
 Factors factors_of_warps[MOST_WARPS];
 
+// Which signals have been given and not yet taken, and by whom; and those that this cluster has taken, and when.
+struct Given {
+    uint32_t cluster;
+    Knowledge known;
+};
+struct Taken {
+    Given given;
+    Moment moment;
+};
+std::map<unsigned*, Given> signals;
+std::vector<Taken> taken;
+
 std::map<size_t, SharedBarrier> barriers[MOST_BLOCKS];  // by where they lie
 unsigned count_of_barriers;
 std::vector<Load> loads;
@@ -176,7 +188,14 @@ void finish(const Store& store) {
 
 }  // namespace
 
+void begin_launch_hopper() { signals.clear(); }
+
+void end_launch_hopper() {
+    if (!signals.empty()) set_fault("a signal was given that no cluster has taken");
+}
+
 void begin_cluster_hopper() {
+    taken.clear();
     for (auto& of_block : barriers) of_block.clear();
     count_of_barriers = 0;
     loads.clear();
@@ -251,6 +270,30 @@ void wait(const void* at, unsigned parity) {
                   unsigned number) { return (static_cast<const SharedBarrier*>(what)->phase & 1) != number; },
                &barrier, parity);
     knowledge().add(barrier.of_phases);
+}
+
+// Signals.
+
+void give_signal(unsigned* signal) {
+    if (!is_allocated(signal, sizeof *signal)) fault("gives a signal in what is no memory of the device");
+    if (*signal != 0) fault("gives a signal where there was one, or no 0");
+    *signal = 1;
+    signals[signal] = {cluster_number(), knowledge()};
+}
+
+void take_signal(unsigned* signal) {
+    const auto found = signals.find(signal);
+    if (found == signals.end()) fault("waits for a signal that no cluster before it gives");
+    *signal = 0;
+    taken.push_back({found->second, now()});
+    signals.erase(found);
+}
+
+bool is_signalled(const Moment& past) {
+    return std::any_of(taken.begin(), taken.end(), [&](const Taken& one) {
+        return one.given.cluster == past.cluster && past.thread != COPY &&
+               past.time < one.given.known.of[past.source] && is_over(one.moment);
+    });
 }
 
 // TMA.

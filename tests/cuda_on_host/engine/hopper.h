@@ -19,6 +19,10 @@ void arrive(const void* at, unsigned of_rank);
 void arrive_and_expect(const void* at, unsigned bytes);
 void wait(const void* at, unsigned parity);
 
+// Between clusters: a word of global memory, and what was written before it was made 1.
+void give_signal(unsigned* signal);
+void take_signal(unsigned* signal);
+
 // A map of a matrix with two axes, `sizes` items each, the first along memory. Returns 0, or 1: not what CUDA asks for.
 unsigned encode_map(TensorMap* map, void* base, const uint64_t* sizes, const uint64_t* strides,
                     const uint32_t* box, const uint32_t* steps, unsigned item, unsigned swizzle);

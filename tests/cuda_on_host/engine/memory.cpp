@@ -5,8 +5,10 @@
 // touch: its stack, the launch's arguments, constants of the library, its block's shared memory, and the arrays
 // that the caller of the library named.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <utility>
 #include <vector>
 
 #include "engine.h"
@@ -55,6 +57,7 @@ struct Array {
     Span span;
     bool is_writable;
     std::vector<History> bytes;  // of what is written
+    bool is_touched = false;     // of memory of the device: in this launch
 };
 
 struct Variable {
@@ -63,7 +66,7 @@ struct Variable {
 };
 
 Span local, arguments;
-std::vector<Array> arrays;
+std::vector<Array> arrays, allocated;
 
 // Of a block of the cluster.
 struct Shared {
@@ -250,6 +253,9 @@ void begin_launch_memory() {
     unused_readers.clear();
     for (Array& array : arrays)
         if (array.is_writable) array.bytes.assign(static_cast<size_t>(array.span.end - array.span.begin), {});
+    for (Array& array : allocated)
+        if (std::exchange(array.is_touched, false))
+            array.bytes.assign(static_cast<size_t>(array.span.end - array.span.begin), {});
 }
 
 void begin_cluster_memory(size_t dynamic_bytes) {
@@ -267,6 +273,20 @@ void* shared_variable(const void* key, size_t bytes, size_t alignment) {
     for (const Variable& variable : shared_memories[rank()].variables)
         if (variable.key == key) return const_cast<char*>(variable.span.begin);
     return add_variable(rank(), key, bytes, alignment);
+}
+
+void* allocate(size_t bytes) {
+    void* const memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    memset(memory, POISON, bytes);
+    const char* const begin = static_cast<const char*>(memory);
+    allocated.push_back({"memory of the device", {begin, begin + bytes}, true, std::vector<History>(bytes)});
+    return memory;
+}
+
+bool is_allocated(const void* address, size_t bytes) {
+    for (const Array& array : allocated)
+        if (array.span.has(static_cast<const char*>(address), bytes)) return true;
+    return false;
 }
 
 char* shared_memory_of(unsigned of_rank) { return storage[of_rank]; }
@@ -351,6 +371,14 @@ int check(const void* pointer, size_t bytes, bool writes, size_t alignment) {
         if (!array.span.has(address, bytes)) continue;
         check_array(array, address, bytes, writes);
         return static_cast<int>(&array - arrays.data());
+    }
+    for (Array& array : allocated) {
+        if (!array.span.has(address, bytes)) continue;
+        array.is_touched = true;
+        if (!writes && array.bytes[static_cast<size_t>(address - array.span.begin)].written.thread == NOBODY)
+            fault("reads memory of the device that nobody has written in this launch");
+        check_array(array, address, bytes, writes);
+        return OTHER_MEMORY;
     }
     const Span library = {__ehdr_start, _end};
     if (writes || (!arguments.has(address, bytes) && !library.has(address, bytes)))

@@ -54,10 +54,8 @@ void give_registers() {
 }
 
 static inline void sync_cluster() { cuda_on_host::wait_for_cluster(); }
-template <class T>
-T* at_rank(T* here, unsigned rank) {
-    return reinterpret_cast<T*>(cuda_on_host::shared_memory_of(rank) + cuda_on_host::shared_offset(here));
-}
+static inline void give_signal(unsigned& signal) { cuda_on_host::give_signal(&signal); }
+static inline void take_signal(unsigned& signal) { cuda_on_host::take_signal(&signal); }
 
 static inline void fence_products() { cuda_on_host::fence_products(); }
 static inline void commit_products() { cuda_on_host::commit_products(); }
