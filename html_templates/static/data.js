@@ -1,55 +1,56 @@
 // Data beside a page. From file:// a page may load only scripts, so each data file is a script that calls KV.put.
 "use strict";
 
-const KV = (() => {
-  const entries = new Map(); // name -> {promise, resolve, reject, script, hasValue}
+const KV = {
+  entries: new Map(), // name -> {promise, resolve, reject, script, hasValue}
 
-  function entryOf(name) {
-    if (!entries.has(name)) {
+  /** Returns what is known of a file. */
+  entryOf(name) {
+    if (!KV.entries.has(name)) {
       const entry = {};
       entry.promise = new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }));
-      entries.set(name, entry);
+      KV.entries.set(name, entry);
     }
-    return entries.get(name);
-  }
+    return KV.entries.get(name);
+  },
 
   /** Returns a promise of a value whose file holds the Base64 of its gzip. */
-  function unpacked({ gzip }) {
+  unpacked({ gzip }) {
     const bytes = Uint8Array.from(atob(gzip), (letter) => letter.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  }
+  },
 
-  return {
-    /** Stores a value. Data files call this. */
-    put(name, value) {
-      const entry = entryOf(name);
-      entry.hasValue = true;
-      entry.resolve(value.gzip === undefined ? value : unpacked(value));
-    },
-    /** Returns a promise of data/<name>. The file is loaded once, and again after a failure. */
-    load(name) {
-      const entry = entryOf(name);
-      if (!entry.script) {
-        const fail = (reason) => {
-          KV.forget(name);
-          entry.reject(new Error(`data/${name}.js ${reason}`));
-        };
-        entry.script = document.createElement("script"); // of a page that may have no other script
-        entry.script.src = `data/${encodeURIComponent(name)}.js`;
-        entry.script.onerror = () => fail("cannot be loaded");
-        // A truncated or empty file loads without calling put
-        entry.script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
-        document.head.append(entry.script);
-      }
-      return entry.promise;
-    },
-    /** Frees a value. The next load() loads the file again. */
-    forget(name) {
-      entries.get(name)?.script?.remove();
-      entries.delete(name);
-    },
-  };
-})();
+  /** Stores a value. Data files call this. */
+  put(name, value) {
+    const entry = KV.entryOf(name);
+    entry.hasValue = true;
+    entry.resolve(value.gzip === undefined ? value : KV.unpacked(value));
+  },
+
+  /** Returns a promise of data/<name>. The file is loaded once, and again after a failure. */
+  load(name) {
+    const entry = KV.entryOf(name);
+    if (!entry.script) {
+      const fail = (reason) => {
+        KV.forget(name);
+        entry.reject(new Error(`data/${name}.js ${reason}`));
+      };
+      entry.script = document.createElement("script"); // of a page that may have no other script
+      entry.script.src = `data/${encodeURIComponent(name)}.js`;
+      entry.script.onerror = () => fail("cannot be loaded");
+      // A truncated or empty file loads without calling put
+      entry.script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
+      document.head.append(entry.script);
+    }
+    return entry.promise;
+  },
+
+  /** Frees a value. The next load() loads the file again. */
+  forget(name) {
+    KV.entries.get(name)?.script?.remove();
+    KV.entries.delete(name);
+  },
+};
 
 /** Returns a promise of a function that finds a commit by its SHA; of one that data/commits lacks, only hash and page are known. */
 async function loadCommits() {

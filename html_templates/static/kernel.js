@@ -20,10 +20,7 @@ function stateOf(form) {
 /** Sets the form as the address says, where the page has that; else to `usual`, the page's defaults. */
 function takeAddress(form, usual) {
   const query = Address.read();
-  for (const [name, value] of usual) {
-    const { [name]: field } = form.elements;
-    if (!PLACE.includes(name)) field.value = [...field.options].some((option) => option.value === query.get(name)) ? query.get(name) : value;
-  }
+  for (const [name, value] of usual) if (!PLACE.includes(name)) offer(form.elements[name], query.get(name), value);
   const places = Array.from(form.elements.machine.options);
   const isOf = (names) => ({ dataset }) => names.every((name) => !query.has(name) || dataset[name] === query.get(name));
   (places.find(isOf(PLACE)) ?? places.find(isOf(["machine"])) ?? places[0]).selected = true;
@@ -124,13 +121,12 @@ function entriesOf(indices, { commits, firstX }) {
   return entries;
 }
 
-/** Returns the value of a time, s, by a rule; `other` is the time or the error of the other file, null where it has none. */
-function convert(rule, time, other) {
-  if (rule.own !== undefined) return other;
-  if (time === null || other === null) return null;
-  if (rule.times !== undefined) return rule.times * time;
-  if (rule.per !== undefined) return Math.max(rule.per / time, rule.least ?? -Infinity);
-  return rule.over !== undefined ? other / time : time / other;
+/** Returns what turns a time, s, into a value by a rule. `other`: the time or the error of the other file. */
+function conversionOf({ own, times, per, least = -Infinity, over }) {
+  if (own !== undefined) return (_, other) => other;
+  if (times !== undefined) return (time) => times * time;
+  if (per !== undefined) return (time) => Math.max(per / time, least);
+  return over !== undefined ? (time, other) => other / time : (time, other) => time / other;
 }
 
 /** Returns the values of a series along an axis: values, low, high, and `at`, the entry of each in the series' columns. */
@@ -138,8 +134,12 @@ function lineOf({ columns, rule, beside }, order, axis) {
   const at = entriesOf(columns.commit, axis);
   const otherAt = beside && entriesOf(beside.commit, axis);
   const apart = new Set(rule?.apart?.map((sha) => order.get(sha))); // commits that the rule does not hold for
-  const along = (times) => Array.from(at, (entry, x) => (rule === undefined || !times || apart.has(columns.commit[entry]) ? null
-    : convert(rule, times[entry] ?? null, beside && (beside.values[otherAt[x]] ?? null))));
+  const convert = rule && conversionOf(rule);
+  const along = (times) => Array.from(at, (entry, x) => {
+    const [time, other] = [times?.[entry] ?? null, beside && (beside.values[otherAt[x]] ?? null)];
+    const isLacking = !convert || !times || other === null || (time === null && rule.own === undefined);
+    return isLacking || apart.has(columns.commit[entry]) ? null : convert(time, other);
+  });
   const ends = isOfTime(rule) ? [columns.low, columns.high] : [];
   const [low, high] = rule?.times === undefined ? [along(ends[1]), along(ends[0])] : ends.map(along);
   return { at, apart, values: along(columns.seconds), low, high };
@@ -181,28 +181,19 @@ function describe({ columns, rule }, { at, apart, values, low, high }, x) {
 
 /** Returns the marks of a choice by kind, with their x; those after the newest commit of the axis are left out. */
 function marksOf(page, choice, lines, axis, xs) {
-  const placed = (mark, kind) => {
-    const at = axis.firstX[page.order.get(mark.commit)] ?? axis.commits.length;
-    const isBetween = kind === "environment" && (at > 0 || !choice.isTime); // the machine changed before the commit
-    return { ...mark, kind, at, x: isBetween ? (xs[at] + (xs[at - 1] ?? -1)) / 2 : xs[at] };
-  };
-  const isOnAxis = (mark) => mark.at < axis.commits.length;
   const visible = lines.filter((line) => line.visible);
-  const names = visible.map((line) => line.series.item.name);
-  const group = page.marks.groups.find((item) => item.anchor === choice.anchor);
-  const findings = page.marks.findings.filter((mark) => mark.series.some((name) => names.includes(name)));
-  const changes = visible.filter((line) => isOfTime(line.series.rule)).flatMap((line) => line.series.item.changes.map((mark) => {
-    const change = placed(mark, "changes");
-    const text = `change point, ${line.name}: ${mark.text} (${mark.detail})`;
-    return { ...change, y: line.y[change.at], words: mark.text, text, isUp: mark.faster, colour: line.colour };
-  }));
-  const foot = [...page.marks.tags.map((mark) => placed(mark, "tag")), ...group.events.map((mark) => placed(mark, "environment"))];
-  return {
-    foot: foot.filter(isOnAxis).sort((a, b) => a.x - b.x),
-    finding: findings.map((mark) => ({ ...placed(mark, "finding"), label: `${mark.kind}, ${mark.state}`, what: mark.kind })).filter(isOnAxis),
-    changes: changes.filter((mark) => isOnAxis(mark) && (mark.y ?? null) !== null).sort((a, b) => a.x - b.x),
-    roof: roofOf(visible, choice),
-  };
+  const all = page.marks.marks.flatMap((mark) => {
+    const at = axis.firstX[page.order.get(mark.commit)] ?? axis.commits.length;
+    const line = visible.find(({ series: { item } }) => mark.series?.includes(item.name));
+    if (at >= axis.commits.length || (mark.series && !line) || (mark.group ?? choice.anchor) !== choice.anchor) return [];
+    const isBetween = mark.kind === "environment" && (at > 0 || !choice.isTime); // the machine changed before the commit
+    const placed = { ...mark, at, x: isBetween ? (xs[at] + (xs[at - 1] ?? -1)) / 2 : xs[at] };
+    if (mark.kind !== "change") return [placed];
+    const y = isOfTime(line.series.rule) ? line.y[at] : null;
+    return y === null ? [] : [{ ...placed, y, colour: line.colour }];
+  }).sort((a, b) => a.x - b.x);
+  const of = (...kinds) => all.filter(({ kind }) => kinds.includes(kind));
+  return { all, foot: of("tag", "environment"), finding: of("finding"), change: of("change"), roof: roofOf(visible, choice) };
 }
 
 /** Returns the roof of the test case as a list; empty where the quantity has none. */
@@ -210,7 +201,7 @@ function roofOf(visible, { unit, scale }) {
   const line = visible.find(({ series: { item, rule } }) => item.roof !== null && isOfTime(rule));
   if (line === undefined || unit === "cache benefit" || scale === "percent") return [];
   const { item: { roof }, rule } = line.series;
-  const y = convert(rule, roof.seconds);
+  const y = conversionOf(rule)(roof.seconds);
   return [{ y, label: `roof (${roof.text}): ${Numbers.value(y, rule.unit)}` }];
 }
 
@@ -251,7 +242,6 @@ function modelOf(page, choice, loaded, axis, testCase) {
     return { at: line.at, name, series, ...page.looks.get(name), visible, ...drawn, describe: (at) => describe(series, line, at) };
   });
   const marks = marksOf(page, choice, lines, axis, x);
-  const all = [...marks.finding, ...marks.changes, ...marks.foot];
   const rule = lines.find(({ series }) => series.rule)?.series.rule;
   const most = lines.reduce((least, { y }) => y.reduce((sum, value) => Math.max(sum, value ?? 0), least), 0);
   const [unit, per] = choice.scale === "percent" ? ["", 1] : Numbers.readable(most, rule?.unit ?? "");
@@ -260,8 +250,8 @@ function modelOf(page, choice, loaded, axis, testCase) {
     case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen, per,
     title: choice.scale === "percent" && commits.length ? `${quantity}, % against ${commits[base].sha.slice(0, 8)}`
       : ["", "%", "×"].includes(unit) ? quantity : `${quantity}, ${unit}`,
-    view: commits.length ? [x[first] - beyond, x[last] + beyond] : [-0.5, 0.5],
-    marksAt: (at) => all.filter((mark) => mark.at === at),
+    view: /** @type {[number, number]} */ (commits.length ? [x[first] - beyond, x[last] + beyond] : [-0.5, 0.5]),
+    marksAt: (at) => marks.all.filter((mark) => mark.at === at),
   };
 }
 
@@ -307,9 +297,7 @@ async function startTrend(section) {
   let turn = 0;
   let panels = []; // {host, model, chart}, one for each test case
   const resized = new ResizeObserver(() => {
-    for (const { chart, host } of panels) {
-      if (host.clientWidth && host.clientWidth !== chart.width) chart.setSize({ width: host.clientWidth, height: chart.height });
-    }
+    for (const { chart, host } of panels) if (![0, chart.width].includes(host.clientWidth)) chart.setSize({ width: host.clientWidth, height: chart.height });
   });
 
   /** Returns the elements that charts are drawn in, the same ones as before where they can be: one may have the focus. */

@@ -35,11 +35,8 @@ function startTip(stage, goTo) {
     // On the side with more room; on a narrow screen the style puts it below
     const [box, outer] = [chart.over, stage].map((element) => element.getBoundingClientRect());
     const across = box.x - outer.x + chart.valToPos(model.x[at], "x");
-    const isLeft = across > outer.width / 2;
-    Object.assign(tip.style, {
-      left: isLeft ? "" : `${across + 14}px`, right: isLeft ? `${outer.width - across + 14}px` : "", top: `${box.y - outer.y + 6}px`,
-      maxWidth: `min(25rem, ${Math.max((isLeft ? across : outer.width - across) - 20, 180)}px)`,
-    });
+    tip.classList.toggle("left", across > outer.width / 2);
+    tip.style.cssText = `--across: ${across}px; top: ${box.y - outer.y + 6}px`;
   }
 
   function hide() {

@@ -95,6 +95,103 @@ function showValue(series, rounds, fit) {
   $("remarks").replaceChildren(...series.remarks.map((text) => make("li", {}, foreign(text))));
 }
 
+// ---- small charts as SVG: axes with round numbers, and on them lines and dots -------------------------------------------
+// Note: tried Bokeh: the eight figures of a measurement take it .4 to 1.1 s at every choice, these 15 to 33 ms. Made by
+// Python when the site is written, they would be ten times the data (14.6 kB for 1.4 kB of a series' rounds).
+
+// In the chart's own units. The page scales the chart to its column; a narrow one keeps its text legible on a phone
+const WIDTH = Math.min(520, Math.max(300, document.documentElement.clientWidth - 56)), HEIGHT = 250;
+const [LEFT, RIGHT, TOP, BOTTOM] = [58, WIDTH - 14, 10, HEIGHT - 42]; // of the frame
+
+function svgNode(name, attributes, text = "") {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.textContent = text;
+  return element;
+}
+
+/** Returns an axis with some room around all values, at least the fraction `least` of their middle to either side. */
+function axisAround(title, values, least = 0) {
+  const known = values.filter(Number.isFinite);
+  const [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+  const middle = (low + high) / 2;
+  const half = Math.max((high - low) / 2, least * Math.abs(middle)) || Math.abs(middle) / 2 || 1;
+  return { title, low: middle - 1.12 * half, high: middle + 1.12 * half };
+}
+
+/** Returns a chart in a figure: `lines` as [class, points], the lowest first, and `dots` as [x, y, class, title]. */
+function figure({ title, caption, x, y, lines, dots }) {
+  const across = (value) => LEFT + ((RIGHT - LEFT) * (value - x.low)) / (x.high - x.low);
+  const up = (value) => Math.min(Math.max(BOTTOM - ((BOTTOM - TOP) * (value - y.low)) / (y.high - y.low), TOP), BOTTOM);
+  const text = (content, anchor, place) => svgNode("text", { ...place, "text-anchor": anchor }, content);
+  const path = ([className, points]) => svgNode("polyline", { class: className, points: points.map(([a, b]) => `${across(a).toFixed(1)},${up(b).toFixed(1)}`).join(" ") });
+  const level = (value) => path(["grid", [[x.low, value], [x.high, value]]]);
+  const svg = svgNode("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${caption}` });
+  svg.append(
+    ...Numbers.ticks(y.low, y.high, 4).flatMap((value) => [level(value), text(Numbers.tick(value), "end", { x: LEFT - 7, y: up(value) + 4 })]),
+    ...Numbers.ticks(x.low, x.high, 5).map((value) => text(Numbers.tick(value), "middle", { x: across(value), y: BOTTOM + 17 })),
+    text(y.title, "middle", { transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)` }),
+    text(x.title, "middle", { x: (LEFT + RIGHT) / 2, y: HEIGHT - 6 }), level(y.low), ...lines.map(path),
+    ...dots.map(([a, b, className, words]) => {
+      const dot = svgNode("circle", { class: className, cx: across(a), cy: up(b), r: 4.5 });
+      dot.append(svgNode("title", {}, words));
+      return dot;
+    }),
+  );
+  return make("figure", {}, make("figcaption", {}, make("strong", {}, title), caption), svg);
+}
+
+/** Returns the median of some values. */
+function median(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+}
+
+const dotClass = (round) => (!round.counts ? "left-out" : round.flags ? "flagged" : "dot");
+const roundText = (round) => `round ${round.number}: ${Numbers.seconds(round.estimate)}${round.flags ? `, ${round.flags}` : ""}`;
+
+function overTime({ value, low, high }, rounds) {
+  const [name, scale] = Numbers.readable(value ?? median(rounds.map((round) => round.estimate)), "s");
+  const minutes = (round) => (round.began - rounds[0].began) / 60;
+  const scaled = (seconds) => seconds / scale;
+  const adjusted = rounds.filter((round) => round.adjusted !== undefined);
+  const whiskers = rounds.filter((round) => round.half_width)
+    .map((round) => ["whisker", [-1, 1].map((sign) => [minutes(round), scaled(round.estimate * (1 + sign * round.half_width))])]);
+  const heights = [...rounds.map((round) => round.estimate), ...adjusted.map((round) => round.adjusted), low ?? NaN, high ?? NaN];
+  const x = axisAround("minutes since the first round", rounds.map(minutes));
+  const y = axisAround(`time per call, ${name}`, heights.map(scaled), 0.005);
+  return figure({
+    title: "Over time",
+    caption: `Each dot is the estimate of a round, its bar the interval from that round's samples. Line and band: the value and its 95% interval.${
+      adjusted.length ? " Rings: the same rounds, adjusted." : ""} A slope or waves: the machine changed meanwhile.`,
+    x, y, lines: [
+      ...(low === null ? [] : [["band", [[x.low, scaled(low)], [x.high, scaled(low)], [x.high, scaled(high)], [x.low, scaled(high)]]]]),
+      ...(value === null ? [] : [["level", [[x.low, scaled(value)], [x.high, scaled(value)]]]]), ...whiskers,
+    ],
+    dots: [
+      ...rounds.map((round) => [minutes(round), scaled(round.estimate), dotClass(round), roundText(round)]),
+      ...adjusted.map((round) => [minutes(round), scaled(round.adjusted), "adjusted", `round ${round.number}, adjusted: ${Numbers.seconds(round.adjusted)}`]),
+    ],
+  });
+}
+
+/** Draws the estimates against a gauge that was timed beside them; null where fewer than two rounds have it. */
+function againstGauge(name, title, rounds, fit) {
+  const measured = rounds.filter((round) => round.counts && round[name]);
+  if (measured.length < 2) return null;
+  const [slope, centre] = fit?.signals[name] ?? [0, median(measured.map((round) => round[name]))];
+  const usual = median(measured.map((round) => round.adjusted ?? round.estimate));
+  const percent = (value, reference) => 100 * (value / reference - 1);
+  const points = measured.map((round) => [percent(round[name], centre), percent(round.estimate, usual), dotClass(round), roundText(round)]);
+  const [x, y] = [`${title}, %`, "estimate, %"].map((name, axis) => axisAround(name, points.map((point) => point[axis]), 0.05));
+  const line = [x.low, x.high].map((change) => [change, 100 * ((1 + change / 100) ** slope - 1)]);
+  const used = slope ? `Where it takes 1% longer, ${Numbers.significant(slope)}% is taken off (line).` : "The series is not known to move with it, so it is not adjusted by it.";
+  return figure({
+    title, caption: `The ${title}, timed beside the samples, against the estimate; both as differences from their usual values. ${used}`,
+    x, y, lines: slope ? [["path", line]] : [], dots: points,
+  });
+}
+
 // ---- the table of the rounds, whose columns and words data/rounds-index has --------------------------------------------
 
 /** Returns a Unix time, s, as text. */

@@ -83,20 +83,20 @@ const Numbers = (() => {
   };
 })();
 
-const Verdicts = (() => {
-  const MIN_EFFECT = Math.log(1.01);
-  const MOST_WITHIN = 0.5;
+const Verdicts = {
+  MIN_EFFECT: Math.log(1.01),
+  MOST_WITHIN: 0.5,
 
   /**
    * Returns what a series did from one entry to another: {word, ratio, low, high, within}. Ratios are of times, new / old.
    * `levels` are those of its file; `seconds` its times, null where there is none.
    */
-  function between({ steps = [], doubt = null, within }, seconds, from, to) {
+  between({ steps = [], doubt = null, within }, seconds, from, to) {
     const [old, now] = from < to ? [from, to] : [to, from];
     const passed = steps.filter(([entry]) => old < entry && entry <= now);
     const counted = passed.filter(([, , , , isBlamed]) => isBlamed);
     const effect = (from < to ? 1 : -1) * counted.reduce((sum, [, ratio]) => sum + Math.log(ratio), 0);
-    if (Math.abs(effect) >= MIN_EFFECT) {
+    if (Math.abs(effect) >= Verdicts.MIN_EFFECT) {
       const half = Math.hypot(...counted.map(([, , low, high]) => Math.log(high / low) / 2));
       const [ratio, low, high] = [0, -half, half].map((side) => Math.exp(effect + side));
       return { word: effect > 0 ? "slower" : "faster", ratio, low, high, within: null };
@@ -108,26 +108,23 @@ const Verdicts = (() => {
     const shorter = Math.min(timed(edges[level], old + 1), timed(old + 1, edges[level + 1]), sizes.length);
     const least = sizes[Math.max(shorter, 1) - 1];
     const isDoubted = doubt !== null && old < doubt && doubt <= now;
-    const isOpen = isDoubted || passed.length > counted.length || !(least <= MOST_WITHIN);
+    const isOpen = isDoubted || passed.length > counted.length || !(least <= Verdicts.MOST_WITHIN);
     return { word: isOpen ? "undecided" : "unchanged", ratio: 1, low: null, high: null, within: isOpen ? null : least };
-  }
+  },
 
-  return {
-    between,
-    /** Returns why two values have no ratio; null where they have one, "" where nothing has to be said. */
-    lacking(a, b) {
-      if (a.seconds === null || b.seconds === null || Math.min(a.seconds, b.seconds) <= 0) return "";
-      if (a.method !== null && b.method !== null && a.method !== b.method) return "timed by another method";
-      return a.version === b.version ? null : "another version of the benchmark";
-    },
-    isChange: ({ word }) => word === "slower" || word === "faster",
-    /** Returns how a verdict is coloured: of values in an unknown unit nobody knows whether less is better. */
-    tone({ word = "" }, unit = "seconds") {
-      return Verdicts.isChange({ word }) && !["seconds", "bytes"].includes(unit) ? "same" : word;
-    },
-    words: ({ word, ratio }, unit) => (Verdicts.isChange({ word }) ? Numbers.change(1 / ratio, unit) : word),
-  };
-})();
+  /** Returns why two values have no ratio; null where they have one, "" where nothing has to be said. */
+  lacking(a, b) {
+    if (a.seconds === null || b.seconds === null || Math.min(a.seconds, b.seconds) <= 0) return "";
+    if (a.method !== null && b.method !== null && a.method !== b.method) return "timed by another method";
+    return a.version === b.version ? null : "another version of the benchmark";
+  },
+  isChange: ({ word }) => word === "slower" || word === "faster",
+  /** Returns how a verdict is coloured: of values in an unknown unit nobody knows whether less is better. */
+  tone({ word = "" }, unit = "seconds") {
+    return Verdicts.isChange({ word }) && !["seconds", "bytes"].includes(unit) ? "same" : word;
+  },
+  words: ({ word, ratio }, unit) => (Verdicts.isChange({ word }) ? Numbers.change(1 / ratio, unit) : word),
+};
 
 /**
  * Returns the cell of an entry of a series (data.js), as site/text.py has it: its rate with interval and time, its time where

@@ -21,7 +21,14 @@ const isolated = (text) => `\u2068${text}\u2069`;
 /** Fills a select with [value, text] pairs, and chooses a value, or the first one. */
 function fill(select, options, value) {
   select.replaceChildren(...options.map(([key, text]) => make("option", { value: key }, text)));
-  select.value = options.some(([key]) => key === value) ? value : options[0]?.[0] ?? "";
+  offer(select, value);
+}
+
+/** Chooses a value of a select, or where it has none such `usual`, or the first one; returns whether it has the value. */
+function offer(select, value, usual = select.options[0]?.value ?? "") {
+  const isOffered = [...select.options].some((option) => option.value === value);
+  select.value = isOffered ? value : usual;
+  return isOffered;
 }
 
 const commitLink = (commit) => make("a", { class: "sha", href: commit.page }, commit.sha.slice(0, 8));

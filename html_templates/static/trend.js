@@ -3,11 +3,12 @@
 
 /**
  * @typedef {{x: number[], commits: any[], lines: any[], marks: any, title: string, per: number, isTime: boolean, scale: string,
- *   view: number[], chosen: number | null}} Model  Arrays have one entry for each commit; null is missing.
+ *   view: [number, number], chosen: number | null}} Model  Arrays have one entry for each commit; null is missing.
  */
 const Trend = (() => {
   const ROOM = 4.5; // px per commit below which dots are left out
   const TICK = 84; // px of a tick's label
+  const STRIDES = [1, 2, 5].flatMap((factor) => [0, 1, 2, 3, 4, 5].map((power) => factor * 10 ** power)).sort((a, b) => a - b); // commits from a tick to the next
   const FAR = 2; // times the highest value, from which on a roof is named at the edge instead of drawn to scale
   const FONT = "Helvetica, Arial, sans-serif";
   const DASHES = { solid: [], dashed: [6, 4], dotted: [2, 3], dotdash: [2, 3, 7, 3] };
@@ -32,20 +33,31 @@ const Trend = (() => {
         y: { distr: model.scale === "log" ? 3 : 1, range: (_, min, max) => heights(model, min, max) },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: 42, space: TICK, ...(model.isTime ? {} : { splits: (u) => places(u, model),
-          filter: (_, splits) => splits, values: (_, splits) => splits.map((x) => model.commits[x].sha.slice(0, 8)) }) },
+        { ...axis, grid: { show: false }, size: 42, space: TICK, ...(model.isTime ? {} : { incrs: STRIDES,
+          values: (_, splits) => splits.map((x) => model.commits[x]?.sha.slice(0, 8)) }) },
         { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, label: model.title,
-          splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => Numbers.tick(value / model.per)) },
+          values: (_, splits) => splits.map((value) => (value === null ? null : Numbers.tick(value / model.per))) },
       ],
-      series: [{}, ...lines.map((line) => ({ stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: { show: false } }))],
+      series: [{}, ...lines.map((line) => ({ stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: dotsOf(line, model, host.clientWidth) }))],
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
       hooks: {
         ...hooks,
         drawAxes: [(u) => { drawIntervals(u, lines); drawBehind(u, model); }],
-        drawSeries: [(u, index) => drawDots(u, lines[index - 1])],
         draw: [(u) => drawAbove(u, model)],
       },
     }, [model.x, ...lines.map((line) => line.y)], host);
+  }
+
+  /** Returns the dots of a line where there is room for them; of a dense one those of the values without neighbours. */
+  function dotsOf(line, /** @type {Model} */ { x, view: [from, to] }, width) {
+    const inside = [...x.keys()].filter((at) => line.y[at] !== null && x[at] >= from && x[at] <= to);
+    const room = width / Math.max(x.filter((value) => value >= from && value <= to).length, 1);
+    const isDense = room < ROOM;
+    line.dots = isDense ? inside.filter((at) => (line.y[at - 1] ?? line.y[at + 1] ?? null) === null) : inside; // the commits that have one
+    return {
+      show: true, filter: () => line.dots, size: 1.5 + (isDense ? 3 : 2 * Math.min(Math.max(0.3 * room, 2), 4)), width: 1.5,
+      fill: line.dash === "solid" ? line.colour : () => colour("--card"),
+    };
   }
 
   /** Returns the ends of the vertical axis for the least and greatest value in view. Intervals may be cut off. */
@@ -58,13 +70,6 @@ const Trend = (() => {
     return [scale === "zero" && low === 0 ? 0 : low - 0.1 * height, high + 0.2 * height];
   }
 
-  /** Returns round numbers for the vertical axis: of a logarithmic one of more than a decade 1, 2 and 5 times powers of ten. */
-  function rounded({ min, max, distr }) {
-    if (distr !== 3 || max / min <= 10) return Numbers.ticks(min, max, 6);
-    const power = 10 ** Math.floor(Math.log10(min));
-    return Array.from({ length: 60 }, (_, n) => [1, 2, 5][n % 3] * power * 10 ** Math.floor(n / 3)).filter((value) => value >= min && value <= max);
-  }
-
   /** Returns the commits in view, the first and the one after the last, by their places. */
   function inView({ scales: { x: { min, max } } }, { x }) {
     const first = x.findIndex((value) => value >= min);
@@ -72,19 +77,17 @@ const Trend = (() => {
     return first < 0 || last < first ? [0, 0] : [first, last + 1];
   }
 
-  function places(u, model) {
-    const [first, last] = inView(u, model);
-    const stride = Math.max(Math.ceil((last - first) / (u.bbox.width / uPlot.pxRatio / TICK)), 1);
-    return Array.from({ length: Math.ceil((last - first) / stride) }, (_, index) => first + index * stride);
-  }
+  /** Returns the px of the page for each commit in view. */
+  const roomOf = (u, [first, last]) => u.bbox.width / uPlot.pxRatio / Math.max(last - first, 1);
 
   // ---- what uPlot does not draw. All in px of the canvas, of which `unit` are a px of the page ------------------------
 
   function frame(u) {
     const { left, top, width, height } = u.bbox;
+    const { min, max } = u.scales.x;
     return {
       ctx: u.ctx, unit: uPlot.pxRatio, left, top, right: left + width, bottom: top + height,
-      across: (x) => u.valToPos(x, "x", true), up: (y) => u.valToPos(y, "y", true),
+      across: (x) => left + ((x - min) / (max - min)) * width, up: (y) => u.valToPos(y, "y", true),
     };
   }
 
@@ -124,9 +127,6 @@ const Trend = (() => {
     }
   }
 
-  /** Returns the px of the page for each commit in view. */
-  const roomOf = (u, [first, last]) => u.bbox.width / uPlot.pxRatio / Math.max(last - first, 1);
-
   /**
    * Draws the intervals of lines as bars, one for each px: those of a dense line touch. Note: tried bands of uPlot, which
    * builds a path for each end: of 10,000 commits x 10 they took more than the lines.
@@ -138,19 +138,18 @@ const Trend = (() => {
     const room = roomOf(u, [first, last]);
     within(area, () => {
       for (const { low, high, colour } of lines) {
-        const ends = new Map(); // px -> the lowest and the highest end there
+        const ends = []; // by px: the lowest and the highest end there
         for (let at = first; at < last; at += 1) {
           if (low[at] === null) continue;
-          const x = Math.round(across(u.data[0][at]));
-          const here = ends.get(x);
-          if (here) [here[0], here[1]] = [Math.min(here[0], low[at]), Math.max(here[1], high[at])];
-          else ends.set(x, [low[at], high[at]]);
+          const here = ends[Math.round(across(u.data[0][at]))] ??= [Infinity, -Infinity];
+          if (low[at] < here[0]) here[0] = low[at];
+          if (high[at] > here[1]) here[1] = high[at];
         }
         const bars = new Path2D();
-        for (const [x, [least, most]] of ends) {
+        ends.forEach(([least, most], x) => { // skips the px without one
           bars.moveTo(x, up(least));
           bars.lineTo(x, up(most));
-        }
+        });
         Object.assign(ctx, { strokeStyle: `${colour}${room < ROOM ? "40" : "73"}`, lineWidth: Math.max(room < ROOM ? room : Math.min(Math.max(0.4 * room, 2), 5), 1) * unit });
         ctx.stroke(bars);
       }
@@ -173,29 +172,6 @@ const Trend = (() => {
         const y = up(roof.y);
         if (y >= top && y <= bottom) rule(area, colour("--ink"), [8, 4, 2, 4], [left, y], [right, y]);
       }
-    });
-  }
-
-  /** Draws the dots of a line, where there is room; of a dense one the values without neighbours. */
-  function drawDots(u, line) {
-    const area = frame(u);
-    const { ctx, unit, across, up } = area;
-    const [first, last] = inView(u, { x: u.data[0] });
-    const room = roomOf(u, [first, last]);
-    const radius = (room < ROOM ? 1.5 : Math.min(Math.max(0.3 * room, 2), 4)) * unit;
-    const dots = new Path2D();
-    line.dots = []; // the commits that have one
-    for (let at = first; at < last; at += 1) {
-      if (line.y[at] === null || (room < ROOM && (line.y[at - 1] ?? line.y[at + 1] ?? null) !== null)) continue;
-      const [x, y] = [across(u.data[0][at]), up(line.y[at])];
-      line.dots.push(at);
-      dots.moveTo(x + radius, y);
-      dots.arc(x, y, radius, 0, 2 * Math.PI);
-    }
-    within(area, () => {
-      Object.assign(ctx, { strokeStyle: line.colour, lineWidth: 1.5 * unit, fillStyle: line.dash === "solid" ? line.colour : colour("--card") });
-      ctx.fill(dots);
-      ctx.stroke(dots);
     });
   }
 
@@ -222,15 +198,15 @@ const Trend = (() => {
         shape(() => ctx.arc(x, y, 6 * unit, 0, 2 * Math.PI));
         mark.box = write(area, boxes, mark.label, ctx.fillStyle, (width) => [[x + 11 * unit, y], [x - 11 * unit - width, y]]);
       }
-      for (const mark of model.marks.changes.filter(isInside)) {
-        const [x, y, tip] = [across(mark.x), up(mark.y), (mark.isUp ? -7 : 7) * unit];
+      for (const mark of model.marks.change.filter(isInside)) {
+        const [x, y, tip] = [across(mark.x), up(mark.y), (mark.faster ? -7 : 7) * unit];
         Object.assign(ctx, { fillStyle: mark.colour, strokeStyle: colour("--ink"), lineWidth: 1.5 * unit });
         shape(() => polygon(ctx, [[x - 7 * unit, y - tip * 0.8], [x + 7 * unit, y - tip * 0.8], [x, y + tip]]));
         ctx.stroke();
         boxes.push({ left: x - 7 * unit, right: x + 7 * unit, top: y - 7 * unit, bottom: y + 7 * unit });
       }
-      for (const mark of model.marks.changes.filter(isInside)) {
-        mark.box = write(area, boxes, mark.words, colour("--ink"), (width) => {
+      for (const mark of model.marks.change.filter(isInside)) {
+        mark.box = write(area, boxes, mark.label, colour("--ink"), (width) => {
           const from = Math.min(Math.max(across(mark.x) - width / 2, left), right - width);
           return [-18, 18, -36, 36].map((apart) => [from, up(mark.y) + apart * unit]);
         });

@@ -55,7 +55,7 @@ def test_ten_thousand_commits(tab, tmp_path):
     assert max(values) == pytest.approx(FLOP / native.seconds[native.is_measured].min() / 1e9, rel=1e-6)
     assert min(values) == pytest.approx(FLOP / native.seconds[native.is_measured].max() / 1e9, rel=1e-6)
     assert source(tab, "dots: native")["x"] == []
-    assert len(source(tab, "changes")["x"]) >= 2
+    assert len(source(tab, "change")["x"]) >= 2
     x, y = point(tab, 5000, values[0])
     tab.mouse.move(x, y)
     tab.mouse.move(x + 0.2, y)
@@ -74,10 +74,10 @@ def test_ten_thousand_commits(tab, tmp_path):
 def test_marks_of_what_is_planted(tab, medium):
     _, out = medium
     show(tab, out, PAGE)
-    changes = source(tab, "changes")
+    changes = source(tab, "change")
     assert [abs(x - position) <= 2 for x, position in zip(changes["x"], (200, 400), strict=True)] == [True, True]
-    assert changes["isUp"] == [True, False]
-    assert changes["words"][0].endswith("faster")
+    assert changes["faster"] == [True, False]
+    assert changes["label"][0].endswith("faster")
     assert source(tab, "tag")["x"] == [99, 199, 299, 399, 499, 599]
     assert source(tab, "environment")["x"] == [299.5]
     assert source(tab, "environment")["label"] == [""]  # it would lie on that of a tag
@@ -91,7 +91,7 @@ def test_marks_of_what_is_planted(tab, medium):
     for wanted in ("regression, confirmed: time +10.0%", "8 rounds", "Tile the outer loops", "Ada Lovelace"):
         assert wanted in text
     change(tab, lambda: tab.uncheck("input[value=native]"))
-    assert source(tab, "changes")["x"] == source(tab, "finding")["x"] == []
+    assert source(tab, "change")["x"] == source(tab, "finding")["x"] == []
     assert source(tab, "tag")["x"] != []
     assert tab.locator(".behind:visible .marked tbody tr").count() >= 9
 
@@ -369,8 +369,8 @@ NAMES = ("eager", "compile", "native", "triton", *"abcdef")
 HEADS = """() => {
   const {model, chart} = PANEL;
   const {left, top} = chart.ctx.canvas.getBoundingClientRect(), ratio = uPlot.pxRatio;
-  return [...model.marks.finding, ...model.marks.changes].map(({label, words, head, box}) => ({
-    text: box ? label ?? words : "", x: head && left + head.x / ratio, y: head && top + head.y / ratio,
+  return [...model.marks.finding, ...model.marks.change].map(({label, head, box}) => ({
+    text: box ? label : "", x: head && left + head.x / ratio, y: head && top + head.y / ratio,
     from: left + box?.left / ratio, to: left + box?.right / ratio, above: top + box?.top / ratio}));
 }""".replace("PANEL", PANEL)
 FRAME = """() => {
@@ -454,7 +454,7 @@ def test_tip_of_times_and_of_others(tab, many, unit, is_of_time):
     text = tab.locator(".tip .figures", has_text="native").text_content()
     assert [word in text for word in ("8 rounds", " to ")] == [is_of_time] * 2
     assert "interval unknown" not in text
-    assert bool(source(tab, "changes")["x"]) == is_of_time
+    assert bool(source(tab, "change")["x"]) == is_of_time
 
 
 def test_labels_do_not_cross(tab, many):

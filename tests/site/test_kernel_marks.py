@@ -95,9 +95,9 @@ def test_step_of_the_machine_is_marked_as_such(tmp_path):
     commits = large_tree.build(tmp_path, shape, changes)
     site = model.read(tmp_path / "results", tmp_path / "repository")
     data = pages.kernel_files(site)["kernel-kernel_000-Cpu"].value()
-    assert [series for series in data["series"] if series["changes"]] == []
-    (event,) = data["groups"][0]["events"]
-    assert (event["commit"], event["kind"]) == (commits[60], "environment")
+    assert {mark["kind"] for mark in data["marks"]} == {"environment"}
+    (event,) = [mark for mark in data["marks"] if mark["group"] == data["groups"][0]["anchor"]]
+    assert event["commit"] == commits[60]
     assert event["label"].startswith("machine 3.") and event["label"].endswith("% slower")
     texts = [
         section.machine for section in map(pages.shown, pages.commit_page.Maker(site).page(commits[60])["sections"])

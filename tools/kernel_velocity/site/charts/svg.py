@@ -1,7 +1,7 @@
 """Small SVG figures as part of a page: they need no script, and print as they are. Pure.
 
 Figures of what is known when the page is written. plot.py draws charts with axes, uPlot those that a reader can zoom,
-and static/plots.js those of data that a page loads.
+and static/measurement.js those of data that a page loads.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import svg
 from kernel_velocity.site.model import Site, below
-from kernel_velocity.site.text import Cell, Footnotes, Platform
+from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Platform
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
 RECENT = 25  # measured commits of a machine that the headline is about
@@ -313,6 +313,15 @@ def headline(table: Table, row: Row) -> list[str]:
         *([] if row.speedup is None else [f"{units.significant(row.speedup)}{units.MULTIPLE} {FASTEST}"]),
         *(f"{name}: {text.verdict(verdict, row.columns.unit)}" for name, verdict in verdicts_),
     ]
+
+
+def last_change(table: Table, row: Row) -> tuple[Cell, CommitLine] | None:
+    """Return the newest step of a row that a commit is blamed for, in words, and that commit. None without one."""
+    points = [point for point in table.site.past.verdicts[row.key].points if point.is_blamed]
+    if not points:
+        return None
+    commit = table.site.commits[table.site.line[row.columns.position[points[-1].index]]]
+    return _change(verdicts.of_step(points[-1]), row.columns.unit), text.commit_line(commit)
 
 
 def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,8 +95,16 @@ def _build(
             )
 
 
-def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[tuple[str, str]]:
-    """Return, for each machine, what the first test case of the page does now: its name, and the overview's row."""
+class Headline(NamedTuple):
+    """What the first test case of the page does now on a machine."""
+
+    name: str
+    words: str  # the overview's row
+    change: tuple[Cell, CommitLine] | None  # the last one, and the commit to blame
+
+
+def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[Headline]:
+    """Return a headline for each machine."""
     first = _first_case(chart.columns)
     heads = []
     for table in tables:
@@ -104,17 +112,15 @@ def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[tuple[st
         keys = [key for key in here if key.case == first and key.implementation not in CONTROLS]
         if keys:
             key = min(keys, key=lambda key: name_parts(key.benchmark).state != HOT)
-            words = (
-                key.implementation,
-                first,
-                name_parts(key.benchmark).state,
-                "" if len(table.site.platforms) == 1 else key.machine,
-            )
-            heads.append((" · ".join(filter(None, words)), " · ".join(home_table.headline(table, table.row(key)))))
+            machine = "" if len(table.site.platforms) == 1 else key.machine
+            name = " · ".join(filter(None, (key.implementation, first, name_parts(key.benchmark).state, machine)))
+            row = table.row(key)
+            words = " · ".join(home_table.headline(table, row))
+            heads.append(Headline(name, words, home_table.last_change(table, row)))
     return heads
 
 
-def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Sequence[Headline]) -> dict[str, Any]:
     """Return what the template is filled with."""
     return {"page": _page(site, chart, versions) | {"headlines": heads}}
 
@@ -170,7 +176,6 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
         tables.append(table(case, of_case, lines, group.commits_of(case), notes))
     longest = max(int(columns.is_measured.sum()) for columns in group.columns.values())
     few = too_few(FEWEST_ALONE + 1, "a change point by the series' own noise", longest)
-    notes.marks((*chart.warnings.get(group.platform, ()), *few))
     return {
         "place": group.platform,
         "anchor": group.anchor,
@@ -178,6 +183,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
         "tables": tables,
         "marks": _marks(site, chart, group),
         "footnotes": notes.texts,
+        "remarks": (*chart.warnings.get(group.platform, ()), *few),
     }
 
 

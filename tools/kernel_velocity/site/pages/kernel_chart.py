@@ -47,7 +47,7 @@ from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.sequential import Answer
 
-FORMAT = 2  # of both files; raised when a reader of the old ones would go wrong
+FORMAT = 3  # of both files; raised when a reader of the old ones would go wrong
 
 GFLOPS, GIGABYTES, TIME = "GFLOPS", "GB/s", "µs"
 SPEED_UP, EFFICIENCY, BENEFIT, COLD_HOT, ERROR = "speed-up", "efficiency", "cache benefit", "cold / hot", "error"
@@ -122,7 +122,7 @@ class Chart:
     device: str
     columns: Mapping[SeriesKey, Columns]
     groups: tuple[Group, ...]
-    series: Mapping[SeriesKey, dict[str, Any]]  # as in the data file, without the change points
+    series: Mapping[SeriesKey, dict[str, Any]]  # as in the data file
     errors: Mapping[str, Tracked]  # by the name of their data file
     findings: Sequence[Mark]
     reruns: Mapping[SeriesKey, Sequence[Remeasured]]  # by series that a night measured again
@@ -277,7 +277,6 @@ def as_data(chart: Chart) -> dict[str, Any]:
             "machine": group.platform.machine,
             "environment": group.platform.environment,
             "state": group.state,
-            "events": group.environment,
         }
         for group in chart.groups
     ]
@@ -286,11 +285,23 @@ def as_data(chart: Chart) -> dict[str, Any]:
         "kernel": chart.kernel,
         "device": chart.device,
         "groups": groups,
-        "series": [series | {"changes": chart.changes[key]} for key, series in chart.series.items()],
-        "tags": chart.tags,
-        "findings": chart.findings,
+        "series": list(chart.series.values()),
+        "marks": list(_marks(chart)),
         "figures": chart.figures,
     }
+
+
+def _marks(chart: Chart) -> Iterator[Mark]:
+    """Yield what the chart marks. A mark without a `group` and without `series` is on every chart."""
+    for mark in chart.findings:
+        yield mark | {"kind": "finding", "what": mark["kind"], "label": f"{mark['kind']}, {mark['state']}"}
+    for key, marks in chart.changes.items():
+        for mark in marks:
+            words = f"change point, {key.implementation or 'value'}: {mark['text']} ({mark['detail']})"
+            yield mark | {"kind": "change", "series": [series_name(key)], "label": mark["text"], "text": words}
+    yield from chart.tags
+    for group in chart.groups:
+        yield from (mark | {"group": group.anchor} for mark in group.environment)
 
 
 def of_work(columns: Columns, choice: Choice, least: Mapping[str, Any] | None) -> dict[str, Rule]:
@@ -361,14 +372,13 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, device: str, line: Seque
     """Return the compilers' figures of a kernel's code: their values, and the commits from which on they had them.
 
     Args:
-        tracked: series, also of other things. line: the first-parent line. device: of the code. A CPU's page has the
-            code for GPUs, too: a machine without a GPU compiles it, and has no other page.
+        tracked: series, also of other things. line: the first-parent line. device: of the code.
     """
     devices = {class_name: device for device, class_name in cases.DEVICES.items()}
     figures = []
     for series in tracked:
         owner, built_for, method = series.key.benchmark.split(".")
-        if owner == kernel and method in FIGURES and device in (built_for, cases.DEVICES["cpu"]):
+        if owner == kernel and method in FIGURES and device == built_for:
             values = [
                 (line[position], int(value))
                 for position, value in zip(series.position.tolist(), series.value, strict=True)
