@@ -322,7 +322,7 @@ def test_home_data_golden(tree, monkeypatch, accept):
     monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     keep(tree)
     keep_verdict(tree)
-    data, _ = home_page.build(read(tree))
+    _, data, _ = home_page.build(read(tree))
     check_golden(GOLDEN / "home_data.json", as_text(data.value), accept=accept)
 
 

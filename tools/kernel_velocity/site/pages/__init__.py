@@ -2,6 +2,7 @@
 
 home.py             index.html: what changed, every series, commits
 home_table.py       its cards of changes and its table of series
+feed.py             feed.xml: the cards and the findings as an Atom feed
 kernel.py           kernel-<kernel>-<Device>.html: the chart, the tables, the source
 kernel_chart.py     its chart: marks, quantities, data
 commit.py           commit-<8 digits>.html: what a commit changed, and how it was built

@@ -24,8 +24,8 @@ from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.series.verdicts import Word
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
+from kernel_velocity.site.pages import feed, home_table
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.pages.home_table import Event, Table
 from kernel_velocity.site.text import Footnotes
 from kernel_velocity.site.writer import INDEX, DataFile, Page
@@ -45,8 +45,10 @@ _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
 
 def build(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the home page and its data."""
+    """Yield the home page, its data, and the feed of what it shows."""
     context = page(site)
+    findings = [(finding, finding_line(site, finding)) for finding in site.findings]
+    yield feed.page(site, context["cards"] + context["more_cards"], findings)
     yield DataFile(name="home", value=_data(site, context))
     if context["more_rows"]:
         others = {"page": context, "rows": context["more_rows"]}
