@@ -131,6 +131,20 @@ def test_step_between_short_levels_that_drift_is_found():
     assert (9, False) in change_points(np.array(before + after + last) / 100)
 
 
+def test_interval_of_a_step_holds_the_truth_and_not_zero():
+    """Levels of nine commits with AR(1) noise of correlation .8, which leaves most of them one degree of freedom."""
+    rng, intervals = np.random.default_rng(0), []
+    for effect in np.tile([-0.3, -0.1, 0.1, 0.3], 40):
+        noise = 0.006 * rng.standard_normal(18)
+        for index in range(1, 18):
+            noise[index] += 0.8 * noise[index - 1]
+        points = [point for point in detect(noise + np.repeat([0.0, effect], 9)) if abs(point.index - 9) <= 1]
+        intervals += [(math.log(point.low) - effect, math.log(point.high) - effect, effect) for point in points]
+    assert len(intervals) >= 120
+    assert sum(low <= 0 <= high for low, high, _ in intervals) >= 0.9 * len(intervals)
+    assert not any(low + effect <= 0 <= high + effect for low, high, effect in intervals)
+
+
 def test_kernel_that_is_optimised_every_few_commits():
     rng, steps, hits = np.random.default_rng(0), 0, 0
     for gap in (6, 8, 10):
