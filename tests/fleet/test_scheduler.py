@@ -62,7 +62,7 @@ def test_options_of_a_fleet_need_one(option):
 def test_options_of_a_long_range_are_positive(option):
     err = io.StringIO()
     assert main(["track", "--every=2", option], io.StringIO(), err) == 2
-    assert f"error: {option.split('=')[0]} 0: a positive number is wanted" in err.getvalue()
+    assert f"error: {option.split('=')[0]} must be a positive number of" in err.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -459,8 +459,9 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
 def summary(plan: Plan, fleet: Fleet) -> str:
     """Return what a plan costs and how uncertain its links will be, a line each machine."""
     lines = [
-        f"{'' if fleet.settings.every is None else f'every {fleet.settings.every}th of '}"
-        f"{units.count(len(fleet.commits), 'commit')}, {units.count(len(fleet.lanes), 'test case')}, "
+        f"{units.count(len(fleet.commits), 'commit')}"
+        f"{'' if fleet.settings.every is None else f', one in {fleet.settings.every} at first'}, "
+        f"{units.count(len(fleet.lanes), 'test case')}, "
         f"{units.count(fleet.settings.rounds, 'round')}: {units.count(len(plan.jobs), 'job')} on "
         f"{units.count(len(fleet.machines), 'machine')}, about {_minutes(plan.seconds)}"
     ]

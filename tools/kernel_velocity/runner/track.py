@@ -25,7 +25,7 @@ from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
 from kernel_velocity.results.measurement import Outcome, SeriesKey
 from kernel_velocity.runner import backfill, clocks, forecast, host, report, select
 from kernel_velocity.runner.asv import machine
-from kernel_velocity.runner.checks import check_settings, installed_torch
+from kernel_velocity.runner.checks import check_settings, installed_torch, seconds
 from kernel_velocity.runner.session import Session
 from kernel_velocity.series import past
 
@@ -69,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--budget",
-        type=float,
         metavar="MINUTES",
         help="time of each machine of a fleet, or until --every halves no more",
     )
@@ -88,9 +87,8 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """
     value = {name: getattr(args, name) or environ.get(f"KV_{name.upper()}") or None for name in SETTINGS}
     check_settings(environ)
-    for name in ("every", "budget"):
-        if (value_of := getattr(args, name)) is not None and not value_of > 0:
-            raise UsageError(f"--{name} {value_of:g}: a positive number is wanted, for example --{name} 8")
+    if args.every is not None and args.every < 1:
+        raise UsageError(f"--every must be a positive number of commits (got {args.every}), for example --every 8")
     return Settings(
         range=value["range"],
         bench=value["bench"],
@@ -99,7 +97,7 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         machine=_machine(value["machine"]),
         again=value["again"] not in (None, "0"),
         every=args.every,
-        budget=math.inf if args.budget is None else 60 * args.budget,
+        budget=math.inf if args.budget is None else seconds(args.budget),
     )
 
 

@@ -43,9 +43,9 @@ LOUD = 4.0
 YOUNG = 16  # points: a shorter level needs a louder step, in proportion
 VERY_LOUD = 2.5  # times as loud as needed: correlated noise makes no such step
 P_CORRELATED = 1e-4  # of Yuen's test with AR(1) noise
-# Degrees of freedom that an interval has at least. AR(1) noise leaves short levels 1, and intervals of t(1) hold the true
-# step always: in up to a quarter of the steps that stand by their loudness they hold 0, too. With 3 they hold the true
-# step in 95 to 100% of them, and never 0 (simulated, correlation 0 to .95, 9 to 60 points a level).
+# Degrees of freedom that an interval has at least. AR(1) noise leaves short levels 1. Intervals of t(1) hold the true
+# step, but in up to a quarter of the steps that stand by their loudness also 0. With 3 they hold the true step in 95 to
+# 100% of them, and never 0 (simulated, correlation 0 to .95, 9 to 60 points a level).
 FEWEST_FREEDOM = 3.0
 REACH = 100  # points a side that are compared: levels of long ago say little
 NEAR = 60  # points a side that tell the scatter, and whether a slope explains them
