@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from kernel_velocity.harness.documents import CHECKSUM, ROOM, DamagedError, with_checksum, without_checksum
 from kernel_velocity.harness.gpu import GpuActivity
@@ -252,22 +253,35 @@ def decode(line: str) -> Round:
         TelemetryError: as `parse`, or a required field is absent or of the wrong type.
     """
     raw = parse(line)
-    keys = tuple(raw)
-    if keys not in _names_of:
-        _names_of[keys] = tuple(map(_NAMES.get, keys))
-    fields: dict[Any, Any] = dict(zip(_names_of[keys], raw.values(), strict=True))
+    shape = (*raw, *map(type, raw.values()))
+    lines = _alike.get(shape)
+    fields: dict[Any, Any] = dict(
+        zip(map(_NAMES.get, raw) if lines is None else lines.names, raw.values(), strict=True)
+    )
     fields.pop(None, None)
     for name, convert in _CONVERTED:
         if name in fields:
             fields[name] = convert(fields[name])
-    _check_types(fields)
+    if lines is None:
+        _check_types(fields)
+        numbers = [key for key, value in raw.items() if type(value) in _NUMBER and key in _NAMES]
+        lines = _alike[shape] = _Alike(tuple(map(_NAMES.get, raw)), itemgetter(*numbers))
+    if not _are_small(lines.numbers(raw)):  # of most lines all are
+        _check_sizes(fields)
     record = object.__new__(Round)
-    vars(record).update(_DEFAULTS | fields)  # Round(**fields), which sets frozen fields one by one: 3 of 13 us a line
+    vars(record).update(_DEFAULTS | fields)  # Round(**fields), which sets frozen fields one by one: 3 of 8 us a line
     return record
 
 
+class _Alike(NamedTuple):
+    """Sound lines of the same keys and types of values, as nearly all lines of a file are."""
+
+    names: tuple[str | None, ...]  # of the fields; None: a key that this version does not know
+    numbers: Callable[[Mapping[str, Any]], Sequence[float]]  # returns the numbers of such a line
+
+
 def _params(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(param, str) for param in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {str}:
         raise TelemetryError(f"params ({KEYS['params']}): a list of strings is wanted, got {value!r}")
     return tuple(value)
 
@@ -293,7 +307,6 @@ def _gpu(value: object) -> GpuActivity:
 
 
 _CONVERTED = (("params", _params), ("flags", _flags), ("gpu", _gpu))
-_names_of: dict[tuple[str, ...], tuple[str | None, ...]] = {}  # of the keys of a line: those of most lines are the same
 _MOST = 2.0**63  # of any number: more than that no whole number of JSON's other readers holds
 _NUMBER, _COUNT, _REST = (int, float), (int,), (tuple, GpuActivity)
 _TYPES = {"str": (str,), "int": _COUNT, "float": _NUMBER}
@@ -307,25 +320,22 @@ _FIELDS = tuple(
 _DEFAULTS = {
     field.name: field.default for field in dataclasses.fields(Round) if field.default is not dataclasses.MISSING
 }
-_sound: dict[tuple[object, ...], list[int]] = {}  # names and types of fields that are good -> which are numbers
+_alike: dict[tuple[object, ...], _Alike] = {}  # by keys and types
 
 
 def _check_types(fields: Mapping[str, Any]) -> None:
-    shape = (*fields, *map(type, fields.values()))
-    if shape not in _sound:
-        for name, types, required in _FIELDS:
-            if name not in fields:
-                if required:
-                    raise TelemetryError(f"{name} ({KEYS[name]}) is missing")
-            elif not isinstance(fields[name], types) or isinstance(fields[name], bool):
-                raise _wrong(name, fields[name])
-        _sound[shape] = [number for number, value in enumerate(fields.values()) if type(value) in _NUMBER]
-    values = list(fields.values())
-    numbers = [values[number] for number in _sound[shape]]
-    if not _are_small(numbers):  # of most lines all are
-        for name, value in fields.items():
-            if type(value) in _NUMBER and not -_MOST <= value <= _MOST:
-                raise _wrong(name, value)
+    for name, types, required in _FIELDS:
+        if name not in fields:
+            if required:
+                raise TelemetryError(f"{name} ({KEYS[name]}) is missing")
+        elif not isinstance(fields[name], types) or isinstance(fields[name], bool):
+            raise _wrong(name, fields[name])
+
+
+def _check_sizes(fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        if type(value) in _NUMBER and not -_MOST <= value <= _MOST:
+            raise _wrong(name, value)
 
 
 def _are_small(numbers: Sequence[float]) -> bool:
