@@ -229,6 +229,10 @@ class Steps(NamedTuple):
     has_scatter: Truth  # whether the scatter of a value's level is known
 
 
+# of `Line._turns`: what is added to a series' `Steps` from a position of the line on
+_TURN = np.dtype([("row", "<i8"), ("position", "<i8"), ("level", "<f8"), ("doubts", "<i2"), ("unknown", "<i2")])
+
+
 class Line:
     """The values of the commits of the first-parent line, made for many commits at a time: one pass over all series."""
 
@@ -305,11 +309,16 @@ class Line:
         """Return the first position of the values that those at some positions are compared with."""
         first, tag = int(positions[0]), int(self.tags[positions[0]])
         since, before = first, first - 1 if tag == NO_TAG else min(first - 1, tag)
+        ends = before, int(positions[-1])
         outcome, method = (self._layout.columns[name] for name in ("outcome", "method"))
         for number in self._numbers.tolist():
             part = self._layout.part(number)
             position = self._layout.position[part]
-            old, end = np.searchsorted(position, [before, int(positions[-1])], side="right").tolist()
+            old, end = np.searchsorted(position, ends, side="right").tolist()
+            newest = slice(max(old - 1, 0), end)
+            if old and outcome[part][old - 1] == MEASURED and (method[part][newest] == method[part][old - 1]).all():
+                since = min(since, int(position[old - 1]))  # nearly always
+                continue
             measured = np.flatnonzero(outcome[part][:end] == MEASURED)
             methods = method[part][measured]
             count = int(np.searchsorted(measured, old))
@@ -348,22 +357,36 @@ class Line:
 
     def _steps(self, block: Block) -> Steps:
         """Return the steps of a block's series."""
-        shape = block.slots.shape
-        level, doubts, is_known = np.zeros(shape), np.zeros(shape, np.int16), np.ones(shape, np.bool_)
-        for row, number in enumerate(range(block.rows.start, block.rows.stop)):
-            key = self.site.keys[number]
+        turns = self._turns
+        part = slice(*np.searchsorted(turns["row"], [block.rows.start, block.rows.stop]).tolist())
+        column = np.searchsorted(block.positions, turns["position"][part])
+        is_here = column < len(block.positions)  # else it comes later
+        at = (turns["row"][part] - block.rows.start)[is_here], column[is_here]
+
+        def so_far(name: str) -> NDArray[Any]:
+            amounts = np.zeros(block.slots.shape, turns.dtype[name])
+            np.add.at(amounts, at, turns[name][part][is_here])
+            return np.cumsum(amounts, axis=1, out=amounts)
+
+        return Steps(so_far("level"), so_far("doubts"), so_far("unknown") == 0)
+
+    @cached_property
+    def _turns(self) -> NDArray[np.void]:
+        """Where anything that `Steps` says of a series changes, and by how much. By series, then by position."""
+        turns: list[tuple[int, int, float, int, int]] = []
+        for row, key in enumerate(self.site.keys):
             levels, position = self.site.past.verdicts[key], self.site.series(key).position
             for point in levels.points:
-                column = np.searchsorted(block.positions, position[point.index])
-                if point.is_blamed:
-                    level[row, column:] += point.after - point.before
-                else:
-                    doubts[row, column:] += 1
+                effect = point.after - point.before if point.is_blamed else 0.0
+                turns.append((row, position[point.index], effect, not point.is_blamed, 0))
             if levels.doubt is not None:
-                doubts[row, np.searchsorted(block.positions, position[levels.doubt.index]) :] += 1
-            for start, noise in zip((0, *(point.index for point in levels.points)), levels.noises, strict=True):
-                is_known[row, np.searchsorted(block.positions, position[start]) :] = noise is not None
-        return Steps(level, doubts, is_known)
+                turns.append((row, position[levels.doubt.index], 0.0, 1, 0))
+            unknown = [noise is None for noise in levels.noises]
+            if any(unknown):
+                starts = position[[0, *(point.index for point in levels.points)]].tolist()
+                by = np.diff(unknown, prepend=0).tolist()
+                turns += [(row, start, 0.0, 0, more) for start, more in zip(starts, by, strict=True)]
+        return np.array(turns, _TURN)
 
     def _judge(self, _: str, key: SeriesKey, old: int, new: int) -> Verdict:
         return self.site.past.verdicts[key].between(old, new)
