@@ -28,6 +28,7 @@ from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.charts import trend
+from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Writer
@@ -96,6 +97,8 @@ class LargeSite:
         )
         positions = [int(share * self.length) for share in self.findings_at]
         self.findings = tuple(map(self._finding, positions)) if self.length > 1 else ()
+
+    along, edge, parts, _parts = Site.along, Site.edge, Site.parts, Site._parts
 
     @property
     def tags(self):

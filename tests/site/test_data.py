@@ -18,7 +18,7 @@ from kernel_velocity import units
 from kernel_velocity.findings import evidence_store, text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import Reason
-from kernel_velocity.site import series_data
+from kernel_velocity.site import model, series_data
 from kernel_velocity.site.pages import findings, measurement
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 from kernel_velocity.stats import growth
@@ -83,7 +83,7 @@ def whole(made, name):
 
 @pytest.fixture(params=[64, 2, 5], ids=["all are new", "four of five are older", "none is new"])
 def step(request, monkeypatch):
-    monkeypatch.setattr(series_data, "STEP", request.param)
+    monkeypatch.setattr(model, "STEP", request.param)
 
 
 def test_commits_golden(tree, accept):
@@ -139,7 +139,7 @@ def test_series_are_the_measurements(tree):
 
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
 def test_series_files_after_one_more_commit(tree, monkeypatch, step, older):
-    monkeypatch.setattr(series_data, "STEP", step)
+    monkeypatch.setattr(model, "STEP", step)
     monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
     monkeypatch.setattr(growth, "GROWTH", 2)
     newest = list(tree.results.rglob(f"{tree.commits[4][:8]}-*"))

@@ -17,17 +17,18 @@ import json
 import sqlite3
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_velocity.series.packing import ADJUSTMENT, ENTRY, ROUND, TRACKED, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
-FORMAT = 4  # of the tables
+FORMAT = 5  # of the tables
 VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
@@ -39,9 +40,9 @@ _TABLES = {
     "name": "(kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL,"
     f" {_CHECKSUM}, PRIMARY KEY (kind, number))",
     "file": "(path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
-    " hardware TEXT NOT NULL, sessions TEXT NOT NULL, entries BLOB NOT NULL, rounds BLOB NOT NULL,"
-    f" tracked BLOB NOT NULL, {_CHECKSUM}, of_entries INTEGER NOT NULL, of_rounds INTEGER NOT NULL,"
-    " of_tracked INTEGER NOT NULL)",
+    " hardware TEXT NOT NULL, sessions TEXT NOT NULL, series BLOB NOT NULL, entries BLOB NOT NULL,"
+    f" rounds BLOB NOT NULL, tracked BLOB NOT NULL, {_CHECKSUM}, of_series INTEGER NOT NULL,"
+    " of_entries INTEGER NOT NULL, of_rounds INTEGER NOT NULL, of_tracked INTEGER NOT NULL)",
     "adjustment": f"(path TEXT PRIMARY KEY, entries BLOB NOT NULL, {_CHECKSUM})",
     "fit": f"(series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL, {_CHECKSUM})",
     "answer": "(kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))",
@@ -64,11 +65,16 @@ def code(*rooms: str, package: Path = _PACKAGE) -> str:
 class FileFacts:
     """The cached facts of a results file, without its arrays."""
 
-    signature: str  # size, times and inode of the file and of the telemetry beside it
+    signature: str  # size, times and inode of the file, of its rounds, failures and sessions, "|" between them
     commit: str  # full SHA; empty where the file cannot be read
     notes: tuple[str, ...]
     hardware: Mapping[str, str]  # of `ResultsFile`
     sessions: tuple[str, ...]  # lines of `results.sessions`
+
+    @property
+    def has_telemetry(self) -> bool:
+        """Whether a file of rounds lay beside it."""
+        return bool(self.signature.split("|")[1])
 
 
 class Cache:
@@ -153,7 +159,8 @@ class Cache:
     def put(self, path: str, facts: FileFacts, packed: Packed) -> None:
         """Store a results file, in place of its earlier contents."""
         texts = [json.dumps(text) for text in (facts.notes, dict(facts.hardware), facts.sessions)]
-        blobs = [array.tobytes() for array in (packed.entries, packed.rounds, packed.tracked)]
+        arrays = (packed.entries["series"], packed.entries, packed.rounds, packed.tracked)
+        blobs = [array.tobytes() for array in arrays]
         self.remove(path)
         row: list[Any] = [json.dumps(path), facts.signature, facts.commit, *texts]
         row += [*blobs, _checksum_of(row), *(_checksum_of([row[0], blob]) for blob in blobs)]
@@ -163,6 +170,17 @@ class Cache:
         """Forget a results file."""
         for statement in ("DELETE FROM file WHERE path = ?", "DELETE FROM adjustment WHERE path = ?"):
             self._connection.execute(statement, [json.dumps(path)])
+
+    def counts(self, paths: Collection[str]) -> NDArray[np.int64]:
+        """Return how many values results files have of each series, by its number.
+
+        The numbers are stored beside the entries, too: this reads a sixteenth of what they hold.
+        """
+        counts = np.zeros(len(self.names.series.values) + 1, np.int64)
+        for path, series in self._sound("SELECT of_series, path, series FROM file"):
+            if json.loads(path) in paths:
+                counts += np.bincount(np.frombuffer(series, ENTRY["series"]), minlength=len(counts))
+        return counts
 
     def entries(self, path: str) -> Entries:
         """Return the values of a results file."""

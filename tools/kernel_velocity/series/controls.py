@@ -83,6 +83,14 @@ class Shared:
         return tuple(steps)
 
     @cached_property
+    def by_position(self) -> Mapping[str | None, FloatArray]:
+        """Each method's deviations by position on the first-parent line, up to the last. NaN: unknown."""
+        dense = {method: np.full(common.position[-1] + 1, np.nan) for method, common in self.by_method.items()}
+        for method, common in self.by_method.items():
+            dense[method][common.position] = common.values
+        return dense
+
+    @cached_property
     def digest(self) -> str:
         """A digest of everything that it can take out of change points."""
         parts = ((repr(method).encode(), *common) for method, common in self.by_method.items())
@@ -210,11 +218,10 @@ def _left(columns: Columns, common: Shared) -> FloatArray:
     """Return what the machine did to each value that adjusting has left in it. NaN where the controls tell nothing."""
     machine = np.full(len(columns), np.nan)
     for number, method in ((-1, None), *enumerate(columns.methods)):
-        if method in common.by_method:
-            position, _, values = common.by_method[method]
-            at = np.minimum(np.searchsorted(position, columns.position), position.size - 1)
-            is_known = (position[at] == columns.position) & (columns.method == number)
-            machine[is_known] = values[at[is_known]]
+        if method in common.by_position:
+            deviations = common.by_position[method]
+            is_known = (columns.method == number) & (columns.position < len(deviations))
+            machine[is_known] = deviations[columns.position[is_known]]
     removed = np.log(np.where(columns.seconds > 0, columns.adjusted / columns.seconds, np.nan))
     return machine + np.where(np.isnan(removed), 0.0, removed)
 

@@ -146,9 +146,7 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int], *, has_a
     """
     commits = directory.commits
     paths = sorted(commits, key=lambda path: (order.get(commits[path], BESIDE), commits[path]))
-    stored = np.zeros(len(cache.names.series.values) + 1, np.int64)
-    for path in paths:
-        stored += np.bincount(cache.entries(path)["series"], minlength=len(stored))
+    stored = cache.counts(commits.keys())
     groups = _groups(cache.names.series.values, stored, directory.benchmarks)
     sizes = np.zeros(len(groups.keys), np.int64)
     np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])

@@ -438,7 +438,11 @@ def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
 
 def _is_constant(column: NDArray[Any]) -> bool:
     """Return whether all values of a column are the same, NaN included."""
-    return bool((column == column[:1]).all()) or bool(np.isnan(column).all())
+    if not len(column):
+        return True
+    if np.isnan(column[0]):
+        return bool(np.isnan(column).all())
+    return bool(column[0] == column[-1]) and bool((column == column[0]).all())  # most differ at the ends
 
 
 def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:

@@ -24,6 +24,7 @@ from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points, controls, linked
+from kernel_velocity.series.change_points import Logs
 from kernel_velocity.series.changes import Indices, Truth
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
@@ -181,10 +182,14 @@ class Verdicts:
     def _levels(self) -> Mapping[SeriesKey, Levels]:
         past = self.past
         settled = change_points.of_all(past.keys, past.columns, past.folder)
-        newest = {key: _newest(past.columns(key), settled[key]) for key in past.keys}
+        newest, oldest = dict[SeriesKey, Untested](), dict[SeriesKey, Untested | None]()
+        for key in past.keys:
+            columns = past.columns(key)
+            logs = change_points.logs(columns)
+            newest[key] = _newest(columns, logs, settled[key])
+            oldest[key] = _oldest(columns, logs, settled[key], newest[key])
         by_platform = dict(_pools(newest))
         pools = [by_platform[controls.platform_of(key)] for key in newest]
-        oldest = {key: _oldest(past.columns(key), settled[key], newest[key]) for key in past.keys}
         untested = [(key, values) for key in past.keys for values in (oldest[key], newest[key]) if values is not None]
         steps = young.steps(
             [level._replace(others=by_platform[controls.platform_of(key)]) for key, (_, level) in untested]
@@ -277,9 +282,9 @@ def _noises(
         yield tuple(islice(noises, len(steps) + 1))
 
 
-def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Untested:
+def _newest(columns: Columns, logs: Logs, settled: Sequence[ChangePoint]) -> Untested:
     """Return the values since the last settled change point that the newest method timed."""
-    values, method = change_points.logs(columns)
+    values, method = logs
     begin = settled[-1].index if settled else 0
     entries = np.flatnonzero(~np.isnan(values[begin:])) + begin
     entries = entries[method[entries] == method[entries[-1]]] if entries.size else entries
@@ -288,12 +293,12 @@ def _newest(columns: Columns, settled: Sequence[ChangePoint]) -> Untested:
     return Untested(entries, Level(values[entries], None, _error_of_rounds(columns, entries), begins=begins))
 
 
-def _oldest(columns: Columns, settled: Sequence[ChangePoint], newest: Untested) -> Untested | None:
+def _oldest(columns: Columns, logs: Logs, settled: Sequence[ChangePoint], newest: Untested) -> Untested | None:
     """Return the first values, up to the first settled change point, that the first method timed.
 
     None where they are among the newest.
     """
-    values, method = change_points.logs(columns)
+    values, method = logs
     entries = np.flatnonzero(~np.isnan(values[: settled[0].index if settled else None]))
     if not entries.size or entries[0] in newest.entries:
         return None

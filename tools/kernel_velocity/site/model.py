@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from kernel_velocity import config
 from kernel_velocity.config import Project
@@ -33,8 +36,24 @@ from kernel_velocity.series.past import Past, Sessions, Tracked
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.text import Platform
 
+STEP = 64  # measured commits from one rewriting of all series' own files to the next
 COLD = "cold"  # the cache state in which nothing lies in a cache
 Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
+
+
+class Edge(NamedTuple):
+    """Where the series' own files end."""
+
+    position: int  # the first one on the first-parent line that is not in them
+    commits: int  # measured commits before it
+
+
+class Parts(NamedTuple):
+    """The entries of a series before the edge, and those from it on."""
+
+    older: int  # how many come before the edge
+    older_digest: str
+    newer_digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +170,26 @@ class Site:
         return tuple(sorted(self.past.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
 
     @cached_property
+    def along(self) -> tuple[str, ...]:
+        """The measured commits of `line`, oldest first."""
+        return tuple(sha for sha in self.measured if sha in self.order)
+
+    @cached_property
+    def edge(self) -> Edge:
+        """Where the series' own files end: before the newest commits, fewer than STEP."""
+        count = len(self.along) // STEP * STEP
+        return Edge(position=self.order[self.along[count - 1]] + 1 if count else 0, commits=count)
+
+    @cached_property
+    def parts(self) -> Mapping[SeriesKey, Parts]:
+        """The two parts of each of `keys`. Their digests read every value, so one process makes them for all pages."""
+        return {key: self._parts(key) for key in self.keys}
+
+    def _parts(self, key: SeriesKey) -> Parts:
+        older = int(np.searchsorted(self.series(key).position, self.edge.position))
+        return Parts(older, self.past.digest(key, 0, older), self.past.digest(key, older))
+
+    @cached_property
     def with_page(self) -> frozenset[str]:
         """The commits that have a page."""
         return frozenset(self.measured)
@@ -231,7 +270,8 @@ class Site:
 
     def has_rounds(self, platform: Platform, commit: str) -> bool:
         """Return whether there is telemetry of a commit whose results could be read. Of what, `rounds_at` says."""
-        return results_file(platform, commit) in self.past.layout.files and self._telemetry(platform, commit).exists()
+        file = self.past.directory.files.get(results_file(platform, commit))
+        return file is not None and file.has_telemetry
 
     def signature(self, platform: Platform, commit: str) -> str:
         """Return what changes whenever the files of a commit at a platform do: results, rounds, failures, sessions."""

@@ -37,7 +37,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -55,7 +55,6 @@ from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 
 FORMAT = 3  # of these files; raised when a reader of the old ones would go wrong
 DIGITS = 7  # of a time, the shortest of a series: no series repeats to one part in a million
-STEP = 64  # measured commits from one rewriting of all series' own files to the next
 _MOST_COLUMNS = 64  # encoded columns held at a time; of 10,000 commits each can have a MB
 _OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
@@ -68,41 +67,19 @@ def build(site: Site) -> Iterator[DataFile]:
     """Yield the data files. That of a series is made only if the series changed."""
     yield DataFile(name="commits", value=commits(site))
     yield DataFile(name="series-index", value=index(site))
-    edge, encoder = edge_of(site), Encoder(site)
-    newest: dict[str, list[tuple[SeriesKey, int]]] = {}
-    for key in site.keys:
-        position = site.series(key).position
-        entries = int(np.searchsorted(position, edge.position))
-        newest.setdefault(newest_name(key), []).append((key, entries))
-        inputs = f"{edge.commits} {encoder.until(position[:entries])} {site.past.digest(key, 0, entries)}"
-        value = partial(_older, site, key, entries, edge, encoder)
-        yield DataFile(name=series_name(key), value=value, inputs=inputs)
-    for name, series in newest.items():
+    encoder, before = Encoder(site), site.edge.commits
+    newest: dict[str, list[SeriesKey]] = {}
+    for key, part in site.parts.items():
+        newest.setdefault(newest_name(key), []).append(key)
+        inputs = f"{before} {encoder.until(site.series(key).position[: part.older])} {part.older_digest}"
+        yield DataFile(name=series_name(key), value=partial(_older, site, key, encoder), inputs=inputs)
+    for name, keys in newest.items():
         digests = [
-            (key, encoder.until(site.series(key).position), site.past.digest(key, entries), _levels(site, key))
-            for key, entries in series
+            (key, encoder.until(site.series(key).position), site.parts[key].newer_digest, _levels(site, key))
+            for key in keys
         ]
-        value = partial(_newest, site, series, edge, encoder)
-        yield DataFile(name=name, value=value, inputs=repr((edge.commits, digests)))
-
-
-class Edge(NamedTuple):
-    """Where the series' own files end."""
-
-    position: int  # the first one on the first-parent line that is not in them
-    commits: int  # measured commits before it
-
-
-def along(site: Site) -> list[str]:
-    """Return the measured commits of the first-parent line, oldest first: those of `data/commits`."""
-    return [sha for sha in site.measured if sha in site.order]
-
-
-def edge_of(site: Site) -> Edge:
-    """Return where the series' own files end: before the newest commits, fewer than STEP."""
-    measured = along(site)
-    count = len(measured) // STEP * STEP
-    return Edge(position=site.order[measured[count - 1]] + 1 if count else 0, commits=count)
+        value = partial(_newest, site, keys, encoder)
+        yield DataFile(name=name, value=value, inputs=repr((before, digests)))
 
 
 @cache
@@ -112,15 +89,15 @@ def newest_name(key: SeriesKey) -> str:
     return series_name(benchmark).replace("series-", "newest-", 1)
 
 
-def _older(site: Site, key: SeriesKey, entries: int, edge: Edge, encoder: Encoder) -> dict[str, Any]:
-    return series(site.series(key).between(0, entries), edge.commits, encoder)
+def _older(site: Site, key: SeriesKey, encoder: Encoder) -> dict[str, Any]:
+    return series(site.series(key).between(0, site.parts[key].older), site.edge.commits, encoder)
 
 
-def _newest(site: Site, entries: Sequence[tuple[SeriesKey, int]], edge: Edge, encoder: Encoder) -> dict[str, Any]:
-    columns = {series_name(key): site.series(key).between(first) for key, first in entries}
+def _newest(site: Site, keys: Sequence[SeriesKey], encoder: Encoder) -> dict[str, Any]:
+    columns = {series_name(key): site.series(key).between(site.parts[key].older) for key in keys}
     series = {name: encoder.columns(part) for name, part in columns.items() if len(part)}
-    levels = {series_name(key): _levels(site, key) for key, _ in entries}
-    return {"format": FORMAT, "before": edge.commits, "series": series, "levels": levels}
+    levels = {series_name(key): _levels(site, key) for key in keys}
+    return {"format": FORMAT, "before": site.edge.commits, "series": series, "levels": levels}
 
 
 def _levels(site: Site, key: SeriesKey) -> dict[str, Any]:
@@ -156,7 +133,7 @@ def commits(site: Site) -> dict[str, Any]:
             "places": [number for number, at in enumerate(has_value.values()) if at[site.order[sha]]],
             "page": text.commit_href(sha),
         }
-        for sha in along(site)
+        for sha in site.along
         for commit in [site.commits[sha]]
     ]
     return {"format": FORMAT, "branch": "HEAD", "commits": listed}
@@ -220,7 +197,7 @@ class Encoder:
 
     def __init__(self, site: Site) -> None:
         """Take the site whose commits are numbered."""
-        self._commits = along(site)
+        self._commits = site.along
         self._numbers = np.full(len(site.line), -1)
         self._numbers[[site.order[sha] for sha in self._commits]] = np.arange(len(self._commits))
         self._encoded: dict[tuple[object, ...], orjson.Fragment] = {}

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
 import numpy as np
@@ -80,10 +80,16 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page of every commit that has a measurement and that the repository has, and its data."""
     maker = Maker(site)
     for sha in site.measured:
-        context = partial(maker.context, sha)
-        yield Page(name=text.commit_href(sha), template="commit.html", context=context, inputs=maker.inputs(sha))
-        inputs = maker.inputs(sha, neighbours=False)
-        yield DataFile(name=f"commit-{sha[:DIGITS]}", value=partial(maker.data, sha), inputs=inputs)
+        context, inputs = partial(maker.context, sha), maker.inputs(sha)
+        yield Page(name=text.commit_href(sha), template="commit.html", context=context, inputs=inputs.page)
+        yield DataFile(name=f"commit-{sha[:DIGITS]}", value=partial(maker.data, sha), inputs=inputs.data)
+
+
+class PageInputs(NamedTuple):
+    """Texts that change whenever a commit's page and its data would. None for a commit beside the line."""
+
+    page: str | None = None
+    data: str | None = None
 
 
 class Maker:
@@ -108,29 +114,26 @@ class Maker:
         """Return what the template of a commit's page is filled with."""
         return {"page": self.page(sha)}
 
-    def inputs(self, sha: str, *, neighbours: bool = True) -> str | None:
-        """Return a text that changes whenever a commit's page would. None for a commit beside the line.
-
-        Args:
-            neighbours: whether it links to the commits measured before and after it. Its data do not.
-        """
+    def inputs(self, sha: str) -> PageInputs:
+        """Return what a commit's page and its data follow from."""
         site, position = self.site, self.site.order.get(sha)
         if position is None:
-            return None
+            return PageInputs()
         findings = self._findings.get(sha, ())
         builds = [(self._build(at, sha), site.machine_steps.get((at, sha))) for at in site.platforms]
-        around = self._neighbours[sha] if neighbours else None
-        source = (sha, site.tags.get(sha), self._tag(sha), around, findings, builds)
         # a commit is its hash; whether the clone has it, and it has a page, is not
         named = (*site.commits[sha].parents, *(commit for finding in findings for commit in finding.commits))
         present = [(site.commit(commit) is not None, commit in site.with_page) for commit in named]
         values = self._values[position]
-        # a finding's series may be none that changed; the data say nothing of what would have been seen
-        if findings or (neighbours and any(self._is_held(sha, platform) for platform in site.platforms)):
-            shown: tuple[str, ...] = (values.levels,)
-        else:
-            shown = (values.scatter,) if neighbours else ()
-        return repr((source, present, self._everywhere, values.values, *shown))
+        source = (sha, site.tags.get(sha), self._tag(sha), findings, builds, present, self._everywhere, values.values)
+        both = repr(source)
+        # A finding's series may be none that changed. The page alone links to the commits measured before and after
+        # it, and says what would have been seen.
+        is_held = any(self._is_held(sha, platform) for platform in site.platforms)
+        shown = values.levels if findings or is_held else values.scatter
+        return PageInputs(
+            page=f"{both} {self._neighbours[sha]} {shown}", data=both + (values.levels if findings else "")
+        )
 
     def _is_held(self, sha: str, platform: Platform) -> bool:
         """Return whether the page of a commit holds the rows of all its values on a platform."""

@@ -254,7 +254,7 @@ def inputs(chart: Chart) -> str:
     groups = [(group.platform, group.benchmark, group.environment, group.shared) for group in chart.groups]
     verdicts = chart.site.past.verdicts
     series = [
-        (key, chart.site.past.digest(key), series, verdicts[key].points, verdicts[key].doubt, verdicts[key].noises)
+        (key, chart.site.parts[key], series, verdicts[key].points, verdicts[key].doubt, verdicts[key].noises)
         for key, series in chart.series.items()
     ]
     warnings = sorted(chart.warnings.items(), key=repr)

@@ -89,14 +89,15 @@ def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None
     result = dict[int, Detected]()
     searches = dict[int, _Search]()
     for number, (values, then) in enumerate(zip(series, previous, strict=True)):
-        if then is not None and then.digest == _digest(values):
+        digest = _digest(values)
+        if then is not None and then.digest == digest:
             result[number] = then
         else:
-            searches[number] = _Search.of(observed(values).logs, then)
+            searches[number] = _Search.of(digest, observed(values).logs, then)
     while growing := [search for search in searches.values() if (search.blocks + 1) * BLOCK < search.logs.size]:
         for search, points in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
             search.settled += [point for point in points if point.index < search.blocks * BLOCK]
-            search.blocks += 1
+            search.blocks, search.settled_digest = search.blocks + 1, None
     ends = [search.logs.size for search in searches.values()]
     for number, (search, points) in zip(searches, _searched([*searches.values()], ends), strict=True):
         result[number] = search.detected(series[number], points)
@@ -111,23 +112,27 @@ def _digest(values: FloatArray) -> str:
 class _Search:
     """The search for the change points of a series. The indices of its points are places."""
 
+    digest: str  # of the values, missing ones included
     logs: FloatArray  # (places,) values that are present
     blocks: int = 0
+    settled_digest: str | None = None  # None: more blocks were settled since
     settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
 
     @classmethod
-    def of(cls, logs: FloatArray, previous: Detected | None) -> _Search:
+    def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _Search:
         """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
-        if previous is None or previous.settled_digest != _digest(logs[: previous.blocks * BLOCK]):
-            return cls(logs=logs)
-        return cls(logs=logs, blocks=previous.blocks, settled=list(previous.settled))
+        if previous is None or previous.settled_digest != (same := _digest(logs[: previous.blocks * BLOCK])):
+            return cls(digest=digest, logs=logs)
+        return cls(
+            digest=digest, logs=logs, blocks=previous.blocks, settled_digest=same, settled=list(previous.settled)
+        )
 
     def detected(self, values: FloatArray, points: Points) -> Detected:
         """Return the result for the values, missing ones included. `points` are those of the window."""
         indices = np.flatnonzero(~np.isnan(values)).tolist()
         return Detected(
-            digest=_digest(values),
-            settled_digest=_digest(self.logs[: self.blocks * BLOCK]),
+            digest=self.digest,
+            settled_digest=self.settled_digest or _digest(self.logs[: self.blocks * BLOCK]),
             blocks=self.blocks,
             settled=tuple(self.settled),
             points=tuple(replace(point, index=indices[point.index]) for point in (*self.settled, *points)),
