@@ -34,15 +34,15 @@ def methods(series: Columns) -> list[int]:
     return several
 
 
-def before(series: Columns) -> Indices:
-    """Return, for every entry, the newest comparable one before it. NONE where there is none.
+def before(series: Columns, first: int = 0) -> Indices:
+    """Return, for every entry from `first` on, the newest comparable one before it. NONE where there is none.
 
     Entries of another method are passed over, so that a single one of them does not hide the next change.
     """
-    base = np.full(len(series), NONE, dtype=np.int64)
+    base = np.full(len(series) - first, NONE, dtype=np.int64)
     for method in methods(series):
-        measured, rows = np.flatnonzero(alike(series, method)), series.method == method
-        last = np.searchsorted(measured, np.flatnonzero(rows)) - 1
+        measured, rows = np.flatnonzero(alike(series, method)), series.method[first:] == method
+        last = np.searchsorted(measured, np.flatnonzero(rows) + first) - 1
         base[rows] = np.where(last < 0, NONE, measured[last] if len(measured) else NONE)
     return base
 

@@ -26,12 +26,11 @@ from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.changes import NONE, Indices, Truth
 from kernel_velocity.series.columns import TIMES
-from kernel_velocity.series.packing import ENTRY, NOTHING, Entries, Series
+from kernel_velocity.series.packing import ENTRY, NOTHING, STORED, Series
 from kernel_velocity.series.reading import Directory
 
 BESIDE = np.iinfo(np.int32).max  # the position of a commit that is not on the first-parent line: behind all others
 ADJUSTED = tuple(name for name in TIMES if name.startswith("adjusted"))
-STORED = tuple(name for name in ENTRY.names or () if name != "series")
 
 FILES = 256  # copied at a time
 MOST_VALUES = 65_536  # of a block of several series: its columns fit into a processor's cache
@@ -268,9 +267,9 @@ class _Filling:
         self._positions = np.array([*order.values()], np.int32)
         self._last = np.full(len(start), -1, np.int64)  # number of the commit of each series' last value
 
-    def add(self, files: Sequence[tuple[str, Entries]]) -> Sequence[NDArray[np.int32]]:
-        """Add the values of files, each with its commit. Return their slots, -1 for those that are not shown."""
-        lengths = [len(entries) for _, entries in files]
+    def add(self, files: Sequence[tuple[str, Mapping[str, NDArray[Any]]]]) -> Sequence[NDArray[np.int32]]:
+        """Add the values of files: commit and columns of each. Return their slots, -1 for those that are not shown."""
+        lengths = [len(entries["series"]) for _, entries in files]
         commit = np.repeat([self._numbers[sha] for sha, _ in files], lengths)
         group = self._groups.member[np.concatenate([entries["series"] for _, entries in files])]
         chosen = np.argsort(group, kind="stable")  # the values of a series one after the other, by commit

@@ -26,6 +26,7 @@ ENTRY = np.dtype(
         *((name, "<f8") for name in ("seconds", "low", "high", "began")),
     ]
 )
+STORED = tuple(sorted(set(ENTRY.names or ()) - {"series"}, key=lambda name: (-ENTRY[name].itemsize, name)))  # aligned
 # of one round of the entry with this position in the file; gauges in s, NaN where they were not read
 ROUND = np.dtype(
     [

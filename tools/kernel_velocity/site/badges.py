@@ -63,11 +63,12 @@ def _newest(site: Site, benchmark: str) -> tuple[Platform, Measurement, Verdict 
         cases = list(dict.fromkeys(key.case for key in keys))
         for key in keys:
             series = site.series(key)
-            entries = series.is_measured.nonzero()[0].tolist()
-            if key.implementation not in CONTROLS and entries:
-                now, base = series.measurement(entries[-1], site.line), int(changes.before(series)[entries[-1]])
-                verdict = None if base == changes.NONE else site.past.verdicts[key].between(base, entries[-1])
-                rank = (int(series.position[entries[-1]]), cases.index(key.case), -(now.seconds or 0.0))
+            entries = series.is_measured.nonzero()[0]
+            if key.implementation not in CONTROLS and entries.size:
+                last = int(entries[-1])
+                now, base = series.measurement(last, site.line), int(changes.before(series, last)[0])
+                verdict = None if base == changes.NONE else site.past.verdicts[key].between(base, last)
+                rank = (int(series.position[last]), cases.index(key.case), -(now.seconds or 0.0))
                 candidates.append((rank, (platform, now, verdict)))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None
 

@@ -225,10 +225,9 @@ def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) 
 
 def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict | None]:
     """Yield what a series did from the entry measured before each, from an entry on. None where nothing compares."""
-    base = series_changes.before(columns)
-    for entry in range(first, len(columns)):
-        is_comparable = columns.is_measured[entry] and base[entry] != series_changes.NONE
-        yield levels.between(int(base[entry]), entry) if is_comparable else None
+    for entry, base in enumerate(series_changes.before(columns, first).tolist(), start=first):
+        is_comparable = columns.is_measured[entry] and base != series_changes.NONE
+        yield levels.between(base, entry) if is_comparable else None
 
 
 def table(
