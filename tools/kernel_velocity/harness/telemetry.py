@@ -269,7 +269,8 @@ def decode(line: str) -> Round:
     if not _are_small(lines.numbers(raw)):  # of most lines all are
         _check_sizes(fields)
     record = object.__new__(Round)
-    vars(record).update(_DEFAULTS | fields)  # Round(**fields), which sets frozen fields one by one: 3 of 8 us a line
+    # Round(**fields) sets frozen fields one by one: 3 of 8 us a line. The class has the defaults of the others.
+    object.__setattr__(record, "__dict__", fields)
     return record
 
 
@@ -317,9 +318,6 @@ _FIELDS = tuple(
 )
 
 
-_DEFAULTS = {
-    field.name: field.default for field in dataclasses.fields(Round) if field.default is not dataclasses.MISSING
-}
 _alike: dict[tuple[object, ...], _Alike] = {}  # by keys and types
 
 
