@@ -1,7 +1,8 @@
-"""matmul: C = A B, row-major. On CUDA also of float16 and bfloat16 (C too), and of int8 (C is int32).
+"""matmul: C = A B, row-major. On CUDA also of float16 and bfloat16 (C too), int8 (C int32) and float8_e4m3fn (float32).
 
 All implementations sum float16 and bfloat16 up in float32 and round once. Int8 is exact. An operation of int8 is
-counted as a FLOP is, and read as an OP (GOPS). Its roof is the peak in int8.
+counted as a FLOP is, and read as an OP (GOPS). Its roof is the peak in int8. float8_e4m3fn is of compute capability 9.0
+alone, and has no roof here. Its speed is unmeasured.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ def _cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
 _ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0**-8)}
 
 
+FLOAT8 = "float8_e4m3fn"
+_OUTPUTS = {"int8": "int32", FLOAT8: "float32"}  # of the others as the inputs
+
+
 class Matmul(SuiteProblem):
-    """a: (m, k), b: (k, n) -> out: (m, n), all row-major and of one dtype, but of int8 int32. `dims` is (m, n, k)."""
+    """a: (m, k), b: (k, n) -> out: (m, n), all row-major, out as a but for `_OUTPUTS`. `dims` is (m, n, k)."""
 
     kernel = "matmul"
     parameters = c_parameters("const float* a, const float* b, float* out, size_t m, size_t n, size_t k")
@@ -38,6 +43,7 @@ class Matmul(SuiteProblem):
             *_cubes(1024, 4096, dtype="float16"),
             *_cubes(1024, 4096, dtype="bfloat16"),
             *_cubes(1024, 4096, dtype="int8"),
+            *_cubes(1024, 4096, dtype=FLOAT8),
         ),
     }
     core: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -50,9 +56,16 @@ class Matmul(SuiteProblem):
         super().__init__(name="matmul")
 
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
-        """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8."""
+        """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8.
+
+        Raises:
+            NotImplementedError: float8_e4m3fn, and the GPU is no Hopper.
+        """
         import torch  # noqa: PLC0415 - discovery must work without torch
 
+        if dtype == FLOAT8 and self.device == "cuda" and (capability := torch.cuda.get_device_capability()) != (9, 0):
+            wanted = "compute capability 9.0 multiplies float8_e4m3fn here"
+            raise NotImplementedError(f"{wanted}, this GPU has {'.'.join(map(str, capability))}")
         generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{m}x{n}x{k}"))
         shapes = ((m, k), (k, n))
         if dtype == "int8":
@@ -65,12 +78,19 @@ class Matmul(SuiteProblem):
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
         """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default). Of int8 by `torch._int_mm`.
 
+        Of float8_e4m3fn by `torch._scaled_mm`, which wants the columns of b contiguous: the time has a transposition.
+        Its fast accumulation is what our kernel has: the sums of the tensor cores.
+
         Raises:
             NotImplementedError: int8, and this PyTorch does not multiply it.
         """
         import torch  # noqa: PLC0415
 
         a, b = inputs
+        if a.dtype == torch.float8_e4m3fn:
+            scale = torch.ones((), device=a.device)
+            by_columns = b.t().contiguous().t()
+            return torch._scaled_mm(a, by_columns, scale, scale, out_dtype=torch.float32, use_fast_accum=True)
         if a.dtype != torch.int8:
             return torch.matmul(a, b)
         if not hasattr(torch, "_int_mm"):
@@ -78,12 +98,16 @@ class Matmul(SuiteProblem):
         return torch._int_mm(a, b)
 
     def expected(self, *inputs: Any) -> torch.Tensor:
-        """Return the product in float64. Of int8, where that is exact, as int32."""
+        """Return the product in float64. Of int8, where that is exact, as int32, and of float8_e4m3fn as float32.
+
+        By that `verify_result` knows its inputs, whose tolerance is another one than that of float32's products.
+        """
         import torch  # noqa: PLC0415
 
         a, b = inputs
         product = torch.matmul(a.double(), b.double())
-        return product.to(torch.int32) if a.dtype == torch.int8 else product
+        dtype = _OUTPUTS.get(str(a.dtype).removeprefix("torch."))
+        return product.to(getattr(torch, dtype)) if dtype else product
 
     @staticmethod
     def atol(k: int) -> float:
@@ -99,6 +123,10 @@ class Matmul(SuiteProblem):
         """Return what an output of a dtype may differ by after inner products of length k."""
         if dtype == "int32":
             return Tolerance(rtol=0.0, atol=0.0, source="matmul: int8 is exact")
+        if dtype == FLOAT8:
+            # Hopper's sums have 14 bits (kernels/matmul/matmul_hopper.cu). A simulation of that errs by .18 at most in
+            # 20,000 sums of k = 1024, and by .82 of k = 4096: 1.0 and 4.0 are allowed. Unmeasured on a GPU.
+            return Tolerance(rtol=0.0, atol=8 * k * 2.0**-13, source=f"matmul: sums of {k} float8 products, of 14 bits")
         what = f"rounded to {dtype}, and " if dtype in _ROUNDED else ""
         source = f"matmul: {what}rounding of inner products of length {k}"
         return Tolerance(rtol=_ROUNDED.get(dtype, 1e-5), atol=self.atol(k), source=source)
@@ -108,7 +136,8 @@ class Matmul(SuiteProblem):
         k = expected.shape[-1]  # the cases are cubes: a row of the result is as long as an inner product
         dtype = str(actual.dtype).removeprefix("torch.")
         compared_as = dtype if dtype in (*_ROUNDED, "int32") else "float32"
-        details = compare(expected, actual, self.tolerance(compared_as, k), dtype=compared_as)
+        of_float8 = compared_as == str(expected.dtype).removeprefix("torch.") == "float32"
+        details = compare(expected, actual, self.tolerance(FLOAT8 if of_float8 else compared_as, k), dtype=compared_as)
         return details["right"], details
 
     def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
@@ -122,7 +151,7 @@ class Matmul(SuiteProblem):
         return 2 * m * n * k
 
     def get_bytes(self, test_case: TestCase) -> int:
-        """Return s (m k + k n) + t m n: each matrix moved once, s and t bytes of an item (of int8 1 and 4)."""
+        """Return s (m k + k n) + t m n: each matrix moved once, s and t bytes of an item (of one byte 1 and 4)."""
         m, n, k = test_case["dims"]
         element_bytes = ITEM_BYTES[dtype_of(test_case["name"])]
         return element_bytes * (m * k + k * n) + (4 if element_bytes == 1 else element_bytes) * m * n
@@ -132,9 +161,8 @@ class Matmul(SuiteProblem):
         import torch  # noqa: PLC0415
 
         a, b = inputs
-        output: torch.Tensor = a.new_empty(
-            (a.shape[0], b.shape[1]), dtype=torch.int32 if a.dtype == torch.int8 else a.dtype
-        )
+        dtype = str(a.dtype).removeprefix("torch.")
+        output: torch.Tensor = a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, _OUTPUTS.get(dtype, dtype)))
         return output
 
 

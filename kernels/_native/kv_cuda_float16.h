@@ -9,12 +9,15 @@
 
 namespace kv {
 
-// As they lie in memory. Their bits are no numbers: only number() and round_to() know what they mean.
+// As they lie in memory. Their bits are no numbers: only number(), round_to() and tensor cores know what they mean.
 struct Float16 {  // IEEE 754 binary16
     uint16_t bits;
 };
 struct Bfloat16 {  // the upper half of a float
     uint16_t bits;
+};
+struct Float8 {  // four bits of exponent, three of fraction: float8_e4m3fn
+    uint8_t bits;
 };
 
 static __device__ inline float number(Float16 item) {

@@ -26,7 +26,7 @@ __all__ = ["SUPPORTS", "bind", "matmul"]
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
     "dtypes": ("float32",),
-    "dtypes_cuda": ("float32", "float16", "bfloat16", "int8"),  # instead of "dtypes"
+    "dtypes_cuda": ("float32", "float16", "bfloat16", "int8", "float8_e4m3fn"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
 
@@ -43,7 +43,7 @@ _NATIVE = {
 
 def output_dtype(dtype: str) -> str:
     """Return the dtype of the product of factors of a dtype."""
-    return "int32" if dtype == "int8" else dtype
+    return {"int8": "int32", "float8_e4m3fn": "float32"}.get(dtype, dtype)
 
 
 def _read_factors(a: TensorLike, b: TensorLike, supports: Mapping[str, tuple[str, ...]]) -> tuple[Argument, Argument]:
@@ -77,6 +77,19 @@ def read_matrices(
     return a_, b_, out_
 
 
+def _require_what_hopper_reads(a: Argument, b: Argument, out: Argument) -> None:
+    """Raise ArgumentValueError where TMA cannot read the matrices: float8_e4m3fn has no other kernel."""
+    (m, k), n = a.shape, b.shape[1]
+    if min(m, n) < 64 or k < 128 or n % 16 or k % 16:
+        raise ArgumentValueError(
+            f"a, b: got m = {m}, n = {n}, k = {k}, wanted m and n of 64 or more and k of 128 or more, and that 16 "
+            "divides n and k: pad the matrices with zeros, or use float16"
+        )
+    for argument in (a, b, out):
+        if argument.pointer % 16:
+            raise ArgumentValueError(f"{argument.name}: got address {argument.pointer:#x}, wanted a multiple of 16")
+
+
 def bind(
     a: TensorLike, b: TensorLike, *, out: TensorLike, stream: Any = None, threads: int | None = None
 ) -> Callable[[], int]:
@@ -87,6 +100,8 @@ def bind(
     """
     a_, b_, out_ = read_matrices(a, b, out)
     (m, k), n = a_.shape, b_.shape[1]
+    if a_.dtype == "float8_e4m3fn":
+        _require_what_hopper_reads(a_, b_, out_)
     return _NATIVE[a_.dtype].bind((a_, b_, out_), (m, n, k), stream, threads)
 
 
@@ -95,18 +110,19 @@ def matmul(a: TensorLike, b: TensorLike, *, out: Any = None, stream: Any = None,
 
     Args:
         a: float32, shape (m, k), contiguous, on the CPU or a CUDA device; on CUDA also float16, bfloat16 and int8, of
-            compute capability 8.0 or higher.
+            compute capability 8.0 or higher, and float8_e4m3fn, of 9.0 alone.
         b: shape (k, n), contiguous, of the dtype of a and on its device.
-        out: shape (m, n), of the dtype of a, but of int8 int32, on the device of a, overlapping neither. None:
-            allocated with `a.new_empty`.
+        out: shape (m, n), of the dtype of a, but of int8 int32 and of float8_e4m3fn float32, on the device of a,
+            overlapping neither. None: allocated with `a.new_empty`.
         stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current
             stream where PyTorch is loaded, else CUDA's default stream.
         threads: CPU threads, 1 or more. None: the environment variable KV_THREADS, else 1.
 
     Products are summed in float32, in an order of the implementation's choice; float16 and bfloat16 are multiplied
     exactly, summed in float32 as tensor cores round, and rounded to the nearest at the end. int8 is exact in int32,
-    which wraps around where k is 131072 or more and the sum beyond 2^31 - 1. k = 0 gives zeros. Gradients are not
-    tracked.
+    which wraps around where k is 131072 or more and the sum beyond 2^31 - 1. k = 0 gives zeros. float8_e4m3fn is
+    multiplied exactly, and of its sums Hopper's tensor cores keep about 14 bits. m and n must be 64 or more, k 128 or
+    more, 16 must divide n and k, and addresses. Gradients are not tracked.
 
     Raises:
         kernels._native.errors.ArgumentTypeError: an argument is no tensor, or of another dtype.

@@ -43,6 +43,7 @@ inline EncodeMap encode_map() {
     return encode;
 }
 
+// Numbers of a byte or of four are copied as integers.
 template <class T>
 CUtensorMapDataType map_type() {
     if (sizeof(T) != 2) return sizeof(T) == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_INT32;

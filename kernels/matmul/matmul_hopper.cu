@@ -1,6 +1,7 @@
-// C = A B, row-major, on Hopper's tensor cores: float16 and bfloat16 (sums in float32, C in the inputs' type), and
-// int8 (sums and C in int32). A is m x k, B is k x n, C is m x n. CUDA, compute capability 9.0: compiled for sm_90a
-// alone. matmul_tensor.cu calls it for large enough matrices that TMA can read (hopper.h), and multiplies the rest.
+// C = A B, row-major, on Hopper's tensor cores: float16 and bfloat16 (sums in float32, C in the inputs' type), int8 (sums
+// and C in int32) and float8_e4m3fn (sums and C in float32). A is m x k, B is k x n, C is m x n. CUDA, compute capability
+// 9.0: compiled for sm_90a alone. matmul_tensor.cu calls it for large enough matrices that TMA can read (hopper.h), and
+// multiplies the rest, but for float8_e4m3fn.
 //
 // Cost: 2 m n k operations; each matrix crosses memory at least once: s (m k + k n) + t m n bytes, s of an
 // item of A and B, t of C.
@@ -19,10 +20,14 @@
 //   6  the last round's tiles in equal shares of k for all clusters (hopper_work.h, stream-K), where the estimate says so:
 //      1536 x 1536 x 8192 by 66 clusters takes .76 of the clocks. 1536 x 1536 x 1536 stays with 48 whole pairs: to send
 //      sums costs what the idle clusters would save. An estimate: unmeasured
-// Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
-// wrap around beyond int32, which takes k of more than 131071.
+//   7  float8_e4m3fn, as int8. Unmeasured
+// Products are exact; their sums are in the order and with the rounding of the tensor cores. Of float8_e4m3fn these
+// keep about 14 bits from one product of 32 steps of k to the next (DeepSeek-AI, DeepSeek-V3 Technical Report, 2024,
+// section 3.3.2), as cuBLAS's do with fast accumulation. Sums of int8 wrap around beyond int32, which takes k of more
+// than 131071.
 #include "hopper_launch.h"
 
 KV_HOPPER_KERNELS(kv_matmul_float16, kv::Float16, kv::Plain)
 KV_HOPPER_KERNELS(kv_matmul_bfloat16, kv::Bfloat16, kv::Plain)
 KV_HOPPER_KERNELS(kv_matmul_int8, int8_t, kv::Plain)
+KV_HOPPER_KERNELS(kv_matmul_float8_e4m3fn, kv::Float8, kv::Plain)

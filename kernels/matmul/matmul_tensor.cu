@@ -29,3 +29,20 @@
 KV_TENSOR_MATMUL(float16, kv::Float16)
 KV_TENSOR_MATMUL(bfloat16, kv::Bfloat16)
 KV_TENSOR_MATMUL(int8, int8_t)
+
+// On Hopper alone, by what TMA can read: mma.sync multiplies it from compute capability 8.9 on.
+extern "C" KV_API int kv_matmul_float8_e4m3fn_cuda(const kv::Float8* a, const kv::Float8* b, float* c,
+                                                   int64_t m, int64_t n, int64_t k, int device,
+                                                   void* stream) {
+    if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
+    if (m == 0 || n == 0) return KV_OK;
+    if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
+    int capability = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
+    if (error != cudaSuccess) return kv::failed(error);
+#ifdef KV_SM_90A
+    if (capability == 9 && kv::is_for_hopper(a, b, c, m, n, k))
+        return kv::multiply_on_hopper(a, b, c, m, n, k, kv::Plain{}, device, stream);
+#endif
+    return kv::cuda_status(cudaErrorNotSupported);
+}

@@ -5,6 +5,7 @@
 #include <limits.h>
 
 #include "../_native/kv_cuda.h"
+#include "../_native/kv_cuda_half.h"
 
 namespace kv {
 
@@ -42,6 +43,11 @@ template <>
 struct Product<int8_t> {
     using Sum = int;
     using Item = int;
+};
+template <>
+struct Product<Float8> {
+    using Sum = float;
+    using Item = float;
 };
 
 inline __device__ void round_to(int& item, int sum) { item = sum; }

@@ -102,7 +102,12 @@ def test_tier_core_is_two_cases_of_every_kernel(device):
 
 @pytest.mark.parametrize(
     ("case", "dims"),
-    [("float32-500k", (500_000,)), ("float32-50M", (50_000_000,)), ("int8-7", (7,)), ("float32-2x3x4", (2, 3, 4))],
+    [
+        ("float32-500k", (500_000,)),
+        ("float32-50M", (50_000_000,)),
+        ("float8_e4m3fn-7", (7,)),
+        ("float32-2x3x4", (2, 3, 4)),
+    ],
 )
 def test_dims_of_a_case(case, dims):
     assert cases.dims_of(case) == dims

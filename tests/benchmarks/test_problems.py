@@ -99,6 +99,27 @@ def test_cuda_product_is_checked_to_its_last_bit(dtype):
     assert not problem.verify_result(expected, wrong)[0]
 
 
+def test_float8_product_is_checked_to_its_sums_of_14_bits():
+    problem = PROBLEMS["matmul"]
+    problem.device = "cpu"
+    inputs = problem.create_inputs(128, 128, 128, "float8_e4m3fn")
+    output, expected = problem.reference_solution(*inputs), problem.expected(*inputs)
+    assert output.dtype == problem.empty_output(inputs).dtype == torch.float32
+    error = 8 * 128 * 2.0**-13
+    assert problem.verify_result(expected, output)[0]
+    assert problem.verify_result(expected, output + 0.9 * error)[0]
+    assert not problem.verify_result(expected, output + 1.1 * error)[0]
+
+
+def test_float8_is_na_but_on_hopper(monkeypatch):
+    problem = PROBLEMS["matmul"]
+    monkeypatch.setattr(problem, "device", "cuda")
+    for capability, text in (((8, 0), "8.0"), ((10, 0), "10.0")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
+        with pytest.raises(NotImplementedError, match=f"9.0 multiplies float8_e4m3fn here, this GPU has {text}$"):
+            problem.create_inputs(128, 128, 128, "float8_e4m3fn")
+
+
 def test_int8_products_without_pytorch_support_are_na(monkeypatch):
     problem = PROBLEMS["matmul"]
     problem.device = "cpu"

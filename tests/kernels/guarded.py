@@ -16,6 +16,7 @@ GUARD_VALUE = 77
 NAN = float("nan")
 # What a kernel that forgets an element leaves behind.
 POISON = {"float64": NAN, "float32": NAN, "float16": NAN, "bfloat16": NAN, "int8": 77, "int32": 77}
+POISON["float8_e4m3fn"] = NAN
 
 
 class GuardedOutput:
@@ -50,8 +51,9 @@ class GuardedOutput:
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """Return the tensor's numbers. Bfloat16's, which numpy lacks, as float32."""
-    numbers: np.ndarray = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().numpy()
+    """Return the tensor's numbers. Those of dtypes that numpy lacks as float32."""
+    lacks = str(tensor.dtype) in ("torch.bfloat16", "torch.float8_e4m3fn")
+    numbers: np.ndarray = (tensor.float() if lacks else tensor).cpu().numpy()
     return numbers
 
 

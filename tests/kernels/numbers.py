@@ -1,4 +1,4 @@
-"""Numbers of every dtype as arrays of numpy, which has no bfloat16: that one as the upper halves of float32."""
+"""Numbers of every dtype as arrays of numpy, which has no bfloat16 and no float8: those as their bits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.kernels.stand_in import HostTensor
+
+
+def _float8() -> np.ndarray:
+    """Return the numbers of all bytes: E4M3 of Micikevicius et al., FP8 Formats for Deep Learning, 2022."""
+    codes = np.arange(128)
+    exponent, fraction = codes // 8, codes % 8
+    sizes = np.where(exponent > 0, np.ldexp(8.0 + fraction, exponent - 10), np.ldexp(fraction * 1.0, -9))
+    sizes[127] = np.nan
+    return np.concatenate([sizes, -sizes]).astype(np.float32)
+
+
+FLOAT8 = _float8()
 
 
 @dataclass(frozen=True)
@@ -20,7 +32,14 @@ class Format:
     largest: int  # the numbers end below this power of two
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Return float64 values rounded to the format, half to even. Of bfloat16 the bits, by way of float32."""
+        """Return float64 values rounded to the format, half to even. Of bfloat16 the bits, by way of float32.
+
+        Of float8 too, whose numbers must be among those that it has.
+        """
+        if self.name == "float8_e4m3fn":
+            codes = np.searchsorted(FLOAT8[:127], np.abs(values))
+            assert np.array_equal(FLOAT8[codes], np.abs(values))
+            return (codes + 128 * np.signbit(values)).astype(np.uint8)
         with np.errstate(over="ignore"):
             if self.name != "bfloat16":
                 return values.astype(self.stored)
@@ -32,6 +51,8 @@ class Format:
         """Return the numbers of an array in a type that holds them exactly: float32, or float64."""
         if self.name == "bfloat16":
             return (array.astype(np.uint32) << 16).view(np.float32)
+        if self.name == "float8_e4m3fn":
+            return FLOAT8[array]
         with np.errstate(invalid="ignore"):  # aarch64 reports a signalling NaN of float16
             return array.astype(np.float64 if self.name == "float64" else np.float32)
 
@@ -50,6 +71,7 @@ FORMATS = {
     "float32": Format("float32", np.float32, 24, -126, 128),
     "float16": Format("float16", np.float16, 11, -14, 16),
     "bfloat16": Format("bfloat16", np.uint16, 8, -126, 128),
+    "float8_e4m3fn": Format("float8_e4m3fn", np.uint8, 4, -6, 9),
 }
 
 

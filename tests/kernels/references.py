@@ -22,6 +22,7 @@ EXP_ULP = {"cpu": 1.1, "cuda": 2.5}
 # Kernels with a random case here, for the checks that they share. A new kernel has a test of its own, and needs none.
 KERNELS = ("add_mul_exp", "matmul", "quantize_int8")
 PRODUCTS = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int32"}  # to its output's
+FLOAT8 = "float8_e4m3fn"  # of Hopper's tensor cores alone, to float32
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,14 @@ def _bounded(
 
 def exact_matmul(a: np.ndarray, b: np.ndarray, dtype: str) -> Case:
     """A product that is exact before it is rounded to the output's dtype, and so has one right answer."""
+    to = (PRODUCTS | {FLOAT8: "float32"})[dtype]
 
     def check(output: np.ndarray, _device: str) -> None:
-        wanted = rounded(PRODUCTS[dtype], a.astype(np.float64) @ b.astype(np.float64))
+        wanted = rounded(to, a.astype(np.float64) @ b.astype(np.float64))
         wrong = np.argwhere(output != wanted)
         assert wrong.size == 0, f"{len(wrong)} of {wanted.size} wrong, first at {wrong[0]}"
 
-    return Case("matmul", (a, b), (), (a.shape[0], b.shape[1]), PRODUCTS[dtype], check, inputs=dtype)
+    return Case("matmul", (a, b), (), (a.shape[0], b.shape[1]), to, check, inputs=dtype)
 
 
 def integers(dtype: str, seed: int, shape: tuple[int, int]) -> np.ndarray:
@@ -149,6 +151,13 @@ def integers(dtype: str, seed: int, shape: tuple[int, int]) -> np.ndarray:
 
 def integer_product(dtype: str, m: int, n: int, k: int) -> Case:
     return exact_matmul(integers(dtype, m + 1, (m, k)), integers(dtype, n + 2, (k, n)), dtype)
+
+
+def every_float8(seed: int) -> Case:
+    """Every number of float8_e4m3fn by 1 and by 0: exact, whatever of a sum a tensor core keeps."""
+    numbers = np.random.default_rng(seed).permutation(np.delete(np.arange(256), [127, 255]).repeat(128))
+    a = FORMATS[FLOAT8].decode(numbers.astype(np.uint8)).reshape(-1, 128)
+    return exact_matmul(a, np.eye(128, 144, dtype=np.float32), FLOAT8)
 
 
 def normal_product(dtype: str, m: int, n: int, k: int) -> Case:

@@ -67,7 +67,7 @@ def test_product_is_stored_by_vectors(file):
 
 # Of a file's kernels for Hopper: tiles of three widths for each dtype.
 ON_HOPPER = {
-    "matmul_hopper": {f"kv_matmul_{dtype}" for dtype in ("float16", "bfloat16", "int8")},
+    "matmul_hopper": {f"kv_matmul_{dtype}" for dtype in ("float16", "bfloat16", "int8", "float8_e4m3fn")},
     "matmul_bias_relu_hopper": {f"kv_matmul_bias_relu_{dtype}" for dtype in ("float16", "bfloat16")},
 }
 

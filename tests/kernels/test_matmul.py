@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernels
+from kernels._native.errors import ArgumentTypeError, ArgumentValueError
 from tests import fake_cuda
 from tests.kernels import references
 from tests.kernels.guarded import Prepared, run
@@ -15,7 +16,7 @@ from tests.kernels.instruction_sets import on_every_device
 from tests.kernels.references import Case
 from tests.kernels.stand_in import OFFSET, SEEDS, float32_values
 
-pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
+torch = pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
 pytestmark = on_every_device()
 
 # Around CUDA's tiles of 64 and 128, their depths of 8 and 16, and the CPU's of 6, 12, 16 and 32.
@@ -89,6 +90,27 @@ def test_sums_of_int8_wrap_around(device):
     a, b = np.full((1, k), -128, np.int8), np.full((k, 16), -128, np.int8)
     case = Case("matmul", (a, b), (), (1, 16), "int32", lambda *_: None, inputs="int8")
     assert np.all(run(case, device) == k * 2**14 - 2**32)
+
+
+def test_float8_where_there_is_a_hopper(device):
+    if device == "cpu" or fake_cuda.planted or torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("compute capability 9.0 alone multiplies float8_e4m3fn")
+    run(references.every_float8(1), device)
+    for m, n, k in LARGE[1:]:
+        run(references.integer_product(references.FLOAT8, m, n, k), device)
+
+
+def test_float8_of_other_shapes_is_refused(device):
+    if device == "cpu":
+        with pytest.raises(ArgumentTypeError, match=r"a: got dtype float8_e4m3fn, wanted float32$"):
+            Prepared(references.every_float8(1), device).call()
+        return
+    prepared = Prepared(references.integer_product(references.FLOAT8, 64, 80, 120), device)
+    with pytest.raises(ArgumentValueError, match=r"got m = 64, n = 80, k = 120, wanted .* pad the matrices"):
+        prepared.call()
+    prepared = Prepared(references.integer_product(references.FLOAT8, 64, 80, 128), device, (0, 1, 0))
+    with pytest.raises(ArgumentValueError, match=r"b: got address .*, wanted a multiple of 16"):
+        prepared.call()
 
 
 BIAS_SHAPES = [(1, 1, 1), (17, 19, 23), (129, 65, 33), (64, 64, 16), (130, 132, 12), (3, 5, 0), (131, 127, 300)]

@@ -435,6 +435,14 @@ Factors& factors_of(const Product& product) {
 float number_of(kv::Float16 item) { return number(item); }
 float number_of(kv::Bfloat16 item) { return number(item); }
 int number_of(int8_t item) { return item; }
+// E4M3 of Micikevicius et al., FP8 Formats for Deep Learning, 2022: no infinities, one NaN of either sign.
+float number_of(kv::Float8 item) {
+    const int exponent = item.bits >> 3 & 15, fraction = item.bits & 7;
+    if ((item.bits & 0x7f) == 0x7f) return NAN;
+    const float size = exponent ? ldexpf(static_cast<float>(8 + fraction), exponent - 10)
+                                : ldexpf(static_cast<float>(fraction), -9);
+    return item.bits & 0x80 ? -size : size;
+}
 
 template <class T, class Number>
 struct Numbers {
@@ -500,6 +508,8 @@ void multiply(const Product& product) {
             return add_products<kv::Bfloat16, float>(to, factors, product.columns, product.add);
         case Kind::INT8:
             return add_products<int8_t, int>(to, factors, product.columns, product.add);
+        case Kind::FLOAT8:
+            return add_products<kv::Float8, float>(to, factors, product.columns, product.add);
     }
 }
 

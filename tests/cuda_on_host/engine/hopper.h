@@ -33,7 +33,7 @@ void commit_stores();
 void wait_for_stores(unsigned groups_left);
 
 // A warp's part of a product, 16 x `columns` sums, of 32 bytes of k: B is in shared memory, A as well or in registers.
-enum class Kind { FLOAT16, BFLOAT16, INT8 };
+enum class Kind { FLOAT16, BFLOAT16, INT8, FLOAT8 };
 struct Product {
     Kind kind;
     unsigned columns;

@@ -73,6 +73,8 @@ template <>
 constexpr cuda_on_host::Kind KIND<Float16> = cuda_on_host::Kind::FLOAT16;
 template <>
 constexpr cuda_on_host::Kind KIND<Bfloat16> = cuda_on_host::Kind::BFLOAT16;
+template <>
+constexpr cuda_on_host::Kind KIND<Float8> = cuda_on_host::Kind::FLOAT8;
 
 // Not instrumented: the engine looks at the registers.
 template <class T, int N>

@@ -13,6 +13,9 @@ struct Float16 {
 struct Bfloat16 {
     uint16_t bits;
 };
+struct Float8 {
+    uint8_t bits;
+};
 
 static inline float number(Float16 item) { return __half2float(__ushort_as_half(item.bits)); }
 static inline float number(Bfloat16 item) { return __bfloat162float(__ushort_as_bfloat16(item.bits)); }

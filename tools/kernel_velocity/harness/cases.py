@@ -15,7 +15,7 @@ NATIVE = "native"  # what is compiled from kernels/
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
 INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")  # dtypes
-ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "float8_e4m3fn": 1}
 # Targets of compiled code, by device; "baseline": where the library does not choose among instruction sets as it runs.
 # Fixed, as all test cases are: a target that a build lacks is n/a.
 TARGETS: Mapping[str, tuple[str, ...]] = {"cpu": ("sse2", "avx2", "avx512", "baseline"), "cuda": ("sm_80", "sm_90")}
@@ -33,7 +33,7 @@ def dims_of(case: str) -> tuple[int, ...]:
     Raises:
         ValueError: the name is not of the form dtype-size or dtype-AxBxC.
     """
-    match = re.fullmatch(r"[a-z0-9]+-(?:(\d+)([kM]?)|(\d+(?:x\d+)+))", case)
+    match = re.fullmatch(r"[a-z0-9_]+-(?:(\d+)([kM]?)|(\d+(?:x\d+)+))", case)
     if match is None:
         raise ValueError(f"case {case!r}: wanted dtype-size, such as float32-5M or float32-64x64x64")
     count, factor, extents = match.groups()
