@@ -231,7 +231,7 @@ WRONG_TYPES = {
     "out: got dtype int8, wanted int32$": lambda: product(
         on_cuda(0, 2, 3, dtype="int8"), on_cuda(64, 3, 4, dtype="int8"), out=on_cuda(128, 2, 4, dtype="int8")
     ),
-    "a: got dtype float64, wanted float32 or float16 or bfloat16 or int8$": lambda: product(
+    "a: got dtype float64, wanted float32 or float16 or bfloat16 or int8 or float8_e4m3fn$": lambda: product(
         on_cuda(0, 2, 3, dtype="float64"), on_cuda(64, 3, 4, dtype="float64")
     ),
     "out: got dtype float64, wanted float32": lambda: streams.bind_copy(FOUR, at(64, 4, dtype="float64")),
