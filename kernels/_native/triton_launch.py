@@ -35,7 +35,7 @@ def bind(
     *,
     tensors: tuple[Argument, ...],
     values: tuple[int | float, ...],
-    options: Mapping[str, int],
+    options: Mapping[str, Any],
     stream: Any,
     threads: int | None,
 ) -> Callable[[], None]:
@@ -44,7 +44,8 @@ def bind(
     Args:
         name: the kernel's, for messages. kernel: a function of `triton.jit`. blocks: programs to launch.
         tensors: checked tensors in the order of the kernel's pointers; the call keeps them alive.
-        values: what follows the pointers. options: the kernel's constants, and Triton's `num_warps`, `num_stages`.
+        values: what follows the pointers. options: what the kernel takes by name, its constants, and Triton's
+            `num_warps`, `num_stages`.
         stream: as `NativeFunction.bind` takes it. threads: for CUDA tensors None; interpreted, one thread runs anyway.
 
     Raises:

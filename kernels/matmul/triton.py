@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 
 from kernels._native import triton_launch
-from kernels._native.arguments import TensorLike
+from kernels._native.arguments import Argument, TensorLike
 from kernels.matmul import new_output, read_matrices
 
 __all__ = ["SUPPORTS", "bind", "matmul"]
@@ -38,11 +38,12 @@ def matmul_kernel(
     m: tl.tensor,
     n: tl.tensor,
     k: tl.tensor,
+    bias: tl.tensor | None,
     tile: tl.constexpr,
     depth: tl.constexpr,
     group: tl.constexpr,
 ) -> None:
-    """Compute one tile of C, `tile` x `tile`, `depth` steps of k at a time."""
+    """Compute one tile of C, `tile` x `tile`, `depth` steps of k at a time. With bias: relu(A B + bias)."""
     # Programs that run together work on `group` rows of tiles, column by column: they share what they read in L2.
     high, wide = tl.cdiv(m, tile), tl.cdiv(n, tile)
     program = tl.program_id(0)
@@ -66,6 +67,9 @@ def matmul_kernel(
         sums = tl.dot(tile_a, tile_b, sums, input_precision="ieee", out_dtype=sums.dtype)
         from_a += depth
         from_b += stride
+    if bias is not None:  # known when the kernel is compiled
+        sums += tl.load(bias + left + places, mask=places < n - left, other=0).to(tl.float32)[None, :]
+        sums = tl.where(sums < 0, 0.0, sums)  # a comparison: NaN stays NaN
     to = c + top * n + left
     tl.store(to + places[:, None] * n + places[None, :], sums, mask=rows_inside & columns_inside)
 
@@ -115,17 +119,24 @@ def bind(
     The arguments and errors are those of `matmul`. The call keeps the tensors alive, and uses the stream that was
     current when it was bound. Nothing is launched for an output without elements.
     """
-    a_, b_, out_ = read_matrices(a, b, out, SUPPORTS)
-    (m, k), n = a_.shape, b_.shape[1]
-    aligned = all(value % 16 == 0 for value in (m, n, k, a_.pointer, b_.pointer, out_.pointer))
-    blocks, options = configuration(m, n, a_.dtype, aligned)
+    return bind_product("matmul", read_matrices(a, b, out, SUPPORTS), None, stream, threads)
+
+
+def bind_product(
+    name: str, matrices: tuple[Argument, ...], bias: Argument | None, stream: Any, threads: int | None
+) -> Callable[[], None]:
+    """Return a call that computes the last of three checked matrices, with a checked bias relu of the sum of both."""
+    a, b, out = matrices
+    (m, k), n = a.shape, b.shape[1]
+    aligned = all(value % 16 == 0 for value in (m, n, k, a.pointer, b.pointer, out.pointer))
+    blocks, options = configuration(m, n, a.dtype, aligned)
     return triton_launch.bind(
-        "matmul",
+        name,
         matmul_kernel,
         blocks,
-        tensors=(a_, b_, out_),
+        tensors=matrices,
         values=(m, n, k),
-        options=options,
+        options={"bias": bias and bias.tensor, **options},
         stream=stream,
         threads=threads,
     )

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernels._native.arguments import TensorLike, read, require_no_overlap, require_same_device, require_shape
+from kernels._native.arguments import (
+    Argument,
+    TensorLike,
+    read,
+    require_no_overlap,
+    require_same_device,
+    require_shape,
+)
 from kernels._native.launch import NativeFunction
 from kernels._native.library import raise_for_status
 from kernels.matmul import new_output, read_matrices
@@ -28,6 +35,18 @@ _NATIVE = {
 }
 
 
+def read_arguments(
+    a: TensorLike, b: TensorLike, bias: TensorLike, out: TensorLike, supports: Mapping[str, tuple[str, ...]] = SUPPORTS
+) -> tuple[tuple[Argument, Argument, Argument], Argument]:
+    """Check the tensors of a call by what `supports` says; return what is known of a, b and out, and of bias."""
+    a_, b_, out_ = read_matrices(a, b, out, supports)
+    bias_ = read("bias", bias, a_.dtype)
+    require_same_device(a_, bias_)
+    require_shape(bias_, (b_.shape[1],), "columns of b")
+    require_no_overlap(out_, bias_, in_place=False)
+    return (a_, b_, out_), bias_
+
+
 def bind(
     a: TensorLike,
     b: TensorLike,
@@ -42,12 +61,8 @@ def bind(
     The arguments and errors are those of `matmul_bias_relu`. The call keeps the tensors alive, and uses the stream
     that was current when it was bound.
     """
-    a_, b_, out_ = read_matrices(a, b, out, SUPPORTS)
-    bias_ = read("bias", bias, a_.dtype)
+    (a_, b_, out_), bias_ = read_arguments(a, b, bias, out)
     (m, k), n = a_.shape, b_.shape[1]
-    require_same_device(a_, bias_)
-    require_shape(bias_, (n,), "columns of b")
-    require_no_overlap(out_, bias_, in_place=False)
     return _NATIVE[a_.dtype].bind((a_, b_, bias_, out_), (m, n, k), stream, threads)
 
 

@@ -50,6 +50,24 @@ def _read_matrix(x: TensorLike) -> Argument:
     return x_
 
 
+def read_arguments(x: TensorLike, scales: TensorLike, out: TensorLike) -> tuple[Argument, Argument, Argument]:
+    """Check the tensors of a call; return what is known of x, scales and out."""
+    x_, scales_, out_ = _read_matrix(x), read("scales", scales, "float32"), read("out", out, "int8")
+    require_same_device(x_, scales_, out_)
+    require_shape(scales_, x_.shape[:1], "one for each row of x")
+    require_shape(out_, x_.shape, "the shape of x")
+    require_no_overlap(out_, x_, scales_, in_place=False)
+    require_no_overlap(scales_, x_, in_place=False)
+    return x_, scales_, out_
+
+
+def new_outputs(x: TensorLike, scales: Any, out: Any) -> tuple[Any, Any]:
+    """Return out and scales: those that are given, and in the place of None uninitialised ones for x."""
+    shape = _read_matrix(x).shape
+    out = new_like(x, shape, "int8") if out is None else out
+    return out, new_like(x, shape[:1], "float32") if scales is None else scales
+
+
 def bind(
     x: TensorLike, scales: TensorLike, *, out: TensorLike, stream: Any = None, threads: int | None = None
 ) -> Callable[[], int]:
@@ -58,12 +76,7 @@ def bind(
     The arguments and errors are those of `quantize_int8_rows`; the status is 0 where all is done. The call keeps the
     tensors alive, and uses the stream that was current when it was bound.
     """
-    x_, scales_, out_ = _read_matrix(x), read("scales", scales, "float32"), read("out", out, "int8")
-    require_same_device(x_, scales_, out_)
-    require_shape(scales_, x_.shape[:1], "one for each row of x")
-    require_shape(out_, x_.shape, "the shape of x")
-    require_no_overlap(out_, x_, scales_, in_place=False)
-    require_no_overlap(scales_, x_, in_place=False)
+    x_, scales_, out_ = read_arguments(x, scales, out)
     return _NATIVE[x_.dtype].bind((x_, out_, scales_), x_.shape, stream, threads)
 
 
@@ -93,8 +106,6 @@ def quantize_int8_rows(
             contiguous, tensors overlap, or threads or stream do not fit the device.
         kernels._native.errors.LaunchError: the kernel could not be run.
     """
-    shape = _read_matrix(x).shape
-    out = new_like(x, shape, "int8") if out is None else out
-    scales = new_like(x, shape[:1], "float32") if scales is None else scales
+    out, scales = new_outputs(x, scales, out)
     raise_for_status("quantize_int8_rows", bind(x, scales, out=out, stream=stream, threads=threads)())
     return out, scales

@@ -111,10 +111,13 @@ def check_elementwise_of_other_sizes():
         elementwise("quantize_int8", "float16", architecture, n, "")
 
 
-def product(sizes: str, aligned: str, architecture: int, options: dict[str, int], dtype: str = "float32") -> str:
-    """Return the PTX of the matrix product, whose sizes m, n, k are of these Triton types."""
+def product(
+    sizes: str, aligned: str, architecture: int, options: dict[str, int], dtype: str = "float32", *, bias: bool = False
+) -> str:
+    """Return the PTX of the matrix product, or of relu(a b + bias). Sizes m, n, k are of these Triton types."""
     types = dict.fromkeys("abc", FACTORS[dtype]) | ({"c": "*i32"} if dtype == "int8" else {})
-    types |= dict(zip("mnk", sizes.split(), strict=True))
+    types |= dict(zip("mnk", sizes.split(), strict=True)) | ({"bias": FACTORS[dtype]} if bias else {})
+    options = options if bias else {"bias": None, **options}
     return compiled(module("matmul").matmul_kernel, types, options, aligned, architecture)
 
 
@@ -134,6 +137,28 @@ def check_products_on_tensor_cores():
         instruction = "mma.sync" if architecture == 80 else "wgmma.mma_async"
         assert instruction in ptx, (architecture, dtype)
         product("i64 i64 i64", "a b c m n k", architecture, option, dtype)
+
+
+def check_matmul_bias_relu():
+    result = module("matmul")
+    kinds = [("float32", result.LARGE), ("bfloat16", result.LARGE_TENSOR), ("float16", result.RAGGED_TENSOR)]
+    for architecture, (dtype, options) in itertools.product(ARCHITECTURES, kinds):
+        aligned = "a b c m n k bias" if options is not result.RAGGED_TENSOR else ""
+        ptx = product("i32 i32 i32", aligned, architecture, options, dtype, bias=True)
+        assert re.search(r"setp\.lt\.f32", ptx)
+
+
+def check_quantize_int8_rows():
+    result = module("quantize_int8_rows")
+    kinds = [("float32", 100), ("float32", 4096), ("float16", 4096), ("bfloat16", result.MOST + 16)]
+    for architecture, (dtype, columns) in itertools.product(ARCHITECTURES, kinds):
+        types = {"x": TYPES[dtype], "out": "*i8", "scales": "*fp32", "columns": "i32"}
+        kernel, options = result.quantize_int8_rows_kernel, result.configuration(columns)
+        ptx = compiled(kernel, types, options, "x out columns" if columns % 16 == 0 else "", architecture)
+        assert set(re.findall(r"(?:div|rcp)\.\S+", ptx)) == {"div.rn.f32"}
+        if columns % 16 == 0:
+            loads = set(re.findall(r"ld\.global\S*", ptx))
+            assert loads == {"ld.global.v4.b32"}, loads
 
 
 def check_matmul_of_other_sizes():

@@ -24,6 +24,7 @@ from tests.kernels.guarded import GuardedOutput
 from tests.kernels.numbers import FORMATS, worst_exp_error
 from tests.kernels.references import FLOAT32
 from tests.kernels.stand_in import OFFSET, SEEDS, ZERO_POINTS, float32_values
+from tests.kernels.test_quantize_int8_rows import assert_right, rows_of_every_kind
 from tests.kernels.triton_calls import TritonCall, module, run
 
 # The interpreter takes a millisecond for a block; examples are few.
@@ -150,6 +151,36 @@ def check_matmul_nan_and_infinity():
     assert np.isnan(actual[7]).all() and not np.isfinite(actual[:, 11]).any()
     rest = [np.delete(np.delete(array, 7, 0), 11, 1) for array in (actual, clean)]
     assert np.array_equal(*rest)
+
+
+@properties
+@given(EXTENTS, EXTENTS, EXTENTS, st.tuples(*[OFFSET] * 4))
+def check_matmul_bias_relu_of_any_shape_and_alignment(m, n, k, offsets):
+    run(references.random_bias_relu(m, n, k), offsets)
+
+
+def check_matmul_bias_relu_of_two_bytes_and_nan():
+    run(references.random_bias_relu(70, 131, 133, "float16"))
+    case = references.random_bias_relu(3, 5, 2)
+    case.arrays[2][1] = np.nan
+    prepared = TritonCall(case, "cpu")
+    prepared.call()
+    output = prepared.out.tensor.numpy()
+    assert np.isnan(output[:, 1]).all() and not np.isnan(np.delete(output, 1, 1)).any()
+
+
+def check_quantize_int8_rows_of_every_kind():
+    import torch
+
+    rows = module("quantize_int8_rows")
+    for dtype, columns in itertools.product(("float32", "float16", "bfloat16"), (0, 100, rows.MOST, rows.MOST + 5)):
+        x = float32_values(columns, (3, columns))
+        if columns == 100:
+            x = FORMATS[dtype].decode(rows_of_every_kind(FORMATS[dtype], columns))
+            x[np.abs(x) < 2.0**-126] = 0  # see above
+        tensor = torch.from_numpy(x).to(getattr(torch, dtype))
+        out, scales = rows.quantize_int8_rows(tensor)
+        assert_right(FORMATS["float32"], tensor.float().numpy(), out.numpy(), scales.numpy())
 
 
 def check_nothing_is_launched_for_nothing():
