@@ -12,6 +12,7 @@ from tests.kernels.numbers import FORMATS
 from tests.kernels.references import KERNELS, random_case
 from tests.kernels.stand_in import float32_values
 from tests.kernels.test_large import require_memory
+from tests.kernels.test_quantize_int8_rows import assert_right, rows_of_every_kind
 from tests.kernels.triton_calls import module, run
 
 torch = pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
@@ -49,6 +50,22 @@ def test_products_on_tensor_cores(dtype, offset):
         run(references.integer_product(dtype, *shape), (offset,) * 3, "cuda")
     if dtype != "int8":
         run(references.normal_product(dtype, 1536, 1408, 80), (offset,) * 3, "cuda")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_bias_relu(dtype, offset):
+    for shape in [(1, 1, 1), (3, 5, 0), (128, 144, 64), (131, 127, 9), (1536, 1408, 80)]:
+        run(references.random_bias_relu(*shape, dtype), (offset,) * 4, "cuda")
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+def test_rows_of_every_kind(name):
+    for columns in (1, 100, 4096, 9000):
+        x = FORMATS[name].decode(rows_of_every_kind(FORMATS[name], columns))
+        tensor = torch.from_numpy(x).to(device="cuda", dtype=getattr(torch, name))
+        out, scales = module("quantize_int8_rows").quantize_int8_rows(tensor)
+        assert_right(FORMATS["float32"], x, out.cpu().numpy(), scales.cpu().numpy())
 
 
 def test_special_values():
