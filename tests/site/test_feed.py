@@ -59,8 +59,8 @@ def test_feed_has_findings_once(tmp_path):
     tree = synthetic.build(tmp_path)
     _, cards = entries_of(site_of(tree)[1])
     keep(tree, Kind.IMPROVEMENT, affected=affected(0.4, **PARTS))
-    _, told = entries_of(site_of(tree)[1])
-    assert len(told) == len(cards) and sum(title.endswith(", confirmed") for title in titles(told)) == 1
+    _, merged = entries_of(site_of(tree)[1])
+    assert len(merged) == len(cards) and sum(title.endswith(", confirmed") for title in titles(merged)) == 1
     regression = keep(tree, Kind.REGRESSION, State.SUSPECT)
     _, both = entries_of(site_of(tree)[1])
     assert len(both) == len(cards) + 1 and titles(both)[0].startswith(f"{regression.subject}: ")

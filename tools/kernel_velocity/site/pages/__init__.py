@@ -5,6 +5,7 @@ home_table.py       its cards of changes and its table of series
 feed.py             feed.xml: the cards and the findings as an Atom feed
 kernel.py           kernel-<kernel>-<Device>.html: the chart, the tables, the source
 kernel_chart.py     its chart: marks, quantities, data
+kernel_sizes.py     its newest rates by size, as static charts
 commit.py           commit-<8 digits>.html: what a commit changed, and how it was built
 commit_values.py    the values of each commit with their changes, as columns
 finding.py          finding-<id>.html: a finding with its evidence and the commands to decide

@@ -37,10 +37,10 @@ class Entry:
 def page(site: Site, cards: Sequence[Mapping[str, Any]], findings: Sequence[tuple[Finding, Mapping[str, Any]]]) -> Page:
     """Return the feed of the overview's cards, and of findings with their lines. A card tells its finding, too."""
     root = uuid.uuid5(uuid.NAMESPACE_OID, site.line[0])
-    told = {card["data"]["finding"] for card in cards}
+    shown = {card["data"]["finding"] for card in cards}
     entries = [
         *(_of_card(site, root, card) for card in cards),
-        *(_of_finding(root, finding, line) for finding, line in findings if finding.id not in told),
+        *(_of_finding(root, finding, line) for finding, line in findings if finding.id not in shown),
     ]
     entries.sort(key=lambda entry: (entry.when, entry.id), reverse=True)
     times = [site.commits[sha].committed for sha in site.measured]

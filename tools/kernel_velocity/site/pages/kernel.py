@@ -25,7 +25,7 @@ from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import home_table, kernel_chart
+from kernel_velocity.site.pages import home_table, kernel_chart, kernel_sizes
 from kernel_velocity.site.pages.kernel_chart import AXES, Chart, Group, Mark
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
@@ -182,6 +182,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
         "state": group.state,
         "tables": tables,
         "marks": _marks(site, chart, group),
+        "sizes": kernel_sizes.figures(chart, group),
         "footnotes": notes.texts,
         "remarks": (*chart.warnings.get(group.platform, ()), *few),
     }
