@@ -136,9 +136,9 @@ function lineOf({ columns, rule, beside }, order, axis) {
   const apart = new Set(rule?.apart?.map((sha) => order.get(sha))); // commits that the rule does not hold for
   const convert = rule && conversionOf(rule);
   const along = (times) => Array.from(at, (entry, x) => {
-    const [time, other] = [times?.[entry] ?? null, beside && (beside.values[otherAt[x]] ?? null)];
+    const time = times?.[entry] ?? null, other = beside && (beside.values[otherAt[x]] ?? null);
     const isLacking = !convert || !times || other === null || (time === null && rule.own === undefined);
-    return isLacking || apart.has(columns.commit[entry]) ? null : convert(time, other);
+    return isLacking || (apart.size && apart.has(columns.commit[entry])) ? null : convert(time, other);
   });
   const ends = isOfTime(rule) ? [columns.low, columns.high] : [];
   const [low, high] = rule?.times === undefined ? [along(ends[1]), along(ends[0])] : ends.map(along);

@@ -69,8 +69,8 @@ def made(long):
     return kernel(long, "matmul-Cuda"), files["kernel-matmul-Cuda"].value()
 
 
-def test_rows_of_many_tables():
-    assert [kernel_page.limit(tables) for tables in (0, 1, 2, 10, 999)] == [50, 50, 25, 5, 5]
+def test_rows_of_many_series():
+    assert [kernel_page.limit(series) for series in (1, 4, 8, 20, 999)] == [50, 50, 25, 10, 5]
 
 
 def test_long_page_golden(long, accept):

@@ -36,9 +36,12 @@ class Span:
     high: float
     is_log: bool = False
     words: Callable[[float], str] = "{:,.7g}".format  # of a tick
+    at: tuple[float, ...] = ()  # its ticks; none: round numbers
 
     def ticks(self) -> list[float]:
-        """Return round numbers between the ends."""
+        """Return where the ticks are, between the ends."""
+        if self.at:
+            return list(self.at)
         if not self.is_log or self.high < 10 * self.low:
             return ticks(self.low, self.high)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from kernel_velocity.site.pages.kernel_chart import Chart, Group
 GIGA = 1e9
 PEAK = "peak"  # ends the limit of what computes more than it moves: "float32 peak"
 WIDE = 10.0  # times: rates further apart have a logarithmic axis
+APART = 1.5  # times: how far ticks lie apart
 ROOM = 1.15  # times: how far the axes go beyond the points
 
 
@@ -102,10 +103,10 @@ def _figure(
     looks = {name: (shapes[number % len(shapes)], hues[name]) for number, name in enumerate(chart.implementations)}
     shown = [name for name in looks if any(point.key.implementation == name for point in points)]
     for name in shown:
-        own = [point for point in points if point.key.implementation == name]
+        line = [point for point in points if point.key.implementation == name]
         shape, colour = looks[name]
-        frame.line([(point.size, point.rate) for point in own], colour=colour)
-        for point in own:
+        frame.line([(point.size, point.rate) for point in line], colour=colour)
+        for point in line:
             frame.mark(Mark(x=point.size, y=point.rate, shape=shape, colour=colour, title=_title(point, unit)))
     title = f"{'bandwidth' if is_moving else 'rate'} by size, {dtype}"
     legend = [(plot.key(*looks[name]), name) for name in shown]
@@ -125,6 +126,7 @@ def _frame(points: Sequence[_Point], size: str, unit: str) -> Plot:
             high=max(sizes) * ROOM,
             is_log=True,
             words=_count,
+            at=tuple(_apart(sizes)),
         ),
         Span(
             title=f"{prefix}{unit[1:]}",
@@ -134,6 +136,15 @@ def _frame(points: Sequence[_Point], size: str, unit: str) -> Plot:
             words=lambda rate: f"{rate / scale:,.4g}",
         ),
     )
+
+
+def _apart(sizes: Iterable[float]) -> Iterator[float]:
+    """Yield sizes of which each is APART times the one before, or more, so that their texts have room."""
+    before = 0.0
+    for size in sorted(sizes):
+        if size >= APART * before:
+            yield size
+            before = size
 
 
 def _count(size: float) -> str:
