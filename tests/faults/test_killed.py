@@ -84,7 +84,7 @@ def is_compared(_tiny, text):
 
 def measure_by_asv(tiny):
     """Have asv alone measure a commit, whose rounds then wait in the spool."""
-    shape = ["--interleave-rounds", "--record-samples", "--bench", VARIABLES["KV_BENCH"], "HEAD^!"]
+    shape = ["--interleave-rounds", "-a", "rounds=2", "--record-samples", "--bench", VARIABLES["KV_BENCH"], "HEAD^!"]
     assert tiny.asv("run", "--machine=box", *shape).returncode == 0
     (path,) = (path for path in tiny.root.glob(".asv/spool/*/*.jsonl") if path.name.count(".") == 1)
     (tiny.root.parent / "spooled").write_text(path.read_text())
@@ -97,7 +97,7 @@ def is_ingested(tiny, _text):
 
 
 def measure_all(tiny):
-    done = tiny.run("kernel_velocity", "track", "--no-site", "--range=HEAD~3..HEAD", **VARIABLES)
+    done = tiny.run("kernel_velocity", "track", "--no-site", "--range=HEAD~3..HEAD", "--rounds=1", **VARIABLES)
     assert done.returncode == 0, done.stdout
 
 
@@ -190,7 +190,8 @@ def kill(tiny, command, rng, mark):
     return f"{'command' if victim == process.pid else 'part'}, nobody after {took:.2f} s", printed
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+# One kill of a night is less than the five of test_killed_nights
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "nightly" or KILLS > 1])
 def test_command_killed_at_random_moments(recorded, tmp_path, name):
     command, rng, folders = COMMANDS[name], random.Random(f"{SEED} {name}"), itertools.count()
     kills, row, tiny = 0, 0, None
