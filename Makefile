@@ -78,7 +78,7 @@ OTHERS := $(filter-out $(LONGEST) %/__pycache__,$(patsubst %/,%,$(wildcard tests
 
 test-slow: build ## the tests that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) --no-loadscope-reorder $(LONGEST) $(OTHERS) -m 'slow and not alone'
-	$(IN_VENV) $(PY) -m pytest -m 'slow and alone'
+	$(IN_VENV) $(PY) -m pytest $$(grep -rl --include='test_*.py' 'pytest.mark.alone' tests) -m 'slow and alone'
 
 # TypeScript reads the scripts as they are; npm keeps it in its cache: 4 MB, 24 unpacked.
 TSC := npm exec --yes --package=typescript@5.9.3 -- tsc -p .ci/jsconfig.json
