@@ -21,7 +21,7 @@ pytest.importorskip("asv", reason="asv measures")
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tools"
 PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-SETTINGS = {"KV_ROUNDS": "2", "KV_MACHINE": "box", "KV_PATIENCE": "0"}
+SETTINGS = {"KV_ROUNDS": "1", "KV_MACHINE": "box", "KV_PATIENCE": "0"}
 
 MAKEFILE = "libnorm.so: norm.c\n\tcc -O2 -falign-functions=64 -shared -fPIC -o $@ norm.c -lm\n"
 # `passes` sums of each row: compute-bound, and a commit that adds two to ten of them is a fifth slower.
@@ -186,7 +186,7 @@ def test_python_package_with_triton(tmp_path, kv):
     repository.run("init")
     (repository.folder / "benchmarks" / "example.py").unlink()
     (repository.folder / "benchmarks" / "double.py").write_text(DOUBLE)
-    text = repository.run("track", "--no-ceilings", TRITON_INTERPRET="1", KV_ROUNDS="1")
+    text = repository.run("track", "--no-ceilings", TRITON_INTERPRET="1")
     assert "double.Cpu ours float32-1k" in text and "1 commit measured" in text
 
 
