@@ -1,6 +1,7 @@
-"""Three machines measure a history, each with its folder, lock and home: the same values as a serial run has.
+"""Three machines measure twelve commits, each with its folder, lock and home: the same values as a serial run has.
 
-The machines are processes on this one, behind a scheduler of Dask. One of them is killed while it measures.
+The machines are processes on this one, behind a scheduler of Dask. One is killed while it measures. Another one is
+killed twice, and returns after its work went elsewhere.
 """
 
 import json
@@ -22,8 +23,13 @@ pytest.importorskip("torch", reason="the references are PyTorch's")
 pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 400  # s
+PATIENCE = 300  # s
+COMMITS = 12
 KERNELS = ("twice", "thrice")  # a lane each: one of the three machines has nothing to do until another one is killed
+# A case outside of tier core has no error, which would take as long as all else
+SUITE = DOUBLE.replace('["float32-1k"]', '["float32-1k", "float32-2k", "float32-4k"]')
+BENCH = r"hot\('(eager|ours)', 'float32-2k"  # torch.compile takes ten seconds of each process
+SHORT = {"KV_T_MIN": ".01", "KV_T_SOFT": ".02", "KV_T_MAX": ".03"}
 SETTINGS = """{"version": 1, "project": "doubling", "repo": ".", "dvcs": "git", "branches": ["HEAD"], "hash_length": 8,
 "plugins": [".kernel_velocity.asv_plugin"], "environment_type": "host", "build_command": [], "install_command": [],
 "uninstall_command": [], "build_cache_size": 4000, "benchmark_dir": "benchmarks", "env_dir": ".asv/env",
@@ -33,7 +39,7 @@ FILES = {
     "asv.conf.json": SETTINGS,
     ".gitignore": ".asv/\n",
     "benchmarks/__init__.py": "",
-    **{f"benchmarks/{name}.py": DOUBLE for name in KERNELS},
+    **{f"benchmarks/{name}.py": SUITE for name in KERNELS},
 }
 # A lost machine's work goes elsewhere after a second
 COMMAND = (
@@ -53,7 +59,7 @@ def kv(folder, home, *args):
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, *args],
         cwd=folder,
-        env=environ(home),
+        env=environ(home, **SHORT),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -92,26 +98,51 @@ def start(command, variables, folder):
         return subprocess.Popen(command, env=variables, cwd=folder, stdout=log, stderr=log)
 
 
-@pytest.fixture
-def fleet(tmp_path):
-    """Start a scheduler and three workers. Yield the address, and the workers by name."""
-    dask, file = [sys.executable, "-m", "dask"], tmp_path / "scheduler.json"
-    options, head = ["--scheduler-file", str(file), "--no-dashboard"], environ(tmp_path / "head")
-    started = [start([*dask, "scheduler", "--port", "0", *options], head, tmp_path / "head")]
-    workers = {}
-    try:
+class Workers:
+    """A scheduler of Dask, and workers by name."""
+
+    def __init__(self, folder):
+        self.folder, self.file = folder, folder / "scheduler.json"
+        self.options = ["--scheduler-file", str(self.file), "--no-dashboard"]
+        command = [sys.executable, "-m", "dask", "scheduler", "--port", "0", *self.options]
+        self.started = [start(command, environ(folder / "head"), folder / "head")]
+        self.by_name = {}
         for name in ("one", "two", "three"):
-            home = tmp_path / name
-            variables = environ(home, KV_MACHINE=name, KV_FLEET_FOLDER=str(home))
-            command = [*dask, "worker", *options, "--nthreads", "1", "--no-nanny", "--local-directory", str(home)]
-            workers[name] = start(command, variables, home)
-            started.append(workers[name])
-        wait(file.exists)
-        yield json.loads(file.read_text())["address"], workers
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+            self.start(name)
+        wait(self.file.exists)
+
+    @property
+    def address(self):
+        return json.loads(self.file.read_text())["address"]
+
+    def start(self, name):
+        home = self.folder / name
+        variables = environ(home, KV_MACHINE=name, KV_FLEET_FOLDER=str(home))
+        command = [sys.executable, "-m", "dask", "worker", *self.options, "--nthreads", "1", "--no-nanny"]
+        self.by_name[name] = start([*command, "--local-directory", str(home)], variables, home)
+        self.started.append(self.by_name[name])
+
+    def kill(self, name):
+        """Kill a worker while it measures its second commit."""
+        wait(lambda: self.commits_of(name) >= 2)
+        self.by_name[name].kill()
+
+    def commits_of(self, name):
+        """Return how many commits the newest job of a machine has begun."""
+        logs = sorted(self.folder.glob(f"{name}/*/{name}/.asv/logs/track-*.log"))
+        return logs[-1].read_text().count("For doubling commit") if logs else 0
+
+    def jobs_of(self, name):
+        return len(list(self.folder.glob(f"{name}/*/{name}/.asv/logs/track-*.log")))
+
+
+@pytest.fixture
+def workers(tmp_path):
+    result = Workers(tmp_path)
+    yield result
+    for process in result.started:
+        process.kill()
+        process.wait()
 
 
 def wait(condition):
@@ -121,30 +152,33 @@ def wait(condition):
         time.sleep(0.1)
 
 
-def test_fleet_measures_what_a_serial_run_does(tmp_path, fleet):
-    address, workers = fleet
+def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
     here, other = tmp_path / "here", tmp_path / "serial"
-    repository(here, 2)
+    repository(here, COMMITS + 1)
     git(tmp_path, "clone", "-q", str(here), str(other))
-    bench = "'(eager|native)'"  # torch.compile takes ten seconds of each process
-    options = ["track", "--range", "HEAD~1 HEAD", "--bench", bench, "--rounds", "1", "--no-site", "--no-ceilings"]
-    run = kv(here, tmp_path / "head", *options, "--fleet", address)
-    wait(lambda: list((tmp_path / "three").glob("*/three/.asv/logs/track-*.log")) or run.poll() is not None)
-    workers["three"].kill()
+    options = ["--tier", "full", "--bench", BENCH, "--rounds", "1", "--no-site", "--no-ceilings"]
+    run = kv(here, tmp_path / "head", "track", "--range", f"HEAD~{COMMITS}..HEAD", *options, "--fleet", workers.address)
+    workers.kill("three")
+    workers.start("three")
+    wait(lambda: workers.jobs_of("two"))  # has its job
+    workers.kill("one")
+    wait(lambda: workers.jobs_of("three") == 2)  # has that of the first one
+    workers.kill("three")
+    workers.start("three")
     text, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, text
-    assert "three: its worker ended while it measured" in text and "three: lost" in text
-    assert "4 of 4 measured" in text
-    assert {path.parent.name for path in here.glob("results/*/machine.json")} == {"one", "two"}
+    assert text.count("three: its worker ended while it measured") == 2 and "one: lost" in text
+    assert f"{2 * COMMITS} of {2 * COMMITS} measured" in text
+    assert {path.parent.name for path in here.glob("results/*/machine.json")} == {"two", "three"}
     measured = Counter(
         (name, sha) for block in blocks.read(here / "results", []) for name in block.lanes for sha in block.commits
     )
-    assert len(measured) == 4 and set(measured.values()) == {1}
+    assert len(measured) == 2 * COMMITS and set(measured.values()) == {1}
     assert not (tmp_path / "one" / ".asv-machine.json").exists()  # asv would call a machine by it from now on
-    newest = ["track", "--range", "HEAD", *options[3:], "--machine", "serial"]
-    serial = kv(other, tmp_path / "head", *newest)
+    serial = kv(other, tmp_path / "head", "track", "--range", "HEAD^!", *options, "--machine", "serial")
     text, _ = serial.communicate(timeout=PATIENCE)
     assert serial.returncode == 0, text
-    expected = values(other / "results")
-    (head,) = {commit for _, commit, _ in expected}
-    assert expected == Counter({key: count for key, count in values(here / "results").items() if key[1] == head})
+    of_head = {(series, rounds) for series, _, rounds in values(other / "results")}
+    assert len(of_head) == 4
+    shas = {sha for _, sha in measured}
+    assert values(here / "results") == Counter((series, sha, rounds) for sha in shas for series, rounds in of_head)
