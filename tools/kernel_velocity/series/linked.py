@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kernel_velocity.harness.cases import CONTROLS
@@ -25,18 +25,24 @@ FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than u
 MARGIN = 5  # commits by which the detector may miss a step (stats/changepoints/detector.py)
 
 
+Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
+
+
 @dataclass(frozen=True, eq=False)
 class Sessions:
     """The recorded blocks, oldest first."""
 
     recorded: Sequence[Block]
+    _moves: dict[tuple[int, int, str, str], list[float]] = field(default_factory=dict, init=False)
 
     @cached_property
-    def _by_lane(self) -> Mapping[tuple[str, str], Sequence[tuple[Block, Mapping[tuple[str, Series], Time]]]]:
+    def _by_lane(self) -> Mapping[tuple[str, str], Sequence[tuple[Block, Times]]]:
         """The blocks of each machine and lane, with the times of its anchors."""
-        by_lane: dict[tuple[str, str], list[tuple[Block, Mapping[tuple[str, Series], Time]]]] = {}
+        by_lane: dict[tuple[str, str], list[tuple[Block, Times]]] = {}
         for block in self.recorded:
-            times = {(time.commit, time.series): time for time in block.times}
+            times: dict[Series, dict[str, Time]] = {}
+            for time in block.times:
+                times.setdefault(time.series, {})[time.commit] = time
             for lane in block.lanes:
                 by_lane.setdefault((block.machine, lane), []).append((block, times))
         return by_lane
@@ -54,42 +60,43 @@ class Sessions:
         here = [(block, times) for block, times in several if not commits.isdisjoint(block.commits)]
         result: dict[str, Link] = {}
         for number, (block, times) in enumerate(here):
-            pairs = list(_pairs(here[0][1], times, series, fit)) if number else []
+            pairs = list(self._pairs(here[0][1], times, series, fit)) if number else []
             if len(pairs) >= FEWEST:
                 linked = link(*zip(*pairs, strict=True))
                 result |= {sha: linked for sha in block.commits if sha not in here[0][0].commits}
         return result
 
-
-def _pairs(
-    first: Mapping[tuple[str, Series], Time], later: Mapping[tuple[str, Series], Time], series: Series, fit: Fit | None
-) -> Iterator[tuple[float, float]]:
-    """Yield, for each anchor of two blocks, the step of a series' adjusted log times and its standard error."""
-    for (commit, of), after in later.items():
-        before = first.get((commit, of))
-        if of != series or before is None:
-            continue
-        step = math.log(after.seconds / before.seconds)
-        for signal in fit.signals if fit is not None else ():
-            if signal.name == CONTROLS_TOGETHER:
-                moves = [
-                    math.log(time.seconds / first[place].seconds)
-                    for place, time in later.items()
-                    if place[0] == commit and place in first and _is_control(time.series, series)
-                ]
+    def _pairs(self, first: Times, later: Times, series: Series, fit: Fit | None) -> Iterator[tuple[float, float]]:
+        """Yield, for each anchor of two blocks, the step of a series' adjusted log times and its standard error."""
+        for commit, after in later.get(series, {}).items():
+            before = first.get(series, {}).get(commit)
+            if before is None:
+                continue
+            step = math.log(after.seconds / before.seconds)
+            for signal in fit.signals if fit is not None else ():
+                if signal.name == CONTROLS_TOGETHER:
+                    moves = self._of_controls(first, later, commit, series[0].partition(".")[2])
+                else:
+                    readings = (after.gauges.get(signal.name), before.gauges.get(signal.name))
+                    moves = [math.log(readings[0] / readings[1])] if readings[0] and readings[1] else []
+                if not moves:
+                    break  # what is taken out of the values is not known of the anchor
+                step -= signal.slope * statistics.fmean(moves)
             else:
-                readings = (after.gauges.get(signal.name), before.gauges.get(signal.name))
-                moves = [math.log(readings[0] / readings[1])] if readings[0] and readings[1] else []
-            if not moves:
-                break  # what is taken out of the values is not known of the anchor
-            step -= signal.slope * statistics.fmean(moves)
-        else:
-            yield step, math.hypot(before.error, after.error)
+                yield step, math.hypot(before.error, after.error)
 
-
-def _is_control(other: Series, series: Series) -> bool:
-    """Return whether a series is a control of the same device and cache state."""
-    return other[1][0] in CONTROLS and other[0].partition(".")[2] == series[0].partition(".")[2]
+    def _of_controls(self, first: Times, later: Times, commit: str, what: str) -> list[float]:
+        """Return the steps of the controls of a device and cache state ("Cpu.time_hot") at an anchor of two blocks."""
+        which = id(first), id(later), commit, what
+        if which not in self._moves:
+            both = (
+                (times[commit].seconds, first[series][commit].seconds)
+                for series, times in later.items()
+                if series[1][0] in CONTROLS and series[0].partition(".")[2] == what
+                if commit in times and commit in first.get(series, {})
+            )
+            self._moves[which] = [math.log(after / before) for after, before in both]
+        return self._moves[which]
 
 
 def least(errors: Sequence[float], index: int) -> float:
