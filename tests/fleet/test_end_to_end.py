@@ -18,12 +18,12 @@ from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
 from tests.scaffold.test_any_repository import DOUBLE, PERSON
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 pytest.importorskip("torch", reason="the references are PyTorch's")
 pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 300  # s
+PATIENCE = 400  # s
 COMMITS = 12
 KERNELS = ("twice", "thrice")  # a lane each: one of the three machines has nothing to do until another one is killed
 # A case outside of tier core has no error, which would take as long as all else
@@ -167,13 +167,15 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
     workers.start("three")
     text, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, text
-    assert text.count("three: its worker ended while it measured") == 2 and "one: lost" in text
+    assert text.count("three: its worker ended while it measured") >= 2 and "one: lost" in text
     assert f"{2 * COMMITS} of {2 * COMMITS} measured" in text
     assert {path.parent.name for path in here.glob("results/*/machine.json")} == {"two", "three"}
     measured = Counter(
         (name, sha) for block in blocks.read(here / "results", []) for name in block.lanes for sha in block.commits
     )
     assert len(measured) == 2 * COMMITS and set(measured.values()) == {1}
+    builds = list(tmp_path.glob("*/*/*/.asv/logs/build-*.log"))
+    assert COMMITS <= len(builds) < 2 * COMMITS  # once for all machines, but for what was lost with a machine
     assert not (tmp_path / "one" / ".asv-machine.json").exists()  # asv would call a machine by it from now on
     serial = kv(other, tmp_path / "head", "track", "--range", "HEAD^!", *options, "--machine", "serial")
     text, _ = serial.communicate(timeout=PATIENCE)
