@@ -11,6 +11,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import sharing
 from kernel_velocity.lab import sharing as command
 from kernel_velocity.runner import live
+from kernel_velocity.runner.sharing import table as table_of
 
 
 def row(series, number, longer):
@@ -22,7 +23,7 @@ def row(series, number, longer):
 def test_table_has_the_mean_over_passes_and_its_interval():
     rows = [row("a", number, 0.02 + 0.001 * (number - 1)) for number in range(3)]
     rows += [row("b", number, 0.01 * (number - 1)) for number in range(3)]
-    table = command.table(rows)
+    table = table_of(rows)
     assert table.note == "3 passes; of 2 intervals (95%) 1 do not hold 0, where chance makes 5%"
     assert table.rows[0] == ["a", "1.150 ms", "+2.02%", "0.25%", "0.500 s", "0.125 s"]  # t(2) = 4.303, .1% / sqrt 3
     assert table.rows[1][2:4] == ["+0.00%", "2.48%"]

@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 400  # s
 # The fake's kernels are the CPU's, so nobody compiles CUDA.
 NODE = ("KV_CUDA=OFF", "KV_ISOLATE=0")
-BENCH = r"(add_mul_exp|quantize_int8)\.Cuda.time_hot.*native.*1M|matmul\.Cuda.time_hot.*(eager|native).*float32-1024"
-SERIES = 4
+BENCH = r"add_mul_exp\.Cuda.time_hot.*native.*1M|matmul\.Cuda.time_hot.*(eager|native).*float32-1024"
+SERIES = 3
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -97,7 +97,7 @@ def test_pack_run_kill_run_unpack(clone, tmp_path):
     require(bare_node.has_torch(), "torch is not installed: nothing can be measured")
     (newest,) = git(clone, "log", "-1", "--format=%H", "--", "kernels", "CMakeLists.txt").split()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    packed(clone, tmp_path / "pack", "--range", newest, "--pythons", f"{version},3.12")
+    packed(clone, tmp_path / "pack", "--range", newest, "--pythons", version)
     opt, out = tmp_path / "opt", tmp_path / "out"
     bare_node.add_fake_gpu(bare_node.torch_environment(opt / "torch" / ".venv"))
     options = ["--rounds", "2", "--together", "1", "--tier", "core", "--trace-seconds", "0.001", "--minutes", "30"]

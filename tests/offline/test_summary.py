@@ -55,6 +55,13 @@ TIMERS = {
     "missing": {"do_bench": "triton is not installed"},
 }
 TESTS = {"passed": 41, "failed": 1, "skipped": 2, "failures": [["test_x[3]", "7 wrong"]], "reasons": ["one device"]}
+SECONDS = {"isolated": [1e-3, 1.1e-3], "shared": [1.01e-3, 1.111e-3]}
+SHARING = {
+    "rows": [
+        {"number": n, "series": "matmul", "seconds": SECONDS, "setup": {"isolated": 0.5, "shared": 0.1}}
+        for n in range(3)
+    ]
+}
 EMPTY = Report(
     facts=NODE,
     device="cuda",
@@ -63,6 +70,7 @@ EMPTY = Report(
     slices=1,
     notes=(),
     tests=None,
+    sharing=None,
     ceilings=None,
     timers=None,
     traces=0,
@@ -107,6 +115,7 @@ def test_summary_of_a_whole_run(request):
         slices=2,
         notes=("no nvcc (...)",),
         tests=TESTS,
+        sharing=SHARING,
         ceilings=DOCUMENT,
         timers=TIMERS,
         traces=36,

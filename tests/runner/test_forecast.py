@@ -26,7 +26,8 @@ def test_parts_add_up():
 def test_measured_replaces_the_model():
     built = GPU.learn_build(20.0)
     assert built.commit(CORE, 8).build == 20
-    rows = [{"setup": {"isolated": 1.0, "shared": 0.3}}, {"setup": {"isolated": 2.0, "shared": 0.5}}]
+    warm = {"k('native', '1M')": (1.0, 0.3), "k('native', '2M')": (2.0, 0.5), "k('compile', '1M')": (9.0, 9.0)}
+    rows = [{"series": name, "setup": {"isolated": a, "shared": b}} for name, (a, b) in warm.items()]
     terms = GPU.learn_sharing(rows).terms
     assert (terms.process, terms.setup) == pytest.approx((1.1, 0.34))
     assert GPU.learn_sharing([]) == GPU
@@ -36,5 +37,5 @@ def test_measured_replaces_the_model():
 
 @pytest.mark.parametrize("name", ["sharing", "timers", "traces"])
 def test_more_series_take_longer(name):
-    few, many = (GPU.stage(name, series=n, files=3, passes=3, trace=1.0) for n in (4, 40))
+    few, many = (GPU.stage(name, series=n, compiled=0, files=3, passes=3, trace=1.0) for n in (4, 40))
     assert 5 * few < many < 10 * few + 1

@@ -38,6 +38,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.runner import facts, forecast, select
 from kernel_velocity.runner.environment import first_error_line
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, measuring_variables
+from kernel_velocity.runner.sharing import FEWEST_PASSES
 from kernel_velocity.series import past
 
 MACHINE = "node"  # the name under which a node records; `unpack` gives the real one
@@ -47,7 +48,6 @@ CRASHES = 6  # of the traces, which go on where they were; a series is given up 
 TIME_IS_UP = 75  # sysexits.h EX_TEMPFAIL: what is left is done by running again
 # Exit statuses of `track` that end a commit, in the order of the contract. Else it could not begin, and is tried again.
 FINAL = (NothingMeasured.exit_code, BuildFailed.exit_code, BenchmarkFailed.exit_code, 0)
-PASSES = 3  # of sharing: the fewest that give an interval
 CUT = {
     "sharing": 0.1,
     "timers": 0.5,
@@ -234,8 +234,15 @@ class Slice:
 
     def stage_seconds(self, stage: str, series: int) -> float:
         """Return the s that a stage takes which measures no commits, with so many series."""
+        chosen = self.series("core")
+        compiled = series * sum(params[0] == forecast.COMPILE for _, params in chosen) / len(chosen)
         return self.forecast.stage(
-            stage, series=series, files=len(self.tests), passes=PASSES, trace=self.args.trace_seconds
+            stage,
+            series=series,
+            compiled=compiled,
+            files=len(self.tests),
+            passes=FEWEST_PASSES,
+            trace=self.args.trace_seconds,
         )
 
     def expected(self, stage: str) -> str:
@@ -298,7 +305,7 @@ class Slice:
                 ["cmake", "--install", "build", "--prefix", "."],
             ],
             "tests": [[*pytest, *marks, *self.tests]],
-            "sharing": [[*live, str(RUN / "sharing.json"), *self.bench, f"--passes={PASSES}"]],
+            "sharing": [[*live, str(RUN / "sharing.json"), *self.bench, f"--passes={FEWEST_PASSES}"]],
             "ceilings": [[*live, str(RUN / "ceilings.json"), "--caches"]],
             "timers": [[*live, str(RUN / "timers.json"), *self.bench]],
             "traces": [[*live, str(TRACES), *self.bench, f"--seconds={self.args.trace_seconds}"]],
@@ -467,7 +474,9 @@ class Slice:
         """Return what the summary is made of."""
         recorded = past.open(RESULTS, Path()) if (RESULTS / "benchmarks.json").exists() else None
         measured = [measurement for sha in recorded.paths for measurement in recorded.at(sha)] if recorded else []
-        documents_of = {name: self.document(RUN / f"{name}.json") for name in ("tests", "ceilings", "timers")}
+        documents_of = {
+            name: self.document(RUN / f"{name}.json") for name in ("tests", "sharing", "ceilings", "timers")
+        }
         return summary.Report(
             facts=self.facts,
             device=self.device,

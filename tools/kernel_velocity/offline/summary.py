@@ -19,9 +19,10 @@ from kernel_velocity.results.measurement import WANTED_ROUNDS, Measurement, Outc
 from kernel_velocity.roofline import table
 from kernel_velocity.roofline.ceilings import session_of
 from kernel_velocity.roofline.model import IMPOSSIBLE
+from kernel_velocity.runner import sharing
 from kernel_velocity.runner.facts import Facts
 from kernel_velocity.runner.report import speed_table
-from kernel_velocity.tables import columns
+from kernel_velocity.tables import aligned, columns
 
 LISTED = 40  # doubts printed in full; more than that have one cause, and are counted
 NAMED = 3  # values that a line names before it counts them
@@ -43,6 +44,7 @@ class Report:
     slices: int
     notes: Sequence[str]
     tests: Mapping[str, Any] | None
+    sharing: Mapping[str, Any] | None
     ceilings: Mapping[str, Any] | None
     timers: Mapping[str, Any] | None
     traces: int  # files
@@ -61,6 +63,7 @@ def render(report: Report) -> str:
     sections = {
         "Doubtful values": "\n".join(doubts) or "nothing speaks against what was measured",
         "Tests": _tests(report.tests) if report.tests else "not run yet",
+        "Series that share a process": _sharing(report.sharing),
         "Ceilings": _ceilings(report.ceilings) if report.ceilings else "not measured yet",
         "Measured": _fenced(f"{_counts(report)}\n\n{speeds}") if report.measurements else "nothing yet",
         "Timers compared": _timers(report.timers) if report.timers else "not compared yet",
@@ -148,6 +151,11 @@ def against(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Iterator[t
 def _tests(tests: Mapping[str, Any]) -> str:
     counts = f"{tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped"
     return "\n".join([counts, *(f"- skipped: {reason}" for reason in tests["reasons"])])
+
+
+def _sharing(document: Mapping[str, Any] | None) -> str:
+    rows = document["rows"] if document else []
+    return _fenced(aligned(sharing.table(rows))) if rows else "not compared yet"
 
 
 def _ceilings(document: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ the leaves, results, series and roofline. A node that only measures imports it w
     environment.py   asv's environment of a commit: build, cache, switch
     facts.py         what a node is, which device is measured, what it lacks
     fingerprint.py   facts of the machine and of a build, hashes of kernels' code
+    forecast.py      what measuring costs: a model, and what a run corrects of it
     host.py          torch, compiler, device, and variables of a measuring process
     live.py          start a live stage in a measuring process
     peaks.py         `kv peaks`
@@ -22,5 +23,6 @@ the leaves, results, series and roofline. A node that only measures imports it w
     resume.py        which commits of an interrupted run need how many rounds
     select.py        the series to measure, and which of them are complete
     session.py       one run: build, measure, ingest, publish
+    sharing.py       the table of series that share a process
     track.py         `kv track`
 """

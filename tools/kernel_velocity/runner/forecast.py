@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
 
 from kernel_velocity.harness import ceilings, independent, isolation, sharing
 from kernel_velocity.results.asv_file import Series
@@ -99,25 +101,25 @@ class Forecast:
             waiting=0.0,
         )
 
-    def stage(self, name: str, *, series: int, files: int, passes: int, trace: float) -> float:
+    def stage(self, name: str, *, series: int, compiled: float, files: int, passes: int, trace: float) -> float:
         """Return the s of a stage of `kv offline run` that measures no commits.
 
         Args:
-            name: of the stage. series: of tier core that it measures. files: with tests.
-            passes: of sharing. trace: s of a trace.
+            name: of the stage. series: of tier core that it measures. compiled: how many of them are `compile`.
+            files: with tests. passes: of sharing. trace: s of a trace.
         """
         t = self.terms
         ready = t.setup + t.warm_up
+        alone = t.process + t.end + 2 * (sharing.TURNS * sharing.PORTION + ready)  # with the other kind beside it
+        others = (independent.PASSES + 1) * 2 * METHODS * independent.SECONDS
         return {
             "doctor": 3 * t.launch,
             "build": t.build / self.cores,
             "tests": t.launch + files * t.test_file,
             "ceilings": t.launch + CEILINGS * (ceilings.SECONDS + A_CEILING),
-            "sharing": t.launch
-            + passes * series * (2 * sharing.TURNS * sharing.PORTION + t.process + t.end + 2 * ready),
-            "timers": t.launch
-            + series * (METHODS * ready + (independent.PASSES + 1) * 2 * METHODS * independent.SECONDS),
-            "traces": t.launch + series * TRACES * (ready + trace),
+            "sharing": t.launch + passes * (series * alone + compiled * (t.compiler + t.graph)),
+            "timers": t.launch + series * (METHODS * ready + others) + compiled * METHODS * t.graph,
+            "traces": t.launch + TRACES * (series * (ready + trace) + compiled * t.graph),
         }[name]
 
     def learn_commits(self, seconds: float, forecast: float) -> Forecast:
@@ -128,12 +130,12 @@ class Forecast:
         """Return the forecast after a build that took so long."""
         return replace(self, terms=replace(self.terms, build=seconds * self.cores))
 
-    def learn_sharing(self, rows: Iterable[dict[str, dict[str, float]]]) -> Forecast:
-        """Return the forecast after `kv lab sharing`: s until a series is warm, by the kind of its process."""
-        warm = [row["setup"] for row in rows]
+    def learn_sharing(self, rows: Iterable[Mapping[str, Any]]) -> Forecast:
+        """Return the forecast after harness/sharing.py: s until a series is warm, by the kind of its process."""
+        warm = [row["setup"] for row in rows if repr(COMPILE) not in row["series"]]
         if not warm:
             return self
-        apart, shared = (sum(times[kind] for times in warm) / len(warm) for kind in sharing.KINDS)
+        apart, shared = (median(times[kind] for times in warm) for kind in sharing.KINDS)
         setup = max(shared - self.terms.warm_up, 0.0)
         return replace(self, terms=replace(self.terms, setup=setup, process=max(apart - shared, 0.0)))
 
