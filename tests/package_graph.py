@@ -80,6 +80,9 @@ def imports(path, *, top_only=False):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 or path.is_relative_to(ROOT / "kernels"), f"{path}: relative import"
             result |= {f"{node.module}.{alias.name}" for alias in node.names} if node.level == 0 else set()
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+            names = (str(name.value) for name in node.args if isinstance(name, ast.Constant))
+            result |= {name for name in names if name.startswith("kernel_velocity.")}
     return result
 
 

@@ -32,17 +32,18 @@ def test_rooms_import_only_rooms_below_them():
     assert not [line for path in paths.values() for line in against_the_layers(path, paths)]
 
 
-def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatch):
+@pytest.mark.parametrize("line", ["from kernel_velocity.site import b", "import_module('kernel_velocity.site.b')"])
+def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatch, line):
     monkeypatch.setattr(package_graph, "ROOT", tmp_path)
     monkeypatch.setattr(package_graph, "PACKAGE", tmp_path / "kernel_velocity")
-    for name, text in {"stats/a.py": "from kernel_velocity.site import b", "site/b.py": ""}.items():
+    for name, text in {"stats/a.py": line, "site/b.py": ""}.items():
         path = tmp_path / "kernel_velocity" / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
     paths = {module_name(path): path for path in modules("kernel_velocity")}
-    (line,) = against_the_layers(tmp_path / "kernel_velocity/stats/a.py", paths)
+    (error,) = against_the_layers(tmp_path / "kernel_velocity/stats/a.py", paths)
     package = tmp_path / "kernel_velocity"
-    assert line == f"{package}/stats/a.py imports kernel_velocity.site.b of {package}/site/b.py"
+    assert error == f"{package}/stats/a.py imports kernel_velocity.site.b of {package}/site/b.py"
 
 
 def test_every_folder_has_a_charter_that_lists_its_modules():

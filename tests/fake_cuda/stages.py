@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kernel_velocity.harness.ceilings import DTYPES
-from kernel_velocity.runner import live
+from kernel_velocity.runner import stages
 
 pytestmark = pytest.mark.cuda
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cuda
 def run(*arguments):
     """Run a stage in this process, which must succeed. Return what it prints."""
     out, err = io.StringIO(), io.StringIO()
-    assert live.main([*map(str, arguments)], out, err) == 0, err.getvalue()
+    assert stages.main([*map(str, arguments)], out, err) == 0, err.getvalue()
     return out.getvalue()
 
 

@@ -8,7 +8,6 @@ that draws pages.
     node/launch.py    finds the Python with PyTorch, sets up, becomes `kv offline run`
     run.py            `kv offline run OUT`: the stages of a time slice, resumed after an interruption
     child.py          a stage as a child process, which ends with all that it started
-    live.py           ceilings, timers and traces, each in a measuring process
     summary.py        what was measured, and what of it is not to be believed
     archive.py        the tar that comes back
     unpack.py         `kv offline unpack TAR`: merge it into results/

@@ -38,6 +38,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.runner import facts, forecast, select
 from kernel_velocity.runner.environment import first_error_line
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, measuring_variables
+from kernel_velocity.runner.live import MODULE
 from kernel_velocity.runner.sharing import FEWEST_PASSES
 from kernel_velocity.series import past
 
@@ -293,7 +294,7 @@ class Slice:
 
     def commands(self, stage: str) -> list[list[str]]:
         """Return the commands of a stage that measures no commits."""
-        live = [sys.executable, "-m", "kernel_velocity.runner.live", stage, "--device", self.device]
+        live = [sys.executable, "-m", MODULE, stage, "--device", self.device]
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
         pytest += ["-p", "xdist.plugin", "-n1"]  # a test that takes its process with it costs no other
         marks = ["-m", "cuda" if self.device == "cuda" else "not cuda and not slow", f"--junitxml={JUNIT}"]
@@ -391,7 +392,7 @@ class Slice:
         """Run a command until the slice ends. Return its status, None if the end interrupted it."""
         environ = {**os.environ, **facts.variables(self.facts, self.device)}
         environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins that happen to lie beside torch are not ours to load
-        if "kernel_velocity.runner.live" in command:
+        if MODULE in command:
             environ |= measuring_variables(os.environ.get("KV_THREADS") or None)
         seconds = max(self.until - time.monotonic(), 1.0)
         status = child.run(command, environ=environ, log=LOGS / f"{name}.log", echo=self.say, seconds=seconds)

@@ -10,8 +10,6 @@ charts.py            the charts of that page
 
 from __future__ import annotations
 
-import importlib
-
 from kernel_velocity.compare.formats.google_benchmark import as_gbench
 from kernel_velocity.compare.formats.json import as_json
 from kernel_velocity.compare.formats.markdown import as_markdown
@@ -22,6 +20,7 @@ __all__ = ["as_gbench", "as_html", "as_json", "as_markdown", "as_nvbench"]
 
 
 def as_html(comparison: Comparison) -> str:
-    """Return the comparison as one page. Its module is imported late: a node has no Jinja2."""
-    page: str = importlib.import_module("kernel_velocity.compare.formats.html").as_html(comparison)
-    return page
+    """Return the comparison as one page."""
+    from kernel_velocity.compare.formats import html  # noqa: PLC0415 - needs Jinja2, which a node lacks
+
+    return html.as_html(comparison)

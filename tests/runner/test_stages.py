@@ -9,8 +9,7 @@ import pytest
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.ceilings import Ceiling, asdict
-from kernel_velocity.offline import live as stages
-from kernel_velocity.runner import live
+from kernel_velocity.runner import live, stages
 from kernel_velocity.runner.host import ALLOCATOR
 from tests.suite import SUITE
 
@@ -36,7 +35,7 @@ def interpreter(tmp_path, monkeypatch):
 def measure(*argv):
     """Measure in this process. Return the status, and what was printed to both streams."""
     out = io.StringIO()
-    status = live.main([*map(str, argv), "--device=cpu"], out, out)
+    status = stages.main([*map(str, argv), "--device=cpu"], out, out)
     return status, out.getvalue()
 
 
@@ -47,7 +46,7 @@ def test_stage_runs_in_a_measuring_process(interpreter, monkeypatch, threads, us
     interpreter('echo "$@"; echo "$MALLOC_MMAP_MAX_ $OMP_NUM_THREADS"; echo note >&2; echo USDT:noise >&2; exit 7')
     out, err = io.StringIO(), io.StringIO()
     assert live.run("traces", ["folder", "--bench=-x"], out, err) == 7
-    wanted = "-m kernel_velocity.runner.live traces folder --bench=-x"
+    wanted = "-m kernel_velocity.runner.stages traces folder --bench=-x"
     assert out.getvalue().splitlines() == [wanted, f"{ALLOCATOR['MALLOC_MMAP_MAX_']} {used}"]
     assert err.getvalue() == "note\n"
 
@@ -76,8 +75,8 @@ def test_real_process_says_what_is_wrong_in_one_line(tmp_path):
 
 def test_pattern_that_matches_nothing_is_told_what_there_is():
     with pytest.raises(UsageError, match=r"matches no core series on cuda; one of them is \w+\.Cuda\.time_hot"):
-        live.chosen("cuda", "no such kernel")
-    assert live.chosen("cpu", ONLY_EAGER) == [EAGER]
+        stages.chosen("cuda", "no such kernel")
+    assert stages.chosen("cpu", ONLY_EAGER) == [EAGER]
 
 
 @pytest.mark.parametrize("stage", ["ceilings", "timers"])

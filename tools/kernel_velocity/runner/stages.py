@@ -1,4 +1,4 @@
-"""The live measurements: ceilings, timers, traces. runner/live.py starts each in a process of its own.
+"""The live measurements: ceilings, timers, traces. live.py starts each in a process of its own.
 
     ceilings FILE.json    what the machine can do at most (harness/ceilings.py). --caches sweeps the caches too
     timers FILE.json      our timers beside independent ones (harness/independent.py)
@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_velocity.errors import BenchmarkFailed, NothingMeasured, UsageError
+from kernel_velocity import config
+from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError, NothingMeasured, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import ceilings, documents, independent, sharing, traces
 from kernel_velocity.harness.benchmark import prepare_torch
+from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.runner import live
@@ -30,6 +35,7 @@ from kernel_velocity.runner import live
 MISSING = "missing.json"
 STARTED = "started.json"  # series -> how many processes began it and ended without a word
 ATTEMPTS = 3  # then a series is left out
+INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=1.0)  # wall time of a trace
     parser.add_argument("--passes", type=int, default=1)  # of sharing
     parser.add_argument("--most", type=int)  # series, where there is no time for all
-    live.add_device(parser)
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     live.add_bench(parser)
+
+
+def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Measure a stage in this process. Return its exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {live.MODULE}")
+    add_arguments(parser)
+    try:
+        return measure(parser.parse_args(argv), out, err)
+    except KernelVelocityError as error:
+        print(f"error: {error}", file=err)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -59,6 +78,29 @@ def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         raise UsageError(f"--device {args.device}: {error}; nothing was measured") from None
 
 
+def chosen(device: str, pattern: str | None, most: int | None = None) -> list[Series]:
+    """Return the core series of a device whose name matches --bench.
+
+    With `most` only so many: of each kernel its first, then of each its second, native ones before others.
+
+    Raises:
+        UsageError: no regular expression, or none matches.
+    """
+    try:
+        suite = config.suite(Path())
+        names = list(suite.core_series(device, pattern))
+    except re.error as error:
+        raise UsageError(f"--bench {pattern!r}: not a regular expression ({error})") from None
+    if not names:
+        example = next(suite.core_series(device)).name
+        raise UsageError(f"--bench {pattern!r} matches no core series on {device}; one of them is {example}")
+    if most is None:
+        return names
+    names.sort(key=lambda series: series.implementation != NATIVE)
+    of_kernels = [[series for series in names if series.kernel == kernel] for kernel in {s.kernel: None for s in names}]
+    return [series for turn in zip_longest(*of_kernels) for series in turn if series is not None][:most]
+
+
 def _ceilings(args: argparse.Namespace, _out: TextIO, err: TextIO) -> int:
     """Measure the ceilings of the device."""
     document = ceilings.measure(args.device, caches=args.caches)
@@ -71,7 +113,7 @@ def _sharing(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     """Compare both kinds of process, pass by pass."""
     rows: list[dict[str, Any]] = []
     try:
-        for comparison in sharing.compare(live.chosen(args.device, args.bench, args.most), args.passes):
+        for comparison in sharing.compare(chosen(args.device, args.bench, args.most), args.passes):
             rows.append(asdict(comparison))
             out.write(f"pass {comparison.number + 1}: {comparison.series}\n")
     except EOFError:
@@ -83,7 +125,7 @@ def _sharing(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
 
 def _timers(args: argparse.Namespace, _out: TextIO, _err: TextIO) -> int:
     """Compare our timers with independent ones. Disagreement is a finding, not a failure."""
-    series = live.chosen(args.device, args.bench, args.most)
+    series = chosen(args.device, args.bench, args.most)
     prepare_torch(args.device)
     document = independent.measure(series, args.device, partial(_write, args.target))
     _write(args.target, document)
@@ -97,7 +139,7 @@ def _traces(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     folder: Path = args.target
     if not 0 < args.seconds < 3600:
         raise UsageError(f"--seconds {args.seconds:g}: wanted a time between 0 and an hour")
-    series = live.chosen(args.device, args.bench, args.most)
+    series = chosen(args.device, args.bench, args.most)
     wanted = {member.name for member in series}
     before = (_read(folder / MISSING) or {"missing": []})["missing"]
     missing = [entry for entry in before if entry["series"] not in wanted]  # of an earlier command's other series
@@ -152,3 +194,7 @@ def _read(path: Path, read: Callable[[Path], dict[str, Any]] = documents.read_ch
         return read(path)
     except (FileNotFoundError, documents.DamagedError):
         return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))
