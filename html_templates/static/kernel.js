@@ -295,22 +295,12 @@ async function startTrend(section) {
   const goTo = (inView) => { putAddress(form, usual, inView); update(); };
   const tip = startTip(stage, goTo);
   let turn = 0;
-  let panels = []; // {host, model, chart}, one for each test case
+  const parts = [...stage.querySelectorAll(".panel")]; // one for each test case
+  let panels = []; // of those that are shown: {host, model, chart}
   const resized = new ResizeObserver(() => {
     for (const { chart, host } of panels) if (![0, chart.width].includes(host.clientWidth)) chart.setSize({ width: host.clientWidth, height: chart.height });
   });
-
-  /** Returns the elements that charts are drawn in, the same ones as before where they can be: one may have the focus. */
-  function hostsOf({ cases }) {
-    if (panels.length === cases.length) return panels.map(({ host }) => host);
-    resized.disconnect();
-    const first = section.querySelector(".chart");
-    const hosts = cases.map((_, index) => (index === 0 ? first : first.cloneNode()));
-    stage.querySelector(".charts").replaceChildren(...hosts.map((host) => make("div", { class: "panel" }, make("h3", {}), host)));
-    stage.classList.toggle("many", hosts.length > 1);
-    for (const host of hosts) resized.observe(host);
-    return hosts;
-  }
+  for (const part of parts) resized.observe(part.querySelector(".chart"));
 
   async function show() {
     const mine = turn += 1;
@@ -323,13 +313,12 @@ async function startTrend(section) {
     for (const box of boxesOf(form)) box.closest("label").hidden = !shown.includes(box.value);
     form.querySelector("fieldset").hidden = shown.every((name) => name === "");
     const axis = axisOf(loaded, commits.length);
-    const hosts = hostsOf(choice);
     for (const { chart } of panels) chart.destroy();
-    panels = choice.cases.map((name, index) => {
-      const panel = { host: hosts[index], model: modelOf(page, choice, loaded, axis, name) };
-      const title = hosts.length > 1 ? [make("a", { href: `#${new URLSearchParams({ case: name })}` }, foreign(name || "(no parameters)"))] : [];
-      panel.host.previousElementSibling.replaceChildren(...title);
-      panel.chart = Trend.draw(panel.host, panel.model, hosts.length > 1 ? SMALL : TALL, tip.events(panel));
+    for (const part of parts) part.hidden = !choice.cases.includes(part.dataset.case);
+    stage.classList.toggle("many", choice.cases.length > 1);
+    panels = parts.filter(({ hidden }) => !hidden).map((part) => {
+      const panel = { host: part.querySelector(".chart"), model: modelOf(page, choice, loaded, axis, part.dataset.case) };
+      panel.chart = Trend.draw(panel.host, panel.model, choice.cases.length > 1 ? SMALL : TALL, tip.events(panel));
       return panel;
     });
     section.panels = panels; // what tests read

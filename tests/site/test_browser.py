@@ -358,6 +358,22 @@ def test_phone_breaks_no_name(tab, whole_site, width):
 
 
 @pytest.mark.slow
+def test_phone_begins_with_the_last_change(tab, site):
+    """The choices fold: the blamed commit and the chart are on the first screen."""
+    tree, out = site
+    tab.set_viewport_size({"width": 390, "height": 844})
+    show(tab, out, "kernel-matmul-Cpu.html")
+    commit, choices = tab.locator(".blamed a.sha"), tab.locator("#choice")
+    assert commit.inner_text() == tree.commits[2][:8] and choices.is_hidden()
+    box = tab.locator(".chart:visible").bounding_box()
+    assert commit.bounding_box()["y"] < box["y"] and box["y"] + box["height"] < 844
+    tab.get_by_text("choose test case").click()
+    assert choices.is_visible()
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    assert choices.is_visible() and tab.locator(".unfold").is_hidden()
+
+
+@pytest.mark.slow
 def test_commands_break_at_blanks_only(tab, evidence_site):
     _, out, (finding, *_) = evidence_site
     for width in (320, *WIDTHS, 700, 900, 1100):

@@ -64,7 +64,7 @@ def test_ten_thousand_commits(tab, tmp_path):
     position = next(index for index, other in enumerate(site.line) if other.startswith(sha))
     assert abs(position - 5000) <= 10
     assert units.rate(FLOP / native.seconds[position] / 1e9, "GFLOPS") in tip.text_content()
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     tab.keyboard.press("End")
     assert tip.locator("a.sha").inner_text() == site.line[-1][:8]
     choose(tab, "range", "50")
@@ -83,7 +83,7 @@ def test_marks_of_what_is_planted(tab, medium):
     assert source(tab, "environment")["label"] == [""]  # it would lie on that of a tag
     assert source(tab, "finding")["x"] == [400]
     assert source(tab, "finding")["label"] == ["regression, confirmed"]
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     tab.keyboard.press("Home")
     for _ in range(20):
         tab.keyboard.press("PageDown")
@@ -110,7 +110,7 @@ def test_failed_commits_break_the_line(tab, medium):
     _, out = medium
     show(tab, out, PAGE)
     choose(tab, "range", "50")
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     tab.keyboard.press("Home")
     while "wrong by 3e-2" not in tab.locator(".tip").text_content():
         tab.keyboard.press("ArrowRight")
@@ -187,10 +187,10 @@ def test_ways_to_look(tab, whole_site):
     show(tab, out, KERNEL, "machine=bench-1")
     cases = tab.eval_on_selector_all("select[name=case] option:enabled", "(all) => all.map((each) => each.value)")
     choose(tab, "layout", "all")
-    assert tab.locator(".panel h3").all_inner_texts() == cases
+    assert tab.locator(".panel:visible h3").all_inner_texts() == cases
     assert tab.locator(".case:visible").count() == len(cases) > 1
-    tab.locator(".panel h3 a").last.click()
-    tab.wait_for_function("document.querySelectorAll('.panel').length === 1")
+    tab.locator(".panel:visible h3 a").last.click()
+    tab.wait_for_function("document.querySelectorAll('.panel:not([hidden])').length === 1")
     assert tab.input_value("select[name=case]") == cases[-1]
     values = tab.evaluate(POINTS, "native")["y"]
     choose(tab, "axis", "time")
@@ -351,7 +351,7 @@ def test_hostile_names_are_shown(tab, tmp_path, length):
     tab.set_viewport_size({"width": 390, "height": 800})
     show(tab, tmp_path / "site", PAGE)
     assert tab.locator(".status").first.inner_text().startswith(f"{length} commit")
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     for index in range(min(length, 3)):
         tab.keyboard.press("ArrowLeft")
         text = tab.locator(".tip").text_content()
@@ -415,7 +415,7 @@ def test_zoom_fits_dots_and_ticks(tab, many):
     assert range_of(tab) == [start, end]
     change(tab, lambda: tab.get_by_role("button", name="all commits").click())
     assert range_of(tab) == [-0.5, 119.5]
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     change(tab, lambda: tab.keyboard.press("+"))
     assert range_of(tab) == [29.5, 90.5]
     change(tab, lambda: tab.keyboard.press("0"))
@@ -449,7 +449,7 @@ def test_ten_implementations_have_ten_looks(tab, many):
 def test_tip_of_times_and_of_others(tab, many, unit, is_of_time):
     tab.goto((many / PAGE).as_uri() + f"#unit={unit}")
     tab.wait_for_selector(TREND)
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     tab.keyboard.press("End")
     text = tab.locator(".tip .figures", has_text="native").text_content()
     assert [word in text for word in ("8 rounds", " to ")] == [is_of_time] * 2
@@ -478,7 +478,7 @@ def test_implementation_never_measured(tab, tmp_path):
     large_site.write(site, tmp_path / "site")
     show(tab, tmp_path / "site", PAGE)
     assert tab.locator("fieldset label:visible").all_inner_texts() == ["eager", "native"]
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     tab.keyboard.press("End")
     assert "triton" not in tab.locator(".tip").text_content()
     assert tab.locator(".case thead th").all_inner_texts() == ["commit", "eager", "native", "triton"]
@@ -585,7 +585,7 @@ def test_no_efficiency_of_other_threads(tab, measured_site):
     show(tab, measured_site[1], "kernel-matmul-Cpu.html", "unit=efficiency")
     *others, newest = tab.evaluate(POINTS, "native")["y"]
     assert others == [None] * 4 and newest > 0
-    tab.locator(".chart").focus()
+    tab.locator(".chart:visible").focus()
     tab.keyboard.press("Home")
     tip = tab.locator(".tip")
     tip.wait_for(state="visible")
