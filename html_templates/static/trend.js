@@ -35,8 +35,9 @@ const Trend = (() => {
       axes: [
         { ...axis, grid: { show: false }, size: 42, space: TICK, ...(model.isTime ? {} : { incrs: STRIDES,
           values: (_, splits) => splits.map((x) => model.commits[x]?.sha.slice(0, 8)) }) },
-        { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, label: model.title,
-          values: (_, splits) => splits.map((value) => (value === null ? null : Numbers.tick(value / model.per))) },
+        { ...axis, grid: { stroke: () => colour("--rule"), width: 1 }, size: 58, space: 45, label: model.title,
+          ...(model.scale === "log" && { splits: (u) => rounded(u.scales.y), filter: (_, splits) => splits }),
+          values: (_, splits) => splits.map((value) => Numbers.tick(value / model.per)) },
       ],
       series: [{}, ...lines.map((line) => ({ stroke: line.colour, width: 1.8, dash: DASHES[line.dash], points: dotsOf(line, model, host.clientWidth) }))],
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
@@ -68,6 +69,13 @@ const Trend = (() => {
     const [low, high] = scale === "zero" ? [Math.min(least, 0), Math.max(most, 0, roof < FAR * most ? roof : 0)] : [least, most];
     const height = high - low || Math.abs(high) || 1;
     return [scale === "zero" && low === 0 ? 0 : low - 0.1 * height, high + 0.2 * height];
+  }
+
+  /** Returns round numbers for a logarithmic axis: of more than a decade 1, 2 and 5 times powers of ten. uPlot's begin at its end. */
+  function rounded({ min, max }) {
+    if (max / min <= 10) return Numbers.ticks(min, max, 6);
+    const power = 10 ** Math.floor(Math.log10(min));
+    return Array.from({ length: 60 }, (_, n) => [1, 2, 5][n % 3] * power * 10 ** Math.floor(n / 3)).filter((value) => value >= min && value <= max);
   }
 
   /** Returns the commits in view, the first and the one after the last, by their places. */

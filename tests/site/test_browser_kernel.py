@@ -198,6 +198,8 @@ def test_ways_to_look(tab, whole_site):
     assert tab.evaluate(f"{PANEL}.model.x") == dates == sorted(dates)
     choose(tab, "scale", "log")
     assert tab.evaluate(f"{PANEL}.chart.scales.y.distr") == 3
+    ticks = tab.evaluate(f"{PANEL}.chart.axes[1]._values")
+    assert len(ticks) > 2 and all(len(tick.strip("0.").replace(".", "")) <= 2 for tick in ticks), ticks
     choose(tab, "scale", "percent")
     assert tab.evaluate(POINTS, "native")["y"] == pytest.approx([100 * (y / values[0] - 1) for y in values])
     x, y = point(tab, dates[3], 0)
