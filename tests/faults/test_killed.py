@@ -190,8 +190,8 @@ def kill(tiny, command, rng, mark):
     return f"{'command' if victim == process.pid else 'part'}, nobody after {took:.2f} s", printed
 
 
-# One kill of a night is less than the five of test_killed_nights
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "nightly" or KILLS > 1])
+# A bisection keeps nothing but rounds, as a gate does, and one kill of a night is less than test_killed_nights's five
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("bisect", "nightly") or KILLS > 1])
 def test_command_killed_at_random_moments(recorded, tmp_path, name):
     command, rng, folders = COMMANDS[name], random.Random(f"{SEED} {name}"), itertools.count()
     kills, row, tiny = 0, 0, None
