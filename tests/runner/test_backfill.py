@@ -97,7 +97,7 @@ class Session:
     recover = ingest = build = measure_ceilings = nothing
 
 
-def test_track_halves_where_a_test_case_changed_within_its_budget(tmp_path, monkeypatch):
+def test_track_halves_where_a_test_case_changed(tmp_path, monkeypatch):
     messages = [f"Change {number}" for number in range(12)]
     history = synthetic.make_repository(tmp_path / "repository", messages, "Ada")
     synthetic.write_json(tmp_path / "results/benchmarks.json", synthetic.benchmarks_json())

@@ -385,16 +385,16 @@ def test_build_set_aside_by_a_killed_run_is_restored(rebuilt):
     assert (env.code(), backups(env)) == ("old", [])
 
 
-@pytest.mark.parametrize(("toolchain", "taken"), [("new", True), ("before", False)])
-def test_build_of_another_machine_is_taken_where_the_toolchain_is_the_same(rebuilt, tmp_path, toolchain, taken):
+@pytest.mark.parametrize(("toolchain", "is_unpacked"), [("new", True), ("before", False)])
+def test_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolchain, is_unpacked):
     env, _ = rebuilt
     other = FakeCompiler(tmp_path / "other", lambda: None)
     other._make(COMMIT, toolchain)
     other._cache.finalize_cache_dir(COMMIT)
     env.forget_build(COMMIT)
     assert env.packed(COMMIT) is None
-    assert env.unpack(COMMIT, other.packed(COMMIT)) is taken
-    assert env.code() == (toolchain if taken else None)
+    assert env.unpack(COMMIT, other.packed(COMMIT)) is is_unpacked
+    assert env.code() == (toolchain if is_unpacked else None)
 
 
 def test_failure_of_another_machine_is_not_repeated(rebuilt, tmp_path):

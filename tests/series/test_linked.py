@@ -125,7 +125,7 @@ def test_link_is_less_what_gauges_and_controls_explain():
     assert Sessions((first, decoded)).links(KEY, None, {"b"}) == {}  # the first session with a value is the level
 
 
-def test_step_at_the_border_of_sessions_counts_beyond_the_doubt_of_their_links():
+def test_step_at_a_border_counts_beyond_the_doubt_of_links():
     assert linked.MARGIN == detector.MARGIN
     errors = [0.0] * 20 + [0.01] * 20
     assert linked.least(errors, 5) == linked.least(errors, 30) == 0

@@ -49,7 +49,7 @@ class Detection(NamedTuple):
     kind: str
     false: int  # change points
     commits: int
-    found: int  # changes
+    detected: int  # changes
     planted: int
 
 
@@ -148,24 +148,24 @@ def detections(sessions: Sessions) -> list[Detection]:
     change = np.where(np.arange(BLOCKS * LENGTH) >= planted, CHANGE, 0.0)
     rows = []
     for kind, histories in kinds.items():
-        none, one = (
-            [
-                [
-                    point
-                    for point in found.points
-                    if abs(point.after - point.before) > linked.least(errors.tolist(), point.index)
-                ]
-                for found, (_, errors) in zip(
-                    detector.detect_many([values + extra for values, _ in histories], [None] * len(histories)),
-                    histories,
-                    strict=True,
-                )
-            ]
-            for extra in (0.0, change)
-        )
-        found = sum(any(abs(point.index - planted) <= detector.MARGIN for point in points) for points in one)
-        rows.append(Detection(kind, sum(map(len, none)), BLOCKS * LENGTH * len(none), found, len(one)))
+        quiet, changed = (_points(histories, extra) for extra in (np.zeros_like(change), change))
+        detected = sum(any(abs(index - planted) <= detector.MARGIN for index in points) for points in changed)
+        false = sum(map(len, quiet))
+        rows.append(Detection(kind, false, change.size * len(quiet), detected, len(changed)))
     return rows
+
+
+def _points(histories: Sequence[tuple[FloatArray, FloatArray]], extra: FloatArray) -> list[list[int]]:
+    """Return the change points of each history, beyond the doubt of its links, with something added to its values."""
+    several = detector.detect_many([values + extra for values, _ in histories], [None] * len(histories))
+    return [
+        [
+            point.index
+            for point in history.points
+            if abs(point.after - point.before) > linked.least(errors.tolist(), point.index)
+        ]
+        for history, (_, errors) in zip(several, histories, strict=True)
+    ]
 
 
 def _history(sessions: Sequence[FloatArray], rng: np.random.Generator) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -196,7 +196,7 @@ def detection_table(rows: Sequence[Detection]) -> str:
     cells = [
         [f"{BLOCKS} sessions of {LENGTH} commits", "false change points in 1000", f"{math.expm1(CHANGE):.0%} found"]
     ]
-    cells += [[row.kind, f"{1000 * row.false / row.commits:.2f}", f"{row.found / row.planted:.0%}"] for row in rows]
+    cells += [[row.kind, f"{1000 * row.false / row.commits:.2f}", f"{row.detected / row.planted:.0%}"] for row in rows]
     return columns(cells)
 
 
