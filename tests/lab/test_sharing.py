@@ -25,7 +25,7 @@ def test_table_has_the_mean_over_passes_and_its_interval():
     rows += [row("b", number, 0.01 * (number - 1)) for number in range(3)]
     table = table_of(rows)
     assert table.note == "3 passes; of 2 intervals (95%) 1 do not hold 0, where chance makes 5%"
-    assert table.rows[0] == ["a", "1.150 ms", "+2.02%", "0.25%", "0.500 s", "0.125 s"]  # t(2) = 4.303, .1% / sqrt 3
+    assert table.rows[0] == ["a", "1.15 ms", "+2.02%", "0.25%", "0.500 s", "0.125 s"]  # t(2) = 4.303, .1% / sqrt 3
     assert table.rows[1][2:4] == ["+0.00%", "2.48%"]
     assert table.rows[2][2:] == ["+1.01%", "1.37%", "0.500 s", "0.125 s"]
 

@@ -98,8 +98,8 @@ def command(opt: Path, script: Path, *arguments: str, variables: Sequence[str], 
     Args:
         opt: what the node has as /opt.
         variables: its environment, such as "KV_CUDA=OFF".
-        processes: how many ran there before. In a namespace the numbers of processes
-            would be the same at each start, as they never are on a real node.
+        processes: how many ran there before. In a namespace the numbers of processes would be the same at each start,
+            as they never are on a real node.
     """
     before = f"i=0; while [ $i -lt {processes} ]; do env true; i=$((i + 1)); done"
     inside = f'mount --bind "{opt}" /opt && cd / && {before}; env -i {" ".join(variables)} sh "$@"; exit $?'

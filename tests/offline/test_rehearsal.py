@@ -25,7 +25,7 @@ PATIENCE = 400  # s
 NODE = ("KV_CUDA=OFF", "KV_ISOLATE=0")
 BENCH = r"add_mul_exp\.Cuda.time_hot.*native.*1M|matmul\.Cuda.time_hot.*(eager|native).*float32-1024"
 SERIES = 3
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def require(condition, reason):

@@ -11,6 +11,7 @@ from kernel_velocity.harness import documents
 from kernel_velocity.harness.ceilings import Ceiling, asdict
 from kernel_velocity.runner import live, stages
 from kernel_velocity.runner.host import ALLOCATOR
+from tests.package_graph import ROOT
 from tests.suite import SUITE
 
 EAGER = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
@@ -37,6 +38,14 @@ def measure(*argv):
     out = io.StringIO()
     status = stages.main([*map(str, argv), "--device=cpu"], out, out)
     return status, out.getvalue()
+
+
+def test_few_series_are_native_ones_of_every_kernel(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    few = stages.chosen("cuda", None, 6)
+    assert {series.implementation for series in few} == {"native"}
+    assert len({series.kernel for series in few[:5]}) == 5 and few[5].kernel == few[0].kernel
+    assert len(stages.chosen("cuda", None, 999)) == len(stages.chosen("cuda", None))
 
 
 @pytest.mark.parametrize(("threads", "used"), [("3", "3"), ("", "1")])

@@ -49,11 +49,8 @@ CRASHES = 6  # of the traces, which go on where they were; a series is given up 
 TIME_IS_UP = 75  # sysexits.h EX_TEMPFAIL: what is left is done by running again
 # Exit statuses of `track` that end a commit, in the order of the contract. Else it could not begin, and is tried again.
 FINAL = (NothingMeasured.exit_code, BuildFailed.exit_code, BenchmarkFailed.exit_code, 0)
-CUT = {
-    "sharing": 0.1,
-    "timers": 0.5,
-    "traces": 0.5,
-}  # stages that can measure fewer series -> most of the time left
+# Stages that can measure fewer series -> the share of the time left that they may take.
+CUT = {"sharing": 0.1, "timers": 0.5, "traces": 0.5}
 WORTH = 0.5  # of a commit's time: with less left, none is begun
 RESERVE = 45.0  # s of a slice kept for ending the stage and writing the tar
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from kernel_velocity import units
 from kernel_velocity.harness.sharing import KINDS
 from kernel_velocity.harness.statistics import t_975
 from kernel_velocity.tables import Table
@@ -27,7 +28,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         isolated = statistics.median(value for row in by_series[series] for value in row["seconds"]["isolated"])
         setup = [statistics.fmean(row["setup"][kind] for row in by_series[series]) for kind in KINDS]
         cells.append(
-            [series, f"{isolated * 1e3:.3f} ms", *_percents(mean, half), *(f"{value:.3f} s" for value in setup)]
+            [series, units.seconds(isolated), *_percents(mean, half), *(f"{value:.3f} s" for value in setup)]
         )
     overall = [statistics.median(values) for values in zip(*longer.values(), strict=True)]
     setup = [statistics.fmean(row["setup"][kind] for row in rows) for kind in KINDS]
