@@ -27,9 +27,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         apart += abs(mean) > half
         isolated = statistics.median(value for row in by_series[series] for value in row["seconds"]["isolated"])
         setup = [statistics.fmean(row["setup"][kind] for row in by_series[series]) for kind in KINDS]
-        cells.append(
-            [series, units.seconds(isolated), *_percents(mean, half), *(f"{value:.3f} s" for value in setup)]
-        )
+        cells.append([series, units.seconds(isolated), *_percents(mean, half), *(f"{value:.3f} s" for value in setup)])
     overall = [statistics.median(values) for values in zip(*longer.values(), strict=True)]
     setup = [statistics.fmean(row["setup"][kind] for row in rows) for kind in KINDS]
     cells.append(["median, and mean", "", *_percents(*_interval(overall)), *(f"{value:.3f} s" for value in setup)])
