@@ -28,15 +28,27 @@ ROUNDER = tl.constexpr(1.5 * 2**23)  # adding it rounds a small float32 to an in
 
 
 @triton.jit
-def _quantize(x: tl.tensor, out: tl.tensor, scale: tl.tensor, zero_point: tl.tensor, inside: tl.tensor) -> None:
-    quotient = tl.div_rn(tl.load(x, mask=inside).to(tl.float32), scale)
+def rounded_quotient(numbers: tl.tensor, scale: tl.tensor, low: tl.tensor, high: tl.tensor) -> tl.tensor:
+    """Return numbers / scale rounded to integers, halves to even, and clamped to the integers low and high."""
+    quotient = tl.div_rn(numbers, scale)
     # Bounds that are integers may as well be applied before rounding: then the sum below rounds to an integer, which
     # libdevice's rint would, too, but it cannot be interpreted. Comparisons: a minimum would drop the NaN.
-    low, high = -128.0 - zero_point, 127.0 - zero_point
     quotient = tl.where(quotient < low, low, quotient)
     quotient = tl.where(quotient > high, high, quotient)
-    value = ((quotient + ROUNDER) - ROUNDER) + zero_point
-    tl.store(out, tl.where(value == value, value, 0.0).to(tl.int8), mask=inside)
+    return (quotient + ROUNDER) - ROUNDER
+
+
+@triton.jit
+def as_int8(value: tl.tensor) -> tl.tensor:
+    """Return integers of int8's range as int8, and NaN as 0."""
+    return tl.where(value == value, value, 0.0).to(tl.int8)
+
+
+@triton.jit
+def _quantize(x: tl.tensor, out: tl.tensor, scale: tl.tensor, zero_point: tl.tensor, inside: tl.tensor) -> None:
+    numbers = tl.load(x, mask=inside).to(tl.float32)
+    value = rounded_quotient(numbers, scale, -128.0 - zero_point, 127.0 - zero_point) + zero_point
+    tl.store(out, as_int8(value), mask=inside)
 
 
 @triton.jit

@@ -16,11 +16,10 @@ import triton.language as tl
 
 from kernels._native import triton_launch
 from kernels._native.arguments import TensorLike
+from kernels.quantize_int8.triton import as_int8, rounded_quotient
 from kernels.quantize_int8_rows import new_outputs, read_arguments
 
 __all__ = ["SUPPORTS", "bind", "quantize_int8_rows"]
-
-ROUNDER = tl.constexpr(1.5 * 2**23)  # adding it rounds a small float32 to an integer, halves to even
 
 
 @triton.jit
@@ -31,11 +30,7 @@ def _sizes(numbers: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _quantize(numbers: tl.tensor, scale: tl.tensor) -> tl.tensor:
-    quotient = tl.div_rn(numbers, scale)
-    quotient = tl.where(quotient < -127.0, -127.0, quotient)  # comparisons: a minimum would drop the NaN
-    quotient = tl.where(quotient > 127.0, 127.0, quotient)
-    value = (quotient + ROUNDER) - ROUNDER
-    return tl.where(value == value, value, 0.0).to(tl.int8)
+    return as_int8(rounded_quotient(numbers, scale, -127.0, 127.0))
 
 
 @triton.jit
