@@ -11,12 +11,12 @@ import torch
 
 from kernels._native import library
 from kernels._native.launch import NativeFunction
+from kernels.matmul import output_dtype
 from tests.fake_cuda import device as fake
 
 KERNELS = ("add_mul_exp", "matmul", "matmul_bias_relu", "quantize_int8", "quantize_int8_rows")
 INVALID_DEVICE, INVALID_HANDLE = 1101, 1400  # 1000, and CUDA's number
-BYTES = {"float16": 2, "bfloat16": 2, "int8": 1}  # of an item, else 4
-OUTPUT_BYTES = {"int8": 4}  # of a product's
+BYTES = {"float16": 2, "bfloat16": 2, "int8": 1, "float8_e4m3fn": 1}  # of an item, else 4
 
 
 class EntryPoint:
@@ -54,7 +54,7 @@ class EntryPoint:
         width = BYTES.get(self._dtype, 4)
         if self._kernel.startswith("matmul"):
             m, n, k = sizes
-            counts = [m * k * width, k * n * width, n * width, m * n * OUTPUT_BYTES.get(self._dtype, width)]
+            counts = [m * k * width, k * n * width, n * width, m * n * BYTES.get(output_dtype(self._dtype), 4)]
             counts = counts if len(pointers) == 4 else [*counts[:2], counts[3]]
             *reads, written = zip(pointers, counts, strict=True)
             return reads, [written], 2.0 * m * n * k
@@ -90,7 +90,7 @@ def _product(dtype: str) -> Callable[..., int]:
         *pointers, m, n, k = values
         m, n, k = m.value, n.value, k.value
         a, b = _array(pointers[0], (m, k), dtype).to(inside), _array(pointers[1], (k, n), dtype).to(inside)
-        output = _array(pointers[-1], (m, n), "int32" if is_int else dtype)
+        output = _array(pointers[-1], (m, n), output_dtype(dtype))
         result = a @ b
         if len(pointers) == 4:
             result = torch.relu(result + _array(pointers[2], (n,), dtype).to(inside))
