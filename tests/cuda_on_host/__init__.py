@@ -5,8 +5,8 @@
 (`-fsanitize=thread`, whose callbacks are the engine's own). `building` compiles a kernel, `calling` calls it, `traffic`
 counts what its accesses cost: sectors of global memory, conflicts of banks of shared memory.
 
-Of Hopper it has clusters of blocks, barriers in shared memory, TMA and wgmma (`engine/hopper.cpp`). Copies and products
-are done as late as a kernel may expect, and until then what they use may not be touched.
+Of Hopper it has clusters, signals between them, barriers in shared memory, TMA and wgmma (`engine/hopper.cpp`). Copies
+and products are done as late as a kernel may expect, and until then what they use may not be touched.
 
 What it finds: results that are wrong in any order of threads, accesses outside an argument's memory, misaligned
 vectors, data races in shared and global memory, barriers that not all threads reach, reads of what was never written
