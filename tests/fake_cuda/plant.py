@@ -158,24 +158,34 @@ class _TritonDriver:
 
 
 def _launch_triton(name: str, on_stream: Any, run: Any) -> None:
-    """Launch a kernel that Triton interprets, in place of triton_launch._launch. Its last tensor is its output."""
+    """Launch a kernel that Triton interprets, in place of triton_launch._launch."""
     from tests.fake_cuda import natives, tensors
 
-    pointed = [value for value in run.args if hasattr(value, "data_ptr")]
-    *reads, written = [(tensor.data_ptr(), tensor.nbytes) for tensor in pointed]
+    pointed = [value for value in run.args if _is_tensor(value)]
+    values, options = run.args[len(pointed) :], {k: v for k, v in run.keywords.items() if not _is_tensor(v)}
+    pointed[2:2] = [value for value in run.keywords.values() if _is_tensor(value)]  # a bias, where native takes it
+    outputs = 2 if name == "quantize_int8_rows" else 1
+    arrays = [(tensor.data_ptr(), tensor.nbytes) for tensor in pointed]
+    reads, writes = arrays[:-outputs], arrays[-outputs:]
 
     def compute() -> None:
-        if pointed[-1].numel() > MOST_INTERPRETED or "bfloat16" in str(pointed[0].dtype):
-            natives.compute(name, pointed, run.args[len(pointed) :])
+        size = max(tensor.numel() for tensor in pointed[-outputs:])
+        if size > MOST_INTERPRETED or "bfloat16" in str(pointed[0].dtype):
+            natives.compute(name, pointed, tuple(pointed[0].shape) if outputs == 2 else values)
             return
         hosts = {id(tensor): tensors.on_host(tensor) for tensor in pointed}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy's, of overflow
-            run.func(*(hosts.get(id(value), value) for value in run.args), **run.keywords)
+            named = {key: hosts.get(id(value), value) for key, value in run.keywords.items()}
+            run.func(*(hosts.get(id(value), value) for value in run.args), **named)
 
-    key = (name, *reads, written, *run.args[len(pointed) :], str(run.keywords))
+    key = (name, *arrays, *values, str(options))
     with on_stream():
         queue = fake.current_stream().queue
-        flops = 2.0 * math.prod(run.args[3:6]) if name == "matmul" else 0.0  # of m, n, k behind three tensors
-        seconds = fake.seconds_of(queue.device, [*reads, written], flops)
-        queue.launch(lambda: fake.DONE.run(key, reads, [written], compute), seconds, fake.LAUNCH_TRITON)
+        flops = 2.0 * math.prod(values[:3]) if name.startswith("matmul") else 0.0  # of m, n, k
+        seconds = fake.seconds_of(queue.device, arrays, flops)
+        queue.launch(lambda: fake.DONE.run(key, reads, writes, compute), seconds, fake.LAUNCH_TRITON)
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "data_ptr")
