@@ -105,6 +105,8 @@ def outputs() -> dict[str, np.ndarray]:
     """Return what every function computes of the same numbers, whatever instruction set runs."""
     result = {}
     for name, form in FORMATS.items():
+        if name == "float8_e4m3fn":
+            continue  # no CPU has it
         x, y = (special(form, seed, 5003) for seed in (1, 2))
         out = form.tensor(np.zeros_like(x))
         kernels.add_mul_exp(form.tensor(x), form.tensor(y), out=out)

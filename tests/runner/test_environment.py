@@ -14,6 +14,7 @@ import pytest
 from asv.build_cache import BuildCache
 from asv.config import Config
 from asv.machine import Machine, MachineCollection
+from asv.util import UserError
 
 from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
@@ -406,3 +407,14 @@ def test_failure_of_another_machine_is_not_repeated(rebuilt, tmp_path):
     path.write_text("x.cpp:1: error: y\n")
     assert env.unpack(COMMIT, other.packed(COMMIT)) and env.failed_before(COMMIT)
     assert not env.is_built(COMMIT)
+
+
+@pytest.mark.parametrize(("holder", "error"), [("1", KeyboardInterrupt), ("", UserError)])
+def test_interrupt_at_the_locks_is_an_error_of_asv_alone(monkeypatch, holder, error):
+    def interrupted(_root):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(environment.lock, "take", interrupted)
+    monkeypatch.setenv("KV_LOCK_HOLDER", holder)
+    with pytest.raises(error):
+        environment.hold_locks()

@@ -130,6 +130,8 @@ def hold_locks() -> ExitStack | None:
     except UsageError as error:
         raise util.UserError(str(error)) from None
     except KeyboardInterrupt:
+        if os.environ.get(lock.HOLDER):
+            raise  # a run of kv, which holds the locks and did not wait here
         raise util.UserError("Interrupted.") from None
 
 
