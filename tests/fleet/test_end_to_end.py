@@ -159,8 +159,8 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
     options = ["--tier", "full", "--bench", BENCH, "--rounds", "1", "--no-site", "--no-ceilings"]
     run = kv(here, tmp_path / "head", "track", "--range", f"HEAD~{COMMITS}..HEAD", *options, "--fleet", workers.address)
     workers.kill("three")
+    wait(lambda: workers.jobs_of("two"))  # has its job, which would stay with the third one if that returned at once
     workers.start("three")
-    wait(lambda: workers.jobs_of("two"))  # has its job
     workers.kill("one")
     wait(lambda: workers.jobs_of("three") == 2)  # has that of the first one
     workers.kill("three")
