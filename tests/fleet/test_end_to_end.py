@@ -33,7 +33,7 @@ SHORT = {"KV_T_MIN": ".01", "KV_T_SOFT": ".02", "KV_T_MAX": ".03"}
 SETTINGS = """{"version": 1, "project": "doubling", "repo": ".", "dvcs": "git", "branches": ["HEAD"], "hash_length": 8,
 "plugins": [".kernel_velocity.asv_plugin"], "environment_type": "host", "build_command": [], "install_command": [],
 "uninstall_command": [], "build_cache_size": 4000, "benchmark_dir": "benchmarks", "env_dir": ".asv/env",
-"results_dir": "results", "html_dir": ".asv/html", "launch_method": "forkserver"}"""
+"results_dir": "measured", "html_dir": ".asv/html", "launch_method": "forkserver"}"""
 FILES = {
     "kernel-velocity.toml": 'built-from = ["doubling"]\n',
     "asv.conf.json": SETTINGS,
@@ -169,9 +169,9 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
     assert run.returncode == 0, text
     assert text.count("three: its worker ended while it measured") >= 2 and "one: lost" in text
     assert f"{2 * COMMITS} of {2 * COMMITS} measured" in text
-    assert {path.parent.name for path in here.glob("results/*/machine.json")} == {"two", "three"}
+    assert {path.parent.name for path in here.glob("measured/*/machine.json")} == {"two", "three"}
     measured = Counter(
-        (name, sha) for block in blocks.read(here / "results", []) for name in block.lanes for sha in block.commits
+        (name, sha) for block in blocks.read(here / "measured", []) for name in block.lanes for sha in block.commits
     )
     assert len(measured) == 2 * COMMITS and set(measured.values()) == {1}
     builds = list(tmp_path.glob("*/*/*/.asv/logs/build-*.log"))
@@ -180,7 +180,7 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
     serial = kv(other, tmp_path / "head", "track", "--range", "HEAD^!", *options, "--machine", "serial")
     text, _ = serial.communicate(timeout=PATIENCE)
     assert serial.returncode == 0, text
-    of_head = {(series, rounds) for series, _, rounds in values(other / "results")}
+    of_head = {(series, rounds) for series, _, rounds in values(other / "measured")}
     assert len(of_head) == 4
     shas = {sha for _, sha in measured}
-    assert values(here / "results") == Counter((series, sha, rounds) for sha in shas for series, rounds in of_head)
+    assert values(here / "measured") == Counter((series, sha, rounds) for sha in shas for series, rounds in of_head)

@@ -13,7 +13,6 @@ from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal
 from kernel_velocity.series import linked, past
 from kernel_velocity.series.linked import Sessions
-from kernel_velocity.stats.changepoints import detector
 from tests import synthetic
 
 SLOWER = 1.1  # times, in the second session
@@ -126,8 +125,7 @@ def test_link_is_less_what_gauges_and_controls_explain():
 
 
 def test_step_at_a_border_counts_beyond_the_doubt_of_links():
-    assert linked.MARGIN == detector.MARGIN
     errors = [0.0] * 20 + [0.01] * 20
-    assert linked.least(errors, 5) == linked.least(errors, 30) == 0
-    assert linked.least(errors, 20) == linked.least(errors, 17) == pytest.approx(2.576 * 0.01, rel=1e-3)
-    assert linked.least([0.02] * 20 + errors[20:], 20) == pytest.approx(2.576 * math.hypot(0.01, 0.02), rel=1e-3)
+    assert linked.least(errors, 5, 5) == linked.least(errors, 30, 5) == 0
+    assert linked.least(errors, 20, 5) == linked.least(errors, 17, 5) == pytest.approx(2.576 * 0.01, rel=1e-3)
+    assert linked.least([0.02] * 20 + errors[20:], 20, 5) == pytest.approx(2.576 * math.hypot(0.01, 0.02), rel=1e-3)

@@ -88,10 +88,15 @@ class Fleet:
         }
         self.remember()
 
+    @property
+    def results(self) -> Path:
+        """asv's results directory."""
+        return self.root / config.results_dir(self.root)
+
     def remember(self) -> None:
         """Note what is recorded of the lanes."""
         problems: list[str] = []
-        recorded = blocks.read(self.root / "results", problems)
+        recorded = blocks.read(self.results, problems)
         errors = [time.error for block in recorded for time in block.times]
         self.scatter = statistics.median(errors) if errors else None
         for block in recorded:
@@ -103,10 +108,9 @@ class Fleet:
 
     def look_back(self) -> None:
         """Note the levels that are recorded of the lanes, where --every halves intervals that they change in."""
-        results = self.root / "results"
-        if self.settings.every is None or not any(lane.done for lane in self.lanes.values()) or not results.is_dir():
+        if self.settings.every is None or not any(lane.done for lane in self.lanes.values()):
             return
-        recorded = past.open(results, self.root)
+        recorded = past.open(self.results, self.root)
         keys: dict[str, list[SeriesKey]] = {}
         for key in recorded.keys:
             keys.setdefault(blocks.lane_of((key.benchmark, (key.implementation, key.case))), []).append(key)
@@ -440,9 +444,8 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
     for name, commits in fleet.given_up().items():
         count = units.count(len(commits), "commit")
         fleet.say(f"not measured: {name} at {count}: {', '.join(sha[:8] for sha in commits[:3])}")
-    results = fleet.root / "results"
-    if not args.no_site and (results / "benchmarks.json").exists():
-        for note in publish.write_site(results=results, repository=fleet.root, out=fleet.root / PAGES):
+    if not args.no_site and (fleet.results / "benchmarks.json").exists():
+        for note in publish.write_site(results=fleet.results, repository=fleet.root, out=fleet.root / PAGES):
             fleet.say(f"note: {note}")
         fleet.say(f"Dashboard: {(fleet.root / PAGES / 'index.html').as_uri()}")
     if not plan.jobs and not plan.left:

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import lock
+from kernel_velocity import config, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet.plan import Job
@@ -258,7 +258,7 @@ def _check_out(order: Order) -> None:
     label = Path(".asv", CLEAN)
     if not label.exists() or label.read_text(encoding="utf-8", errors="replace") != order.job.key:
         label.unlink(missing_ok=True)
-        for folder in (Path("results", order.job.machine), Path(".asv", "spool")):
+        for folder in (Path(config.results_dir(here), order.job.machine), Path(".asv", "spool")):
             shutil.rmtree(folder, ignore_errors=True)
         replace_text(label, order.job.key)
 
@@ -309,14 +309,14 @@ def _track(order: Order) -> int:
 
 def _pack(order: Order, seconds: float, scratch: Path) -> None:
     """Put what was measured into the tar that goes back. There is none where nothing was recorded."""
-    machine, collected = order.job.machine, scratch / "collected"
-    source = Path("results", machine)
+    machine, collected, results = order.job.machine, scratch / "collected", Path(config.results_dir(Path()))
+    source = results / machine
     if not (source / "machine.json").exists():
         return
-    for line in ingest.ingest(Path(), machine=machine).problems:
+    for line in ingest.ingest(Path(), results=results, machine=machine).problems:
         print(line)  # noqa: T201
     shutil.copytree(source, collected / "results" / machine, ignore=shutil.ignore_patterns("runs"))
-    shutil.copy(Path("results", "benchmarks.json"), collected / "results")
+    shutil.copy(results / "benchmarks.json", collected / "results")
     block = blocks.Block(
         machine=machine,
         lanes=order.job.lanes,

@@ -162,7 +162,7 @@ def _points(histories: Sequence[tuple[FloatArray, FloatArray]], extra: FloatArra
         [
             point.index
             for point in history.points
-            if abs(point.after - point.before) > linked.least(errors.tolist(), point.index)
+            if abs(point.after - point.before) > linked.least(errors.tolist(), point.index, detector.MARGIN)
         ]
         for history, (_, errors) in zip(several, histories, strict=True)
     ]

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         UsageError: the machine's name, the folder, or another run that measures here.
         ResultsError: the tar is damaged, of another project, or of another machine than the one of that name here.
     """
-    root, machine = args.root, args.root / "results" / args.machine
+    root, machine = args.root, args.root / config.results_dir(args.root) / args.machine
     if not archive.MACHINE.fullmatch(args.machine):
         raise UsageError(
             f"--machine {args.machine!r}: letters, digits, `.`, `_` and `-` are wanted, such as --machine h200"
@@ -97,7 +97,7 @@ def _check_machine(machine: Path, manifest: Manifest, folder: Path) -> None:
 
 def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: TextIO, err: TextIO) -> int:
     """Merge what asv recorded. Return the exit status."""
-    root, source, results = args.root, folder / "results", args.root / "results"
+    root, source, results = args.root, folder / "results", args.root / config.results_dir(args.root)
     machine, described = results / args.machine, results / "benchmarks.json"
     paths = [path for path in sorted((source / manifest.machine).glob("*-*.json")) if _is_known(root, path, err)]
     theirs, here = (_benchmarks(path, err) for path in (source / "benchmarks.json", described))

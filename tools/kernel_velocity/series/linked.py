@@ -22,9 +22,6 @@ from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKe
 from kernel_velocity.stats.link import Link, Z, link
 
 FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (kv lab links)
-MARGIN = 5  # commits by which the detector may miss a step (stats/changepoints/detector.py)
-
-
 Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
 
 
@@ -99,11 +96,12 @@ class Sessions:
         return self._moves[which]
 
 
-def least(errors: Sequence[float], index: int) -> float:
-    """Return the least step at an index that is no doubt of links. 0 inside of a session.
+def least(errors: Sequence[float], index: int, margin: int) -> float:
+    """Return the least step at an index that is no doubt of links, in log units. 0 inside of a session.
 
     Args:
         errors: standard errors of the links by commit, 0 in the first session.
+        margin: commits by which the place of a step may be wrong.
     """
-    near = sorted(set(errors[max(index - MARGIN, 0) : index + MARGIN]))
+    near = sorted(set(errors[max(index - margin, 0) : index + margin]))
     return Z * math.hypot(*near[-2:]) if len(near) > 1 else 0.0

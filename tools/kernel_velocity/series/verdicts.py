@@ -224,7 +224,7 @@ class Verdicts:
         if columns.link_error is not None:
             errors = columns.link_error.tolist()
             points = tuple(
-                point for point in points if abs(point.after - point.before) > linked.least(errors, point.index)
+                point for point in points if abs(point.after - point.before) > linked.least(errors, point.index, MARGIN)
             )
         remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
         moved = (self._by_code(columns, point) for point in remaining)
