@@ -23,19 +23,25 @@ KEY = SeriesKey(
 )
 
 
-@pytest.fixture
-def tree(tmp_path, monkeypatch):
-    """Return results of two sessions. The second one measured the older half of the commits, and the anchors again."""
+def measured(tmp_path, monkeypatch, *, change, session, error=None):
+    """Return results of two sessions. The second one measured the older half of the commits, and the anchors again.
+
+    Args:
+        change: factor of the older half's times, by implementation. session: of the anchors' in the second one.
+        error: standard error of the anchors' log times. None: as recorded.
+    """
     seconds = synthetic.seconds
 
     def in_session(name, implementation, size, index):
-        return seconds(name, implementation, size, HALF) * (SLOWER if index < HALF else 1.0)
+        return seconds(name, implementation, size, HALF) * (change(implementation) if index < HALF else 1.0)
 
     monkeypatch.setattr(synthetic, "seconds", in_session)
     result = synthetic.build(tmp_path, [f"Change {number}" for number in range(2 * HALF)])
     newest_first = result.commits[::-1]
     folder = result.results / synthetic.MACHINE
     times = tuple(worker._times(folder, newest_first[:ANCHORS]))
+    if error is not None:
+        times = tuple(replace(time, error=error) for time in times)
     first = Block(
         machine=synthetic.MACHINE,
         lanes=tuple(blocks.lane_of((name, (case,))) for name, cases in synthetic.CASES.items() for case in cases),
@@ -47,13 +53,28 @@ def tree(tmp_path, monkeypatch):
         device="CPU",
         times=times,
     )
-    again = tuple(replace(time, seconds=time.seconds * SLOWER) for time in times)
+    again = tuple(replace(time, seconds=time.seconds * session) for time in times)
     later = replace(first, commits=newest_first[HALF:], began=1.8e9, times=again)
     for number, block in enumerate((first, later)):
         path = folder / "runs" / str(number) / blocks.RECORD
         path.parent.mkdir(parents=True)
         path.write_text(blocks.encode(block))
     return result
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    return measured(tmp_path, monkeypatch, change=lambda _: SLOWER, session=SLOWER)
+
+
+@pytest.mark.parametrize(("error", "is_change"), [(0.001, True), (0.2, False)])
+def test_step_at_a_border_is_a_change_beyond_the_doubt_of_its_link(tmp_path, monkeypatch, error, is_change):
+    tree = measured(
+        tmp_path, monkeypatch, change=lambda name: SLOWER if name == "native" else 1.0, session=1.0, error=error
+    )
+    recorded = past.open(tree.results, tree.repository)
+    native = [recorded.verdicts[key] for key in recorded.keys if key.implementation == "native"]
+    assert native and all(bool(levels.points) == is_change for levels in native)
 
 
 def steps(recorded):

@@ -1,0 +1,33 @@
+"""What a worker hands to the process that measures."""
+
+import sys
+from dataclasses import replace
+
+from kernel_velocity.fleet import worker
+from kernel_velocity.fleet.plan import Job
+from kernel_velocity.fleet.worker import Build, Order
+
+
+def test_damaged_builds_and_those_of_other_commits_are_left_out(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nls "$4/builds"\nexit 3\n')  # python -P -m MODULE FOLDER
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv(worker.FOLDER, str(tmp_path))
+    job = Job(machine="m", lanes=("k c",), commits=("a", "b"), anchors=(), rounds=8)
+    order = Order(
+        job=job,
+        root="r",
+        head="a",
+        bench="k",
+        tier="core",
+        ceilings=False,
+        kind="CPU",
+        device="cpu",
+        number=None,
+        began=1.0,
+        settings={},
+    )
+    whole = Build.of(b"tar")
+    result = worker.measure(order, b"", [{"a": whole, "c": whole}, {"b": replace(whole, tar=b"tor")}])
+    assert (result.status, result.reason, result.tar) == (3, "a", b"")
