@@ -166,6 +166,7 @@ class Session:
                 append = ["--append-samples"] if step.append else []
                 self._run(step.commits, [*rounds, *append], self.series.expressions(), out)
             if self.tracked:
+                print("computing errors, and reading what the compilers made", file=out, flush=True)
                 self._run(self.tracked, ["--record-samples"], self.series.tracked_expressions(), out)
         finally:
             self._ended = time.time()
