@@ -68,7 +68,7 @@ def tree(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("error", "is_change"), [(0.001, True), (0.2, False)])
-def test_step_at_a_border_is_a_change_beyond_the_doubt_of_its_link(tmp_path, monkeypatch, error, is_change):
+def test_step_at_a_border_is_a_change_beyond_doubt(tmp_path, monkeypatch, error, is_change):
     tree = measured(
         tmp_path, monkeypatch, change=lambda name: SLOWER if name == "native" else 1.0, session=1.0, error=error
     )
