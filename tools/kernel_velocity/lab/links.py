@@ -38,7 +38,7 @@ ANCHORS = (0, 1, 2, 4)
 
 # Simulated histories
 BLOCKS, LENGTH = 6, 24  # sessions, and commits of each
-HISTORIES = 40  # of each series
+HISTORIES = 200  # of each series
 CHANGE = math.log1p(0.05)  # in the middle of the fourth session
 SEED = 5
 
@@ -159,12 +159,8 @@ def _points(histories: Sequence[tuple[FloatArray, FloatArray]], extra: FloatArra
     """Return the change points of each history, beyond the doubt of its links, with something added to its values."""
     several = detector.detect_many([values + extra for values, _ in histories], [None] * len(histories))
     return [
-        [
-            point.index
-            for point in history.points
-            if abs(point.after - point.before) > linked.least(errors.tolist(), point.index, detector.MARGIN)
-        ]
-        for history, (_, errors) in zip(several, histories, strict=True)
+        [point.index for point in linked.beyond_doubt(values + extra, errors, history.points)]
+        for history, (values, errors) in zip(several, histories, strict=True)
     ]
 
 

@@ -222,10 +222,8 @@ class Verdicts:
         if not points:
             return points
         if columns.link_error is not None:
-            errors = columns.link_error.tolist()
-            points = tuple(
-                point for point in points if abs(point.after - point.before) > linked.least(errors, point.index, MARGIN)
-            )
+            logs = change_points.logs(columns).values
+            points = tuple(linked.beyond_doubt(logs, columns.link_error, sorted(points, key=lambda point: point.index)))
         remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
         moved = (self._by_code(columns, point) for point in remaining)
         return tuple(sorted(moved, key=lambda point: point.index))
