@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kernel_velocity.harness.accuracy import Tolerance, compare
 from kernel_velocity.harness.benchmark import _KernelBenchmark
 from kernel_velocity.harness.cases import ITEM_BYTES, dtype_of
-from kernel_velocity.harness.problem import Inputs, SuiteProblem, TestCase, Verdict, c_parameters, every
+from kernel_velocity.harness.problem import (
+    Inputs,
+    SuiteProblem,
+    TestCase,
+    Verdict,
+    c_parameters,
+    drawn_count,
+    every,
+    tiled,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +36,7 @@ def _cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
 _ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0**-8)}
 
 
+PERIOD = 1_048_583  # random numbers drawn for a factor, above 1024^2 and prime: no tile repeats another at its place
 FLOAT8 = "float8_e4m3fn"
 _OUTPUTS = {"int8": "int32", FLOAT8: "float32"}  # of the others as the inputs
 
@@ -58,6 +68,8 @@ class Matmul(SuiteProblem):
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
         """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8.
 
+        Larger factors repeat PERIOD values: two of 4096 x 4096 took .2 s to draw, twice a round (an H200's host).
+
         Raises:
             NotImplementedError: float8_e4m3fn, and the GPU is no Hopper.
         """
@@ -68,11 +80,15 @@ class Matmul(SuiteProblem):
             raise NotImplementedError(f"{wanted}, this GPU has {'.'.join(map(str, capability))}")
         generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{m}x{n}x{k}"))
         shapes = ((m, k), (k, n))
+        counts = [min(rows * columns, drawn_count(PERIOD)) for rows, columns in shapes]
         if dtype == "int8":
-            factors = [torch.randint(-128, 128, shape, generator=generator, dtype=torch.int8) for shape in shapes]
+            drawn = [torch.randint(-128, 128, (count,), generator=generator, dtype=torch.int8) for count in counts]
         else:
-            factors = [torch.randn(*shape, generator=generator, dtype=torch.float32) for shape in shapes]
-        a, b = (factor.to(getattr(torch, dtype)).to(self.device) for factor in factors)
+            drawn = [torch.randn(count, generator=generator, dtype=torch.float32) for count in counts]
+        a, b = (
+            tiled(values.to(getattr(torch, dtype)).to(self.device), shape)
+            for values, shape in zip(drawn, shapes, strict=True)
+        )
         return a, b
 
     def reference_solution(self, *inputs: Any) -> torch.Tensor:

@@ -16,8 +16,8 @@ runner = pytest.importorskip("asv.runner", reason="asv's own client is what talk
 
 from kernel_velocity.errors import UsageError  # noqa: E402
 from kernel_velocity.harness import isolation, server  # noqa: E402
+from kernel_velocity.runner import host  # noqa: E402
 from kernel_velocity.runner.checks import check_settings  # noqa: E402
-from kernel_velocity.runner.host import measuring_command  # noqa: E402
 
 SUITE = """
 import os, signal, time
@@ -48,6 +48,8 @@ class Cuda:
     def track_hang(self):
         time.sleep(60)
 
+class Cpu(Cuda):
+    pass
 """
 
 
@@ -62,12 +64,13 @@ def start(tmp_path, monkeypatch):
 
     def python(args, *, env, return_popen, redirect_stderr):
         assert return_popen and redirect_stderr
-        command = [sys.executable, *measuring_command(args)]
+        command = [sys.executable, *host.measuring_command(args)]
         return subprocess.Popen(
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
 
-    def started(isolate=None):
+    def started(isolate=None, *, has_driver=False):
+        monkeypatch.setattr(host, "has_driver", lambda: has_driver)
         monkeypatch.delenv(isolation.SETTING, raising=False)
         if isolate is not None:
             monkeypatch.setenv(isolation.SETTING, isolate)
@@ -89,10 +92,14 @@ def start(tmp_path, monkeypatch):
         assert client._server_output == ""
 
 
-@pytest.mark.parametrize(("isolate", "is_shared"), [(None, False), ("1", False), ("0", True)])
-def test_series_share_a_process_only_where_it_is_set(start, isolate, is_shared):
-    run = start(isolate)
-    assert (run("Cuda.track_process") == run("Cuda.track_process")) == is_shared
+@pytest.mark.parametrize(
+    ("isolate", "has_driver", "of_cuda", "of_cpu"),
+    [(None, True, True, False), (None, False, False, False), ("1", True, False, False), ("0", False, True, True)],
+)
+def test_series_of_a_gpu_share_a_process_unless_it_is_set(start, isolate, has_driver, of_cuda, of_cpu):
+    run = start(isolate, has_driver=has_driver)
+    shared = [run(f"{name}.track_process") == run(f"{name}.track_process") for name in ("Cuda", "Cpu")]
+    assert shared == [of_cuda, of_cpu]
 
 
 def test_series_sees_nothing_of_the_one_before(start):

@@ -1,7 +1,6 @@
 """Timers: on the host, on a simulated device (launch gaps, ticks, a backlog, a cache, graphs), of a part of a call."""
 
 import gc
-import itertools
 import time
 
 import pytest
@@ -147,11 +146,10 @@ def test_events_tick_and_overhead(device):
 
 
 def test_coarse_ticks_need_a_batch(device, monkeypatch):
-    device.event_tick = 0.5e-6
-    looks = itertools.count()  # a host that nothing stops: else warming up may end with what one call read
-    monkeypatch.setattr("kernel_velocity.harness.sampling.perf_counter", lambda: next(looks) * 50e-6)
-    monkeypatch.setattr("kernel_velocity.harness.sampling.WARM_UP", 0.005)
-    result = measure(lambda: device.kernel(3.3e-6), CudaEventTimer(device), FixedTime(t_max=0.005))
+    device.event_tick, device.launch = 0.5e-6, 10e-6
+    monkeypatch.setattr("kernel_velocity.harness.sampling.perf_counter", lambda: device.host)
+    result = measure(lambda: device.kernel(3.3e-6), CudaEventTimer(device), FixedTime(t_max=0.05))
+    assert 0.05 <= result.spent < 0.1  # by its samples alone it would take .05 s / 3.3 us x 10 us
     assert result.batch >= 30  # 200 ticks / 3.3 us
     assert result.estimate == pytest.approx(3.3e-6, rel=0.005)
     assert "quantised" not in result.flags

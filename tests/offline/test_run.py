@@ -204,7 +204,7 @@ def test_failure_under_other_options_is_over(node):
     assert "- failed" not in node.summary
 
 
-@pytest.mark.parametrize(("minutes", "ran"), [("2", ["track-full 1"]), ("110", ["track-full 1 2"]), ("0.5", [])])
+@pytest.mark.parametrize(("minutes", "ran"), [("2", ["track-full 1"]), ("28", ["track-full 1 2"]), ("0.5", [])])
 def test_as_many_commits_as_there_is_time_for(node, minutes, ran):
     """One at least, else a slice that is shorter than a commit takes would be started for ever."""
     node.statuses["track-full"] = None
@@ -241,7 +241,7 @@ def test_stage_without_time_for_all_measures_fewer_series(node):
     assert re.search(r"== timers: about \d+ s \(", text) and "--most" not in " ".join(node.commands["timers"])
     assert re.search(r"== core: about \d+ s for 3 commits", text) and "core: took 0 s" in text
     # A cut stage is done. And what commits took is what the next are expected to take.
-    status, text, ran = node.slice("sharing,full", "--minutes", "30")
+    status, text, ran = node.slice("sharing,full", "--minutes", "20")
     assert ran[0] == "track-full 1"
 
 

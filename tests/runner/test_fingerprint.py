@@ -75,6 +75,8 @@ def test_gpu_facts_without_unsupported_queries(nvml):
     facts = fingerprint.now({})
     assert facts["driver"] == "560.35"
     assert facts["gpu"] == "Imaginary 9; SM clock, MHz 1980; power limit, mW 700"
+    apart = fingerprint.now({"KV_ISOLATE": "1"})
+    assert (facts["processes"], apart["processes"]) == ("one for a GPU's series", "one for each series")
     assert library.shut
 
 

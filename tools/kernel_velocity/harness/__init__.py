@@ -24,7 +24,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     problem.py          what a kernel computes: test cases, reference, cost
     reported.py         what the operating system knows of the machine and of this process
     sampling.py         one round: warm-up, batch, samples, estimate
-    server.py           a server for asv: forks one process, which measures all series (KV_ISOLATE=0)
+    server.py           a server for asv: forks one process, which measures all series of a GPU
     sharing.py          are times the same in a process that measured others before: both kinds in turns
     spool.py            files that measuring processes leave below .asv/
     statistics.py       trimmed mean, half-width, autocorrelation, long blocks

@@ -13,8 +13,10 @@ from typing import Any
 SETTING = "KV_ISOLATE"
 
 
-def is_shared(environ: Mapping[str, str]) -> bool:
-    """Return whether the series of a round share a process: with KV_ISOLATE=0 only, as their times can differ there.
+def is_shared(environ: Mapping[str, str], device: str) -> bool:
+    """Return whether the series of a round share a process: those of "cuda", unless KV_ISOLATE says it for all.
+
+    A GPU's context and libraries take longer than the samples. On a CPU times can differ in a shared process.
 
     Raises:
         ValueError: KV_ISOLATE is neither 0 nor 1.
@@ -22,7 +24,7 @@ def is_shared(environ: Mapping[str, str]) -> bool:
     text = environ.get(SETTING) or ""
     if text not in ("", "0", "1"):
         raise ValueError(f"{SETTING}: got {text!r}; wanted 1 (a process for each series) or 0 (one for all of a round)")
-    return text == "0"
+    return text == "0" or (text == "" and device == "cuda")
 
 
 class State:

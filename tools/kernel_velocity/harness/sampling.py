@@ -31,10 +31,6 @@ TICK_FACTOR = 200  # a batch lasts at least 200 clock ticks, so that none moves 
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
 SHORT = 5  # flag: a call takes less than so many times what an empty one does: most of it may be the launch
 BLOCKS = 16  # means that are kept of a round where its blocks are asked for
-# A rule's seconds are those of the calls, or this share of the host's clock if that is more: a GPU waits in a spin
-# while the host launches short calls. On an H200 the 1,750 samples of a call of 3.3 us took 2.7 s, of which the calls
-# .12. A half leaves calls that take most of the time the samples that they had.
-HOST_SHARE = 0.5
 # s of sampling, whatever the rule still wants (`fixed` with 100 calls of 3 s): a process past asv's timeout of 120 s is
 # killed, and all its samples are lost. The rest is for set-up, verification and compiling.
 SAMPLING_MOST = 80.0
@@ -135,7 +131,7 @@ def measure(
         portion, lasted = take(timer, call, batch, wanted, per_call * batch)
         faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
         spent += lasted
-        rule.add(portion, charged(timer, portion, batch, lasted))
+        rule.add(portion, lasted if timer.by_wall else sum(portion) * batch)
         if waiting and gate is not None and gate.is_open:
             waiting = False
             disturbed = len(rule.samples) < ENOUGH
@@ -174,11 +170,6 @@ def measure(
         clocks=tuple(clocks),
         flags=tuple(sorted(timer.flags | {flag for flag, is_raised in raised.items() if is_raised})),
     )
-
-
-def charged(timer: Timer, samples: Sequence[float], batch: int, lasted: float) -> float:
-    """Return the s that a rule is told of samples which took `lasted` s by the host's clock."""
-    return lasted if timer.by_wall else max(sum(samples) * batch, HOST_SHARE * lasted)
 
 
 def _take(timer: Timer, call: Call, batch: int, n: int, _: float) -> tuple[list[float], float]:

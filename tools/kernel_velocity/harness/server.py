@@ -1,11 +1,11 @@
-"""A server for asv that imports the suite once, and forks one process, which measures all series.
+"""A server for asv that imports the suite once, and forks one process, which measures all series of a GPU.
 
 asv's own server forks a process for each series. On a GPU each then makes a CUDA context, loads the libraries and opens
 their handles, which takes longer than its samples. What a series left in the shared process is put back before the next
 (`State`). A series that fails, crashes or runs past its timeout ends it, and the next one begins another.
 
-Commands and answers are those of asv_runner 0.3.2, launch method `forkserver`. With KV_ISOLATE=0 asv starts this module
-in place of its own server (runner/host.py).
+Commands and answers are those of asv_runner 0.3.2, launch method `forkserver`. Where series share a process, asv starts
+this module in place of its own server (runner/host.py). A series that does not (`isolation.is_shared`) has its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from asv_runner.discovery import disc_benchmarks
 from asv_runner.run import _run
 from asv_runner.server import recvall
 
-from kernel_velocity.harness.isolation import State
+from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.harness.isolation import State, is_shared
 
 TIMED_OUT = -256  # the status by which asv knows the timeout
 LOOK = 0.1  # s between two looks at a process that does not answer
@@ -134,6 +135,10 @@ class Server:
         """Run a series. Return the status of `Process.run`."""
         names = ("benchmark_id", "params_str", "profile_path", "result_file")
         task = (output, (self._folder, *(command[name] for name in names)), command["cwd"])
+        device = "cuda" if f".{DEVICES['cuda']}." in command["benchmark_id"] else "cpu"
+        if not is_shared(os.environ, device):
+            alone = Process()
+            return alone.run(task, command["timeout"]) or alone.end()
         if self._shared is None or self._shared.has_ended():
             self._shared = Process()
         return self._shared.run(task, command["timeout"])

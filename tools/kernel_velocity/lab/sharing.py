@@ -1,7 +1,7 @@
 """``kv lab sharing``: whether a series reads the same in a process that measured others, and what that saves.
 
-With KV_ISOLATE=0 the series of a round share one process (harness/server.py). This compares them with series in
-processes of their own, of the working tree, in turns (harness/sharing.py).
+A round's series share one process on a GPU, on a CPU with KV_ISOLATE=0 (harness/server.py). This compares them with
+series in processes of their own, of the working tree, in turns (harness/sharing.py).
 """
 
 from __future__ import annotations

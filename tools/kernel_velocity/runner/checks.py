@@ -55,7 +55,7 @@ def check_settings(environ: Mapping[str, str]) -> None:
     try:
         timing.method(environ)
         gpu.interval(environ)
-        isolation.is_shared(environ)
+        isolation.is_shared(environ, "cpu")
     except ValueError as error:
         raise UsageError(str(error)) from None
 

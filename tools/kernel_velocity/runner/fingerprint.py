@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity.config import Project
-from kernel_velocity.harness import documents, gpu
+from kernel_velocity.harness import documents, gpu, isolation
 from kernel_velocity.harness.under_test import find_info
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
@@ -214,7 +214,8 @@ def _gpus(environ: Mapping[str, str]) -> dict[str, str | None]:
         with gpu.nvml() as nvml:
             driver = query(nvml, nvml.nvmlSystemGetDriverVersion)
             described = sorted({_gpu(nvml, handle) for handle in visible(nvml, environ.get("CUDA_VISIBLE_DEVICES"))})
-            return {"driver": driver, "gpu": " | ".join(described)}
+            processes = "one for a GPU's series" if isolation.is_shared(environ, "cuda") else "one for each series"
+            return {"driver": driver, "gpu": " | ".join(described), "processes": processes}
     except gpu.NvmlError:
         return {}
 

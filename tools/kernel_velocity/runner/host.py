@@ -54,7 +54,7 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
 
 def measuring_command(args: Sequence[str]) -> list[str]:
     """Return the arguments of Python for a command of asv. Where series share a process, the server is ours."""
-    is_server = args[1:2] == ["run_server"] and isolation.is_shared(os.environ)
+    is_server = args[1:2] == ["run_server"] and isolation.is_shared(os.environ, "cuda" if has_driver() else "cpu")
     return ["-P", "-m", "kernel_velocity.harness.server", *args[1:]] if is_server else [*args]
 
 
@@ -91,10 +91,15 @@ def has_compiler() -> bool:
     return compiler(os.environ) is not None
 
 
+def has_driver() -> bool:
+    """Return whether there is a GPU's driver."""
+    return shutil.which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
+
+
 def device() -> str:
     """Return "cuda" where PyTorch can use a GPU, else "cpu"."""
-    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
-        return "cpu"  # no driver: saves the second that importing torch costs
+    if not has_driver():
+        return "cpu"  # saves the second that importing torch costs
     script = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     return "cuda" if done.returncode == 0 else "cpu"
