@@ -123,7 +123,7 @@ struct Block {
     }
 
     static __device__ void run(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                               bool outgrows, const Epilogue& epilogue = {}) {
+                               bool outgrows, const Epilogue& epilogue) {
         __shared__ __align__(16) Shared shared;
         __shared__ Place kept;  // for store_sums, not in registers: the loop needs all there are
         const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
@@ -155,6 +155,48 @@ struct Block {
     }
 };
 
+template <class Epilogue>
+using Float32Kernel = void (*)(const float*, const float*, float*, int64_t, int64_t, int64_t, bool, Epilogue);
+
+// Launches one of four kernels: [tile of 128 or 64][by 16 bytes or number by number].
+template <class Epilogue>
+int multiply_float32(const Float32Kernel<Epilogue> (&kernels)[2][2], const float* a, const float* b, float* c,
+                     int64_t m, int64_t n, int64_t k, const Epilogue& epilogue, int device, void* stream) {
+    if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
+    if (m == 0 || n == 0) return KV_OK;
+    if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
+    bool large = false;
+    const cudaError_t error = prefer_large(Tiles(m, n, 128), device, &large);
+    if (error != cudaSuccess) return failed(error);
+    auto* const kernel = kernels[!large][!(n % 4 == 0 && is_aligned(b, 16) && is_aligned(c, 16))];
+    const bool outgrows = outgrows_cache(m * n * static_cast<int64_t>(sizeof(float)), device);
+    const unsigned blocks = blocks_for(Tiles(m, n, large ? 128 : 64));
+    return on_device(device, [=] {
+        kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k, outgrows,
+                                                                          epilogue);
+    });
+}
+
 }  // namespace kv
+
+// The second bound is the number of blocks that a multiprocessor must be able to hold in its 65536 registers:
+// while one waits at its barrier, another computes.
+#define KV_FLOAT32_KERNEL(NAME, TILE, DEPTH, PER, VECTOR, BLOCKS, EPILOGUE)                            \
+    extern "C" __global__ void __launch_bounds__(kv::THREADS, BLOCKS)                                  \
+        NAME(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k, bool outgrows, \
+             EPILOGUE epilogue) {                                                                      \
+        kv::Block<TILE, DEPTH, PER, VECTOR, EPILOGUE>::run(a, b, c, m, n, k, outgrows, epilogue);      \
+    }
+
+// Four kernels of one epilogue, and a table of them, NAME.
+#define KV_FLOAT32_KERNELS(NAME, EPILOGUE)                              \
+    KV_FLOAT32_KERNEL(NAME##_128_vector, 128, 8, 8, true, 2, EPILOGUE)  \
+    KV_FLOAT32_KERNEL(NAME##_128_scalar, 128, 8, 8, false, 2, EPILOGUE) \
+    KV_FLOAT32_KERNEL(NAME##_64_vector, 64, 16, 4, true, 4, EPILOGUE)   \
+    KV_FLOAT32_KERNEL(NAME##_64_scalar, 64, 16, 4, false, 4, EPILOGUE)  \
+    static const kv::Float32Kernel<EPILOGUE> NAME[2][2] = {             \
+        {NAME##_128_vector, NAME##_128_scalar},                         \
+        {NAME##_64_vector, NAME##_64_scalar},                           \
+    };
 
 #endif  // KV_MATMUL_FLOAT32_BLOCK_H

@@ -9,45 +9,11 @@
 #include "../matmul/float32_block.h"
 #include "bias_relu.h"
 
-extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
-    kv_matmul_bias_relu_128_vector(const float* a, const float* b, const float* bias, float* c, int64_t m,
-                                   int64_t n, int64_t k, bool outgrows) {
-    kv::Block<128, 8, 8, true, kv::BiasRelu<float>>::run(a, b, c, m, n, k, outgrows, {bias, n});
-}
-
-extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
-    kv_matmul_bias_relu_128_scalar(const float* a, const float* b, const float* bias, float* c, int64_t m,
-                                   int64_t n, int64_t k, bool outgrows) {
-    kv::Block<128, 8, 8, false, kv::BiasRelu<float>>::run(a, b, c, m, n, k, outgrows, {bias, n});
-}
-
-extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
-    kv_matmul_bias_relu_64_vector(const float* a, const float* b, const float* bias, float* c, int64_t m,
-                                  int64_t n, int64_t k, bool outgrows) {
-    kv::Block<64, 16, 4, true, kv::BiasRelu<float>>::run(a, b, c, m, n, k, outgrows, {bias, n});
-}
-
-extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
-    kv_matmul_bias_relu_64_scalar(const float* a, const float* b, const float* bias, float* c, int64_t m,
-                                  int64_t n, int64_t k, bool outgrows) {
-    kv::Block<64, 16, 4, false, kv::BiasRelu<float>>::run(a, b, c, m, n, k, outgrows, {bias, n});
-}
+KV_FLOAT32_KERNELS(kv_matmul_bias_relu, kv::BiasRelu<float>)
 
 extern "C" KV_API int kv_matmul_bias_relu_cuda(const float* a, const float* b, const float* bias, float* c,
                                                int64_t m, int64_t n, int64_t k, int device, void* stream) {
-    if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
-    if (m == 0 || n == 0) return KV_OK;
-    if ((k > 0 && (!a || !b)) || !bias || !c) return KV_ERROR_POINTER;
-    bool large = false;
-    const cudaError_t error = kv::prefer_large(kv::Tiles(m, n, 128), device, &large);
-    if (error != cudaSuccess) return kv::failed(error);
-    const bool vector = n % 4 == 0 && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
-    auto* const kernel = large ? (vector ? kv_matmul_bias_relu_128_vector : kv_matmul_bias_relu_128_scalar)
-                               : (vector ? kv_matmul_bias_relu_64_vector : kv_matmul_bias_relu_64_scalar);
-    const bool outgrows = kv::outgrows_cache(m * n * static_cast<int64_t>(sizeof(float)), device);
-    const unsigned blocks = kv::blocks_for(kv::Tiles(m, n, large ? 128 : 64));
-    return kv::on_device(device, [=] {
-        kernel<<<blocks, kv::THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, bias, c, m, n, k,
-                                                                              outgrows);
-    });
+    if (m > 0 && n > 0 && k >= 0 && !bias) return KV_ERROR_POINTER;
+    const kv::BiasRelu<float> epilogue = {bias, n};
+    return kv::multiply_float32(kv_matmul_bias_relu, a, b, c, m, n, k, epilogue, device, stream);
 }
