@@ -10,7 +10,7 @@ import pytest
 from kernel_velocity.findings.finding import State
 from kernel_velocity.harness import telemetry
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
-from kernel_velocity.series import changes, layout
+from kernel_velocity.series import changes
 from kernel_velocity.series.changes import NONE
 from kernel_velocity.series.verdicts import Word
 from kernel_velocity.site import report
@@ -210,12 +210,8 @@ def test_nothing_measured(tree):
     assert [len(table.rows) for table in kernel_page.sections[0].tables] == [4, 4]
 
 
-@pytest.mark.parametrize("most_series", [1, 5, 256])
-@pytest.mark.parametrize("most_values", [1, 30, 400_000])
-def test_values_are_those_along_the_series(tree, monkeypatch, most_series, most_values):
+def test_values_are_those_along_the_series(tree):
     make_ragged(tree)
-    monkeypatch.setattr(layout, "MOST_SERIES", most_series)
-    monkeypatch.setattr(commit_values, "MOST_VALUES", most_values)
     site = read(tree)
     line, tags = commit_values.Line(site), commit_values.tags_before(site)
     checked = 0

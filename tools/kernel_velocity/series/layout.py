@@ -1,7 +1,7 @@
-"""All series as columns, one after the other in a scratch file, and some hundreds of them at a time as matrices.
+"""All series as columns, one after the other in a scratch file.
 
 The layout is made from the cache at every report, so it is never out of date. The scratch file has no name, so no crash
-leaves it behind. Blocks of series make one array operation of what would be a loop over series.
+leaves it behind.
 """
 
 from __future__ import annotations
@@ -21,21 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import units
-from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
+from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series.cache import Cache
-from kernel_velocity.series.changes import NONE, Indices, Truth
+from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import TIMES
-from kernel_velocity.series.packing import ENTRY, NOTHING, STORED, Series
+from kernel_velocity.series.packing import ENTRY, STORED, Series
 from kernel_velocity.series.reading import Directory
 
 BESIDE = np.iinfo(np.int32).max  # the position of a commit that is not on the first-parent line: behind all others
 ADJUSTED = tuple(name for name in TIMES if name.startswith("adjusted"))
 
 FILES = 256  # copied at a time
-MOST_VALUES = 65_536  # of a block of several series: its columns fit into a processor's cache
-MOST_SERIES = 256  # of a block: it has a column for each commit that measured any of them
-_MEASURED = OUTCOMES.index(Outcome.MEASURED)
 
 
 class Scratch:
@@ -294,98 +291,3 @@ class _Filling:
         in_order = np.full(sum(lengths), -1, np.int32)
         in_order[chosen] = slots
         return np.split(in_order, np.cumsum(lengths)[:-1])
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Block:
-    """Some series as rows, commits of the first-parent line that measured any of them as columns."""
-
-    layout: Layout
-    rows: slice  # of the wanted series
-    start: Indices  # (series,) first slot of each
-    positions: Indices  # (commits,) of the commits on the line, ascending
-    slots: Indices  # (series, commits) slots in the layout; NONE where there is no value
-
-    def column(self, name: str, nothing: int | float) -> NDArray[Any]:
-        """Return one of the layout's columns, shape (series, commits). `nothing` where there is no value."""
-        values: NDArray[Any] = self.layout.columns[name][self.slots]
-        if not self._is_full:
-            values[self.slots == NONE] = nothing
-        return values
-
-    @cached_property
-    def _is_full(self) -> bool:
-        return bool((self.slots != NONE).all())
-
-    @cached_property
-    def measured(self) -> Truth:
-        """Which values are times."""
-        return np.asarray(self.column("outcome", -1) == _MEASURED)
-
-    @cached_property
-    def methods(self) -> IntArray:
-        """The numbers of the methods. NOTHING where it is unknown."""
-        return self.column("method", NOTHING)
-
-    def alike(self, method: int) -> Truth:
-        """Return which values are times that a time of this method can be compared with."""
-        if method == NOTHING or self._only in (method, NOTHING):
-            return self.measured
-        return np.asarray(self.measured & ((self.methods == method) | (self.methods == NOTHING)))
-
-    @cached_property
-    def _only(self) -> int | None:
-        """The one method of all values. None where there are several."""
-        first = int(self.methods.flat[0])
-        return first if (self.methods == first).all() else None
-
-
-def blocks(layout: Layout, numbers: NDArray[np.int64], since: int, upto: int) -> Iterator[Block]:
-    """Yield series, by their numbers in the layout (each with a value on the line), in blocks.
-
-    Args:
-        since, upto: the first and the last position of the first-parent line that are of interest.
-    """
-    first = layout.start[numbers]
-    parts = map(slice, first.tolist(), layout.line_stop[numbers].tolist())
-    within = [np.searchsorted(layout.position[part], [since, upto + 1]) for part in parts]
-    start, stop = first + np.array(within, np.int64).reshape(-1, 2).T
-    for rows in _shares(stop - start):
-        block = _block(layout, rows, first[rows], start[rows], stop[rows] - start[rows])
-        if len(block.positions):
-            yield block
-
-
-def _shares(lengths: Indices) -> Iterator[slice]:
-    """Yield the series of each block, given how many values each has."""
-    first = total = 0
-    for row, length in enumerate(lengths.tolist()):
-        if row > first and (total + length > MOST_VALUES or row - first == MOST_SERIES):
-            yield slice(first, row)
-            first, total = row, 0
-        total += length
-    if first < len(lengths):
-        yield slice(first, len(lengths))
-
-
-def _block(layout: Layout, rows: slice, first: Indices, start: Indices, lengths: Indices) -> Block:
-    total = int(lengths.sum())
-    layout.scratch.used(total)
-    slots = np.repeat(start - (np.cumsum(lengths) - lengths), lengths) + np.arange(total)
-    positions = layout.position[slots]
-    is_used = np.zeros(int(positions.max(initial=-1)) + 1, np.bool_)
-    is_used[positions] = True
-    used = np.flatnonzero(is_used)
-    if total == len(start) * len(used):  # each series has a value of each commit
-        matrix = slots.reshape(len(start), len(used))
-    else:
-        matrix = np.full((len(start), len(used)), NONE, np.int64)
-        matrix[np.repeat(np.arange(len(start)), lengths), (np.cumsum(is_used) - 1)[positions]] = slots
-    return Block(layout=layout, rows=rows, start=first, positions=used, slots=matrix)
-
-
-def newest(which: Truth) -> NDArray[np.int32]:
-    """Return, for each value of a block, the column of the newest chosen value up to it. NONE: there is none."""
-    columns = np.arange(which.shape[1], dtype=np.int32)
-    last: NDArray[np.int32] = np.maximum.accumulate(np.where(which, columns, np.int32(NONE)), axis=1)
-    return last

@@ -127,12 +127,11 @@ class Maker:
         values = self._values[position]
         source = (sha, site.tags.get(sha), self._tag(sha), findings, builds, present, self._everywhere, values.values)
         both = repr(source)
-        # A finding's series may be none that changed. The page alone links to the commits measured before and after
-        # it, and says what would have been seen.
         is_held = any(self._is_held(sha, platform) for platform in site.platforms)
-        shown = values.levels if findings or is_held else values.scatter
+        # A finding's series may be none that changed. The page alone links to the commits measured before and after.
         return PageInputs(
-            page=f"{both} {self._neighbours[sha]} {shown}", data=both + (values.levels if findings else "")
+            page=f"{both} {self._neighbours[sha]} {values.levels if findings or is_held else values.shown}",
+            data=f"{both} {values.levels if findings else values.ratios}",
         )
 
     def _is_held(self, sha: str, platform: Platform) -> bool:

@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_velocity import units
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark
-from kernel_velocity.series import changes, layout
+from kernel_velocity.series import changes
 from kernel_velocity.series.changes import NONE, Indices, Truth
-from kernel_velocity.series.layout import Block
+from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.packing import NOTHING
-from kernel_velocity.series.verdicts import Verdict, Word
+from kernel_velocity.series.verdicts import MOST_WITHIN, Levels, Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import series_name
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 from kernel_velocity.stats.changepoints.young import SHORTER
 
-MOST_VALUES = 200_000  # held at a time: 30 MB
 NO_TAG = -1  # the position of no commit on the first-parent line
 WORDS = (*Word,)  # by number
 FIGURES = ("seconds", "low", "high", "adjusted")  # columns of `Values.figures`
@@ -212,36 +212,23 @@ def tags_before(site: Site) -> IntArray:
     return np.where(indices < 0, NO_TAG, np.array([*tagged, NO_TAG])[indices]).astype(np.int32)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Stretch:
-    """Some commits that follow each other among the measured ones, with their values."""
-
-    positions: Indices  # of the commits on the line, ascending
-    first: Indices  # (commits + 1,) the first value of each commit, and the number of all
-    values: Values  # those of a commit together, in the order of the series
-
-
-class Steps(NamedTuple):
-    """The steps of a block's series. All arrays have the shape of its slots."""
-
-    level: FloatArray  # log
-    doubts: NDArray[np.int16]  # steps up to a value that may be chance
-    has_scatter: Truth  # whether the scatter of a value's level is known
-
-
-# of `Line._turns`: what is added to a series' `Steps` from a position of the line on
-_TURN = np.dtype([("row", "<i8"), ("position", "<i8"), ("level", "<f8"), ("doubts", "<i2"), ("unknown", "<i2")])
+# of `Line._turns`: what is added to what is known of a series from a position of the line on: the log of its level,
+# steps that may be chance, and whether the scatter is unknown
+_TURN = np.dtype([("row", "<i8"), ("position", "<i8"), ("level", "<f8"), ("doubts", "<i8"), ("unknown", "<i8")])
 
 
 class Line:
-    """The values of the commits of the first-parent line, made for many commits at a time: one pass over all series."""
+    """The values of the commits of the first-parent line."""
 
     def __init__(self, site: Site) -> None:
         """Take a site."""
         self.site, self.tags = site, tags_before(site)
         self._layout = site.past.layout
         self._numbers = np.array([self._layout.numbers[key] for key in site.keys], np.int64)
-        self._stretch: _Stretch | None = None
+        self._which = np.full(len(self._layout.keys), NONE)  # of each series of the layout, the site's one
+        self._which[self._numbers] = np.arange(len(site.keys))
+        self._newest: tuple[int, Values | None] = NO_TAG, None  # of the last call, as a commit has a page and data
+        self._at_tag: tuple[int, Indices] = NO_TAG, np.full(len(site.keys), NONE)
 
     @cached_property
     def _series(self) -> Series:
@@ -252,15 +239,6 @@ class Line:
             unit=np.array([text.unit_of(self.site.series(key)) for key in self.site.keys], np.str_),
         )
 
-    def at(self, position: int) -> Values:
-        """Return what was measured of the commit at a position on the line."""
-        if self._stretch is None or position not in self._stretch.positions:
-            self._stretch = None  # before there is another
-            self._stretch = self._make(self._from(position))
-        index = int(np.searchsorted(self._stretch.positions, position))
-        first, last = self._stretch.first[index : index + 2].tolist()
-        return self._stretch.values[first:last]
-
     @cached_property
     def files(self) -> Mapping[int, Sequence[str]]:
         """The paths of the results files of each position on the line that has a measurement, ascending."""
@@ -270,109 +248,94 @@ class Line:
                 files[self.site.order[sha]].append(path)
         return files
 
-    def _from(self, position: int) -> Indices:
-        """Return a position and those after it that have up to MOST_VALUES values together."""
-        counts = [sum(len(self._layout.files[path]) for path in paths) for paths in self.files.values()]
-        positions, ends = np.array([*self.files], np.int64), np.cumsum(counts)
-        first = int(np.searchsorted(positions, position))
-        begun = int(ends[first - 1]) if first else 0
-        last = int(np.searchsorted(ends, begun + MOST_VALUES, side="right"))
-        return positions[first : max(last, first + 1)]
+    def at(self, position: int) -> Values:
+        """Return what was measured of the commit at a position on the line."""
+        if self._newest[1] is None or self._newest[0] != position:
+            self._newest = position, self._at(position)
+        return self._newest[1]  # type: ignore[return-value]
 
-    def _make(self, positions: Indices) -> _Stretch:
-        """Return the values of the commits at some positions."""
-        blocks = layout.blocks(self._layout, self._numbers, self._since(positions), int(positions[-1]))
-        parts = [self._part(block, positions) for block in blocks]
-        empty = {name: np.empty(0, np.int64) for name in ("which", "position", "slot", "entry", "changed", *_COLUMNS)}
-        columns = {name: np.concatenate([part[name] for part in parts] or [empty[name]]) for name in empty}
-        order = np.argsort(columns["position"], kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
-        slot = columns["slot"]
-        against = {base: Against(**{name: columns[f"{base} {name}"] for name in AGAINST}) for base in BASES}
-        values = Values(
+    def _at(self, position: int) -> Values:
+        columns = self._layout.columns
+        slot = np.concatenate([self._layout.files[path] for path in self.files[position]])
+        slot = slot[slot >= 0].astype(np.int64)
+        which = self._which[self._layout.owners(slot)]
+        order = np.argsort(which)[np.count_nonzero(which == NONE) :]
+        slot, which = slot[order], which[order]
+        self._layout.scratch.used(len(slot))
+        start = self._layout.start[self._numbers[which]]
+        before = np.where(slot > start, slot - 1, NONE)
+        against = {
+            base: self._against(position, which, slot, self._comparable(slot, newest, start))
+            for base, newest in zip(BASES, (before, self._upto_tag(position)[which]), strict=True)
+        }
+        return Values(
             series=self._series,
             others=self.site.line,
             remark=self._remark,
-            which=columns["which"],
+            which=which,
             slot=slot,
-            entry=columns["entry"],
+            entry=slot - start,
             judge=self._judge,
-            outcome=self._layout.columns["outcome"][slot],
-            figures=np.column_stack([self._layout.columns[name][slot] for name in FIGURES]),
-            changed=columns["changed"],
+            outcome=columns["outcome"][slot],
+            figures=np.column_stack([columns[name][slot] for name in FIGURES]),
+            changed=against["before"].is_change | self._lost(slot, start),
             **against,
         )
-        first = np.searchsorted(columns["position"], [*positions.tolist(), len(self.site.line)])
-        return _Stretch(positions=positions, first=first, values=values)
 
-    def _since(self, positions: Indices) -> int:
-        """Return the first position of the values that those at some positions are compared with."""
-        first, tag = int(positions[0]), int(self.tags[positions[0]])
-        since, before = first, first - 1 if tag == NO_TAG else min(first - 1, tag)
-        ends = before, int(positions[-1])
+    def _upto_tag(self, position: int) -> Indices:
+        """Return the slot of each series' newest value up to the last tag before a position. NONE: it has none."""
+        tag = int(self.tags[position])
+        if self._at_tag[0] != tag:  # else it is that of the commit before
+            parts = map(self._layout.part, self._numbers.tolist())
+            last = [
+                part.start + int(np.searchsorted(self._layout.position[part], tag, side="right")) - 1 for part in parts
+            ]
+            slots = np.array(last, np.int64)
+            self._at_tag = tag, np.where(slots < self._layout.start[self._numbers], NONE, slots)
+        return self._at_tag[1]
+
+    def _comparable(self, slot: Indices, newest: Indices, start: Indices) -> Indices:
+        """Return the slots of the newest times, up to `newest`, that values can be compared with. NONE: there is none.
+
+        Args:
+            slot: of the values, of which only times are compared. start: of their series.
+        """
         outcome, method = (self._layout.columns[name] for name in ("outcome", "method"))
-        for number in self._numbers.tolist():
-            part = self._layout.part(number)
-            position = self._layout.position[part]
-            old, end = np.searchsorted(position, ends, side="right").tolist()
-            newest = slice(max(old - 1, 0), end)
-            if old and outcome[part][old - 1] == MEASURED and (method[part][newest] == method[part][old - 1]).all():
-                since = min(since, int(position[old - 1]))  # nearly always
-                continue
-            measured = np.flatnonzero(outcome[part][:end] == MEASURED)
-            methods = method[part][measured]
-            count = int(np.searchsorted(measured, old))
-            for used in set(methods[count:].tolist()):
-                alike = np.flatnonzero((methods[:count] == used) | (methods[:count] == NOTHING) | (used == NOTHING))
-                if alike.size:
-                    since = min(since, int(position[measured[alike[-1]]]))
-        return since
+        is_wanted = (newest != NONE) & (outcome[slot] == MEASURED)
+        base = np.where(is_wanted, newest, slot)  # itself, as a place to look at
+        is_alike = is_wanted & (outcome[base] == MEASURED)
+        is_alike &= (method[base] == method[slot]) | (method[base] == NOTHING) | (method[slot] == NOTHING)
+        base[~is_alike] = NONE
+        for row in np.flatnonzero(is_wanted & ~is_alike).tolist():  # few: a failure, or another method, lies between
+            part, own = slice(int(start[row]), int(newest[row])), method[slot[row]]
+            methods = method[part]
+            alike = (outcome[part] == MEASURED) & ((methods == own) | (methods == NOTHING) | (own == NOTHING))
+            if alike.any():
+                base[row] = part.start + np.flatnonzero(alike)[-1]
+        return base
+
+    def _against(self, position: int, which: Indices, slot: Indices, base: Indices) -> Against:
+        """Return the values of a commit against those at `base`. The others are the line's commits."""
+        seconds, levels = self._layout.columns["seconds"], self._levels
+        # another suite's may be 0 or less: levels say nothing of them
+        is_known = (base != NONE) & (seconds[slot] > 0) & (seconds[base] > 0)
+        other = np.where(is_known, self._layout.position[base], NONE)
+        first, old, new = (
+            levels.turns(which, at) for at in (np.full(len(which), NONE), other, np.full(len(which), position))
+        )
+        effect = np.where(is_known, levels.level[new] - levels.level[old], 0.0)
+        doubted = ~is_known | (levels.unknown[old] > levels.unknown[first]) | (levels.doubts[new] > levels.doubts[old])
+        word = np.where(doubted, WORDS.index(Word.UNDECIDED), WORDS.index(Word.UNCHANGED))
+        word[effect >= MIN_EFFECT], word[effect <= -MIN_EFFECT] = WORDS.index(Word.SLOWER), WORDS.index(Word.FASTER)
+        entry = np.where(is_known, base - self._layout.start[self._numbers[which]], NONE)
+        return Against(other=other, entry=entry, effect=effect, word=word.astype(np.uint8))
 
     def _remark(self, slot: int) -> Remark:
         number = int(self._layout.columns["remark"][slot])
         return (None, ()) if number == NOTHING else self.site.past.names.remarks[number]
 
-    def _part(self, block: Block, positions: Indices) -> dict[str, NDArray[Any]]:
-        """Return the values of a block's series at some positions, as columns of shape (values,)."""
-        columns = np.flatnonzero(np.isin(block.positions, positions))
-        slots = block.slots[:, columns]
-        row, at = np.nonzero(slots != NONE)
-        slot = slots[row, at]
-        start = block.start[row]
-        steps = self._steps(block)
-        part: dict[str, NDArray[Any]] = {}
-        for name, base in zip(BASES, _bases(block, columns, self.tags), strict=True):
-            against = _against(steps, (row, columns[at]), slot, base[row, at], block)
-            part |= {f"{name} {column}": values for column, values in against.items()}
-        word = part["before word"]
-        return part | {
-            "which": (row + block.rows.start).astype(np.int32),
-            "position": block.positions[columns][at].astype(np.int32),
-            "slot": slot,
-            "entry": (slot - start).astype(np.int32),
-            "changed": (word == WORDS.index(Word.SLOWER))
-            | (word == WORDS.index(Word.FASTER))
-            | self._lost(slot, start),
-        }
-
-    def _steps(self, block: Block) -> Steps:
-        """Return the steps of a block's series."""
-        turns = self._turns
-        part = slice(*np.searchsorted(turns["row"], [block.rows.start, block.rows.stop]).tolist())
-        column = np.searchsorted(block.positions, turns["position"][part])
-        is_here = column < len(block.positions)  # else it comes later
-        at = (turns["row"][part] - block.rows.start)[is_here], column[is_here]
-
-        def so_far(name: str) -> NDArray[Any]:
-            amounts = np.zeros(block.slots.shape, turns.dtype[name])
-            np.add.at(amounts, at, turns[name][part][is_here])
-            return np.cumsum(amounts, axis=1, out=amounts)
-
-        return Steps(so_far("level"), so_far("doubts"), so_far("unknown") == 0)
-
     @cached_property
-    def _turns(self) -> NDArray[np.void]:
-        """Where anything that `Steps` says of a series changes, and by how much. By series, then by position."""
+    def _levels(self) -> _Levels:
         turns: list[tuple[int, int, float, int, int]] = []
         for row, key in enumerate(self.site.keys):
             levels, position = self.site.past.verdicts[key], self.site.series(key).position
@@ -386,7 +349,7 @@ class Line:
                 starts = position[[0, *(point.index for point in levels.points)]].tolist()
                 by = np.diff(unknown, prepend=0).tolist()
                 turns += [(row, start, 0.0, 0, more) for start, more in zip(starts, by, strict=True)]
-        return np.array(turns, _TURN)
+        return _Levels(np.sort(np.array(turns, _TURN), order=("row", "position")), len(self.site.line))
 
     def _judge(self, _: str, key: SeriesKey, old: int, new: int) -> Verdict:
         return self.site.past.verdicts[key].between(old, new)
@@ -414,14 +377,15 @@ class Line:
             files = [(path, past.directory.files[path].signature, past.adjustments.digests.get(path)) for path in paths]
             lasting = repr((position, self.site.line[position], files, events.lasting.get(position)))
             values.update(lasting.encode("utf-8", "surrogatepass"))
-            by_position.append(f"{values.hexdigest()} {int(self.tags[position])} {events.steps.get(position)}")
-            levels.update(repr((events.steps.get(position), events.levels.get(position))).encode())
+            by_position.append(f"{values.hexdigest()} {int(self.tags[position])}")
+            levels.update(repr((events.changes.get(position), events.levels.get(position))).encode())
             up_to.append(levels.hexdigest())
         last = len(up_to) - 1
         return {
             position: Inputs(
                 values=by_position[number],
-                scatter=repr(events.scatter.get(position)),
+                shown=repr([words for _, words in sorted(events.changes.get(position, ()), key=_largest)]),
+                ratios=repr([ratios for ratios, _ in events.changes.get(position, ())]),
                 # up to so many values after a commit limit what would have been seen from it on
                 levels=f"{up_to[min(number + SHORTER, last)]} {min(last - number, SHORTER)}",
             )
@@ -430,24 +394,20 @@ class Line:
 
     def _events(self) -> _Events:
         """Return what happens to the levels of the series, by position."""
-        events = _Events({}, {}, {}, {})
-        for number, key in enumerate(self.site.keys):
-            levels, columns = self.site.past.verdicts[key], self.site.series(key)
-            position, methods = columns.position, columns.method[columns.is_measured]
-            # a time is compared with the newest one of its method, which may lie before steps of another method
-            has_one = methods.size and (methods == methods[0]).all()
-            steps, of_steps = (events.steps, events.scatter) if has_one else (events.lasting, events.lasting)
-            scatter = [noise and [f"{figure:.3g}" for figure in vars(noise).values()] for noise in levels.noises]
-            for count, point in enumerate(levels.points, start=1):
-                at = int(position[point.index])
-                steps.setdefault(at, []).append((number, levels.points[:count]))
-                of_steps.setdefault(at, []).append((number, scatter[:count]))
-            if levels.doubt is not None:
-                steps.setdefault(int(position[levels.doubt.index]), []).append((number, levels.doubt))
-            starts = (0, *(point.index for point in levels.points))
-            for at, noise in zip(position[[*starts]].tolist(), scatter, strict=True):
-                events.levels.setdefault(at, []).append((number, noise))
-                if None in scatter:
+        events = _Events({}, {}, {})
+        for number, (key, unit) in enumerate(zip(self.site.keys, self._series.unit.tolist(), strict=True)):
+            levels, series = self.site.past.verdicts[key], self.site.series(key)
+            for entry, base in _changes(series, levels):
+                at, tag = int(series.position[entry]), _newest(series, entry, int(self.tags[series.position[entry]]))
+                verdicts = [levels.between(old, entry) for old in (base, tag) if old != NONE]
+                ratios = (number, [(verdict.word, verdict.ratio) for verdict in verdicts])
+                words = [(text.verdict(verdict, unit), text.verdict_detail(verdict)) for verdict in verdicts]
+                events.changes.setdefault(at, []).append((ratios, (number, words)))
+            starts = series.position[[0, *(point.index for point in levels.points)]].tolist()
+            for at, noise, within in zip(starts, levels.noises, levels.within, strict=True):
+                seen = [units.share(least) for least in within if least <= MOST_WITHIN]
+                events.levels.setdefault(at, []).append((number, seen))
+                if None in levels.noises:
                     events.lasting.setdefault(at, []).append((number, noise is None))
         return events
 
@@ -455,75 +415,64 @@ class Line:
 class Inputs(NamedTuple):
     """Texts that change whenever a part of what is said of a commit would."""
 
-    values: str  # its values, and the changes of those that are slower or faster than before
-    scatter: str  # the least changes that would have been seen of these
-    levels: str  # the changes of all values, and the least that would have been seen
+    values: str  # its values
+    shown: str  # the changes of those that are slower or faster than before, as a page shows them
+    ratios: str  # the same changes in all digits
+    levels: str  # the changes of all values up to it, and the least that would have been seen
+
+
+Change = tuple[tuple[int, list[tuple[Word, float]]], tuple[int, list[tuple[str, str]]]]  # `Inputs.ratios`, `.shown`
 
 
 class _Events(NamedTuple):
-    """What happens to the levels of the series, by position on the line. Each event begins with a series' number."""
+    """What happens to the levels of the series, by position on the line. Each event has a series' number."""
 
-    lasting: dict[int, list[tuple[object, ...]]]  # what the verdicts of all later commits follow from
-    steps: dict[int, list[tuple[object, ...]]]  # steps and doubts, with the earlier steps of their series
-    scatter: dict[int, list[tuple[object, ...]]]  # of the levels before the steps here
-    levels: dict[int, list[tuple[object, ...]]]  # the scatter of the levels that begin here
-
-
-AGAINST = ("other", "entry", "effect", "word")
-_COLUMNS = tuple(f"{base} {name}" for base in BASES for name in AGAINST)
+    lasting: dict[int, list[tuple[int, bool]]]  # what the verdicts of all later commits follow from
+    changes: dict[int, list[Change]]  # against the value before and that at the last tag, where a step lies between
+    levels: dict[int, list[tuple[int, list[str]]]]  # the least changes that would be seen of levels that begin here
 
 
-def _bases(block: Block, columns: Indices, tags: IntArray) -> tuple[Indices, Indices]:
-    """Return the slots that some commits' values are compared with: before, and at the last tag. (series, own).
-
-    Args:
-        own: the commits' columns in the block. tags: of `tags_before`.
-    """
-    at_tag = np.searchsorted(block.positions, tags[block.positions[columns]], side="right") - 1  # -1 of NO_TAG, too
-    bases = tuple(np.full((len(block.slots), len(columns)), NONE, np.int64) for _ in BASES)
-    methods = block.methods[:, columns]
-    for method in np.flatnonzero(np.bincount(methods.ravel())).tolist():
-        last, rows = layout.newest(block.alike(method)), methods == method
-        for base, upto in zip(bases, (columns - 1, at_tag), strict=True):
-            which = np.where(upto < 0, NONE, last[:, upto])
-            slots = np.where(which == NONE, NONE, np.take_along_axis(block.slots, which.astype(np.int64), axis=1))
-            base[rows] = slots[rows]
-    before, tag = bases
-    return before, tag
+def _largest(change: Change) -> float:
+    """Return a sort key: the page shows the largest change first."""
+    (_, verdicts), _ = change
+    return -abs(math.log(verdicts[0][1]))
 
 
-def _against(
-    steps: Steps,
-    at: tuple[Indices, Indices],
-    slot: Indices,
-    base: Indices,
-    block: Block,
-) -> dict[str, NDArray[Any]]:
-    """Return the columns of an `Against` of values and those that lie at `base`. The others are the line's commits.
+def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
+    """Yield the entries of a series that a step or a doubt separates from the one that they are compared with, too."""
+    steps = sorted({*(point.index for point in levels.points), *([levels.doubt.index] if levels.doubt else ())})
+    if not steps:
+        return
+    if len(changes.methods(series)) == 1:  # nearly always
+        pairs = ((step, _newest(series, step, int(series.position[step]) - 1)) for step in steps)
+        yield from ((entry, base) for entry, base in pairs if base != NONE)
+        return
+    base = changes.before(series)
+    counts = np.searchsorted(steps, np.arange(len(series)), side="right")
+    is_apart = series.is_measured & (base != NONE) & (counts > counts[base])
+    yield from ((entry, int(base[entry])) for entry in np.flatnonzero(is_apart).tolist())
 
-    Args:
-        steps: of `_steps`. at: the rows and columns of the values in the block. slot, base: of the values, in the
-            layout.
-    """
-    (level, doubts, has_scatter), (row, column) = steps, at
-    outcome, seconds = (block.layout.columns[name] for name in ("outcome", "seconds"))
-    is_comparable = (base != NONE) & (outcome[slot] == MEASURED)
-    is_comparable &= (seconds[slot] > 0) & (
-        seconds[base] > 0
-    )  # another suite's may be 0 or less: levels say nothing of them
-    position = block.layout.position[base]
-    before = np.searchsorted(block.positions, position)
-    before = np.where(is_comparable, before, 0)
-    effect = np.where(is_comparable, level[row, column] - level[row, before], 0.0)
-    doubted = ~is_comparable | ~has_scatter[row, before] | (doubts[row, column] > doubts[row, before])
-    word = np.where(doubted, WORDS.index(Word.UNDECIDED), WORDS.index(Word.UNCHANGED))
-    word[effect >= MIN_EFFECT], word[effect <= -MIN_EFFECT] = WORDS.index(Word.SLOWER), WORDS.index(Word.FASTER)
-    return {
-        "other": np.where(is_comparable, position, NONE).astype(np.int32),
-        "entry": np.where(is_comparable, base - block.start[row], NONE).astype(np.int32),
-        "effect": effect,
-        "word": word.astype(np.uint8),
-    }
+
+def _newest(series: Columns, entry: int, position: int) -> int:
+    """Return the newest entry up to a position that an entry can be compared with. NONE: there is none."""
+    alike = changes.alike(series, int(series.method[entry])) & (series.position <= position)
+    return int(np.flatnonzero(alike)[-1]) if alike.any() else NONE
+
+
+class _Levels:
+    """What is known of all series at each position: sums over their turns, which `turns` counts."""
+
+    def __init__(self, turns: NDArray[np.void], length: int) -> None:
+        """Take the turns, by series, then by position. length: of the line."""
+        self._length = length + 1
+        self._keys = turns["row"] * self._length + turns["position"]
+        self.level, self.doubts, self.unknown = (
+            np.concatenate([[0], np.cumsum(turns[name])]) for name in ("level", "doubts", "unknown")
+        )
+
+    def turns(self, which: Indices, position: Indices) -> Indices:
+        """Return how many turns there are up to positions of series. NONE: before the first one of the series."""
+        return np.searchsorted(self._keys, which * self._length + position, side="right")
 
 
 def beside(site: Site, sha: str, tags: IntArray) -> Values:
