@@ -11,11 +11,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness import documents
-from kernel_velocity.results.asv_file import Series
+
+if TYPE_CHECKING:
+    from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
 
 NAME = "block.json"  # in the tar of a worker
 RECORD = f"{NAME}l"  # in results/, as asv takes every .json of a machine's folder for a result

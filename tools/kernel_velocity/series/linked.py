@@ -13,13 +13,13 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import blocks
-from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKey
 from kernel_velocity.stats.changepoints.detector import FEWEST_A_SIDE, REACH
@@ -27,10 +27,14 @@ from kernel_velocity.stats.changepoints.noise import yuen
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.link import Link, link
 
+if TYPE_CHECKING:
+    from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
+
+    Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
+
 CHANCE = 1e-4  # of a step that the values of one session make by chance
 DOUBTS = 5.0  # standard errors of a link, which are estimates themselves: 3.9 let 3 times as many false steps through
 FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (kv lab links)
-Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
 
 
 @dataclass(frozen=True, eq=False)

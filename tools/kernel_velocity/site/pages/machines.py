@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -15,7 +15,6 @@ from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.device_figures import UNITS
 from kernel_velocity.results import blocks
 from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Machine
@@ -28,6 +27,9 @@ from kernel_velocity.site.model import Site
 from kernel_velocity.site.text import DASH, Cell, Platform, Table
 from kernel_velocity.site.writer import DataFile, Page
 from kernel_velocity.stats import link
+
+if TYPE_CHECKING:
+    from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
 
 NAME = "machines"
 FORMAT = 1  # of the data file
