@@ -90,6 +90,8 @@ def test_sessions_include_the_recorded_history(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None, "not_a_ceiling": 1.0})
     record(tmp_path, "b-env", 100.0, {"peak_float32": 7.0, "threads": 1, "peak_float16": float("nan")})
+    (tmp_path / "results").rename(tmp_path / "recorded")
+    (tmp_path / "asv.conf.json").write_text('{"results_dir": "recorded"}')
     sessions = ceilings.sessions(tmp_path, "cpu")
     assert [entry.began for entry in sessions] == [100.0, 200.0, 300.0]
     assert sessions[2].figures == {"peak_float32": 5.0, "threads": 1.0, "l3_size": None}

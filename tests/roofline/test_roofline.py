@@ -16,7 +16,6 @@ from kernel_velocity.roofline.model import (
     is_beyond,
     label,
     memory_of,
-    memory_traffic,
     percent,
     remarks,
     roofline,
@@ -313,18 +312,6 @@ def test_percent_agrees_with_the_label(ratio):
     assert label(shown) == label(ratio)
     assert shown <= ratio + 1e-9
     assert (text == "0.0%") == (ratio == 0)
-
-
-def test_traffic_by_hand():
-    """add_mul_exp fused moves 12 bytes per element, three operations 28: 1 - 12/28 = 57% less."""
-    result = memory_traffic(12e6, 1e-3, 28e6)
-    assert result.bandwidth == pytest.approx(12e9)
-    assert result.reduction == pytest.approx(4 / 7)
-    assert memory_traffic(12e6, 1e-3).reduction is None
-    assert memory_traffic(28e6, 1e-3, 28e6).reduction == 0
-    for bad in [(1.0, 0.0, None), (-1.0, 1.0, None), (1.0, 1.0, 0.0)]:
-        with pytest.raises(ValueError, match="wanted"):
-            memory_traffic(*bad)
 
 
 GPU = (Level(name="L2", size=50 * MIB, bandwidth=6e12), Level(name="DRAM", size=None, bandwidth=3e12))

@@ -9,42 +9,42 @@ from kernel_velocity.series import cache
 from kernel_velocity.series.cache import Answers
 
 
+def every(_):
+    return True
+
+
 def test_answers_until_their_code_changes(tmp_path):
-    points, charts = Answers(tmp_path, "change points", "1"), Answers(tmp_path, "charts", "1")
-    assert points.get(["a"]) == {}
-    points.put({"a": b"1", "b": b""})
-    charts.put({"a": b"chart"})
-    assert Answers(tmp_path, "change points", "1").get(["b", "a", "c"]) == {"a": b"1", "b": b""}
-    newer = Answers(tmp_path, "change points", "2")
+    answers = Answers(tmp_path, "1")
+    assert answers.get(["a"]) == {}
+    answers.put({"a": b"1", "b": b""}, keep=every)
+    assert Answers(tmp_path, "1").get(["b", "a", "c"]) == {"a": b"1", "b": b""}
+    newer = Answers(tmp_path, "2")
     assert newer.get(["a"]) == {}
-    newer.put({"c": b"3"})
+    newer.put({"c": b"3"}, keep=every)
     assert newer.get("abc") == {"c": b"3"}
-    assert points.get(["a"]) == {}
-    assert charts.get(["a"]) == {"a": b"chart"}
+    assert answers.get(["a"]) == {}
 
 
 def test_answers_of_more_keys_than_one_query(tmp_path):
     many = {str(number): str(number).encode() for number in range(2 * cache._AT_ONCE + 1)}
-    answers = Answers(tmp_path, "k", "1")
-    answers.put(many)
+    answers = Answers(tmp_path, "1")
+    answers.put(many, keep=every)
     assert answers.get(many) == many
 
 
 def test_unwanted_answers_are_removed(tmp_path):
-    answers = Answers(tmp_path, "k", "1")
-    answers.put({"a": b"1", "b": b"2"})
+    answers = Answers(tmp_path, "1")
+    answers.put({"a": b"1", "b": b"2"}, keep=every)
     answers.put({"c": b"3"}, keep="bc".__contains__)
     assert answers.get("abc") == {"b": b"2", "c": b"3"}
-    answers.put({"d": b"4"}, most=2)
-    assert answers.get("abcd") == {"c": b"3", "d": b"4"}
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])
 def test_damaged_file_has_no_answers(tmp_path, content):
     (tmp_path / cache.NAME).write_bytes(content)
-    answers = Answers(tmp_path, "k", "1")
+    answers = Answers(tmp_path, "1")
     assert answers.get(["a"]) == {}
-    answers.put({"a": b"1"})
+    answers.put({"a": b"1"}, keep=every)
     assert answers.get(["a"]) == ({} if content else {"a": b"1"})
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import bounds
+from kernel_velocity import bounds, config
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.cases import DEVICES
@@ -42,9 +42,7 @@ def newest_document(root: Path, device: str) -> tuple[float, dict[str, Any]] | N
     return next(_documents(root, device), None)
 
 
-def sessions(
-    root: Path, device: str, results: Path | None = None, machine: str | None = None, name: str | None = None
-) -> list[CeilingSession]:
+def sessions(root: Path, device: str, machine: str | None = None, name: str | None = None) -> list[CeilingSession]:
     """Return the sessions of one device of this machine with KV_THREADS threads, oldest first.
 
     A machine may have several GPUs, get another one, or be several machines of one name. A recorded session without a
@@ -52,10 +50,10 @@ def sessions(
 
     Args:
         root: the folder of asv.conf.json, or any other that has `.asv`. device: "cpu" or "cuda".
-        results: asv's results directory. None: `root/results`. machine: asv's name of this machine. None: the host's.
+        machine: asv's name of this machine. None: the host's.
         name: of the device (`reported.name`). None: that of the newest session.
     """
-    folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
+    folder = root / config.results_dir(root) / (machine or os.uname().nodename)
     paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     # a GPU's caches are known through torch, which is not imported here
     reported = data_caches("cpu") if device == "cpu" else {}

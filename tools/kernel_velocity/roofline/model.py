@@ -17,18 +17,12 @@ measured too low. `cache_benefit` tells how far the caches lifted a call above D
 In a script, for a call that moves 120 MB and takes 7.5 ms (`kernel_velocity.runner.peaks.measure_roofs` measures the
 roofs):
 
-    >>> from kernel_velocity.roofline.model import Level, Roofs, memory_traffic, roofline
+    >>> from kernel_velocity.roofline.model import Level, Roofs, roofline
     >>> cache, dram = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
     >>> roofs = Roofs(levels=(cache, dram), peaks={"float32": 100e9})
     >>> found = roofline(flops=30e6, bytes=120e6, seconds=7.5e-3, roofs=roofs, dtype="float32")
     >>> f"{found.of_limit:.1%} of {found.limit}, bound by {found.bound}"
     '79.3% of DRAM, bound by memory'
-
-and its saving against three operations in a row that move 280 MB:
-
-    >>> traffic = memory_traffic(120e6, 7.5e-3, unfused_bytes=280e6)
-    >>> f"{traffic.bandwidth / 1e9:.0f} GB/s, {traffic.reduction:.0%} less"
-    '16 GB/s, 57% less'
 """
 
 from __future__ import annotations
@@ -87,16 +81,6 @@ class Roofline:
     label: str
     warnings: tuple[str, ...] = ()
     dtype: str | None = None  # of the peak: "tf32" for float32 that was allowed to multiply in TF32
-
-
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
-    """Memory traffic of one call, B and B/s. `reduction` is the share that fusing saved, None: unknown."""
-
-    bytes: float
-    bandwidth: float
-    unfused_bytes: float | None
-    reduction: float | None
 
 
 def roofline(
@@ -268,23 +252,6 @@ def memory_of(working_set: float, roofs: Roofs) -> str | None:
     if not caches or caches[-1].size is None:
         return None
     return next((level.name for level in roofs.levels if level.name == MEMORY), None)
-
-
-def memory_traffic(bytes_moved: float, seconds: float, unfused_bytes: float | None = None) -> Traffic:
-    """Return the traffic of one call, and its saving against the unfused sequence of operations.
-
-    Args:
-        bytes_moved: minimum memory traffic of one call, B. seconds: of one call.
-        unfused_bytes: minimum traffic of the sequence, which writes and reads every intermediate result. None: unknown.
-
-    Raises:
-        ValueError: a negative amount, or a time that is not positive.
-    """
-    _check(None, bytes_moved, seconds)
-    if unfused_bytes is not None and not unfused_bytes > 0:
-        raise ValueError(f"{unfused_bytes!r} bytes of the unfused sequence: wanted a positive number, or None")
-    reduction = None if unfused_bytes is None else 1 - bytes_moved / unfused_bytes
-    return Traffic(bytes=bytes_moved, bandwidth=bytes_moved / seconds, unfused_bytes=unfused_bytes, reduction=reduction)
 
 
 def cache_benefit(bytes_moved: float, seconds: float, bandwidth: float) -> float:

@@ -2,7 +2,7 @@
 
 It is safe to delete: all of it follows from the results directory. A results file is a row, with the file's signature
 and its values as arrays (packing.py). Results computed from the values, such as change points, are answers
-(`Answers`). Each kind of answer is emptied when the code that computes it changes. Changes are made in transactions, so
+(`Answers`), emptied when the code that computes them changes. Changes are made in transactions, so
 a killed report leaves the earlier contents.
 
 SQLite has no checksums, so each row has one. Where a row is damaged, the cache is thrown away and made anew.
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from kernel_velocity.series.packing import ADJUSTMENT, ENTRY, ROUND, STORED, TRACKED, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
-FORMAT = 5  # of the tables
+FORMAT = 6  # of the tables
 VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
@@ -45,7 +45,7 @@ _TABLES = {
     " of_entries INTEGER NOT NULL, of_rounds INTEGER NOT NULL, of_tracked INTEGER NOT NULL)",
     "adjustment": f"(path TEXT PRIMARY KEY, entries BLOB NOT NULL, {_CHECKSUM})",
     "fit": f"(series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL, {_CHECKSUM})",
-    "answer": "(kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))",
+    "answer": "(key TEXT PRIMARY KEY, value BLOB NOT NULL)",
 }
 _OF_VALUES = ("name", "file", "adjustment", "fit")
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -261,58 +261,41 @@ class Cache:
 
 
 class Answers:
-    """Answers of one kind by key, stored from one report to the next.
+    """Results computed from values by key, stored from one report to the next.
 
     Each call opens the file anew, so that a forked process may use the object. Where the file cannot be used, nothing
     is stored: the answers are computed again, and `Past` has a note on the cache.
     """
 
-    def __init__(self, folder: Path | None, kind: str, maker: str) -> None:
-        """Choose a kind.
-
-        Args:
-            folder: of the cache. None: nothing is stored.
-            kind: of the answers. maker: changes with the code that computes them.
-        """
-        self._folder, self._kind, self._maker = folder, kind, maker
+    def __init__(self, folder: Path | None, maker: str) -> None:
+        """Take the folder of the cache (None: nothing is stored), and what changes with the code that computes them."""
+        self._folder, self._maker = folder, maker
 
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the stored answers of some keys."""
         with contextlib.suppress(sqlite3.Error, OSError), self._opened(write=False) as connection:
             wanted, rows = list(keys), list[tuple[str, bytes]]()
-            if connection is not None and _maker(connection, self._kind) == self._maker:
+            if connection is not None and _maker(connection, "answers") == self._maker:
                 for start in range(0, len(wanted), _AT_ONCE):
                     some = wanted[start : start + _AT_ONCE]
-                    query = f"SELECT key, value FROM answer WHERE kind = ? AND key IN ({', '.join('?' * len(some))})"
-                    rows += connection.execute(query, [self._kind, *some]).fetchall()
+                    query = f"SELECT key, value FROM answer WHERE key IN ({', '.join('?' * len(some))})"
+                    rows += connection.execute(query, some).fetchall()
             sound = [(key, value) for key, value in rows if isinstance(value, bytes) and len(value) >= _CHECK.size]
             return {key: value[_CHECK.size :] for key, value in sound if value[: _CHECK.size] == _checksum(value)}
         return {}
 
-    def put(
-        self, answers: Mapping[str, bytes], *, keep: Callable[[str], bool] | None = None, most: int | None = None
-    ) -> None:
-        """Store answers.
-
-        Args:
-            keep: removes the answers of all keys for which it is false. most: removes all but so many, the newest.
-        """
+    def put(self, answers: Mapping[str, bytes], *, keep: Callable[[str], bool]) -> None:
+        """Store answers. `keep` removes the answers of all keys for which it is false."""
         with contextlib.suppress(sqlite3.Error, OSError), self._opened(write=True) as connection:
             if connection is None:
                 return
-            if _maker(connection, self._kind) != self._maker:
-                connection.execute("DELETE FROM answer WHERE kind = ?", [self._kind])
-                connection.execute("INSERT OR REPLACE INTO made VALUES (?, ?)", [self._kind, self._maker])
-            rows = [(self._kind, key, _checksum(bytes(_CHECK.size) + value) + value) for key, value in answers.items()]
-            connection.executemany("INSERT OR REPLACE INTO answer VALUES (?, ?, ?)", rows)
-            if keep is not None:
-                stored = connection.execute("SELECT key FROM answer WHERE kind = ?", [self._kind]).fetchall()
-                gone = [(self._kind, key) for (key,) in stored if not keep(key)]
-                connection.executemany("DELETE FROM answer WHERE kind = ? AND key = ?", gone)
-            if most is not None:
-                newest = "SELECT rowid FROM answer WHERE kind = ? ORDER BY rowid DESC LIMIT ?"
-                statement = f"DELETE FROM answer WHERE kind = ? AND rowid NOT IN ({newest})"
-                connection.execute(statement, [self._kind, self._kind, most])
+            if _maker(connection, "answers") != self._maker:
+                connection.execute("DELETE FROM answer")
+                connection.execute("INSERT OR REPLACE INTO made VALUES ('answers', ?)", [self._maker])
+            rows = [(key, _checksum(bytes(_CHECK.size) + value) + value) for key, value in answers.items()]
+            connection.executemany("INSERT OR REPLACE INTO answer VALUES (?, ?)", rows)
+            stored = connection.execute("SELECT key FROM answer").fetchall()
+            connection.executemany("DELETE FROM answer WHERE key = ?", [(key,) for (key,) in stored if not keep(key)])
             connection.execute("COMMIT")
 
     @contextlib.contextmanager

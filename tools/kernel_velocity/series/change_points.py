@@ -71,7 +71,7 @@ def of_all(
         folder: of the cache, which afterwards has these series alone. None: nothing is stored.
     """
     maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
-    answers = Answers(folder, "change points", maker)
+    answers = Answers(folder, maker)
     if len(keys) < FEWEST_APART:
         result, new = _of_some(keys, columns, answers)
     else:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernel_velocity.results import identity as series_identity
 from kernel_velocity.results import sessions
-from kernel_velocity.results.identity import Identity, Slot, environment_of
+from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
@@ -97,15 +97,7 @@ def build(past: Past) -> Histories:
             elif outcome == _NOT_APPLICABLE and remark and remarks[remark][0] is not None:  # else it was not asked for
                 absent[identity.slot].append(past.line[position])
     for key, tracked in past.tracked.items():
-        identity = Identity(
-            machine=key.machine,
-            environment=environment_of(key.environment, key.implementation),
-            benchmark=key.benchmark,
-            implementation=key.implementation,
-            case=key.case,
-            version=key.version,
-            method="",
-        )
+        identity = series_identity.of(key, None)
         least = LEAST_FIGURE if identity.is_figure else LEAST_ERROR
         for position, value, began in zip(
             tracked.position.tolist(), tracked.value.tolist(), tracked.began.tolist(), strict=True

@@ -26,7 +26,7 @@ from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import TIMES
-from kernel_velocity.series.packing import ENTRY, STORED, Series
+from kernel_velocity.series.packing import ENTRY, STORED, Series, key_of
 from kernel_velocity.series.reading import Directory
 
 BESIDE = np.iinfo(np.int32).max  # the position of a commit that is not on the first-parent line: behind all others
@@ -186,20 +186,13 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
     numbers: dict[SeriesKey, int] = {}
     member, reasons = np.full(len(stored), -1, np.int64), {}
     for number in np.flatnonzero(stored).tolist():
-        machine, environment, benchmark, implementation, case, version = series[number - 1]
+        _, _, benchmark, _, _, version = series[number - 1]
         reason = unshowable(benchmark, version, benchmarks)
         if reason is not None:
             reasons[number] = reason
             continue
         current = (benchmarks or {}).get(benchmark)
-        key = SeriesKey(
-            machine=machine,
-            environment=environment,
-            benchmark=benchmark,
-            implementation=implementation,
-            case=case,
-            version=version or (current.version if current else ""),
-        )
+        key = key_of(series[number - 1], current.version if current else None)
         member[number] = numbers.setdefault(key, len(numbers))
     return _Groups(keys=tuple(numbers), member=member, reasons=reasons)
 

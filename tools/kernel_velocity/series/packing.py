@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import combine
 from kernel_velocity.results.lines import stem
-from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement
+from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement, SeriesKey
 from kernel_velocity.results.records import RecordedRow, ResultsFile
 
 NOTHING = 0  # the number of no text
@@ -48,6 +48,19 @@ Entries = NDArray[np.void]  # of ENTRY, ROUND, TRACKED or ADJUSTMENT
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
 Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
 Value = TypeVar("Value", bound=Hashable)
+
+
+def key_of(series: Series, version: str | None = None) -> SeriesKey:
+    """Return the key of a series. `version`: of its benchmark, where none was stored."""
+    machine, environment, benchmark, implementation, case, stored = series
+    return SeriesKey(
+        machine=machine,
+        environment=environment,
+        benchmark=benchmark,
+        implementation=implementation,
+        case=case,
+        version=stored or version or "",
+    )
 
 
 @dataclass

@@ -37,7 +37,7 @@ from kernel_velocity.series.adjusted import Adjustments
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
-from kernel_velocity.series.packing import NOTHING, Entries, Names, Numbers
+from kernel_velocity.series.packing import NOTHING, Entries, Names, Numbers, key_of
 from kernel_velocity.series.reading import Directory
 
 if TYPE_CHECKING:
@@ -275,17 +275,9 @@ class Past:
                         values.setdefault(number, {}).setdefault(self.order[commit], (value, began))
         tracked = {}
         for number, by_position in values.items():
-            machine, environment, benchmark, implementation, case, version = self.names.series[number]
             ordered = sorted(by_position.items())
             pairs = np.array([pair for _, pair in ordered])
-            key = SeriesKey(
-                machine=machine,
-                environment=environment,
-                benchmark=benchmark,
-                implementation=implementation,
-                case=case,
-                version=version or "",
-            )
+            key = key_of(self.names.series[number])
             tracked[key] = Tracked(
                 key=key,
                 position=np.array([position for position, _ in ordered], np.int32),

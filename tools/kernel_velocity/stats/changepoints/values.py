@@ -118,18 +118,17 @@ def observed(values: Values) -> Observed:
     return Observed(logs[indices], indices)
 
 
-def windows_of(values: FloatArray, size: int, step: int = 1) -> FloatArray:
-    """Return all windows of `size` values, `step` apart: (windows, size), a view.
+def windows_of(values: FloatArray, size: int) -> FloatArray:
+    """Return all windows of `size` values: (windows, size), a view.
 
     Note: numpy's `sliding_window_view` takes longer than most of what is done with the windows.
 
     Args:
         values: float64, contiguous.
         size: values of a window.
-        step: values from one window to the next.
     """
-    count, itemsize = (values.size - size) // step + 1, values.itemsize
-    return np.ndarray((max(count, 0), size), np.float64, values, 0, (step * itemsize, itemsize))
+    count = max(values.size - size + 1, 0)
+    return np.ndarray((count, size), np.float64, values, 0, (values.itemsize, values.itemsize))
 
 
 def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:
