@@ -52,9 +52,10 @@ class ByEntry(Mapping[int, Value], Generic[Value]):
 
     def __getitem__(self, entry: int) -> Value:
         """Return an entry's value."""
-        if not 0 <= entry < len(self._numbers) or not self.between(entry, entry + 1):
+        number = int(self._numbers[entry]) if 0 <= entry < len(self._numbers) else 0
+        if not (number if self._has_value is None else self._has_value[number]):
             raise KeyError(entry)
-        return self._value(int(self._numbers[entry]))
+        return self._value(number)
 
     def __iter__(self) -> Iterator[int]:
         """Yield the entries that have a value."""

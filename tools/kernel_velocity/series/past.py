@@ -197,11 +197,11 @@ class Past:
         whole = self.layout.part(self.layout.numbers[key])
         part = slice(whole.start + first, whole.stop if last is None else whole.start + last)
         digest = hashlib.sha256(repr(self.amounts(key)).encode())
-        digest.update(self._shas[self.layout.commit[part]].tobytes())
+        digest.update(self._shas[self.layout.commit[part]].data)
         for name in SHOWN:
             column = self.layout.columns[name][part]
             column = column[:1] if _is_constant(column) else column
-            digest.update((self.text_digests[name][column] if name in self.text_digests else column).tobytes())
+            digest.update((self.text_digests[name][column] if name in self.text_digests else column).data)
         return digest.hexdigest()
 
     @cached_property
