@@ -21,6 +21,8 @@ pytest.importorskip("scikit_build_core", reason="scikit-build-core is not instal
 pytestmark = pytest.mark.slow
 
 ROOT = Path(kernels.__file__).parents[1]
+ONE_EACH = {"KV_CUDA_ARCHITECTURES": "sm_80", "KV_CXX_ARCHITECTURE": "native"}  # `make track` builds for all
+NATIVE = {"KV_CUDA": "OFF", "KV_CXX_ARCHITECTURE": "native"}
 BUILT_FROM = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "kernels")
 
 
@@ -66,7 +68,7 @@ def built(tmp_path_factory) -> Path:
     (source / "kernels/_native/libkernel_velocity.so").write_bytes(b"stale")
     (source / "kernels/_native/build-info.json").write_text('{"kernels": {}}')
     before = files_below(source)
-    wheel = build_wheel(source)
+    wheel = build_wheel(source, **ONE_EACH)
     assert files_below(source) == before
     return wheel
 
@@ -83,36 +85,14 @@ def test_wheel_is_complete(built):
     assert sorted(build_info(built)["kernels"]) == list(kernels.KERNELS)
 
 
-def test_code_hash_is_that_of_code_alone(built, tmp_path):
-    """Neither the folder, nor a comment, nor the name of the CUDA compiler is code."""
-    elsewhere, named, mark = copy_sources(tmp_path / "another folder"), {}, tmp_path / "used"
-    if nvcc := shutil.which("nvcc"):
-        named["CUDACXX"] = str(tmp_path / "my-nvcc")
-        Path(named["CUDACXX"]).write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{nvcc}" "$@"\n')
-        Path(named["CUDACXX"]).chmod(0o755)
-    for name in kernels.KERNELS:
-        for suffix in (".cpp", ".cu"):
-            file = elsewhere / "kernels" / name / (name + suffix)
-            if file.exists():
-                file.write_text("// a comment that moves every line\n\n" + file.read_text())
-    assert code_hashes(build_wheel(elsewhere, **named)) == code_hashes(built)
-    assert mark.exists() == bool(named)
-
-
-def test_link_order_moves_the_code_and_does_not_change_it(tmp_path):
-    codes, infos = set(), []
-    for order in ("", "1", "2"):
-        wheel = build_wheel(copy_sources(tmp_path / f"order{order}"), KV_CUDA="OFF", KV_LINK_ORDER=order)
-        with zipfile.ZipFile(wheel) as archive:
-            library = archive.read("kernels/_native/libkernel_velocity.so")
-        codes.add(b"".join(code for _, code in write_build_info.elf_sections(library, (".text",))))
-        infos.append(build_info(wheel))
-    assert len(codes) == 3 and infos[0] == infos[1] == infos[2]
-
-
 @pytest.mark.skipif(not kernels.build_info()["cuda_architectures"], reason="built without CUDA kernels")
-def test_code_hash_follows_each_kind_of_code(built, tmp_path):
-    source, first = copy_sources(tmp_path / "a"), code_hashes(built)
+def test_code_hash_follows_code_alone(built, tmp_path):
+    """Neither the folder, nor a comment, nor the name of the CUDA compiler is code."""
+    source, nvcc, mark = copy_sources(tmp_path / "another folder"), tmp_path / "my-nvcc", tmp_path / "used"
+    nvcc.write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{shutil.which("nvcc")}" "$@"\n')
+    nvcc.chmod(0o755)
+    for file in (*source.glob("kernels/*/*.cpp"), *source.glob("kernels/*/*.cu")):
+        file.write_text("// a comment that moves every line\n\n" + file.read_text())
     for name, old, new in (
         ("quantize_int8/quantize_int8.cpp", "KV_ERROR_SIZE", "KV_ERROR_MEMORY"),
         ("add_mul_exp/add_mul_exp.cu", "* 2.0f", "* 3.0f"),
@@ -121,8 +101,27 @@ def test_code_hash_follows_each_kind_of_code(built, tmp_path):
         text = (source / "kernels" / name).read_text()
         assert old in text
         (source / "kernels" / name).write_text(text.replace(old, new))
-    after = code_hashes(build_wheel(source))
+    first, after = code_hashes(built), code_hashes(build_wheel(source, **ONE_EACH, CUDACXX=str(nvcc)))
     assert {name for name in first if after[name] != first[name]} == {"quantize_int8", "add_mul_exp", "matmul"}
+    assert mark.exists()
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory) -> Path:
+    """The wheel for this CPU alone, without CUDA."""
+    return build_wheel(copy_sources(tmp_path_factory.mktemp("native") / "a"), **NATIVE)
+
+
+def test_link_order_moves_the_code_and_does_not_change_it(native, tmp_path):
+    codes, infos = set(), []
+    sources = {order: copy_sources(tmp_path / order) for order in ("1", "2")}
+    wheels = [build_wheel(source, **NATIVE, KV_LINK_ORDER=order) for order, source in sources.items()]
+    for wheel in (native, *wheels):
+        with zipfile.ZipFile(wheel) as archive:
+            library = archive.read("kernels/_native/libkernel_velocity.so")
+        codes.add(b"".join(code for _, code in write_build_info.elf_sections(library, (".text",))))
+        infos.append(build_info(wheel))
+    assert len(codes) == 3 and infos[0] == infos[1] == infos[2]
 
 
 def test_unknown_setting_is_an_error(tmp_path):
@@ -202,12 +201,11 @@ def test_objects_have_no_instructions_that_a_cpu_may_lack(tmp_path):
         assert "%zmm" in instructions(path), path
 
 
-def test_wheel_for_one_cpu_without_cuda(tmp_path):
-    wheel = build_wheel(copy_sources(tmp_path / "a"), KV_CUDA="OFF", KV_CXX_ARCHITECTURE="native")
-    info = build_info(wheel)
+def test_wheel_for_one_cpu_without_cuda(native, tmp_path):
+    info = build_info(native)
     assert info["isas"] == {"baseline": "-march=native"}
     assert (info["cuda_compiler_version"], info["cuda_architectures"]) == (None, [])
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(native) as archive:
         archive.extractall(tmp_path / "site")
     code = "import kernels; print(kernels.__file__); print(kernels.cuda_status()); print(kernels.cpu_isa())"
     command = [sys.executable, "-c", code]
