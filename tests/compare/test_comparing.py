@@ -3,7 +3,6 @@
 import math
 import re
 import sys
-import time
 import types
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,15 +13,13 @@ import pytest
 
 from kernel_velocity.compare import isolation, job, rounds, subject
 from kernel_velocity.compare.api import compare, time_function
-from kernel_velocity.compare.isolation import Journal, Step
-from kernel_velocity.compare.job import order
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.result import FAILED
 from kernel_velocity.compare.rounds import Round, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
-from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
 from kernel_velocity.roofline.model import Roofs
@@ -239,19 +236,6 @@ def test_right_only_once_is_wrong():
     assert "after timing" in stale.failed and f"{ELEMENTS} of {ELEMENTS}" in stale.failed
 
 
-def test_errors_cost_the_others_nothing():
-    def refuse(problem, case, inputs):
-        raise NotImplementedError("needs a CUDA device")
-
-    def crash(problem, case, inputs):
-        raise ZeroDivisionError("by zero")
-
-    missing, failed, eager = timed_of(Doubling(), {"a": refuse, "b": crash, **EAGER}).values()
-    assert (missing.missing, missing.failed) == ("needs a CUDA device", None)
-    assert failed.failed == "raised ZeroDivisionError: by zero"
-    assert len(eager.rounds) == 2
-
-
 def test_pytorchs_settings_are_restored_and_noted():
     def spoil(x, call):
         torch.set_num_threads(3)
@@ -276,15 +260,6 @@ def test_pytorchs_settings_are_restored_and_noted():
 
 
 # Turns, progress, reference ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_everyone_is_first_equally_often(count):
-    names = list(range(count))
-    turns = [order(names, number) for number in range(2 * count)]
-    assert sorted(turn[0] for turn in turns) == sorted(2 * names)
-    assert turns[:count] == [turn[::-1] for turn in turns[count:]]
-    assert order([], 3) == []
 
 
 def test_implementations_take_turns(monkeypatch):
@@ -352,15 +327,6 @@ def test_process_takes_at_most_its_share_of_the_memory():
     with reported.memory_bound("cpu", 0.5), pytest.raises(RuntimeError, match="can't allocate memory"):
         torch.empty(int(0.7 * free), dtype=torch.uint8)
     assert torch.empty(1 << 20).numel() == 1 << 20
-
-
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes")])
-def test_memory_that_runs_out_all_the_same_is_one_line(error):
-    def bind(problem, case, inputs):
-        raise error
-
-    with pytest.raises(UsageError, match="doubling float32-small: out of memory"):
-        compare(Doubling(), {"big": bind}, cases="small", settings=QUICK)
 
 
 def no_cuda(*inputs):
@@ -503,18 +469,6 @@ def test_time_function_has_an_interval(monkeypatch):
 # Processes that end --------------------------------------------------------------------------------------------------
 
 
-def test_journal_of_an_earlier_process_is_taken_over(tmp_path):
-    journal, called = Journal(tmp_path), []
-    (tmp_path / "step.json").write_text("{}")
-    journal.record_death(Step(doing="timed", implementation="mine", case="float32-small"), "died of SIGSEGV")
-    both = {**EAGER, "mine": lambda *_: called.append(1)}
-    comparison = compare(Doubling(), both, cases="small", settings=QUICK, journal=journal)
-    dead = comparison.compared[0].timed[1]
-    assert (dead.failed, called) == ("its process died of SIGSEGV while it was timed", [])
-    again = compare(Doubling(), {"eager": both["mine"], "mine": both["mine"]}, cases="small", journal=journal)
-    assert (again.compared, called) == (comparison.compared, [])
-
-
 def test_journal_has_every_step_of_an_implementation(tmp_path):
     journal, steps = Journal(tmp_path), set()
 
@@ -566,43 +520,3 @@ def test_device_that_reports_an_error_once_is_not_lost(losing):
     losing.errors = 1
     timed = timed_of(Doubling(), {"mine": losing.bind, **EAGER})
     assert "illegal memory access" in timed["mine"].failed and timed["eager"].failed is None
-
-
-class Random(Doubling):
-    """Doubling of inputs that a seed decides."""
-
-    def create(self, name, n):
-        generator = torch.Generator().manual_seed(self.get_seed(name))
-        return (torch.rand(n, generator=generator),)
-
-
-def test_memo_has_no_time_and_the_others_do():
-    results = {}
-
-    def bind(problem, case, inputs):
-        (x,) = inputs
-        out = torch.empty_like(x)
-
-        def call():
-            key = float(x.sum())
-            if key not in results:
-                time.sleep(0.01)
-                results[key] = x * 2
-            out.copy_(results[key])
-
-        return Bound(call, lambda: out, lambda: out.fill_(math.nan))
-
-    timed = timed_of(Random(), {**EAGER, "memo": bind})
-    assert "times as fast on inputs that it has seen" in timed["memo"].failed
-    assert timed["eager"].failed is None
-
-
-def test_replaced_function_fails_who_replaced_it():
-    def bind(problem, case, inputs):
-        torch.isclose = lambda *_, **__: torch.ones(1, dtype=torch.bool)
-        return doing(lambda x, call: None)(problem, case, inputs)
-
-    isclose = torch.isclose
-    timed = timed_of(Doubling(), {**EAGER, "patch": bind, "other": writing()})
-    assert timed["patch"].failed == "it replaced torch.isclose"
-    assert timed["other"].failed is timed["eager"].failed is None and torch.isclose is isclose

@@ -15,7 +15,6 @@ from kernel_velocity import lock
 from kernel_velocity.compare import isolation
 from kernel_velocity.compare.isolation import Journal, Step
 from kernel_velocity.errors import KernelVelocityError
-from tests.compare.live_comparisons import case, timed
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,18 +132,6 @@ def test_interruption_ends_the_measuring_process(run, monkeypatch, body, patienc
         assert run(in_a_step(body)) == (130, printed)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_journal_saves_finished_cases(tmp_path):
-    compared = case("float32-1M", 1_000_000, timed("eager", 1e-3))
-    journal = Journal(tmp_path).part(1)
-    assert journal.finished("float32-1M") is None
-    journal.save(compared)
-    assert Journal(tmp_path, 1).finished("float32-1M") == compared
-    assert Journal(tmp_path, 0).finished("float32-1M") is None  # another problem's case of that name
-    odd = case("a/b\n" * 200, 1, timed("eager", 1e-3, notes=(lambda: None,)))
-    journal.save(odd)  # cannot be written: measured again
-    assert journal.finished(odd.case) is None
 
 
 def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):

@@ -108,11 +108,6 @@ def test_charts_captions_have_the_figures():
     assert slope.startswith("slope 2.00 ms") and "R² 1.00000" in slope
 
 
-def test_charts_of_an_outlier_mention_it():
-    values = (*np.linspace(1.0, 1.1, 400).tolist(), 50.0)
-    assert "samples up to 50.0 s not drawn" in drawn(values)["Histogram"].caption
-
-
 @pytest.mark.parametrize(
     ("samples", "title", "caption"),
     [

@@ -74,15 +74,6 @@ def refused(what, *words, solutions=()):
 # Problems ------------------------------------------------------------------------------------------------------------
 
 
-def test_ours_by_name():
-    problem, binders = load("quantize_int8", "cpu")
-    assert list(binders) == ["eager", "compile", "native"]
-    case = problem.test_case("float32-500k")
-    assert right((problem, binders), "eager", case) and right((problem, binders), "native", case)
-    assert list(load("matmul", "cuda")[1]) == ["eager", "compile", "native", "triton"]
-    assert load("matmul", "cpu")[0] is not load("matmul", "cpu")[0]
-
-
 def test_public_definition_runs_as_it_is(tmp_path):
     problem, binders = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu")
     assert (problem.name, problem.device, list(binders)) == ("leaky-relu", "cpu", ["eager", "compile"])
@@ -350,17 +341,6 @@ def test_solution_of_another_dtype_is_not_applicable(tmp_path):
 
 
 # Guards --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int8, torch.bool], ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (3, 5)], ids=str)
-def test_guarded_output_is_like_any_other(dtype, shape):
-    guarded = Guarded.like(torch.empty(shape, dtype=dtype))
-    guarded.output.fill_(1)
-    assert guarded.output.shape == shape and guarded.output.dtype == dtype and guarded.output.is_contiguous()
-    assert bool((guarded.output == torch.ones(shape, dtype=dtype)).all())
-    assert guarded.output.storage_offset() * guarded.output.element_size() == GUARD == 4096  # in its page, as without
-    assert guarded.overwritten() == ""
 
 
 @given(st.integers(1, 9), st.sets(st.integers(-GUARD, -1)), st.sets(st.integers(0, GUARD - 1)))

@@ -52,15 +52,6 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
     return SeriesHistory(identity=identity(**parts), observations=tuple(observations), floor=floor)
 
 
-def with_value(series, index, effect):
-    """Return a series with one value moved."""
-    observations = [
-        dataclasses.replace(observation, value=observation.value + effect)
-        if observation.position == index
-        else observation
-        for observation in series.observations
-    ]
-    return dataclasses.replace(series, observations=tuple(observations))
 
 
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):

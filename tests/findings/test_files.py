@@ -64,19 +64,6 @@ def test_any_text_is_read_as_it_was_written(who, reason, how, name):
     assert store.parse(Finding, store.as_text(record), Path(f"{record.id}.toml")) == record
 
 
-def test_keys_have_an_order_and_a_decision_is_all_that_differs(tmp_path):
-    lines = store.write(tmp_path, full()).read_text().splitlines()
-    keys = [line.split(" = ")[0] for line in lines if " = " in line or line.startswith("[")]
-    assert keys[:9] == ["id", "kind", "state", "subject", "found", "commits", "anchor", "how", "ruled_out"]
-    assert [key for key in keys if key.startswith("[")] == ["[changes]", *["[[decisions]]"] * 2, "[[series]]"]
-    before = store.as_text(finding()).splitlines()
-    after = store.as_text(full(changes=None)).splitlines()
-    assert [line for line in before if line not in after] == []  # the old state stands in the first decision, too
-    assert [line for line in after if line not in before] == [
-        *('state = "acknowledged"', 'who = "ada"', 'state = "acknowledged"', 'reason = "wait"', "until = 2027-01-01")
-    ]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [

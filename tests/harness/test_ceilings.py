@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness import ceilings, gpu, reported, workloads
+from kernel_velocity.harness import ceilings, gpu, reported
 from kernel_velocity.harness.ceilings import (
     Ceiling,
     affordable,
@@ -73,15 +73,6 @@ def test_document_round_trip(measured):
 def test_working_sets_go_beyond_the_cache_as_memory_allows(cache, free, largest):
     sizes = working_sets(1 << 14, cache, free)
     assert (sizes[0], sizes[-1]) == (1 << 14, largest)
-
-
-def test_copies_within_the_cache_are_a_warning():
-    assert ceilings._short_sweep([copy(1 << 20, 1e9)], 1 << 20) == [
-        "no copy of 4 times the cache of 1048576 bytes: see memory"
-    ]
-    assert not ceilings._short_sweep([copy(1 << 22, 1e9)], 1 << 20)
-    assert ceilings._short_sweep([copy(1 << 22, None)], 1 << 20)  # it was tried, and failed
-    assert "not known" in ceilings._short_sweep([copy(1 << 22, 1e9)], None)[0]
 
 
 def test_largest_affordable_product():
@@ -247,30 +238,6 @@ def test_without_native_library_torch_alone_is_measured(torch, quick, monkeypatc
     assert {(ceiling.value, ceiling.why) for ceiling in products if ceiling.what == MULTIPLY_ADDS} == {(None, why)}
     assert next(ceiling.value for ceiling in products if (ceiling.what, ceiling.dtype) == ("matmul", "float32"))
     assert ceilings.limit_of("memory", "cpu")
-
-
-def test_multiply_adds_are_counted(torch, monkeypatch):
-    from kernels._native import multiply_adds
-
-    bound = []
-    monkeypatch.setattr(multiply_adds, "bind", lambda array, a, b, steps: bound.append((array.numel(), steps)) or int)
-    for threads in ("1", "3"):
-        monkeypatch.setenv("KV_THREADS", threads)
-        _, work = workloads.multiply_adds("float64")
-        numbers, steps = bound.pop()
-        assert (work, numbers % (192 * int(threads))) == (2 * numbers * steps, 0)
-
-
-def test_product_counts_two_operations_per_term(torch, quick):
-    _, work = ceilings._largest_product("cpu", "float32", HostTimer)
-    assert work in (2 * 32**3, 2 * 64**3)
-
-
-def test_tf32_is_off_afterwards(torch):
-    with pytest.raises(ValueError, match="inside"), ceilings._tf32(True):
-        assert torch.backends.cuda.matmul.allow_tf32
-        raise ValueError("inside")
-    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 def test_streams_move_their_bytes_of_random_inputs(torch):

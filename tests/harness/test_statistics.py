@@ -115,19 +115,6 @@ def test_half_width_covers_the_truth(phi, at_least):
     assert at_least <= np.mean(hits) < 1  # an interval that is always right is too wide
 
 
-def test_half_width_is_free_of_units():
-    samples = np.random.default_rng(3).normal(10, 1, 100)
-    assert statistics.half_width((samples * 1e-6).tolist()) == pytest.approx(statistics.half_width(samples))
-
-
-def test_half_width_sees_runs_of_samples():
-    """Eight long runs of almost equal samples are eight observations, not 512."""
-    levels = np.random.default_rng(8).normal(10, 1, 8)
-    samples = np.repeat(levels, 64) + np.random.default_rng(9).normal(0, 0.001, 512)
-    alone = np.random.default_rng(10).permutation(samples)
-    assert statistics.half_width(samples) > 4 * statistics.half_width(alone)
-
-
 @given(st.lists(st.floats(0.1, 10), min_size=12, max_size=120), st.integers(2, 6))
 def test_long_blocks_are_means_of_influence_values(samples, blocks):
     psi = statistics.influence(np.asarray(samples))

@@ -14,10 +14,6 @@ USUAL = library.cpu_isa()  # what runs where nobody chooses
 # Not where it cannot run: test_aarch64.py says why, and fails for it in CI.
 EMULATED = [] if emulated.missing() else [pytest.param(emulated.NAME, marks=pytest.mark.slow)]
 ISAS = [*map(pytest.param, library.cpu_isas()), *EMULATED]
-SLOW_BUT_FOR_USUAL = [
-    *(isa if isa == USUAL else pytest.param(isa, marks=pytest.mark.slow) for isa in library.cpu_isas()),
-    *EMULATED,
-]
 
 
 def in_turn(isas: Any) -> list[pytest.MarkDecorator]:

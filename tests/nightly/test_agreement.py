@@ -1,6 +1,5 @@
 """How many series that share a kernel moved alike, and what that is worth in the control of false discoveries."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -37,18 +36,6 @@ def test_weight_is_the_share_that_moved_the_same_way():
     assert weights_of(SLOWER, CALM, CALM) == [1 / 4, 2 / 4, 2 / 4]
     assert weights_of(SLOWER, -SLOWER, 0.009) == [1 / 4, 2 / 4, 2 / 4]
     assert weights_of(-SLOWER, -SLOWER, rises=False) == [2 / 3] * 2
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [{"benchmark": "softmax.Cpu.time_hot"}, {"benchmark": "matmul.Cuda.time_hot"}, {"implementation": "triton"}],
-)
-def test_unrelated_series_do_not_agree_or_contradict(parts):
-    histories = [history(SLOWER), history(CALM, **parts)]
-    assert Agreement(histories, ORDER).weight(histories[0].identity, AT, rises=True) == 1 / 2
-    early = dataclasses.replace(histories[0], observations=histories[0].observations[:2])  # it ended before
-    early = dataclasses.replace(early, identity=identity(case="early"))
-    assert Agreement([histories[0], early], ORDER).weight(histories[0].identity, AT, rises=True) == 1 / 2
 
 
 def test_finding_has_its_share_of_series_and_machines():

@@ -4,8 +4,6 @@ import json
 import os
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kernel_velocity.harness.device_figures import device_id, version
 from kernel_velocity.roofline import ceilings, roofs
@@ -168,14 +166,6 @@ def test_moved_is_over_five_percent_either_way(ratio, moved):
     assert ceilings.has_moved(ratio) is moved
 
 
-@settings(max_examples=25)
-@given(st.lists(st.floats(1e-9, 1e15), min_size=2, max_size=15), st.floats(1e-3, 1e3))
-def test_unit_changes_no_ratio(values, scale):
-    first = ceilings.ratios(history(*values), NAME)
-    other = ceilings.ratios(history(*(value * scale for value in values)), NAME)
-    assert other[1:] == pytest.approx(first[1:])
-
-
 def test_why_names_the_method_of_a_roof():
     assert ceilings.why(NAME, 0) == ""
     assert ceilings.why(NAME, 1) == "the only session"
@@ -188,15 +178,3 @@ def test_names_leave_out_conditions():
     for device in ("cpu", "cuda"):
         assert not {"threads", "device_id"} & set(ceilings.names(device))
         assert NAME in ceilings.names(device)
-
-
-def test_of_newest_selects_device_and_threads():
-    def session(**figures):
-        return CeilingSession(began=0.0, figures=figures, reported={})
-
-    mine, old, other = session(device_id=1.0, threads=1.0), session(threads=1.0), session(device_id=2.0, threads=1.0)
-    more = session(device_id=1.0, threads=2.0)
-    assert roofs.of_newest([old, other, more, mine]) == (old, mine)
-    assert roofs.of_newest([mine, other]) == (other,)
-    assert roofs.of_newest([mine, old]) == (mine, old)
-    assert roofs.of_newest([]) == ()

@@ -41,13 +41,6 @@ def test_roof_of_costs_and_sizes():
     assert roof(many, "l1_size") == 3
 
 
-def test_missing_figure_does_not_lower_the_roof():
-    assert roof([session(), session(peak_float32=None)], "peak_float32") == 1e11
-    assert roof([session()], "peak_float16") is None
-    assert roof([session()], "no_such_figure") is None
-    assert roof([], "peak_float32") is None
-
-
 def test_levels_have_measured_else_reported_sizes():
     result = roofs([session()], "cpu")
     assert [(level.name, level.size, level.bandwidth) for level in result.levels] == [

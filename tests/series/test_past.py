@@ -11,12 +11,10 @@ import sqlite3
 import types
 
 import git
-import numpy as np
 import pytest
 
 from kernel_velocity.results import reader
 from kernel_velocity.series import cache, layout, packing, past, reading
-from kernel_velocity.series.columns import ByEntry
 from kernel_velocity.site import model
 from tests import large_tree, one_thread, synthetic
 from tests.series.one_by_one import everything
@@ -384,14 +382,6 @@ def _is_of(line, *params):
     return json.loads(line)["p"] == list(params)
 
 
-def test_by_entry_is_a_mapping():
-    by_entry = ByEntry(np.array([0, 7, 0, 8], dtype="i4"), str)
-    assert dict(by_entry) == {1: "7", 3: "8"}
-    assert list(by_entry.items()) == [(1, "7"), (3, "8")]
-    assert (len(by_entry), by_entry.get(0), by_entry.get(4), by_entry.get(-1)) == (2, None, None, None)
-    assert [dict(by_entry.between(*part)) for part in ((0, 2), (1, 3), (2, None))] == [{1: "7"}, {0: "7"}, {1: "8"}]
-
-
 READ = """
 import os, sys
 from pathlib import Path
@@ -420,14 +410,6 @@ except KernelVelocityError as error:
 def read_by_several(tree, cache, *, fails=False):
     """Read a tree in two processes of one thread each, as this one has several. Return what they printed."""
     return one_thread.run(READ, tree.results, tree.repository, cache, "fails" * fails).stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_reading_by_several_processes(gauged, tmp_path):
-    assert read_by_several(gauged, tmp_path) == ["elsewhere", "elsewhere", "4"]
-    again = model.read(gauged.results, gauged.repository, tmp_path)
-    assert again.past.directory.read == ()
-    check(gauged, again)
 
 
 def test_killed_reading_process_is_an_error(gauged, tmp_path):
@@ -468,22 +450,6 @@ def test_implementation_of_the_other_device_is_left_out(tree):
     for index in range(5):
         make_na(tree, index, name, list(synthetic.CASES[name]), ("native",))
     assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native"}
-
-
-def test_row_without_telemetry_is_packed_like_its_values(tree):
-    make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
-    shutil.rmtree(path_of(tree, 3).parent / "telemetry")
-    file = reader.read_file(path_of(tree, 3), [])
-    outcomes = set()
-    for row in file.rows:
-        names = packing.Names()
-        whole, alone = (np.zeros(len(row.pairs), packing.ENTRY) for _ in range(2))
-        packing._fill_row(whole, row, names.of_row(file, row), names)
-        rounds = packing._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names, notes=[])
-        assert rounds == []
-        assert whole.tobytes() == alone.tobytes()
-        outcomes |= set(whole["outcome"].tolist())
-    assert outcomes == {0, 1, 2}
 
 
 def test_digest_does_not_depend_on_the_cache(tree):

@@ -1,46 +1,30 @@
 """Scores what pages say against what is true: on generated trees with planted changes, and on pure noise.
 
-    python -m tests.site.truth [--families rounds commits ...] [--seeds 5] [--without-asv]
-
 What is scored is what a reader sees in Chromium: everything of class `slower` or `faster` that is about one kernel is a
 claim that a series changed, at a commit or over a time. It is false where the series' true times did not change so.
-`asv publish` is scored by the list of its page Regressions, of the same results.
-
-    home     share of the changes of the newest 25 commits that are coloured on the first screen: the first 10 cards and
-             the first 40 rows
-    commit   the page of every commit
-    compare  pairs of neighbouring commits, spread over the history, and the newest with older ones
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import re
-import subprocess
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.site import report
 from tests import large_tree
 from tests.large_tree import PAIRS, Change, Shape
-from tests.site.browser import ARGUMENTS, executable
 
 RECENT = 25  # commits: what changed in them belongs on home's first screen
 CARDS, ROWS = 10, 40  # of the first screen
 SLACK = 2  # commits by which a change that names its commit may be off
 MONTH = 30  # days: the most that home looks back without naming the commit
 SIZES = (0.10, 0.05, 0.03, 0.02)
-PAIRS_COMPARED = 20
 # Coloured elements that are about one kernel. Each has the HTML of what holds it, innermost first, up to the first that
 # names a kernel, and where it is on the page.
 CLAIMS = r"""() => {
@@ -211,20 +195,6 @@ def commit_pages(tree: Tree, tab: Page) -> Iterator[list[Claim]]:
         yield list(tree.claims(tab, index))
 
 
-def comparisons(tree: Tree, tab: Page) -> Iterator[list[Claim]]:
-    """Yield the claims of comparisons of two commits."""
-    newest = len(tree.commits) - 1
-    ends = np.linspace(newest // 5, newest, PAIRS_COMPARED // 2).astype(int).tolist()
-    starts = np.linspace(newest // 5, newest - 1, PAIRS_COMPARED // 2).astype(int).tolist()
-    for base, target in [*((end - 1, end) for end in ends), *((start, newest) for start in starts)]:
-        tab.goto("about:blank")
-        tab.goto(f"{(tree.out / 'compare.html').as_uri()}#a={tree.commits[base]}&b={tree.commits[target]}")
-        tab.wait_for_selector("body[data-ready]")
-        while tab.locator("#more:visible").count():
-            tab.click("#more")
-        yield list(tree.claims(tab, target, base))
-
-
 @dataclass
 class Score:
     """How many claims some pages made, and how many were false."""
@@ -245,11 +215,6 @@ class Score:
         self.false += len(false)
         self.with_false += bool(false)
 
-    def row(self, name: str) -> str:
-        """Return a line of the table."""
-        rate = 1000 * self.false / self.series if self.series else math.nan
-        return f"| {name} | {self.pages} | {self.coloured} | {self.false} | {rate:.2f} | {self.with_false} |"
-
 
 def recent(tree: Tree) -> Iterator[Change]:
     """Yield the changes that home should name."""
@@ -263,85 +228,3 @@ def is_named(change: Change, claims: Sequence[Claim]) -> bool:
         claim.tone == tone and claim.base < change.at <= claim.target and claim.series & set(change.series)
         for claim in claims
     )
-
-
-def listed_by_asv(tree: Tree) -> list[Claim]:
-    """Return what asv's page of regressions lists. asv publishes first."""
-    folder = tree.out.parent
-    subprocess.run([sys.executable, "-m", "asv", "publish", "--no-pull"], cwd=folder, check=True, capture_output=True)
-    index = json.loads((folder / "html" / "index.json").read_bytes())
-    order = {sha: position for position, sha in enumerate(tree.commits)}
-    positions = {int(revision): order[sha] for revision, sha in index["revision_to_hash"].items() if sha in order}
-    claims = []
-    for name, *_, jumps in json.loads((folder / "html" / "regressions.json").read_bytes())["regressions"]:
-        benchmark, implementation, case = re.fullmatch(r"([\w.]+)\('(\w+)', '([\w-]+)'\)", name).groups()
-        series = tree.shape.benchmarks.index(benchmark) * len(PAIRS) + PAIRS.index((implementation, case))
-        for jump in jumps:
-            after = positions[jump[1]]
-            base = after - 1 if jump[0] is None else positions[jump[0]]
-            claims.append(
-                Claim(
-                    series=frozenset([series]),
-                    tone="slower",
-                    base=max(base - SLACK, -1),
-                    target=after + SLACK,
-                    is_first=True,
-                )
-            )
-    return claims
-
-
-def main() -> None:
-    """Score the families that the command line names, and print tables."""
-    parser = argparse.ArgumentParser(description="score what pages say against what is true")
-    parser.add_argument("--families", nargs="+", choices=large_tree.FAMILIES, default=large_tree.FAMILIES)
-    parser.add_argument("--commits", type=int, default=200)
-    parser.add_argument("--series", type=int, default=200, help="at least 200: a benchmark for each recent change")
-    parser.add_argument("--seeds", type=int, default=3, help="trees of each family with changes, and one without (3)")
-    parser.add_argument("--without-asv", action="store_true")
-    args = parser.parse_args()
-    print(
-        "| tree | pages | coloured | false | false of 1,000 | pages with one |", "|---|---|---|---|---|---|", sep="\n"
-    )
-    planted_count: Counter[tuple[float, str]] = Counter()
-    named: Counter[tuple[float, str, str]] = Counter()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable("chromium"), args=ARGUMENTS)
-        tab = browser.new_page(viewport={"width": 1300, "height": 1400})
-        for family in args.families:
-            for kind in ("noise alone", "changes"):
-                scores = {"home": Score(), "commit": Score(), "compare": Score(), "asv": Score()}
-                for seed in range(args.seeds if kind == "changes" else 1):
-                    shape = Shape(commits=args.commits, series=args.series, telemetry=True, seed=seed)
-                    with tempfile.TemporaryDirectory() as folder:
-                        tree = make(Path(folder), shape, planted(shape) if kind == "changes" else [], family)
-                        shown = home(tree, tab)
-                        scores["home"].add(tree, shown)
-                        by_commit = list(commit_pages(tree, tab))
-                        for claims in by_commit:
-                            scores["commit"].add(tree, claims)
-                        for claims in comparisons(tree, tab):
-                            scores["compare"].add(tree, claims)
-                        listed = [] if args.without_asv else listed_by_asv(tree)
-                        scores["asv"].add(tree, listed)
-                        for change in recent(tree):
-                            slow = change.factor > 1
-                            size = round(100 * abs(max(change.factor, 1 / change.factor) - 1))
-                            for key in ((size, family), (size, "all")):
-                                planted_count[key] += 1
-                                named[*key, "home"] += is_named(change, [claim for claim in shown if claim.is_first])
-                                named[*key, "commit"] += is_named(change, by_commit[change.at])
-                                named[*key, "asv"] += is_named(change, listed)
-                                named[*key, "slow"] += slow
-                for page, score in scores.items():
-                    print(score.row(f"{family}, {kind}: {page}"), flush=True)
-        browser.close()
-    print("\n| change | noise | planted | home names | its commit's page names | slower ones | asv lists |")
-    print("|---|---|---|---|---|---|---|")
-    for (size, family), count in sorted(planted_count.items(), reverse=True):
-        home_count, commit_count, slow, asv = (named[size, family, kind] for kind in ("home", "commit", "slow", "asv"))
-        print(f"| {size}% | {family} | {count} | {home_count} | {commit_count} | {slow} | {asv} |")
-
-
-if __name__ == "__main__":
-    main()

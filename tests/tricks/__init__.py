@@ -1,11 +1,7 @@
 """The red team: tricks that make a kernel look faster than it is, each with the same code without the trick.
 
-    table.py        the tricks: what each does, its source, what must find it
-    honest_code.py  honest kernels that look like tricks
-    running.py      one round in a process of its own, as asv runs it, or a comparison
-    cuda.py         streams of a pretended device, whose kernels the host emulation runs
-    honest.py       campaign: honest rounds of this repository's kernels, none of which may be refused
-
-`python -m tests.tricks` prints which tricks are found, and by what. `python -m tests.tricks.honest 2000` runs the
-campaign.
+table.py        the tricks: what each does, its source, what must find it
+honest_code.py  honest kernels that look like tricks
+running.py      one round in a process of its own, as asv runs it, or a comparison
+cuda.py         streams of a pretended device, whose kernels the host emulation runs
 """
