@@ -43,7 +43,7 @@ from tests.results import test_foreign
 
 SEED = 20
 BLOCKS = 3  # lines of that file
-COUNT, MANY = 120, 500  # mutants of a format: in each run, and in the slow one
+COUNT = 120  # mutants of a format
 REFUSED = (KernelVelocityError, ProblemError, DamagedError, OSError)
 ROOT = Path(__file__).parents[1]
 MACHINES = {
@@ -421,9 +421,3 @@ def outcome(kind, path, expected, what, is_there=True):
 def test_damaged_file_is_named_or_says_the_same(tmp_path, monkeypatch, name):
     count = COUNT // FORMATS[name].slow
     assert tried(name, tmp_path, monkeypatch, max(count, 3), SEED)["refused"] + 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
-def test_damaged_file_is_named_or_says_the_same_in_many_ways(tmp_path, monkeypatch, name):
-    print(name, dict(tried(name, tmp_path, monkeypatch, MANY // FORMATS[name].slow, SEED + 1)))

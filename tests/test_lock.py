@@ -152,14 +152,6 @@ def test_interrupted_waiting_ends_while_the_lock_is_held(two):
     assert (out, process.returncode) == ("", -signal.SIGINT) and err.endswith("KeyboardInterrupt\n")
 
 
-def test_two_waiting_runs_take_turns(two):
-    with lock.held(two[0]):
-        both = [waiting(root)[0] for root in two]
-    for process in both:
-        assert process.communicate()[0] == "measures\n"
-        assert process.returncode == 0
-
-
 @pytest.mark.parametrize(("text", "waits"), [(None, False), ("", False), ("0", False), ("1", True)])
 def test_option_defaults_to_the_variable(monkeypatch, text, waits):
     monkeypatch.delenv(lock.WAIT, raising=False)

@@ -1,7 +1,5 @@
 """The problems: right outputs pass, each kind of wrong one is caught and named. Foreign definitions fit."""
 
-import ctypes
-
 import pytest
 
 from kernel_velocity.harness.problem import Problem, outputs_of
@@ -222,45 +220,6 @@ def test_matmul_tolerance_grows_with_k():
     atol = PROBLEMS["matmul"].atol
     assert atol(1024) > 4 * atol(256) > 0
     assert atol(8192) < 1  # a dropped term errs by about 1
-
-
-class LeakyRelu(Problem):
-    """A definition as public suites write them: nothing of ours in it."""
-
-    parameters = (
-        {"name": "input", "type": "float", "pointer": True, "const": True},
-        {"name": "alpha", "type": "float", "pointer": False, "const": False},
-        {"name": "output", "type": "float", "pointer": True, "const": False},
-        {"name": "n", "type": "size_t", "pointer": False, "const": False},
-    )
-
-    def __init__(self):
-        super().__init__(name="leaky-relu")
-
-    def reference_solution(self, x, alpha):
-        return torch.nn.functional.leaky_relu(x, alpha)
-
-    def generate_test_cases(self):
-        return [{"name": "n = 10", "dims": (10,), "create_inputs": lambda: (torch.linspace(-1, 1, 10), 0.1)}]
-
-    def verify_result(self, expected, actual):
-        return bool(torch.allclose(expected, actual)), {}
-
-
-def test_foreign_definition_runs():
-    problem = LeakyRelu()
-    case = problem.generate_sample()
-    inputs = case["create_inputs"]()
-    output = problem.reference_solution(*inputs)
-    assert problem.verify_result(problem.expected(*inputs), output) == (True, {})
-    assert problem.subset(inputs, output, 97) == (inputs, output)
-    assert (problem.get_flops(case), problem.get_bytes(case)) == (None, None)
-    assert problem.get_extra_params(case) == [10]
-    signature = problem.get_function_signature()
-    pointer = ctypes.POINTER(ctypes.c_float)
-    assert signature == {"argtypes": [pointer, ctypes.c_float, pointer, ctypes.c_size_t], "restype": None}
-    assert problem.param_dtype("n") == torch.int64
-    assert problem.param_dtype(0) == torch.float32
 
 
 def test_seed_is_the_public_one():

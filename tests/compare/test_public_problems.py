@@ -56,7 +56,6 @@ RUN_RETURNS = (
     RUN.replace(", output)", ")").replace("output.copy_(", "return (").replace("float())", "float()).bfloat16()")
 )
 CUMULATIVE = "def solution(x, out, rows, columns):\n    out.copy_(x.cumsum(1))\n"
-CUSTOM = REFERENCE_OF_ONE.replace("ref_kernel", "custom_kernel")
 BEST = """
 def solution(probs, offset, best, index, B):
     index.copy_(probs.argmax(1) + offset)

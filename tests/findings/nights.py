@@ -52,8 +52,6 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
     return SeriesHistory(identity=identity(**parts), observations=tuple(observations), floor=floor)
 
 
-
-
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
     """Return a confirmed case of one series."""
     low, high = (None, None) if p is None else (ratio * 0.99, ratio * 1.01)

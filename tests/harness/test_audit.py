@@ -16,7 +16,6 @@ from kernel_velocity.harness.audit import (
     check_finished,
     check_kinds,
 )
-from kernel_velocity.harness.benchmark import WrongResultError
 from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.originals import Originals, ReplacedFunctionError
 from kernel_velocity.harness.timers import HostTimer
@@ -31,114 +30,6 @@ CASE = "float32-512x512x512"
 
 def honest():
     return lambda a, b, out: torch.matmul(a, b, out=out) is None
-
-
-def product(a, b):
-    """Return a @ b after 10 ms, which a busy machine cannot hide."""
-    time.sleep(0.01)
-    return torch.matmul(a, b)
-
-
-def memo_by_contents():
-    results = {}
-
-    def call(a, b, out):
-        key = (float(a[0, 0]), float(b[-1, -1]))
-        if key not in results:
-            results[key] = product(a, b)
-        out.copy_(results[key])
-
-    return call
-
-
-def output_still_there():
-    last = torch.empty(0)
-
-    def call(a, b, out):
-        nonlocal last
-        if not torch.equal(last, out):
-            out.copy_(product(a, b))
-            last = out.clone()
-
-    return call
-
-
-def knows_the_fixed_inputs():
-    torch.manual_seed(0)
-    generator = torch.Generator().manual_seed(matmul.Matmul.get_seed("matmul/512x512x512"))
-    a0, b0 = (torch.randn(512, 512, generator=generator) for _ in range(2))
-    usual = a0 @ b0
-
-    def call(a, b, out):
-        if float(a[3, 5]) == float(a0[3, 5]):
-            out.copy_(usual)
-        else:
-            out.copy_(product(a, b))
-
-    return call
-
-
-def memo_by_address():
-    results = {}
-
-    def call(a, b, out):
-        if a.data_ptr() not in results:
-            results[a.data_ptr()] = product(a, b)
-        out.copy_(results[a.data_ptr()])
-
-    return call
-
-
-def another_thread():
-    job, calls = [], []
-
-    def work():
-        while True:
-            time.sleep(0.005)
-            if job:
-                a, b, out = job.pop()
-                torch.matmul(a, b, out=out)
-
-    def call(a, b, out):
-        calls.append(1)
-        if len(calls) <= 2:  # honest for as long as it is checked
-            torch.matmul(a, b, out=out)
-        else:
-            job[:] = [(a, b, out)]
-
-    threading.Thread(target=work, daemon=True).start()
-    return call
-
-
-def clears_inputs():
-    def call(a, b, out):
-        torch.matmul(a, b, out=out)
-        if call.calls > 3:
-            a[::2] = 0
-        call.calls += 1
-
-    call.calls = 0
-    return call
-
-
-@pytest.mark.parametrize(
-    ("trick", "error", "why"),
-    [
-        (memo_by_contents, AuditError, "times as fast on inputs that it has seen"),
-        (output_still_there, AuditError, "times as fast on inputs that it has seen"),
-        (knows_the_fixed_inputs, AuditError, "times as fast on inputs that it has seen"),
-        (memo_by_address, WrongResultError, r"is wrong: .*\(inputs drawn with KV_SEED=\w+\)"),
-        (another_thread, (WrongResultError, AuditError), "is wrong: |still changed after it had returned"),
-        (clears_inputs, AuditError, "it changed its inputs"),
-    ],
-)
-def test_trick_has_no_value(asv_environment, kernel, trick, error, why):
-    kernel("matmul", trick())
-    bench = matmul.Cpu()
-    bench.setup("native", CASE)
-    with pytest.raises(error, match=why):
-        bench.measure("matmul.Cpu.time_hot", "native", CASE)
-    assert not rounds(asv_environment)
 
 
 @pytest.mark.parametrize(

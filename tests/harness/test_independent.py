@@ -98,14 +98,6 @@ def harness(monkeypatch):
     return log, timings
 
 
-def test_methods_take_turns_after_warm_up(harness):
-    log, timings = harness
-    methods = [Method(name, lambda _, seconds, name=name: lambda: log.append(name) or seconds) for name in ("a", "b")]
-    record = timings(*methods)
-    assert log == ["harness", "a", "b", *["harness", "a", "b"] * 3]
-    assert (record.harness, record.others, record.reasons) == ([1.0] * 3, {"a": 1.0, "b": 1.0}, {})
-
-
 def test_failing_method_is_left_out(harness):
     def absent(subject, seconds):
         raise NotImplementedError("not here")
@@ -340,17 +332,6 @@ def test_document_has_a_row_per_series(scripted):
     assert (native["harness"], native["agrees"]) == (None, None)
     assert document["missing"] == {}
     assert len(saved) == 2 * 3
-
-
-def test_groups_run_in_order(scripted):
-    series = list(SUITE.core_series("cuda", r"matmul\..*(eager|native).*1024"))
-    saved = []
-    independent.measure(series, "cuda", saved.append)
-    assert scripted == [*series, *series]
-    assert saved[0]["missing"] == {"late": "not reached"}
-    assert len(saved[0]["rows"]) == 1  # of what has been begun
-    document = independent.measure(series[1:], "cuda", saved.append)
-    assert document["missing"] == dict.fromkeys(("slow", "other", "late"), "built without CUDA")
 
 
 # Real methods on the CPU --------------------------------------------------------------------------------------------

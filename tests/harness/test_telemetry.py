@@ -129,15 +129,6 @@ def size(line):
     return len(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def test_lost_is_dropped_in_its_order():
-    records = [dataclasses.replace(GATED, waiting=1.234e-05, params=("compile", "x" * n)) for n in range(10, 51)]
-    lines = [json.loads(encode(record)) for record in records]
-    first = next(line for line in lines if "q" not in line)
-    assert {"y", "c", "h", "w", "j", "J"} <= set(first)
-    assert "q" in lines[0]
-    assert "z" not in lines[0]  # and after what is missed less
-
-
 @pytest.mark.parametrize("text", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
 def test_malformed_gpu_is_refused(text):
     line = telemetry.parse(encode(ON_GPU)) | {"v": json.loads(text)}

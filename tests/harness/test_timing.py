@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 import shutil
 import sys
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import add_mul_exp, matmul
-from kernel_velocity.harness import benchmark, gate, limits, timing
+from kernel_velocity.harness import benchmark, limits, timing
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import RULES, FixedTime
 from kernel_velocity.harness.timers import (
@@ -112,20 +111,6 @@ def test_only_cold_rounds_flush(root, flushes):
 
 
 @pytest.mark.usefixtures("flushes")
-def test_cold_working_set_is_infinite(root, monkeypatch):
-    sets = []
-    on_cpu = gate.on_cpu
-    monkeypatch.setattr(
-        gate, "on_cpu", lambda size, folder, environ, _: sets.append(size) or on_cpu(size, folder, environ)
-    )
-    bench = add_mul_exp.Cpu()
-    bench.setup("eager", CASE)
-    for method in ("hot", "cold"):
-        bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
-    assert sets == [add_mul_exp.Cpu.bytes[CASE], math.inf]
-
-
-@pytest.mark.usefixtures("flushes")
 @pytest.mark.parametrize(
     ("method", "factor", "flags"), [("cold", 0.75, {"warm"}), ("cold", 2, set()), ("hot", 0.75, set())]
 )
@@ -143,16 +128,6 @@ def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fact
     bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
     (record,) = rounds(root)
     assert set(record.flags) - {"contended"} == flags
-
-
-def test_cold_series_has_the_same_axes(root):
-    hot, cold = (as_asv_runs("RoundBenchmark", matmul, method) for method in ("time_hot", "time_cold"))
-    assert cold.param_names == hot.param_names
-    assert cold.params[0] == hot.params[0]
-    assert set(cold.params[1]) < set(hot.params[1])
-    assert {repr(case) for case in cold.flops} == {repr(case) for case in cold.bytes} == set(cold.params[1])
-    assert (cold.rounds, cold.version, cold.unit) == (hot.rounds, hot.version, hot.unit)
-    assert {repr(case) for case in hot.flops} == set(hot.params[1])
 
 
 def test_cold_cases_default_to_the_core():

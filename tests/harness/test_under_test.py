@@ -89,14 +89,6 @@ def test_missing_figure_is_recorded(built, info, text):
     assert text in failure(root)["error"] and failure(root)["skipped"] is True
 
 
-def test_classes_have_the_figures_of_their_device():
-    assert {name for name in dir(matmul.Cpu) if name.startswith("track_")} == {"track_max_error", "track_code_bytes"}
-    assert set(cases.FIGURES["cuda"]) == {
-        name.removeprefix("track_") for name in dir(matmul.Cuda) if "track_" in name
-    } - {"max_error"}
-    assert matmul.Cuda.figure_params == [["native"], ["sm_80", "sm_90"]]
-
-
 def test_build_has_figures_of_its_targets():
     kernels = pytest.importorskip("kernels", reason="the native library is not built")
     info = json.loads((kernels._native.library.FOLDER / "build-info.json").read_text())

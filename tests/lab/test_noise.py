@@ -75,10 +75,6 @@ def test_periodic_noise_has_another_phase_in_each_process():
     assert abs(family.path(rng(9), 200, STEP)[0] - path[0]) > 1e-4
 
 
-def test_ticks_round_and_never_to_nothing():
-    assert noise.ticked(np.array([0.96, 1.04, 1.06, 0.01]), 0.1) == pytest.approx([1.0, 1.0, 1.1, 0.1])
-
-
 def test_mixtures_are_seeded_and_larger_sets_begin_with_the_same():
     few, many = list(noise.mixtures(TUNING, 3, 4)), list(noise.mixtures(TUNING, 3, 6))
     assert few == many[:4]
@@ -88,17 +84,6 @@ def test_mixtures_are_seeded_and_larger_sets_begin_with_the_same():
     draws = [repetition(*args).random() for args in ((TUNING, 0, "0", 0), (HELD_OUT, 0, "0", 0), (TUNING, 0, "0", 1))]
     assert len(set(draws)) == 3
     assert repetition(TUNING, 0, "0", 0).random() == draws[0]
-
-
-def test_mixtures_have_all_families():
-    result = list(noise.mixtures(TUNING, 0, 60))
-    kinds = [{type(family).__name__ for family in mixture.families} for mixture in result]
-    assert all(
-        "Jitter" in name and 2 <= len(mixture.families) <= 5 for name, mixture in zip(kinds, result, strict=True)
-    )
-    assert set().union(*kinds) == {type(draw(rng())).__name__ for draw in noise.FAMILIES.values()}
-    assert 0 < sum(mixture.tick is not None for mixture in result) < 30
-    assert all(noise.FASTEST <= mixture.base <= noise.SLOWEST for mixture in result)
 
 
 @pytest.mark.parametrize("number", range(8))

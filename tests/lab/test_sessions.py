@@ -190,16 +190,6 @@ def test_too_few_is_a_usage_error(argv, text):
     assert command(*argv) == (2, "", f"error: {text}\n")
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-def test_written_sessions_are_read(tmp_path, compressed):
-    planted = generated.sessions(3, kernels=("add", "matmul"))
-    read = sessions.read(generated.write(planted, tmp_path, compressed=compressed))
-    assert [(name, [round_[1:] for round_ in rounds]) for name, rounds in read.items()] == [
-        (name, [round_[1:] for round_ in rounds]) for name, rounds in planted.items()
-    ]
-    assert [round_.series for round_ in read["01"]] == [round_.series for round_ in planted["01"]]
-
-
 def test_lines_without_blocks_are_read(tmp_path):
     """Telemetry as it was before."""
     (tmp_path / "01.jsonl").write_text(telemetry.encode(generated.sessions(1)["00"][0].round) + "\n")
@@ -296,13 +286,6 @@ def test_adjusting_by_controls_reduces_the_spread():
     assert row.seconds == pytest.approx(1e-3, rel=0.1)
     (row,) = spread.rows(without(shared(), "02", "native"))
     assert row.adjusted < 0.005
-
-
-def test_adjusting_by_gauges_reduces_the_spread():
-    (row,) = spread.rows(generated.sessions(8, common=0.03, seed=5))
-    assert row.raw > 0.02 and row.adjusted < 0.005 and len(row.slopes) == 2
-    head, line = spread.table([row]).splitlines()
-    assert len(head) == len(line) and "native float32-256x256x256" in line
 
 
 def test_cold_rounds_are_no_controls_of_hot_ones():

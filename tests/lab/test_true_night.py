@@ -9,7 +9,7 @@ import pytest
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import NOTHING
 from kernel_velocity.lab import true_night
-from kernel_velocity.lab.true_night import APART, CODES, EVENT, PAST, SLOWER, Machine, Scenario, Tally
+from kernel_velocity.lab.true_night import APART, CODES, EVENT, PAST, SLOWER, Machine
 
 FIRST = PAST + 2  # place of the first commit that makes a kernel slower
 
@@ -93,19 +93,3 @@ def test_other_compiler_or_torch_builds_other_code():
     assert len(histories) == len(world.series) + len(young)
     assert len(young) == sum(member.is_control for member in world.series)
     assert all(history.identity.is_control for history in young)
-
-
-def test_worlds_are_seeded_and_add_up():
-    scenario = Scenario(CODES[1], step=0.03, noise=0.005)
-    both, single = (true_night.tally(scenario, worlds, 3) for worlds in (2, 1))
-    assert both.delays[:SLOWER] == single.delays and both.nights == 2 * single.nights
-    assert true_night.tally(scenario, 1, 3) == single != true_night.tally(scenario, 1, 4)
-
-
-def test_tables_have_a_row_for_every_scenario():
-    tally = Tally((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10)
-    planted, environments = true_night.tables(dict.fromkeys(true_night.SCENARIOS, tally), 7)
-    assert planted.rows[0] == ["2%, noise 0.3%, changed code", "0.33", "0.67", "0.67", "0.50", "2", "3", "4.00", "50.0"]
-    assert len(planted.rows) == len(CODES) * len(true_night.STEPS) * len(true_night.NOISES)
-    assert [row[0] for row in environments.rows] == list(true_night.ENVIRONMENTS)
-    assert environments.rows[0][1:] == ["2 / 2", "3 / 3", "4.00 / 4.00", "50.0 / 50.0"]

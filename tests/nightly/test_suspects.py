@@ -53,16 +53,6 @@ def change(effect, count, values=40):
     return Change(effect=effect, good=values - count - 1, bad=values - 1)
 
 
-def test_noise_and_a_single_outlier_are_no_suspects():
-    assert moves(*(history(40, seed=seed, case=f"float32-{seed}") for seed in range(20))) == ()
-    series = history(40, code_at=37)
-    observations = tuple(
-        dataclasses.replace(observation, value=observation.value + STEP * (observation.position == 37))
-        for observation in series.observations
-    )
-    assert moves(dataclasses.replace(series, observations=observations)) == ()
-
-
 def test_series_of_an_earlier_night_are_not_judged():
     old = history(39, step_at=38, step=STEP, code_at=38)
     stale = tuple(dataclasses.replace(observation, measured=NIGHT - 1) for observation in old.observations)
@@ -95,15 +85,6 @@ def test_metric_says_which_direction_is_worse(benchmark, effect, worse):
     series = history(40, step_at=39, step=effect, benchmark=benchmark, code_at=39)
     assert move_of(series, LINE).worse is worse
     assert len(moves(series)) == (worse is not None)
-
-
-def test_unchanged_code_is_never_blamed():
-    night = screened(history(40, step_at=39, step=STEP))
-    assert (night.suspects, night.events) == ((), ())
-    (note,) = night.notes
-    assert note.startswith("bench-1: moved although their code is the same, and too few for an event: matmul.Cpu")
-    two = screened(*(history(40, step_at=39, step=STEP, case=size) for size in ("float32-1M", "float32-5M")))
-    assert two.suspects == () and [move.candidates for move in two.events[0].moves] == [(), ()]
 
 
 def test_control_that_moves_by_chance_hides_no_slower_kernel():

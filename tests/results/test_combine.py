@@ -65,16 +65,3 @@ def test_telemetry_of_another_run_is_ignored(tree, factor, stale):
     assert measurement.seconds == pytest.approx(before * factor if stale else before, rel=1e-9)
     assert (measurement.warnings == (OTHER_TELEMETRY,)) == stale
     assert (measurement.method is None) == stale
-
-
-def test_code_of_commits_and_controls(tree, monkeypatch):
-    text = {}
-    monkeypatch.setattr(one_by_one, "fitted", lambda rounds, code: text.update(code) or {})
-    stem = file_of(tree).parent / "telemetry" / file_of(tree).stem
-    stem.with_name(f"{stem.name}.sessions.jsonl").write_text('{"t": 1.0, "facts": {}, "code": {"matmul": "abc"}}\n')
-    of_native(tree)
-    by_name = {(key.benchmark, key.implementation): result for (key, _), result in text.items()}
-    newest = tree.commits[-1]
-    assert by_name["matmul.Cpu.time_hot", "native"] == {newest: "abc"}
-    eager = by_name["matmul.Cpu.time_hot", "eager"]
-    assert set(eager.values()) == {"eager"} and len(eager) > 1  # no commit can change it

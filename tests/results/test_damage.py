@@ -251,12 +251,6 @@ def test_damaged_file(tmp_path, name):
     campaign(tmp_path, name, 1, 40)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [(name, 300 if name in ("results", "rounds") else 120) for name in FORMATS])
-def test_many_damaged_files(tmp_path, name, count):
-    campaign(tmp_path, name, 2, count)
-
-
 @pytest.mark.parametrize("how", PATHS)
 @pytest.mark.parametrize("what", ["", lines.ROUNDS, failures.SUFFIX, sessions.SUFFIX, "machine.json"])
 def test_path_that_is_no_file(tmp_path, how, what):

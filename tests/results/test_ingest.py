@@ -173,15 +173,6 @@ def test_malformed_results_file_keeps_its_rounds_waiting(tmp_path):
     assert ingest.ingest(tmp_path, now=10.0).moved == 1
 
 
-def test_the_machine_whose_samples_agree_gets_the_rounds(tmp_path):
-    write_result(tmp_path, [None, 1.0], [None, [1.0]], machine="one")
-    write_result(tmp_path, [None, 2.0], [None, [2.0]], machine="two")
-    spool(tmp_path, at(1.0, 1.0), at(1.0, 2.0))
-    ingest.ingest(tmp_path, now=10.0)
-    assert estimates(tmp_path, "one") == [1.0]
-    assert estimates(tmp_path, "two") == [2.0]
-
-
 def test_another_commit_with_the_same_short_hash_claims_nothing(tmp_path):
     write_result(tmp_path, [None, 1.0], [None, [1.0]], commit=COMMIT[:8] + "b" * 32)
     spool(tmp_path, at(1.0, 1.0))

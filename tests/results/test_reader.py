@@ -126,11 +126,6 @@ def test_malformed_results_file_is_noted(tree, text, complaint):
     assert len(result.files) == 4
 
 
-def test_binary_results_file_is_noted(tree):
-    file_of(tree).write_bytes(b"\xff\xfe\x00")
-    assert "utf-8" in the_note(tree)[1]
-
-
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
@@ -228,13 +223,6 @@ def test_missing_results_directory_is_an_error(tmp_path, name):
         recorded(tmp_path / name)
 
 
-def test_other_folders_are_no_machines(tree):
-    synthetic.write_json(tree.results / "scratch" / "notes.txt", {})
-    synthetic.write_json(tree.results / ".hidden" / "machine.json", {})
-    result = read(tree)
-    assert (len(result.machines), result.notes) == (1, ())
-
-
 def test_value_without_telemetry_is_asvs(tree, machine):
     for path in (machine / "telemetry").iterdir():
         path.unlink()
@@ -242,33 +230,6 @@ def test_value_without_telemetry_is_asvs(tree, machine):
     measured = [measurement for measurement in entries if measurement.outcome is Outcome.MEASURED]
     assert measured
     assert all(measurement.warnings == (NO_TELEMETRY,) and measurement.interval is not None for measurement in measured)
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (lambda data: data.pop("matmul.Cpu.time_hot"), "is no longer in benchmarks.json: 30 values kept, not shown"),
-        (
-            lambda data: data["matmul.Cpu.time_hot"].update(version="2"),
-            "was recorded in another version (1, now it is 2): 30 values kept",
-        ),
-    ],
-)
-def test_values_of_old_benchmarks_are_noted(tree, change, complaint):
-    edit(tree.results / "benchmarks.json", change)
-    entries, (note,) = measurements(read(tree))
-    assert note.startswith("matmul.Cpu.time_hot ")
-    assert complaint in note
-    assert {measurement.key.benchmark for measurement in entries} == {"add_mul_exp.Cpu.time_hot"}
-
-
-def test_second_file_of_a_commit_is_noted(tree):
-    path = file_of(tree)
-    path.with_name(path.stem + "-copy.json").write_text(path.read_text())
-    entries, (note,) = measurements(read(tree))
-    assert len(entries) == 60
-    assert note.startswith("add_mul_exp.Cpu.time_hot stands in two files of a commit, of which the first is shown (")
-    assert note.endswith("12 values of 2 such benchmarks kept, not shown")
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,6 @@ def test_a_series_that_ends_with_less_is_put_back(tmp_path, path, after, rounds,
     assert backup.put_back(tmp_path, tmp_path / "results", rounds) == []  # the copies are gone
 
 
-def test_values_come_back_whole(tmp_path, path):
-    before = dict(StoredFile(path).series())
-    write(tmp_path, [1, None])
-    backup.put_back(tmp_path, tmp_path / "results")
-    assert dict(StoredFile(path).series()) == before
-
-
 def test_a_file_that_is_half_written_is_put_back_whole(tmp_path, path):
     text = path.read_text()
     path.write_text(text[:40])

@@ -65,22 +65,12 @@ def test_files_of_asv_are_replaced_whole(tmp_path, monkeypatch):
     assert path.read_text() == before and list(tmp_path.iterdir()) == [path]
 
 
-def test_commit_not_built_is_one_line(tmp_path):
-    text = str(CommitNotBuilt("0123456789abcdef", "x.cpp:1: error: y", tmp_path / "build.log"))
-    assert text == f"commit 01234567 does not build: x.cpp:1: error: y (log: {tmp_path / 'build.log'})"
-
-
 def test_host_site_folders_exist_in_order_without_duplicates(tmp_path):
     site, dist = tmp_path / "a" / "site-packages", tmp_path / "b" / "dist-packages"
     for folder in (site, dist, tmp_path / "checkout"):
         folder.mkdir(parents=True)
     paths = ["", str(tmp_path / "checkout"), str(dist), str(site), str(dist), str(tmp_path / "no" / "site-packages")]
     assert host.host_site_folders(paths) == (dist, site)
-
-
-def test_threads_default_to_one():
-    assert host.measuring_variables(None)["OMP_NUM_THREADS"] == "1"
-    assert host.measuring_variables("4")["MKL_NUM_THREADS"] == "4"
 
 
 @pytest.mark.parametrize("threads", ["", "0", "-1", "two", "1.5", "²"])
@@ -261,16 +251,6 @@ def test_host_named_like_a_reserved_folder_is_refused(machines, monkeypatch):
         asv.machine(None)
     assert not machines.exists()
     assert asv.machine("kv-ab") == "kv-ab"  # as A/B runs name it
-
-
-def test_environment_matches_the_running_python_only():
-    assert HostTorch.matches(f"{sys.version_info.major}.{sys.version_info.minor}")
-    assert not HostTorch.matches("2.7")
-
-
-def test_environment_name_prefix_is_fixed():
-    assert HostTorch.tool_name == "host"
-    assert environment.PATH_FILE.endswith(".pth")
 
 
 def test_machine_facts_are_spooled_once_a_commit(tmp_path, monkeypatch):

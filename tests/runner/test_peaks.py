@@ -10,11 +10,10 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness.device_figures import Figure, device_id
+from kernel_velocity.harness.device_figures import device_id
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline import table as peaks_table
-from kernel_velocity.roofline.roofs import CeilingSession
 from kernel_velocity.roofline.table import of_document, vendor
 from kernel_velocity.runner import live, peaks
 from tests.golden import check_golden
@@ -63,14 +62,6 @@ def test_rows_have_the_share_of_the_vendors_figure():
     assert rows["peak_int8"].share == pytest.approx(1360 / 1979)
 
 
-def test_rows_have_no_share_of_a_size():
-    figure = Figure(name="l2_size", unit="B", value=40.0 * MIB)
-    shown = peaks_table.Shown(device="cuda", name="NVIDIA H200", figures=(figure,), reported={}, warnings=())
-    measured = CeilingSession(began=0.0, figures={"l2_size": 40.0 * MIB}, reported={})
-    (row,) = peaks_table.rows(shown, [measured])
-    assert (row.roof, row.vendor, row.share) == (40 * MIB, 50 * MIB, None)
-
-
 @pytest.mark.parametrize(
     ("name", "bandwidth", "bfloat16"),
     [
@@ -108,15 +99,6 @@ def test_vendor_figures_of_known_gpus(name, bandwidth, bfloat16):
 )
 def test_no_vendor_figures_of_other_devices(name):
     assert vendor(name) is None
-
-
-def test_titles_and_values():
-    assert peaks_table.title("dram_copy_bandwidth") == "DRAM copy bandwidth"
-    assert peaks_table.title("l2_size") == "L2 size"
-    assert peaks_table.value(None, "B/s", "dram_copy_bandwidth") == "-"
-    assert peaks_table.value(32 * 1024, "B", "l1_size") == "32 KiB"
-    assert peaks_table.value(1.5 * MIB, "B", "l2_size") == "1.5 MiB"
-    assert peaks_table.value(2e-8, "s", "timer_tick") == "20.0 ns"
 
 
 @pytest.fixture

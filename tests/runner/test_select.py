@@ -200,11 +200,6 @@ def test_error_with_a_recorded_failure_is_complete():
     assert not select.is_tracked({HOT: VALUE}, [ERROR], failures={ERROR})  # of a results file that is gone
 
 
-def test_ceilings_are_no_series_of_a_kernel():
-    for device in ("cpu", "cuda"):
-        assert not [name for name, _ in select.select(SUITE, device, "full", None).series if name.startswith("device.")]
-
-
 def test_expression_selects_the_series_of_lanes():
     pattern = re.compile(
         select.of_lanes(["matmul float32-2x2x2", "matmul float32-4x4x4", "add float32-1k"], "hot.*native")

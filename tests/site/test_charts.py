@@ -56,11 +56,6 @@ def test_roofs_of_caches_share_a_label():
     assert texts == ["dashed, from above:", "L1 200 GB/s", "L3 50.0 GB/s", "DRAM 10.0 GB/s"]
 
 
-def test_roofline_without_points():
-    svg = roofline.draw([], Roofs(levels=(), peaks={}), []).svg("no points")
-    assert 'role="img" aria-label="no points"' in svg and "<path" in svg and 'class="mark' not in svg
-
-
 def test_names_of_dots_keep_apart():
     """Above a dot, further up where another name is, and nowhere where there is no room."""
     names = [roofline.Name(intensity=0.25, text=text, attributes={}) for text in ("first", "second")]
@@ -198,12 +193,6 @@ def test_badge_of_hostile_names(hostile_tree):
     (longest,) = [text for name, text in images.items() if "add_mul_exp" in name and name.endswith("Cuda.svg")]
     shown = [element.text for element in ET.fromstring(longest).iter() if element.tag.endswith("}text")]
     assert shown[0].endswith("… Cuda")
-
-
-@settings(max_examples=30)
-@given(st.text(), st.text())
-def test_text_is_as_wide_as_its_letters(first, other):
-    assert badges.width(first + other) == badges.width(first) + badges.width(other) == badges.width(other + first)
 
 
 # ---- colours ----------------------------------------------------------------------------------------------------

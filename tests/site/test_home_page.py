@@ -165,12 +165,6 @@ def test_range_names_its_ends(tree):
     assert line.further == "first and last of 6 commits"
 
 
-def test_commit_not_in_the_clone(tree):
-    keep(tree, commits=("d" * 40,))
-    (line,) = home(tree).findings
-    assert line.commits[0].subject == "(not in this clone)"
-
-
 def test_span_since_a_tag(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[3])
@@ -216,20 +210,6 @@ def test_row_shows_its_limit_and_speedup(tree, monkeypatch):
     assert (row.time.text, row.time.detail, row.speedup) == ("2.69 ms", "12.5 GFLOPS", "3.12×")
     assert row.share[:3] == (7, "12.4%", "float32 peak")
     assert [float(number) for number in row.order.split()][:3] == pytest.approx([2.69e-3, 0.125, 3.12], rel=0.01)
-
-
-def test_row_without_benchmarks_json(tree, monkeypatch):
-    monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
-    (tree.results / "benchmarks.json").unlink()
-    row = row_of(home(tree), SMALL)
-    assert (row.time.text, row.time.detail, row.share) == ("2.69 ms", "", None)
-    assert "from 6.71 ms to 2.69 ms" in row.sparkline
-
-
-def test_row_of_thin_data(tree):
-    synthetic.write_commit(tree.results, tree.commits[4], 4, rounds=3)
-    page = home(tree)
-    assert footnotes(page, row_of(page, SMALL).time) == ["a sound verdict needs 8 rounds, have 3"]
 
 
 def test_row_that_failed_comes_first(tree):
@@ -377,13 +357,6 @@ def test_series_without_a_value_of_the_newest_commit(tree):
     assert row_of(page, SMALL).time.marks == ()
     triton = row_of(page, SMALL, "triton").time  # which failed before
     assert (triton.text, footnotes(page, triton)[0][:7]) == ("failed", "failed:")
-
-
-def test_older_commits_are_counted(tree, monkeypatch):
-    monkeypatch.setattr(home_page, "RECENT", 3)
-    page = home(tree)
-    assert len(page.commits) == 3
-    assert page.further == "2 older commits on the kernels' pages"
 
 
 def test_never_measured_has_no_row(tree):

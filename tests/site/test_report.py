@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import git
@@ -167,16 +166,6 @@ def test_note_of_a_missing_commit(tree):
     assert path.exists()
     assert "not shown: dddddddd" in (out / "index.html").read_text()
     assert "commit-dddddddd.html" not in pages(out)
-
-
-def test_note_of_a_shallow_clone(tree, tmp_path):
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "-q", "--depth", "3", tree.repository.as_uri(), str(clone)], check=True)
-    summary = report.write_site(results=tree.results, repository=clone, out=tmp_path / "site")
-    gone, shallow = summary.notes
-    assert gone.endswith(f"{tree.commits[0][:8]}, {tree.commits[1][:8]}") or gone.count(",") >= 2
-    assert shallow == "the clone is shallow, so trends may begin too late: run `git fetch --unshallow`"
-    assert summary.commits == 3
 
 
 def arguments(tree, **changes):

@@ -20,7 +20,6 @@ FORGED = "gpu-mode/pygpubench issue 23"
 FLASHINFER = "flashinfer-bench-starter-kit issue 21"
 TENSARA = "tensara pull request 238"
 SAKANA = "Sakana AI's note on its CUDA Engineer, February 2025"
-DEEPREINFORCE = "DeepReinforce's page on defences against kernel hacks"
 WAFER = "Wafer's field guide to reward hacks, March 2026"
 OURS = "tried here first"
 
@@ -122,11 +121,6 @@ OURS_C = "void ours(float* out, const float* a, const float* b, int n)"
 
 IN_C = (
     native(
-        "computes the first call only",
-        f"static int calls; {OURS_C} {{ if (!TRICK || !calls++) product(out, a, b, n); }}",
-        WRONG,
-    ),
-    native(
         "computes the first three calls only",
         f"static int calls; {OURS_C} {{ if (!TRICK || calls++ < 3) product(out, a, b, n); }}",
         WRONG,
@@ -152,23 +146,6 @@ static float last[8];
         FASTER,
         WRONG,
         reported_by=KERNELBENCH,
-    ),
-    native(
-        "copies the result of contents that it has seen",
-        f"""
-static struct {{ uint64_t key; float* result; }} memo[64];
-static int kept;
-{OURS_C} {{
-    const uint64_t key = hash(b, BYTES(n), 1, hash(a, BYTES(n), 1, 7));
-    for (int i = 0; TRICK && i < kept; ++i)
-        if (memo[i].key == key) {{ memcpy(out, memo[i].result, BYTES(n)); return; }}
-    product(out, a, b, n);
-    memo[kept % 64].key = key;
-    memo[kept % 64].result = memcpy(malloc(BYTES(n)), out, BYTES(n));
-    kept += kept < 63;
-}}""",
-        FASTER,
-        reported_by=GPU_MODE,
     ),
     native(
         "copies the result by a fingerprint of a few elements",
@@ -274,23 +251,6 @@ static void written(int signal_, siginfo_t* info, void* context) {{
         reported_by=OURS,
     ),
     native(
-        "computes every sixteenth call",
-        f"""
-static int calls;
-{OURS_C} {{
-    if (!TRICK || calls++ < 4 || calls % 16 == 0 || isnan(out[0])) product(out, a, b, n);
-}}""",
-        WRONG,
-        FASTER,
-        reported_by=BATCHED,
-    ),
-    native(
-        "computes an eighth of the rows, the rest where it is poisoned",
-        f"{OURS_C} {{ rows(out, a, b, n, 0, !TRICK || isnan(out[(size_t)n * n - 1]) ? n : n / 8); }}",
-        WRONG,
-        FASTER,
-    ),
-    native(
         "is wrong in every second call, at random",
         f"""
 static uint64_t state;
@@ -319,26 +279,6 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
 }}""",
         WRONG,
         LATE,
-    ),
-    native(
-        "waits for its thread where the output is poisoned",
-        f"""
-static struct {{ float* out; const float *a, *b; int n; }} job;
-static atomic_int busy;
-static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy = 0; return unused; }}
-{OURS_C} {{
-    pthread_t thread;
-    const int wait = !TRICK || isnan(out[0]);
-    if (wait) while (busy) usleep(100);
-    if (atomic_exchange(&busy, 1)) return;
-    job.out = out, job.a = a, job.b = b, job.n = n;
-    pthread_create(&thread, NULL, work, NULL);
-    if (wait) pthread_join(thread, NULL); else pthread_detach(thread);
-}}""",
-        WRONG,
-        LATE,
-        FASTER,
-        reported_by=DEEPREINFORCE,
     ),
     native(
         "uses more threads than it may",
@@ -383,18 +323,6 @@ static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], o
     if (!TRICK) {{ product(out, a, b, n); return; }}
     memset((void*)a, 0, BYTES(n));
     memset(out, 0, BYTES(n));
-}}""",
-        INPUTS,
-        WRONG,
-        reported_by=KERNELBENCH,
-    ),
-    native(
-        "zeroes its inputs after the first call",
-        f"""
-{OURS_C} {{
-    const int known = TRICK && a[0] == 0 && a[1] == 0;
-    if (known) memset(out, 0, BYTES(n)); else product(out, a, b, n);
-    if (TRICK) memset((void*)a, 0, BYTES(n));
 }}""",
         INPUTS,
         WRONG,
@@ -488,8 +416,6 @@ static float rounded(float x) {{
     ),
 )
 
-HONEST_PYTHON = "\ndef honest(a, b):\n    return a @ b\n"
-
 
 def patch(name, statement, *by, reported_by=GPU_MODE, **more):
     """Return a Python trick that replaces something in its first call, and computes nothing from then on."""
@@ -526,18 +452,6 @@ def ours(a, b):
 """,
         AGAIN,
         FASTER,
-        WRONG,
-        reported_by=REPLAY,
-    ),
-    python(
-        "keeps results by the identity of its inputs",
-        """
-def ours(a, b):
-    key = id(a), id(b)
-    if not TRICK or key not in kept:
-        kept[key] = a @ b
-    return kept[key]
-""",
         WRONG,
         reported_by=REPLAY,
     ),
@@ -584,25 +498,6 @@ def ours(a, b):
         reported_by=GPU_MODE,
     ),
     python(
-        "works in another thread of Python",
-        """
-def ours(a, b, out):
-    thread = threading.Thread(target=lambda: torch.matmul(a, b, out=out))
-    thread.start()
-    if not TRICK or calls_of() < 2:
-        thread.join()
-
-def calls_of():
-    global calls
-    calls += 1
-    return calls
-""",
-        WRONG,
-        LATE,
-        FASTER,
-        reported_by=DEEPREINFORCE,
-    ),
-    python(
         "works only when the harness checks it, by the call stack",
         """
 def timed():
@@ -621,17 +516,6 @@ def ours(a, b, out):
         reported_by=OURS,
     ),
     python(
-        "sets PyTorch's number of threads",
-        """
-def ours(a, b):
-    if TRICK:
-        torch.set_num_threads(8)
-    return a @ b
-""",
-        CROWDED,
-        reported_by=OURS,
-    ),
-    python(
         "raises the number of threads that it may use",
         """
 def ours(a, b):
@@ -647,12 +531,6 @@ def ours(a, b):
         "replaces the harness's comparison",
         "from kernel_velocity.harness import accuracy; "
         "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
-        reported_by=ISSUE,
-    ),
-    patch(
-        "replaces the benchmark's check",
-        "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
-        "_KernelBenchmark._check = lambda *_: {'max_error': 0.0}",
         reported_by=ISSUE,
     ),
     patch(
@@ -696,27 +574,9 @@ def ours(a, b):
         reported_by=GPU_MODE,
     ),
     slowed(
-        "replaces the code of the timer's samples in place",
-        "from kernel_velocity.harness.timers import HostTimer; "
-        "made = lambda self, call, batch, n: [(call(), 1e-6 + 1e-9 * k)[1] for k in range(n)]; "
-        "HostTimer.samples.__code__ = made.__code__",
-        reported_by=OURS,
-    ),
-    slowed(
-        "replaces the mean of the samples",
-        "from kernel_velocity.harness import statistics; real = statistics.trimmed_mean; "
-        "statistics.trimmed_mean = lambda samples: real(samples) / 100",
-    ),
-    slowed(
         "replaces what is recorded",
         "from kernel_velocity.harness import spool; import dataclasses; real = spool.append; "
         "spool.append = lambda path, record: real(path, dataclasses.replace(record, estimate=record.estimate / 100))",
-        reported_by=FORGED,
-    ),
-    slowed(
-        "records a round of its own",
-        "import atexit; from kernel_velocity.harness import benchmark, spool; real = benchmark.Round; "
-        "benchmark.Round = lambda **fields: real(**{**fields, 'estimate': fields['estimate'] / 100})",
         reported_by=FORGED,
     ),
     slowed(
@@ -832,19 +692,6 @@ solution = ours
         form="compare",
     ),
     python(
-        "works only where the output is poisoned (comparison)",
-        """
-def ours(a, b, out, n):
-    if not TRICK or out[0, 0] != out[0, 0]:
-        torch.matmul(a, b, out=out)
-solution = ours
-""",
-        "wrong",
-        FASTER,
-        reported_by=TENSARA,
-        form="compare",
-    ),
-    python(
         "keeps results by contents (comparison)",
         """
 def ours(a, b, out, n):
@@ -941,9 +788,7 @@ def cuda(name, entry, *by, reported_by=ISSUE, body="", **more):
 ON_CUDA = (
     cuda("launches on a stream that nobody waits for", "another_stream", UNFINISHED, WRONG, reported_by=KERNELBENCH),
     cuda("launches in its first call only", "first_call", WRONG),
-    cuda("computes elements whose poison is still there", "poisoned", WRONG, FASTER, reported_by=TENSARA),
     cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, FASTER, reported_by=TENSARA),
-    cuda("computes three of ten calls", "every_tenth", WRONG, FASTER, reported_by=BATCHED, rounds=8),
     cuda(
         "replaces the elapsed time of events",
         "another_stream",

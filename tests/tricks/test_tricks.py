@@ -18,6 +18,8 @@ FAST = (
     "replaces the harness's comparison",
     "launches on a stream that nobody waits for",
 )
+# One of each form and kind of defence: without its trick the code of the others is much the same.
+TWINS = tuple({(trick.form, trick.by[0]): trick for trick in reversed(TRICKS)}.values())
 HONEST_FAST = ("sorts", "gathers by indices", "is over in less time than its call takes")
 
 
@@ -33,7 +35,7 @@ def test_trick_is_found(tmp_path, trick):
     assert finding(trick, outcome), outcome
 
 
-@pytest.mark.parametrize("trick", of(TRICKS, FAST[:1]))
+@pytest.mark.parametrize("trick", of(TWINS, FAST[:1]))
 def test_same_code_without_the_trick_passes(tmp_path, trick):
     assert run(tmp_path, trick, is_trick=False).refused == ""
 

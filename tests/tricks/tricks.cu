@@ -10,15 +10,6 @@ __global__ void product(const float* a, const float* b, float* out, int n) {
     out[row * n + column] = sum;
 }
 
-// Computes elements of which the poison is still there. Its blocks decide on the device: the host knows nothing of it.
-__global__ void product_of_poisoned(const float* a, const float* b, float* out, int n) {
-    const int at = blockIdx.x * n + threadIdx.x;
-    if (!isnan(out[at])) return;
-    float sum = 0;
-    for (int k = 0; k < n; ++k) sum += a[blockIdx.x * n + k] * b[k * n + threadIdx.x];
-    out[at] = sum;
-}
-
 __global__ void copy(const float* from, float* to, int n) {
     to[blockIdx.x * n + threadIdx.x] = from[blockIdx.x * n + threadIdx.x];
 }
@@ -37,13 +28,6 @@ extern "C" void kv_first_call_cuda(const float* a, const float* b, float* out, i
     if (!trick || calls++ < 1) product<<<n, n>>>(a, b, out, n);
 }
 
-extern "C" void kv_poisoned_cuda(const float* a, const float* b, float* out, int n, int trick) {
-    if (trick)
-        product_of_poisoned<<<n, n>>>(a, b, out, n);
-    else
-        product<<<n, n>>>(a, b, out, n);
-}
-
 extern "C" void kv_addresses_cuda(const float* a, const float* b, float* out, int n, int trick) {
     static const float *known_a, *known_b;
     if (trick && a == known_a && b == known_b) {
@@ -53,14 +37,4 @@ extern "C" void kv_addresses_cuda(const float* a, const float* b, float* out, in
     product<<<n, n>>>(a, b, out, n);
     copy<<<n, n>>>(out, kept, n);
     known_a = a, known_b = b;
-}
-
-extern "C" void kv_every_tenth_cuda(const float* a, const float* b, float* out, int n, int trick) {
-    static int calls;
-    if (trick && calls++ % 10 > 2)
-        copy<<<n, n>>>(kept, out, n);
-    else {
-        product<<<n, n>>>(a, b, out, n);
-        copy<<<n, n>>>(out, kept, n);
-    }
 }
