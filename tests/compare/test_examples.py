@@ -19,7 +19,7 @@ from tests.harness.test_device_figures import a_machine, document
     ("module", "calls"),
     [
         (api, ("compare(", "time_function(")),
-        (model, ("roofline(", "memory_traffic(")),
+        (model, ("roofline(",)),
         (accuracy, ("accuracy(",)),
         (profile, ("profile_call(",)),
         (peaks, ("measure_roofs(",)),
