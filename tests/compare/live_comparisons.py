@@ -36,7 +36,6 @@ def timed(name, seconds, rounds=3, **more):
     estimates = tuple(seconds * (1 + 0.01 * (number - (rounds - 1) / 2)) for number in range(rounds))
     samples = tuple((*(estimate * (1 + 0.002 * (k % 7)) for k in range(39)), 1.5 * estimate) for estimate in estimates)
     fields = {"rounds": samples, "estimates": estimates, "stops": ("converged",) * rounds, "accuracy": (right(),)}
-    fields |= {"clocks": (2.6e9,) * rounds}
     return Timed(implementation=name, **fields | {"roofline": roofline()} | more)
 
 
@@ -84,15 +83,7 @@ def comparison(*compared, **more):
         "threads": "1",
         "reference": "eager",
     }
-    host = {
-        "host_name": "bench",
-        "num_cpus": 2,
-        "mhz_per_cpu": 2600,
-        "cpu_scaling_enabled": False,
-        "caches": [{"type": "Unified", "level": 2, "size": 1 << 20, "num_sharing": 1}],
-        "load_avg": [0.31, 0.25, 0.2],
-    }
-    fields = {"environment": environment, "settings": settings, "began": BEGAN, "took": 12.3, "host": host}
+    fields = {"environment": environment, "settings": settings, "began": BEGAN, "took": 12.3}
     return Comparison(**fields | {"compared": compared} | more)
 
 

@@ -142,7 +142,7 @@ def test_interruption_saves_nothing_and_leaves_files_alone(planted, tmp_path):
     folder = tmp_path / "reports"
     folder.mkdir()
     (folder / "old.json").write_text("old")
-    written = [f"--json={folder / 'old.json'}", f"--markdown={folder / 'new.md'}", f"--profile={folder / 'new'}"]
+    written = [f"--json={folder / 'old.json'}", f"--html={folder / 'new.html'}", f"--profile={folder / 'new'}"]
     assert run("doubling", *QUICK, *written) == (130, "", "interrupted: nothing was saved\n")
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"old.json": "old"}
 
@@ -170,10 +170,10 @@ def test_lock_is_checked_after_options_and_before_measuring(planted, tmp_path, m
 
 
 def test_files_are_written_and_standard_output_takes_one(planted, tmp_path):
-    code, out, err = run("doubling", *QUICK, "--json", "-", "--markdown", str(tmp_path / "a.md"))
+    code, out, err = run("doubling", *QUICK, "--json", "-", "--html", str(tmp_path / "a.html"))
     assert code == 0 and len(json.loads(out)["results"]) == 4
     assert "doubling on cpu" in err
-    assert (tmp_path / "a.md").read_text().startswith("**4 of 4 results verified and right**")
+    assert "4 of 4 results verified and right" in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_files_are_written_and_standard_output_takes_one(planted, tmp_path):
         (("doubling", "--threads", "0"), "KV_THREADS='0'"),
         (("doubling", "--tolerance", "much"), "--tolerance"),
         (("doubling", "--device", "tpu"), "--device"),
-        (("doubling", "--json", "-", "--markdown", "-"), "standard output"),
+        (("doubling", "--json", "-", "--html", "-"), "standard output"),
         (("doubling", "--json", "nowhere/to/a.json"), "--json nowhere/to/a.json: must be a file in an existing folder"),
-        (("doubling", "--markdown", "."), "--markdown ."),
+        (("doubling", "--html", "."), "--html ."),
         (("doubling", "--profile", __file__), "must be a folder, for traces (got a file)"),
         (("doubling", "--profile", "/proc/new"), "--profile /proc/new: cannot be written ("),
         (("doubling", "--json", "/proc/new"), "--json /proc/new: cannot be written ("),  # root cannot, either

@@ -41,13 +41,7 @@ from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
 
 ALL = "all"
-FORMATS = {
-    "json": "JSON",
-    "markdown": "Markdown",
-    "html": "an HTML page",
-    "gbench": "Google Benchmark's JSON",
-    "nvbench": "nvbench's JSON",
-}
+FORMATS = {"json": "JSON", "html": "an HTML page"}
 TRACES = Path(".asv", "profiles")
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)

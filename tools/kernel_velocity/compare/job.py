@@ -73,7 +73,7 @@ class Job:
             UsageError: memory ran out for every case, or the problem raised.
         """
         problem, began, cases, left_out = self.problem, time.time(), list[Compared](), list[str]()
-        environment, host = system.environment(problem.device, self.settings.threads), system.host()
+        environment = system.environment(problem.device, self.settings.threads)
         for number, test in enumerate(self.tests):
 
             def part(what: str, done: float, name: str = test["name"], number: int = number) -> None:
@@ -106,7 +106,6 @@ class Job:
             took=time.time() - began,
             warnings=tuple(dict.fromkeys(warnings)),  # cases repeat them
             roofs=roofs,
-            host=host,
         )
 
     def _compare_case(

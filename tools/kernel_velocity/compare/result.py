@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from kernel_velocity.roofline.model import Roofline, Roofs
@@ -44,7 +44,6 @@ class Timed:
         accuracy: one per output, none where nothing was verified.
         roofline: None where the ceilings or the problem's FLOPs and bytes are unknown.
         power: (s since the start, W) of a GPU.
-        clocks: of the device in each round, Hz, without those that are not known.
         missing: the reason why it is n/a. It has no rounds then.
         failed: the reason why it failed. Its rounds do not count then.
         notes: what it changed in the process that all implementations share.
@@ -59,7 +58,6 @@ class Timed:
     accuracy: tuple[Accuracy, ...] = ()
     roofline: Roofline | None = None
     power: tuple[tuple[float, float], ...] = ()
-    clocks: tuple[float, ...] = ()
     missing: str | None = None
     failed: str | None = None
     notes: tuple[str, ...] = ()
@@ -122,7 +120,6 @@ class Comparison:
     Attributes:
         environment: name -> value: device, caches, clocks, load, versions, relevant environment variables.
         settings: rule, parameters, rounds, preset, tolerance, as text.
-        host: what Google Benchmark's context says of a machine, by its names (`system.host`).
         began: Unix time, s.
         took: s.
         roofs: the device's ceilings, None where they are unknown or were not asked for.
@@ -135,19 +132,15 @@ class Comparison:
     took: float
     warnings: tuple[str, ...] = ()
     roofs: Roofs | None = None
-    host: Mapping[str, object] = field(default_factory=dict)
 
     def rows(self) -> Iterator[Row]:
         """Yield every implementation on every test case."""
         cases = Counter[tuple[str, str]]()
-        names = Counter((compared.problem, compared.device, compared.case) for compared in self.compared)
         for compared in self.compared:
             problem = (compared.problem, compared.device)
             cases[problem] += 1
-            number = cases[problem]
-            repeats = names[*problem, compared.case] > 1
             for timed in compared.timed:
-                yield Row(compared, timed, number, f"{compared.case}#{number}" if repeats else compared.case)
+                yield Row(compared, timed, cases[problem])
 
     def problems(self) -> dict[tuple[str, str], list[Row]]:
         """Return the rows by problem and device, in order of first mention."""
@@ -164,7 +157,6 @@ class Row:
     compared: Compared
     timed: Timed
     number: int = 1  # of the test case within its problem, from 1
-    label: str = ""  # the test case's name, with its number where another case of the problem has the same
 
     @cached_property
     def timing(self) -> Timing | None:

@@ -10,10 +10,8 @@ import os
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from time import perf_counter, time
 
-from kernel_velocity.compare import system
 from kernel_velocity.harness import gate, gpu, timing
 from kernel_velocity.harness.reported import activity, read_counters
 from kernel_velocity.harness.sampling import batch_for, measure
@@ -31,7 +29,7 @@ FEWEST = 3
 class Round:
     """One round: `samples` in s per call, in order, without burn-in.
 
-    `power` is in W, None on the CPU. `clock` is that of the device in Hz, None where it is not known.
+    `power` is in W, None on the CPU.
     """
 
     samples: tuple[float, ...]
@@ -40,7 +38,6 @@ class Round:
     flags: tuple[str, ...]
     ended: float  # Unix time, s
     power: float | None = None
-    clock: float | None = None
 
 
 def take_round(
@@ -88,15 +85,7 @@ def take_round(
         flags=tuple(dict.fromkeys((*flags, *contended, *crowded, *watch.flags))),
         ended=time(),
         power=None if watch.activity is None else watch.activity.power,
-        clock=system.cpu_clock() if device == "cpu" else _sm_clock(watch.activity),
     )
-
-
-def _sm_clock(activity: gpu.GpuActivity | None) -> float | None:
-    """Return the mean of a GPU's clock before and after the samples, Hz."""
-    readings = () if activity is None else (activity.sm_before, activity.sm_after)
-    clocks = [clock for clock in readings if clock is not None]
-    return fmean(clocks) if clocks else None
 
 
 def _sample_calls(call: Call, rule: StoppingRule, timer: Timer, warmups: int, look: Call) -> str:

@@ -250,7 +250,6 @@ class Subject:
             function=self._function(),
             accuracy=self.accuracy,
             power=tuple((when, watts) for when, watts in power if watts is not None),
-            clocks=tuple(measured.clock for measured in self.rounds if measured.clock is not None),
             missing=self.missing,
             failed=self.failed,
             notes=tuple(self.notes),

@@ -34,7 +34,6 @@ VARIABLES = (
 NO_ALLOCATOR = "not set up: times of large allocations include page faults (use the command `kv compare`)"
 _CPUS = Path("/sys/devices/system/cpu")
 _FREQUENCIES = "cpu[0-9]*/cpufreq/scaling_cur_freq"
-_GOVERNORS = "cpu[0-9]*/cpufreq/scaling_governor"
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -103,23 +102,6 @@ def cpu_clock() -> float | None:
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
         clocks = [1e6 * float(line.split(":", 1)[1]) for line in lines if line.startswith("cpu MHz")]
     return max(clocks, default=None)
-
-
-def host() -> dict[str, object]:
-    """Return what Google Benchmark's context says of a machine, by its names. Unknown is None, sizes are in bytes."""
-    clock = cpu_clock()
-    governors = [file.read_text(encoding="ascii").strip() for file in _CPUS.glob(_GOVERNORS)]
-    return {
-        "host_name": platform.node(),
-        "num_cpus": os.cpu_count(),
-        "mhz_per_cpu": None if clock is None else round(clock / 1e6),
-        "cpu_scaling_enabled": any(governor != "performance" for governor in governors),
-        "caches": [
-            {"type": cache.type, "level": cache.level, "size": cache.size, "num_sharing": cache.sharing}
-            for cache in reported.caches()
-        ],
-        "load_avg": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
-    }
 
 
 def _hertz(value: float | None) -> str:

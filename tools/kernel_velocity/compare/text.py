@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kernel_velocity import units
 from kernel_velocity.compare.result import RIGHT, Row
@@ -116,9 +116,9 @@ def error(row: Row) -> str:
     return f"{max(errors):.3g}" if errors else ""
 
 
-def verdict(rows: Sequence[Row], quote: Callable[[str], str] = str) -> str:
-    """Return how many results are verified and right, or which are wrong or failed, with names in quotes."""
-    bad = [f"{quote(row.timed.implementation)} on {quote(row.compared.case)}" for row in rows if row.timed.is_bad]
+def verdict(rows: Sequence[Row]) -> str:
+    """Return how many results are verified and right, or which are wrong or failed."""
+    bad = [f"{row.timed.implementation} on {row.compared.case}" for row in rows if row.timed.is_bad]
     if bad:
         return f"FAIL: {units.count(len(bad), 'result')} wrong or failed: {', '.join(bad)}"
     right = sum(row.timed.status == RIGHT for row in rows)

@@ -52,37 +52,11 @@ def data_caches(device: str, folder: Path = _CACHES) -> dict[str, int]:
     return {} if size is None else {"L2": size}
 
 
-@dataclass(frozen=True, order=True)
-class Cache:
-    """A cache of a CPU as sysfs describes it. `type` is "Data", "Instruction" or "Unified"."""
-
-    level: int
-    size: int  # bytes
-    folder: Path
-    type: str
-
-    @property
-    def sharing(self) -> int | None:
-        """Return the number of cores that share it, None where sysfs does not say."""
-        try:
-            return len(_numbers(_text(self.folder / "shared_cpu_list")))
-        except (OSError, ValueError):  # masked, or empty
-            return None
-
-
-def caches(folder: Path = _CACHES) -> list[Cache]:
-    """Return every cache that a CPU's folder of sysfs describes, innermost first. [] where it describes none."""
-    indexes = [size.parent for size in folder.glob("index*/size")]
-    return sorted(
-        Cache(int(_text(index / "level")), _bytes(_text(index / "size")), index, _text(index / "type"))
-        for index in indexes
-    )
-
-
 def _data_caches(folder: Path) -> list[tuple[int, int, Path]]:
     """Return level, bytes and folder of each data cache that a CPU's folder of sysfs describes, innermost first."""
-    data = (cache for cache in caches(folder) if cache.type in ("Data", "Unified"))
-    return [(cache.level, cache.size, cache.folder) for cache in data]
+    indexes = [size.parent for size in folder.glob("index*/size")]
+    data = [index for index in indexes if _text(index / "type") in ("Data", "Unified")]
+    return sorted((int(_text(index / "level")), _bytes(_text(index / "size")), index) for index in data)
 
 
 def neighbours(cpus: Path = _CPUS) -> list[int]:
