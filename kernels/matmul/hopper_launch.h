@@ -64,58 +64,61 @@ cudaError_t map_matrix(CUtensorMap* map, const T* matrix, int64_t rows, int64_t 
                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
-// Sets `workspace` to memory of the current device that nobody uses at the same time as kernels on a stream, or of one
-// graph that is captured there: 17 MB on an H100, allocated when they are first asked for and never freed.
-inline cudaError_t find_workspace(HopperWorkspace* workspace, int device, int clusters, cudaStream_t stream) {
-    struct Known {
-        int device;
-        unsigned long long stream, capture;
-        HopperWorkspace workspace;
-    };
-    static std::mutex mutex;
-    static std::vector<Known> all;
-    unsigned long long id = 0, capture = 0;
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    cudaError_t error = cudaStreamGetId(stream, &id);
-    if (error == cudaSuccess) error = cudaStreamGetCaptureInfo(stream, &status, &capture);
-    if (error != cudaSuccess) return error;
-    if (status == cudaStreamCaptureStatusNone) capture = 0;
-    const std::lock_guard<std::mutex> lock(mutex);
-    for (const Known& known : all)
-        if (known.device == device && known.stream == id && known.capture == capture) {
-            *workspace = known.workspace;
-            return cudaSuccess;
-        }
-    // Also while a graph is captured, and on a stream of its own, so that the graph has no part in it.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    error = cudaThreadExchangeStreamCaptureMode(&mode);
-    if (error != cudaSuccess) return error;
-    const size_t of_sums = HopperWorkspace::of_sums(clusters), of_sent = HopperWorkspace::of_sent(clusters);
-    void* memory = nullptr;
-    cudaStream_t once = nullptr;
-    error = cudaMalloc(&memory, of_sums + of_sent);
-    *workspace = {memory, reinterpret_cast<unsigned*>(static_cast<char*>(memory) + of_sums)};
-    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&once, cudaStreamNonBlocking);
-    if (error == cudaSuccess) error = cudaMemsetAsync(workspace->sent, 0, of_sent, once);
-    if (error == cudaSuccess) error = cudaStreamSynchronize(once);
-    if (once) cudaStreamDestroy(once);
-    if (error == cudaSuccess) all.push_back({device, id, capture, *workspace});
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    return error;
-}
+// Memory for the sums that clusters send each other: 17 MB on an H100. Kernels of a stream use one after the other what
+// the stream allocated with its first, which stays. A captured graph allocates and frees its own in each replay, as it
+// may run beside all streams.
+struct WorkspaceOfLaunch {
+    HopperWorkspace workspace = {};
+    bool is_of_graph = false;
+
+    cudaError_t allocate(int clusters, cudaStream_t stream) {
+        const size_t of_sums = HopperWorkspace::of_sums(clusters),
+                     of_sent = HopperWorkspace::of_sent(clusters);
+        void* memory = nullptr;
+        const cudaError_t error = cudaMallocAsync(&memory, of_sums + of_sent, stream);
+        if (error != cudaSuccess) return error;
+        workspace = {memory, reinterpret_cast<unsigned*>(static_cast<char*>(memory) + of_sums)};
+        return cudaMemsetAsync(workspace.sent, 0, of_sent, stream);
+    }
+
+    cudaError_t find(int device, int clusters, cudaStream_t stream) {
+        struct Known {
+            int device;
+            unsigned long long stream;
+            HopperWorkspace workspace;
+        };
+        static std::mutex mutex;
+        static std::vector<Known> all;
+        unsigned long long id = 0;
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        cudaError_t error = cudaStreamGetId(stream, &id);
+        if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &status);
+        if (error != cudaSuccess) return error;
+        is_of_graph = status != cudaStreamCaptureStatusNone;
+        if (is_of_graph) return allocate(clusters, stream);
+        const std::lock_guard<std::mutex> lock(mutex);
+        for (const Known& known : all)
+            if (known.device == device && known.stream == id) {
+                workspace = known.workspace;
+                return cudaSuccess;
+            }
+        error = allocate(clusters, stream);
+        if (error == cudaSuccess) all.push_back({device, id, workspace});
+        return error;
+    }
+};
 
 template <class T, class Epilogue>
 cudaError_t launch_on_hopper(const HopperKernel<Epilogue>& kernel, const HopperPlan& plan, const T* a,
                              const T* b, typename Product<T>::Item* c, int64_t k, const Epilogue& epilogue,
                              int device, cudaStream_t stream) {
     HopperMaps maps;
-    HopperWorkspace workspace = {};
+    WorkspaceOfLaunch memory;
     const int64_t m = plan.work.m, n = plan.work.n;
     cudaError_t error = map_matrix(&maps.a, a, m, k, kernel.box_a);
     if (error == cudaSuccess) error = map_matrix(&maps.b, b, k, n, kernel.box_b);
     if (error == cudaSuccess) error = map_matrix(&maps.c, c, m, n, kernel.box_c);
-    if (error == cudaSuccess && plan.is_shared())
-        error = find_workspace(&workspace, device, plan.work.clusters, stream);
+    if (error == cudaSuccess && plan.is_shared()) error = memory.find(device, plan.work.clusters, stream);
     if (error == cudaSuccess)
         error =
             cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared);
@@ -130,7 +133,8 @@ cudaError_t launch_on_hopper(const HopperKernel<Epilogue>& kernel, const HopperP
     config.stream = stream;
     config.attrs = &cluster;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel.kernel, maps, plan.work, workspace, epilogue);
+    error = cudaLaunchKernelEx(&config, kernel.kernel, maps, plan.work, memory.workspace, epilogue);
+    return error == cudaSuccess && memory.is_of_graph ? cudaFreeAsync(memory.workspace.sums, stream) : error;
 }
 
 // Launches the kernel that the estimate says is the quickest.

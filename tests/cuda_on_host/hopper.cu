@@ -212,7 +212,7 @@ int launch(Kernel* kernel, bool swizzles, kv::Float16* a, kv::Float16* b, kv::Fl
     }                                                                                          \
     extern "C" int kv_##FAULT##_cuda(float* out, int, void*) {                                 \
         static void* memory = nullptr;                                                         \
-        if (!memory && cudaMalloc(&memory, 1032) != cudaSuccess) return 1;                     \
+        if (!memory && cudaMallocAsync(&memory, 1032, nullptr) != cudaSuccess) return 1;       \
         unsigned* const numbers = static_cast<unsigned*>(memory);                              \
         cudaMemsetAsync(numbers + 256, 0, 8, nullptr);                                         \
         cudaLaunchAttribute cluster = {};                                                      \

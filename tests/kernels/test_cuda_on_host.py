@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -333,17 +334,17 @@ def test_matmul_on_hopper_in_any_order(on_host, dtype, order):
         assert "_hopper_" in run(on_host, case, order=order, processors=processors, capability=9)[0]
 
 
-def test_workspace_is_allocated_once_for_a_stream_or_graph(on_host):
+def test_workspace_is_allocated_once_for_a_stream_and_freed_by_a_graph(on_host):
     case = references.integer_product("bfloat16", 64, 128, 776)
     native = on_host.kernel("matmul", "matmul_tensor")._native
-    allocations = []
-    for stream, graph in ((21, 0), (22, 0), (21, 0), (21, 7), (21, 7), (21, 0)):
-        native.on_host_capture(graph)
-        before = native.on_host_allocations()
+    counts = [(native.on_host_allocations(), native.on_host_frees())]
+    for stream, captures in ((21, 0), (22, 0), (21, 0), (21, 1), (21, 1), (21, 0)):
+        native.on_host_capture(captures)
         run(on_host, case, capability=9, stream=stream)
-        allocations.append(native.on_host_allocations() - before)
+        counts.append((native.on_host_allocations(), native.on_host_frees()))
     native.on_host_capture(0)
-    assert allocations == [1, 1, 0, 1, 0, 0]
+    changes = [(now[0] - last[0], now[1] - last[1]) for last, now in pairwise(counts)]
+    assert changes == [(1, 0), (1, 0), (0, 0), (1, 1), (1, 1), (0, 0)]
 
 
 @HALVES

@@ -98,7 +98,7 @@ void wait_for_copies(unsigned groups_left);
 // accessed: the number of an array, or one of these.
 constexpr int SHARED_MEMORY = -1, OTHER_MEMORY = -2;
 int check(const void* address, size_t bytes, bool writes, size_t alignment);
-// cudaMalloc: memory that stays for the process's life; and whether bytes are in such memory.
+// cudaMallocAsync: memory that stays for the process's life; and whether bytes are in such memory.
 void* allocate(size_t bytes);
 bool is_allocated(const void* address, size_t bytes);
 // Notes an access of a lane for traffic.py, if its caller wants that. `site` is where in the kernel it is made: lanes of

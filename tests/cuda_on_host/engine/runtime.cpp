@@ -19,9 +19,8 @@ int processors = 4, capability = 8, devices = 2, device = 0;
 cudaError_t last_error = cudaSuccess;
 std::string fault_text, launches;
 bool has_streamed;
-int allocations = 0;
-unsigned long long capture = 0;  // of all streams: the number of the graph that is captured there; 0: none
-cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+int allocations = 0, frees = 0;
+bool captures = false;  // whether a graph is captured on all streams
 
 struct Asked {
     const void* kernel;
@@ -183,9 +182,15 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
     return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void** memory, size_t bytes) {
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
     ++allocations;
     *memory = allocate(bytes);
+    return cudaSuccess;
+}
+
+// What is freed is not given out again, as kernels that were put off may use it.
+cudaError_t cudaFreeAsync(void*, cudaStream_t) {
+    ++frees;
     return cudaSuccess;
 }
 
@@ -194,27 +199,14 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-    *stream = nullptr;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-
 // A device with another number of processors has other streams.
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
     *id = reinterpret_cast<size_t>(stream) * 4096 + static_cast<size_t>(processors);
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long* id) {
-    *status = capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    *id = capture;
-    return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-    std::swap(*mode, capture_mode);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+    *status = captures ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 
@@ -246,9 +238,10 @@ extern "C" void on_host_begin(int order, uint64_t seed, int processors_) {
 
 extern "C" void on_host_set_capability(int major) { cuda_on_host::capability = major; }
 
-// For tests: begin to capture a graph of that number, 0: end it; and how often memory was allocated since the beginning.
-extern "C" void on_host_capture(int number) { capture = static_cast<unsigned long long>(number); }
+// For tests: whether a graph is captured from now on; and how often memory was allocated and freed since the beginning.
+extern "C" void on_host_capture(int wanted) { captures = wanted; }
 extern "C" int on_host_allocations() { return allocations; }
+extern "C" int on_host_frees() { return frees; }
 
 extern "C" int on_host_device() { return device; }
 extern "C" int on_host_streamed() { return has_streamed; }
