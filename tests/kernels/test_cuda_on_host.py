@@ -334,7 +334,7 @@ def test_matmul_on_hopper_in_any_order(on_host, dtype, order):
         assert "_hopper_" in run(on_host, case, order=order, processors=processors, capability=9)[0]
 
 
-def test_workspace_is_allocated_once_for_a_stream_and_freed_by_a_graph(on_host):
+def test_workspace_stays_with_a_stream_and_goes_with_a_graph(on_host):
     case = references.integer_product("bfloat16", 64, 128, 776)
     native = on_host.kernel("matmul", "matmul_tensor")._native
     counts = [(native.on_host_allocations(), native.on_host_frees())]
