@@ -38,9 +38,9 @@ _ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0*
 
 PERIOD = 1_048_583  # random numbers drawn for a factor, above 1024^2 and prime: no tile repeats another at its place
 FLOAT8 = "float8_e4m3fn"
-# What its factors are drawn from, with either sign. Products are multiples of .25. Sums of 4096 deviate by 260,
+# What its factors are drawn from. Products are multiples of .25. Sums of 4096 deviate by 260,
 # so they take 14 bits up to 7.8 of that, which is what Hopper's tensor cores keep (kernels/matmul/matmul_hopper.cu).
-EXACT = (1.0, 1.5, 2.0, 3.0)
+EXACT = (-3.0, -2.0, -1.5, -1.0, 1.0, 1.5, 2.0, 3.0)
 _OUTPUTS = {"int8": "int32", FLOAT8: "float32"}  # of the others as the inputs
 
 
@@ -84,20 +84,18 @@ class Matmul(SuiteProblem):
             wanted = "compute capability 9.0 multiplies float8_e4m3fn here"
             raise NotImplementedError(f"{wanted}, this GPU has {'.'.join(map(str, capability))}")
         generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{m}x{n}x{k}"))
-        shapes = ((m, k), (k, n))
-        counts = [min(rows * columns, drawn_count(PERIOD)) for rows, columns in shapes]
-        if dtype == "int8":
-            drawn = [torch.randint(-128, 128, (count,), generator=generator, dtype=torch.int8) for count in counts]
-        elif dtype == FLOAT8:
-            numbers = torch.tensor([*EXACT, *(-number for number in EXACT)])
-            drawn = [numbers[torch.randint(len(numbers), (count,), generator=generator)] for count in counts]
-        else:
-            drawn = [torch.randn(count, generator=generator, dtype=torch.float32) for count in counts]
-        a, b = (
-            tiled(values.to(getattr(torch, dtype)).to(self.device), shape)
-            for values, shape in zip(drawn, shapes, strict=True)
-        )
-        return a, b
+
+        def draw(rows: int, columns: int) -> torch.Tensor:
+            count = min(rows * columns, drawn_count(PERIOD))
+            if dtype == "int8":
+                values = torch.randint(-128, 128, (count,), generator=generator, dtype=torch.int8)
+            elif dtype == FLOAT8:
+                values = torch.tensor(EXACT)[torch.randint(len(EXACT), (count,), generator=generator)]
+            else:
+                values = torch.randn(count, generator=generator, dtype=torch.float32)
+            return tiled(values.to(getattr(torch, dtype)).to(self.device), (rows, columns))
+
+        return draw(m, k), draw(k, n)
 
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
         """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default). Of int8 by `torch._int_mm`.
@@ -145,10 +143,10 @@ class Matmul(SuiteProblem):
 
     def tolerance(self, dtype: str, k: int) -> Tolerance:
         """Return what an output of a dtype may differ by after inner products of length k."""
-        if dtype == "int32":
-            return Tolerance(rtol=0.0, atol=0.0, source="matmul: int8 is exact")
-        if dtype == FLOAT8:
-            return Tolerance(rtol=0.0, atol=0.0, source="matmul: sums of these float8 products are exact")
+        if dtype in ("int32", FLOAT8):
+            return Tolerance(
+                rtol=0.0, atol=0.0, source="matmul: int8 is exact, and so are sums of these float8 numbers"
+            )
         what = f"rounded to {dtype}, and " if dtype in _ROUNDED else ""
         source = f"matmul: {what}rounding of inner products of length {k}"
         return Tolerance(rtol=_ROUNDED.get(dtype, 1e-5), atol=self.atol(k), source=source)

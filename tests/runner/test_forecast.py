@@ -23,20 +23,9 @@ def test_commit_of_the_document(environ, seconds):
     assert round(here("cuda", environ).commit(CORE, 8, 0.0).measuring) == seconds
 
 
-def test_parts_add_up():
-    cost = GPU.commit(CORE, 8)
-    assert cost.build == pytest.approx(180 / GPU.cores)
-    assert cost.rest == pytest.approx(8 * (1.9 + 0.08 + 40 * 0.1))
-
-
 def test_measured_replaces_the_model():
     built = GPU.learn_build(20.0)
     assert built.commit(CORE, 8).build == pytest.approx(20)
-    warm = {"k('native', '1M')": (1.0, 0.3), "k('native', '2M')": (2.0, 0.5), "k('compile', '1M')": (9.0, 9.0)}
-    rows = [{"series": name, "setup": {"isolated": a, "shared": b}} for name, (a, b) in warm.items()]
-    terms = GPU.learn_sharing(rows).terms
-    assert (terms.process, terms.setup) == pytest.approx((1.1, 0.34))
-    assert GPU.learn_sharing([]) == GPU
     before = GPU.commit(CORE, 8, 0.0).measuring
     assert GPU.learn_commits(30.0, 20.0).commit(CORE, 8, 0.0).measuring == pytest.approx(1.5 * before)
 

@@ -262,8 +262,6 @@ class Slice:
         """Correct the forecast by what a stage took."""
         if stage == "build" and not self.ended(stage):
             self.forecast = self.forecast.learn_build(seconds)
-        if stage == "sharing" and (document := self.document(RUN / "sharing.json")):
-            self.forecast = self.forecast.learn_sharing(document["rows"])
 
     def time_is_up(self) -> bool:
         """Return whether the slice has no time left. It is then interrupted."""
@@ -472,9 +470,6 @@ class Slice:
         """Return what the summary is made of."""
         recorded = past.open(RESULTS, Path()) if (RESULTS / "benchmarks.json").exists() else None
         measured = [measurement for sha in recorded.paths for measurement in recorded.at(sha)] if recorded else []
-        documents_of = {
-            name: self.document(RUN / f"{name}.json") for name in ("tests", "sharing", "ceilings", "timers")
-        }
         return summary.Report(
             facts=self.facts,
             device=self.device,
@@ -482,7 +477,7 @@ class Slice:
             commits=self.pack["commits"],
             slices=self.state["slices"],
             notes=self.notes,
-            **documents_of,
+            **{name: self.document(RUN / f"{name}.json") for name in ("tests", "sharing", "ceilings", "timers")},
             traces=len(list(TRACES.glob("*-*.json"))),  # and not the lists beside them
             measurements=[measurement for measurement in measured if measurement.key.machine == MACHINE],
             left=[stage for stage in self.chosen if self.left(stage)],

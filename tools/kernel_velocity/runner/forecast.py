@@ -8,10 +8,8 @@ launch of asv takes `launch`. Series share a process, or each has its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
-from typing import Any
 
 from kernel_velocity.harness import ceilings, independent, isolation, sharing
 from kernel_velocity.results.asv_file import Series
@@ -129,15 +127,6 @@ class Forecast:
     def learn_build(self, seconds: float) -> Forecast:
         """Return the forecast after a build that took so long."""
         return replace(self, terms=replace(self.terms, build=seconds * self.cores))
-
-    def learn_sharing(self, rows: Iterable[Mapping[str, Any]]) -> Forecast:
-        """Return the forecast after harness/sharing.py: s until a series is warm, by the kind of its process."""
-        warm = [row["setup"] for row in rows if repr(COMPILE) not in row["series"]]
-        if not warm:
-            return self
-        apart, shared = (median(times[kind] for times in warm) for kind in sharing.KINDS)
-        setup = max(shared - self.terms.warm_up, 0.0)
-        return replace(self, terms=replace(self.terms, setup=setup, process=max(apart - shared, 0.0)))
 
 
 def here(device: str, environ: Mapping[str, str]) -> Forecast:
