@@ -398,7 +398,8 @@ class Line:
         for number, (key, unit) in enumerate(zip(self.site.keys, self._series.unit.tolist(), strict=True)):
             levels, series = self.site.past.verdicts[key], self.site.series(key)
             for entry, base in _changes(series, levels):
-                at, tag = int(series.position[entry]), _newest(series, entry, int(self.tags[series.position[entry]]))
+                at, method = int(series.position[entry]), int(series.method[entry])
+                tag = _newest(series, method, int(self.tags[at]))
                 verdicts = [levels.between(old, entry) for old in (base, tag) if old != NONE]
                 ratios = (number, [(verdict.word, verdict.ratio) for verdict in verdicts])
                 words = [(text.verdict(verdict, unit), text.verdict_detail(verdict)) for verdict in verdicts]
@@ -444,7 +445,8 @@ def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
     if not steps:
         return
     if len(changes.methods(series)) == 1:  # nearly always
-        pairs = ((step, _newest(series, step, int(series.position[step]) - 1)) for step in steps)
+        method = int(series.method[steps[0]])
+        pairs = ((step, _newest(series, method, int(series.position[step]) - 1)) for step in steps)
         yield from ((entry, base) for entry, base in pairs if base != NONE)
         return
     base = changes.before(series)
@@ -453,9 +455,9 @@ def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
     yield from ((entry, int(base[entry])) for entry in np.flatnonzero(is_apart).tolist())
 
 
-def _newest(series: Columns, entry: int, position: int) -> int:
-    """Return the newest entry up to a position that an entry can be compared with. NONE: there is none."""
-    alike = changes.alike(series, int(series.method[entry])) & (series.position <= position)
+def _newest(series: Columns, method: int, position: int) -> int:
+    """Return the newest entry up to a position that a time of a method can be compared with. NONE: there is none."""
+    alike = changes.alike(series, method) & (series.position <= position)
     return int(np.flatnonzero(alike)[-1]) if alike.any() else NONE
 
 
@@ -485,50 +487,32 @@ def beside(site: Site, sha: str, tags: IntArray) -> Values:
     tag = position if position == NO_TAG or site.line[position] in site.tags else int(tags[position])
     ranks = {key: rank for rank, key in enumerate(site.keys)}
     measurements = sorted(site.at(sha), key=lambda measurement: ranks.get(measurement.key, len(ranks)))
-    bases = {
-        base: [
-            _newest_up_to(site, measurement, upto) if measurement.key in ranks else NONE for measurement in measurements
-        ]
-        for base, upto in (("before", position), ("tag", tag))
-    }
-    verdicts = {
-        base: site.past.verdicts.beside(
-            [
-                (measurement.key, entry, measurement)
-                for measurement, entry in zip(measurements, entries, strict=True)
-                if entry != NONE
-            ]
-        )
-        for base, entries in bases.items()
-    }
-    shas = {
-        base: [
-            site.line[site.series(measurement.key).position[entry]] if entry != NONE else ""
-            for measurement, entry in zip(measurements, entries, strict=True)
-        ]
-        for base, entries in bases.items()
-    }
-    others = tuple(dict.fromkeys(sha for column in shas.values() for sha in column if sha))
 
-    def against(base: str) -> Against:
-        columns = zip(measurements, bases[base], shas[base], strict=True)
-        compared = [
-            (entry, others.index(sha), verdicts[base][measurement.key]) for measurement, entry, sha in columns if sha
-        ]
-        is_known = np.array([bool(sha) for sha in shas[base]], np.bool_)
-        against = Against(
+    def against(position: int) -> tuple[Against, Mapping[SeriesKey, Verdict]]:
+        """Return the values against the newest comparable ones up to a position, and the verdicts."""
+        compared = {
+            row: entry
+            for row, measurement in enumerate(measurements)
+            if measurement.key in ranks and (entry := _newest_up_to(site, measurement, position)) != NONE
+        }
+        rows, keys = [*compared], [measurements[row].key for row in compared]
+        tested = zip(keys, compared.values(), rows, strict=True)
+        verdicts = site.past.verdicts.beside([(key, entry, measurements[row]) for key, entry, row in tested])
+        result = Against(
             other=np.full(len(measurements), NONE, np.int32),
             entry=np.full(len(measurements), NONE, np.int32),
             effect=np.zeros(len(measurements)),
             word=np.full(len(measurements), WORDS.index(Word.UNDECIDED), np.uint8),
         )
-        against.entry[is_known] = [entry for entry, _, _ in compared]
-        against.other[is_known] = [other for _, other, _ in compared]
-        against.effect[is_known] = [math.log(verdict.ratio) for _, _, verdict in compared]
-        against.word[is_known] = [WORDS.index(verdict.word) for _, _, verdict in compared]
-        return against
+        pairs = zip(keys, compared.values(), strict=True)
+        result.other[rows] = [site.series(key).position[entry] for key, entry in pairs]
+        result.entry[rows] = [*compared.values()]
+        result.effect[rows] = [math.log(verdicts[key].ratio) for key in keys]
+        result.word[rows] = [WORDS.index(verdicts[key].word) for key in keys]
+        return result, verdicts
 
-    before = against("before")
+    (before, before_verdicts), (tag_, tag_verdicts) = against(position), against(tag)
+    verdicts = {"before": before_verdicts, "tag": tag_verdicts}
     flop = [np.nan if measurement.flop is None else measurement.flop for measurement in measurements]
     return Values(
         series=Series(
@@ -536,7 +520,7 @@ def beside(site: Site, sha: str, tags: IntArray) -> Values:
             flop=np.array(flop, np.float64),
             unit=np.array([text.unit_of(measurement) for measurement in measurements], np.str_),
         ),
-        others=others,
+        others=site.line,
         remark=lambda row: (measurements[row].reason, measurements[row].warnings),
         which=np.arange(len(measurements)),
         slot=np.arange(len(measurements)),
@@ -547,7 +531,7 @@ def beside(site: Site, sha: str, tags: IntArray) -> Values:
         changed=before.is_change
         | np.array([_is_lost(site, measurement, position) for measurement in measurements], np.bool_),
         before=before,
-        tag=against("tag"),
+        tag=tag_,
     )
 
 
@@ -555,8 +539,7 @@ def _newest_up_to(site: Site, measurement: Measurement, position: int) -> int:
     """Return the newest entry of a measurement's series, up to a position, that it can be compared with. NONE: none."""
     series = site.series(measurement.key)
     method = series.methods.index(measurement.method) if measurement.method in series.methods else -1
-    entries = np.flatnonzero(changes.alike(series, method) & (series.position <= position))
-    return int(entries[-1]) if entries.size and measurement.outcome is Outcome.MEASURED else NONE
+    return _newest(series, method, position) if measurement.outcome is Outcome.MEASURED else NONE
 
 
 def _figures(measurement: Measurement) -> list[float]:
