@@ -315,15 +315,17 @@ def test_update_of_a_neighbour(tmp_path, only):
 
 
 def test_update_makes_the_pages_of_commits_that_changed(tmp_path, only):
-    """Of more values than a page holds, what would have been seen of the others makes no older page anew."""
+    """What is typical of the newest values, which short levels learn from, makes no page anew that does not show it."""
     only(commit.build)
-    commits = large_tree.build(tmp_path, large_tree.Shape(commits=24, series=commit.HELD_UP_TO + 20), changes=())
+    moved = large_tree.Change(at=8, factor=1.1, series=tuple(range(3, commit.HELD_UP_TO + 20, 10)))
+    commits = large_tree.build(tmp_path, large_tree.Shape(commits=31, series=commit.HELD_UP_TO + 20), [moved])
     newest = tmp_path / "results" / large_tree.MACHINE / f"{commits[-1][:8]}-{large_tree.ENVIRONMENT}.json"
     newest.rename(newest.with_suffix(".later"))
     paths = {"results": tmp_path / "results", "repository": tmp_path / "repository", "out": tmp_path / "site"}
-    assert report.write_site(**paths).made == 2 * 23
+    assert report.write_site(**paths).made == 2 * 30
     newest.with_suffix(".later").rename(newest)
-    assert report.write_site(**paths).made == 2 + 1  # the new commit's page and data, and the page that links to it
+    update = report.write_site(**paths)
+    assert 2 < update.made == update.written < 10
 
 
 def test_update_writes_what_changed(tmp_path, only):
