@@ -307,9 +307,9 @@ class Line:
         is_alike &= (method[base] == method[slot]) | (method[base] == NOTHING) | (method[slot] == NOTHING)
         base[~is_alike] = NONE
         for row in np.flatnonzero(is_wanted & ~is_alike).tolist():  # few: a failure, or another method, lies between
-            part, own = slice(int(start[row]), int(newest[row])), method[slot[row]]
+            part, wanted = slice(int(start[row]), int(newest[row])), method[slot[row]]
             methods = method[part]
-            alike = (outcome[part] == MEASURED) & ((methods == own) | (methods == NOTHING) | (own == NOTHING))
+            alike = (outcome[part] == MEASURED) & ((methods == wanted) | (methods == NOTHING) | (wanted == NOTHING))
             if alike.any():
                 base[row] = part.start + np.flatnonzero(alike)[-1]
         return base
@@ -406,8 +406,8 @@ class Line:
                 events.changes.setdefault(at, []).append((ratios, (number, words)))
             starts = series.position[[0, *(point.index for point in levels.points)]].tolist()
             for at, noise, within in zip(starts, levels.noises, levels.within, strict=True):
-                seen = [units.share(least) for least in within if least <= MOST_WITHIN]
-                events.levels.setdefault(at, []).append((number, seen))
+                limits = [units.share(least) for least in within if least <= MOST_WITHIN]
+                events.levels.setdefault(at, []).append((number, limits))
                 if None in levels.noises:
                     events.lasting.setdefault(at, []).append((number, noise is None))
         return events
