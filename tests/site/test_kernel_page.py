@@ -272,9 +272,8 @@ def versions_of(repository, measured=None):
     folder, shas = repository
     order = {sha: position for position, sha in enumerate(shas)}
     changed = sources.changes(folder, PROJECT, ["matmul"]).get("matmul", ())
-    return sources.versions(
-        folder, PROJECT.sources_of("matmul"), changed, shas if measured is None else measured, order
-    )
+    positions = range(len(shas)) if measured is None else measured
+    return sources.versions(folder, PROJECT.sources_of("matmul"), changed, positions, order)
 
 
 def test_source_changes_are_gits(repository):
@@ -309,15 +308,13 @@ def test_source_changes_are_gits(repository):
 )
 def test_source_versions(repository, monkeypatch, measured, most, subjects):
     monkeypatch.setattr(sources, "MOST_VERSIONS", most)
-    shas = [repository[1][position] for position in measured]
-    assert [version.commit.subject for version in versions_of(repository, [*shas, "e" * 40])] == subjects
+    assert [version.commit.subject for version in versions_of(repository, measured)] == subjects
 
 
 def test_source_of_an_unknown_kernel(repository):
     folder, shas = repository
-    assert (
-        sources.versions(folder, ["kernels/gone"], (), shas, {sha: position for position, sha in enumerate(shas)}) == ()
-    )
+    order = {sha: position for position, sha in enumerate(shas)}
+    assert sources.versions(folder, ["kernels/gone"], (), range(len(shas)), order) == ()
     assert list(kernel_page.source_files("gone", ())) == []
 
 

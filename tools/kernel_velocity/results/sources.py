@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import git
@@ -67,27 +68,29 @@ def versions(
     repository: Path,
     sources: Sequence[str],
     changed: Iterable[str],
-    measured: Iterable[str],
+    measured: Sequence[int],
     order: Mapping[str, int],
 ) -> tuple[Version, ...]:
     """Return the newest MOST_VERSIONS versions that measured commits had, oldest first.
 
     Args:
         repository: a folder inside the working tree. sources: files and folders of the kernel.
-        changed: the commits that changed them (`changes`). measured: commits.
-        order: commit -> its position on the first-parent line. Others are left out.
+        changed: the commits that changed them (`changes`).
+        measured: the positions of commits on the first-parent line, ascending.
+        order: commit -> its position on that line. Others are left out.
 
     Raises:
         HistoryError: git cannot read it.
     """
     along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
-    positions = [order[sha] for sha in along]
-    # the last change at or before each measured commit
-    used = {bisect_right(positions, order[sha]) - 1 for sha in measured if sha in order} - {-1}
+    starts = [bisect_left(measured, order[sha]) for sha in along]
+    # the changes with a measured commit at or after them, before the next one
+    stretches = pairwise([*starts, len(measured)])
+    used = [sha for sha, (start, end) in zip(along, stretches, strict=True) if start < end]
     if not used:
         return ()
     with _repository(repository, sources) as repo:
-        shas = [along[index] for index in sorted(used)[-MOST_VERSIONS:]]
+        shas = used[-MOST_VERSIONS:]
         versions = ((commit_of(repo, sha), _files(repo, sha, sources)) for sha in shas)
         return tuple(Version(commit=commit, files=files) for commit, files in versions if commit and files)
 

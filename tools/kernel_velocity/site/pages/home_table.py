@@ -20,7 +20,6 @@ from markupsafe import Markup
 from kernel_velocity import units
 from kernel_velocity.findings.finding import OPEN, Finding, finding_href
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import identity
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, WANTED_ROUNDS, Outcome, SeriesKey
@@ -119,10 +118,8 @@ class Table:
             return ()
         earlier, newest = measured[:-1], measured[-1]
         window = earlier[-RECENT:][:1]
-        committed = _committed(self.site, measured)
-        week = [
-            position for position, when in zip(earlier, committed, strict=False) if when <= committed[-1] - WEEK * DAY
-        ]
+        ago = self._committed(newest) - WEEK * DAY
+        week = next((position for position in reversed(earlier) if self._committed(position) <= ago), NO_TAG)
         # a tag of the newest commit itself has nothing behind it
         tag = max((position for sha in self.site.tags if (position := self.site.order[sha]) < newest), default=NO_TAG)
         since = "since the first" if tag == NO_TAG else f"since {', '.join(self.site.tags[self.site.line[tag]])}"
@@ -130,9 +127,13 @@ class Table:
         count = min(len(earlier), RECENT)
         return (
             Span(f"last {units.count(count, 'commit')}", window[0] if window else NO_TAG),
-            Span(units.count(WEEK, "day"), week[-1] if week else NO_TAG),
+            Span(units.count(WEEK, "day"), week),
             Span(since, first if tag == NO_TAG else tag if earlier and tag >= earlier[0] else NO_TAG),
         )
+
+    def _committed(self, position: int) -> float:
+        """Return when the commit at a position on the line was committed, Unix time, s."""
+        return self.site.commits[self.site.line[position]].committed.timestamp()
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -228,11 +229,6 @@ class Table:
             for affected in finding.affected:
                 findings.setdefault((affected.identity.slot, affected.effect > 0), []).append(finding)
         return findings
-
-
-def _committed(site: Site, positions: Sequence[int]) -> FloatArray:
-    """Return when commits were committed, Unix time, s."""
-    return np.array([site.commits[site.line[position]].committed.timestamp() for position in positions])
 
 
 def grouped(events: Sequence[Event]) -> list[list[Event]]:

@@ -77,11 +77,10 @@ def _build(
     Args:
         tables: of the site's machines.
     """
+    measured = [site.order[sha] for sha in site.along]
     for kernel, devices in kernels:
         names = site.project.sources_of(kernel)
-        versions = sources.versions(
-            site.repository, names, site.source_changes.get(kernel, ()), site.measured, site.order
-        )
+        versions = sources.versions(site.repository, names, site.source_changes.get(kernel, ()), measured, site.order)
         yield from source_files(kernel, versions)
         for device, keys in sorted(devices.items()):
             chart = kernel_chart.chart(site, kernel, device, keys)
