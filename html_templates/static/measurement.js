@@ -10,10 +10,14 @@ const isKnown = (value) => value !== null && value !== undefined;
 const loadOrNull = (name) => KV.load(name).catch(() => null);
 const say = (text) => { $("status").textContent = text; };
 
-/** Returns the values of a column (site/pages/measurement.py): `runs` of equal ones, or `steps` from one to the next. */
-function valuesOf({ runs, per, steps }) {
+/** Returns the values of a column (site/pages/measurement.py): `runs` of equal ones, or `steps` from one to the next, or `from` a number. */
+function valuesOf({ runs, per, steps, from }) {
   let sum = 0;
-  return runs ? spread(runs) : steps.map((step) => (step === null ? null : (sum += step) / per));
+  const numberOf = (letter) => {
+    const code = letter.charCodeAt(0) - 35;
+    return code < 0 ? null : code % 2 ? -(code + 1) / 2 : code / 2;
+  };
+  return runs ? spread(runs) : Array.from(steps, typeof steps === "string" ? numberOf : undefined).map((step) => (step === null ? null : (from === undefined ? (sum += step) : from + step) / per));
 }
 
 /** Returns the series of a commit that have rounds, by name. `labels`: what the columns of `file` are of. */

@@ -168,11 +168,11 @@ def test_hostile_names_are_data(tmp_path):
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in made)
 
 
-@given(arrays.arrays(np.float64, 5, elements=st.floats(min_value=1e-15, max_value=1e6)))
-def test_times_have_seven_digits(values):
+@given(arrays.arrays(np.float64, 5, elements=st.floats(min_value=1e-15, max_value=9e5)))
+def test_times_have_six_digits(values):
     rounded = series_data.significant(values)
     np.testing.assert_allclose(rounded, values, rtol=0.5001 * 10 ** (1 - series_data.DIGITS))
-    assert rounded.tolist() == [float(f"{value:.6e}") for value in rounded]
+    assert rounded.tolist() == [float(f"{value:.5e}") for value in rounded]
     odd = np.array([np.nan, np.inf, 0.0, -1.0, 1e-300])
     np.testing.assert_array_equal(series_data.significant(odd), odd)
 
@@ -188,8 +188,13 @@ def values_of(column):
     """Return the values of a column, as html_templates/static/measurement.js does."""
     if "runs" in column:
         return spread(column["runs"])
-    sums = itertools.accumulate(step for step in column["steps"] if step is not None)
-    return [None if step is None else next(sums) / column["per"] for step in column["steps"]]
+    steps = column["steps"]
+    if isinstance(steps, str):
+        codes = [ord(letter) - ord("#") for letter in steps]
+        steps = [None if code < 0 else -(code + 1) // 2 if code % 2 else code // 2 for code in codes]
+    known = [step for step in steps if step is not None]
+    sums = iter([column["from"] + step for step in known] if "from" in column else itertools.accumulate(known))
+    return [None if step is None else next(sums) / column["per"] for step in steps]
 
 
 def rounds_of(tree, index=0, wanted=NATIVE):
@@ -221,13 +226,13 @@ def test_rounds_are_the_telemetry(copied):
             wanted = (
                 values
                 if isinstance(values[0], str)
-                else pytest.approx(values, rel=1e-3 if name != "estimate" else 1e-5)
+                else pytest.approx(values, rel=1e-3 if name != "estimate" else 1e-4)
             )
             assert got["rounds"][name] == wanted, name
     (value,) = [value for value in site.at(copied.commits[1]) if value.key == key_of(site, *NATIVE)]
-    assert got["base"] == pytest.approx(value.seconds, rel=1e-6)
+    assert got["base"] == pytest.approx(value.seconds, rel=1e-5)
     ends = [got["base"] * (1 + got[end]) for end in ("low", "high")]
-    assert ends == pytest.approx([value.interval.low, value.interval.high], rel=2e-6)
+    assert ends == pytest.approx([value.interval.low, value.interval.high], rel=2e-5)
 
 
 def test_rounds_out_of_all_proportion(copied):
@@ -283,7 +288,7 @@ def test_rounds_of_a_single_one(copied):
     synthetic.write_commit(copied.results, copied.commits[0], 0, rounds=1)
     data = rounds_of(copied)
     assert (data["low"], data["high"], data["interval"]) == (None, None, None)
-    assert data["base"] == pytest.approx(data["rounds"]["estimate"][0], rel=1e-6)
+    assert data["base"] == pytest.approx(data["rounds"]["estimate"][0], rel=1e-5)
 
 
 def test_newer_commit_changes_no_older_rounds(copied):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.site import writer
 from kernel_velocity.site.writer import MANIFEST, DataFile, Page, Writer, json_bytes, read_data
 
 
@@ -75,15 +76,16 @@ def test_damaged_file_is_written_again(out, damage):
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_data_is_a_script_with_json(out, is_packed):
+def test_data_is_a_script_with_json(out, is_packed, monkeypatch):
+    monkeypatch.setattr(writer, "_PACKED", 0 if is_packed else 1000)
     value = {"a": np.array([1.5, np.nan]), "b": "</script>\u2028\ud800", 3: None}
-    fresh, _ = write(out, DataFile(name="d", value=lambda: value, inputs="1", is_packed=is_packed))
+    fresh, _ = write(out, DataFile(name="d", value=lambda: value, inputs="1"))
     assert fresh == ["data/d.js"]
     assert read_data(out / "data/d.js") == {"a": [1.5, None], "b": "</script>\u2028?", "3": None}
-    text = (out / "data/d.js").read_text(encoding="utf-8")
-    assert text.startswith('KV.put("d",{"gzip":' if is_packed else 'KV.put("d",{"a":[1.5,null]')
+    text = (out / "data/d.js").read_text(encoding="utf-16" if is_packed else "utf-8")
+    assert text.startswith('KV.put("d",{"size":' if is_packed else 'KV.put("d",{"a":[1.5,null]')
     assert text.endswith(");\n")
-    assert write(out, DataFile(name="d", value=lambda: pytest.fail("made"), inputs="1", is_packed=is_packed))[0] == []
+    assert write(out, DataFile(name="d", value=lambda: pytest.fail("made"), inputs="1"))[0] == []
     with pytest.raises(TypeError):
         json_bytes({"a": object()})
 

@@ -54,7 +54,7 @@ from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 
 FORMAT = 3  # of these files; raised when a reader of the old ones would go wrong
-DIGITS = 7  # of a time, the shortest of a series: no series repeats to one part in a million
+DIGITS = 6  # of a time, the shortest of a series: no series repeats to one part in 100,000, and pages show three
 _MOST_COLUMNS = 64  # encoded columns held at a time; of 10,000 commits each can have a MB
 _OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)

@@ -7,7 +7,7 @@ Files that only the older site had are removed. Files of other origin are left a
 
 from __future__ import annotations
 
-import base64
+import codecs
 import copy
 import gzip
 import hashlib
@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from kernel_velocity.errors import ResultsError
@@ -30,7 +31,10 @@ from kernel_velocity.results.measurement import SeriesKey
 MANIFEST = "site.json"
 INDEX = "index.html"  # moved into place last: it links to the others
 FOLDERS = ("data", "static")  # of a site
-_FORMAT = 2  # of the manifest
+_FORMAT = 3  # of the manifest
+_PACKED = 600  # bytes of JSON, from which on it is written packed: 45% of the bytes of digits
+_BITS, _LETTER = 15, 0x3400  # of a letter, and the first of 2^15 that are none of control or half of a pair
+_LEVEL = 6  # of gzip: 9 takes half as long again for nothing, 4 a third of the time for 4% more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +63,15 @@ class DataFile:
     value: Any
     inputs: str | None = None
     template: str = ""
-    is_packed: bool = False  # as the Base64 of its gzip: a quarter of the bytes where most are digits
 
 
 def read_data(path: Path) -> Any:
     """Return the value of a data file, as other tools read it."""
-    value = json.loads(path.read_text(encoding="utf-8").partition(",")[2].removesuffix(");\n"))
-    packed = value.get("gzip") if isinstance(value, dict) else None
-    return value if packed is None else json.loads(gzip.decompress(base64.b64decode(packed)))
+    content = path.read_bytes()
+    text = content.decode("utf-16" if content.startswith(codecs.BOM_UTF16_LE) else "utf-8")
+    value = json.loads(text.partition(",")[2].removesuffix(");\n"))
+    is_packed = isinstance(value, dict) and "gzip" in value
+    return json.loads(_unpacked(value["gzip"], value["size"])) if is_packed else value
 
 
 @cache
@@ -122,13 +127,12 @@ class Writer:
         if not self._is_unchanged(name, inputs):
             self.made += 1
             text = json_bytes(data.value() if callable(data.value) else data.value)
-            if data.is_packed:
-                text = b'{"gzip":"' + base64.b64encode(gzip.compress(text, mtime=0)) + b'"}'
-            self.add(name, b"KV.put(" + orjson.dumps(data.name) + b"," + text + b");\n", inputs)
+            head, is_packed = f"KV.put({json.dumps(data.name)},", len(text) >= _PACKED
+            self.add(name, _packed(head, text) if is_packed else head.encode() + text + b");\n", inputs)
 
     def add(self, name: str, content: bytes, inputs: str = "") -> None:
         """Add a file. It is written only if the site does not have it already."""
-        entry = Entry(size=len(content), digest=hashlib.sha256(content).hexdigest(), inputs=inputs)
+        entry = Entry(size=len(content), digest=_digest(content), inputs=inputs)
         before = self._before.get(name)
         if before is None or (before.digest, self._sizes[name]) != (entry.digest, entry.size):
             with naming(self.new / name):
@@ -139,7 +143,7 @@ class Writer:
     def _digest(self, template: str, inputs: str | None) -> str:
         if inputs is None:
             return ""
-        return hashlib.sha256(json.dumps([self.makers, template, inputs]).encode()).hexdigest()
+        return _digest(json.dumps([self.makers, template, inputs]).encode())
 
     def _is_unchanged(self, name: str, inputs: str) -> bool:
         """Return whether the site has a file of these inputs in the size it was written in. If so, list it."""
@@ -181,6 +185,26 @@ class Writer:
         text = json_bytes({"format": _FORMAT, "files": entries}).decode("utf-8")
         (self.new / MANIFEST).write_text(with_checksum(text), encoding="utf-8")
         (self.new / MANIFEST).replace(self.out / MANIFEST)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _packed(head: str, text: bytes) -> bytes:
+    """Return a script with JSON as letters of 15 bits of its gzip each, in UTF-16: Base64 has a quarter more bytes."""
+    packed = gzip.compress(text, _LEVEL, mtime=0)
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8))
+    bits = np.pad(bits, (0, -len(bits) % _BITS)).reshape(-1, _BITS)
+    letters = np.packbits(np.pad(bits, ((0, 0), (16 - _BITS, 0)))).view(">u2") + _LETTER
+    before, after = f'{head}{{"size":{len(packed)},"gzip":"'.encode("utf-16-le"), '"});\n'.encode("utf-16-le")
+    return codecs.BOM_UTF16_LE + before + letters.astype("<u2").tobytes() + after
+
+
+def _unpacked(letters: str, size: int) -> bytes:
+    numbers = np.frombuffer(letters.encode("utf-16-be"), ">u2") - np.uint16(_LETTER)
+    bits = np.unpackbits(numbers.astype(">u2").view(np.uint8).reshape(-1, 2), axis=1)[:, 16 - _BITS :]
+    return gzip.decompress(np.packbits(bits).tobytes()[:size])
 
 
 def json_bytes(value: Any) -> bytes:

@@ -52,7 +52,7 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     yield DataFile(name="home", value=_data(site, context))
     if context["more_rows"]:
         others = {"page": context, "rows": context["more_rows"]}
-        yield DataFile(name="home-rows", value=others, template="home_rows.html", is_packed=True)
+        yield DataFile(name="home-rows", value=others, template="home_rows.html")
     yield Page(name=INDEX, template="home.html", context={"page": context})
 
 

@@ -16,8 +16,9 @@ and no machine. The measurements of the series of the same name link to it.
 
 A file of rounds is written for few bytes. It has, by series, `count`, how many rounds, `base`, the value in s per call
 (the first estimate where there is no value), and columns. `rounds` has columns of all series' rounds, each series' by
-time. A column is `runs`, pairs of a value and how many have it, or `steps`, whole numbers: the differences from the
-number before, all of them divided by `per`. Null is unknown, and no step. `low`, `high` and `estimate` are relative to
+time. A column is `runs`, pairs of a value and how many have it, or whole numbers, divided by `per`: `steps`, the differences
+from the number before, or from the number `from`. Small ones are a text with a letter for each: the space is null,
+from "#" on 0, -1, 1, -2, ... Null is unknown, and no step. `low`, `high` and `estimate` are relative to
 `base`: .01 is 1% more. A column of rounds that is unknown throughout is left out.
 """
 
@@ -52,12 +53,13 @@ from kernel_velocity.site.series_data import significant, whole_numbers
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, Page, series_name
 
-FORMAT = 3  # of the data files
-DIGITS = 7  # of a value
+FORMAT = 4  # of the data files
+DIGITS = 7  # of a usual value of a gauge
 # Of 1, to which the ends of intervals, and estimates, are written. A round's own half-width is .1% at best.
-FINEST, FINE = 1e6, 1e5
+FINEST, FINE = 1e5, 1e4
 MOMENTS = 100  # of a s
 LEAST_DIGITS = 4  # of the smallest number of a column: gauges have four
+_MOST_LETTERS = 1000  # a number that has a letter, of two bytes in UTF-8
 _MOST_DIGITS, _MOST = 15, 1e15  # of a whole number that a double holds
 # Columns of a round's fields; `waited` is the s that it waited for a quiet core
 FIELDS = {
@@ -191,7 +193,7 @@ def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
                 inputs = repr((sha, platform.machine, platform.environment, site.signature(platform, sha), labels))
                 value = partial(_rounds_of, site, platform, sha, labels)
                 name = f"rounds-{sha[:SHORT]}-{number}"
-                yield number, sha, DataFile(name=name, value=value, inputs=inputs, is_packed=True)
+                yield number, sha, DataFile(name=name, value=value, inputs=inputs)
 
 
 def _labels(site: Site, keys: Sequence[SeriesKey]) -> DataFile:
@@ -208,7 +210,7 @@ def _labels(site: Site, keys: Sequence[SeriesKey]) -> DataFile:
         for key in keys
     ]
     digest = hashlib.sha256(repr(series).encode("utf-8", "surrogatepass")).hexdigest()
-    return DataFile(name=f"measured-{digest[:16]}", value={"format": FORMAT, "series": series}, is_packed=True)
+    return DataFile(name=f"measured-{digest[:16]}", value={"format": FORMAT, "series": series})
 
 
 def _rounds_of(site: Site, platform: Platform, commit: str, labels: str) -> dict[str, Any]:
@@ -289,11 +291,22 @@ def _column(values: Sequence[Any], per: float | None = None) -> dict[str, Any]:
     per = per or _digits(np.abs(numbers[np.abs(numbers) > 0]))
     whole = np.rint(numbers * per)
     is_known = ~np.isnan(whole)
-    if np.count_nonzero(np.diff(numbers)) < len(values) / 4 or (np.abs(whole[is_known]) > _MOST).any():
+    is_steady = not is_known.any() or np.count_nonzero(np.diff(numbers)) < len(values) / 4
+    if is_steady or (np.abs(whole[is_known]) > _MOST).any():
         return {"runs": _runs(values)}
-    steps = np.full(len(whole), np.nan)
+    steps, middle = np.full(len(whole), np.nan), np.rint(np.median(whole[is_known]))
     steps[is_known] = np.diff(whole[is_known], prepend=0)
-    return {"per": per, "steps": whole_numbers(steps)}
+    if np.nansum(np.abs(steps[1:])) <= np.nansum(np.abs(whole - middle)):
+        return {"per": per, "steps": _letters(steps)}
+    return {"per": per, "from": int(middle), "steps": _letters(whole - middle)}
+
+
+def _letters(numbers: FloatArray) -> object:
+    """Return whole numbers as a text if they are small, half of the bytes after gzip. NaN is null."""
+    if np.nanmax(np.abs(numbers)) > _MOST_LETTERS:
+        return whole_numbers(numbers)
+    codes = np.where(numbers < 0, -2 * numbers - 1, 2 * numbers) + ord("#")
+    return "".join(map(chr, np.where(np.isnan(codes), ord(" "), codes).astype(int).tolist()))
 
 
 def _runs(values: Iterable[object]) -> list[tuple[object, int]]:

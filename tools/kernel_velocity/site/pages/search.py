@@ -23,4 +23,4 @@ def build(site: Site) -> Iterator[DataFile]:
         platform = key.machine if several else ""
         cases.setdefault(text.trend_href(key), " ".join(filter(None, (kernel, key.case, device, state, platform))))
     entries = [[words, href] for href, words in (*kernels.items(), *cases.items())]
-    yield DataFile(name="search", value={"format": FORMAT, "entries": entries}, is_packed=True)
+    yield DataFile(name="search", value={"format": FORMAT, "entries": entries})
