@@ -56,13 +56,6 @@ const KV = {
   },
 };
 
-/** Returns a promise of a function that finds a commit by its SHA; of one that data/commits lacks, only hash and page are known. */
-async function loadCommits() {
-  const { commits } = await KV.load("commits").catch(() => ({ commits: [] }));
-  const bySha = new Map(commits.map((commit) => [commit.sha, commit]));
-  return (sha) => bySha.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` };
-}
-
 const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"]; // columns of a series, s per call
 
 /** Returns a column of runs, pairs of a value and how many entries have it, as the values. */

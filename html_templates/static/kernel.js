@@ -7,7 +7,7 @@ const IN_VIEW = ["from", "to", "commit"]; // the commits of the zoom, and the ch
 const PLACE = ["machine", "environment"];
 const boxesOf = (form) => [...form.querySelectorAll("input[name=implementation]")];
 
-/** Returns what the form says, as the address would; `source` is a field of it beside the source (kernel_tables.js). */
+/** Returns what the form says, as the address would; `source` is a field of it beside the source. */
 function stateOf(form) {
   const { machine, ...fields } = Object.fromEntries(Array.from(form.elements, (field) => [field.name, field]));
   const selects = Object.values(fields).filter(({ tagName }) => tagName === "SELECT");
@@ -267,6 +267,26 @@ function showTables(choice) {
   }
 }
 
+/** Shows the chosen version of the kernel's source. */
+async function showSource(source, select) {
+  if (!select) return;
+  select.disabled = false;
+  if ((source.dataset.shown ?? select.options[0].value) === select.value) return;
+  const wanted = source.dataset.shown = select.value;
+  const files = source.querySelector(".files");
+  source.open = true;
+  try {
+    const { texts, versions } = await KV.load(source.dataset.source);
+    if (select.value !== wanted) return;
+    const version = versions.find(({ commit }) => commit === wanted);
+    files.replaceChildren(...Object.entries(version.files).flatMap(([name, text]) => [
+      make("h3", {}, name), make("pre", { tabindex: 0, "aria-label": name }, make("code", {}, texts[text])),
+    ]));
+  } catch (error) {
+    files.textContent = messageOf(error);
+  }
+}
+
 const report = (section, text) => { section.querySelector(".status").textContent = text; };
 
 /** Returns what the status line says of the models. */
@@ -324,7 +344,6 @@ async function startTrend(section) {
     section.panels = panels; // what tests read
     tip.restart(panels);
     reset.hidden = !Address.read().has("from");
-    for (const { model } of panels) offerMore(choice.anchor, model, lost.length === 0);
     report(section, statusOf(form, panels.map(({ model }) => model), choice, lost));
     section.dataset.drawn = String(mine);
   }

@@ -1,7 +1,7 @@
 // Lists that a form narrows: of findings, of rooflines, of the overview. The choice lives in the address
 // (#kernel=matmul&sort=2). Without this script everything is visible. A field x asks for a name in data-x of a row or of what
 // holds it, a line for each name; a search asks for words in it. The form's data-rows selects the rows: of tables, or parts
-// of a chart. A field's data-within names one that narrows it. Rows with data-order, the numbers of the columns after the
+// of a chart. Rows with data-order, the numbers of the columns after the
 // first, are sorted by a click; the form's data-more is the data file with the rows that the page leaves out.
 "use strict";
 
@@ -34,14 +34,6 @@ if (filters !== null) {
     return value === "" || labels === value || labels.split("\n").includes(value);
   }
 
-  /** Offers of a field with data-within only what the field that it names leaves. */
-  function narrow({ name, type, options, dataset }) {
-    const within = fields.find((field) => field.name === dataset.within);
-    if (within === undefined) return;
-    const left = rows.filter((row) => fits(row, within));
-    for (const option of options) option.disabled = option.hidden = !left.some((row) => fits(row, { name, type, value: option.value }));
-  }
-
   /** Compares two rows by a column; what has no number comes last in either direction. */
   function comparison(column, sign) {
     const { compare } = new Intl.Collator("en", { numeric: true });
@@ -61,7 +53,6 @@ if (filters !== null) {
       }
       field.value = value;
     }
-    fields.forEach(narrow);
   }
 
   /** Shows what the address asks for. */
@@ -89,10 +80,8 @@ if (filters !== null) {
 
   /** Puts a choice into the address as a step, but not while somebody types. */
   function choose({ target }) {
-    fields.forEach(narrow);
     const query = Address.read();
     for (const field of fields) {
-      if (field.selectedOptions?.[0].disabled) field.value = usual(field);
       query.delete(field.name);
       if (field.value !== usual(field)) query.set(field.name, field.value);
     }

@@ -13,11 +13,8 @@ const say = (text) => { $("status").textContent = text; };
 /** Returns the values of a column (site/pages/measurement.py): `runs` of equal ones, or `steps` from one to the next, or `from` a number. */
 function valuesOf({ runs, per, steps, from }) {
   let sum = 0;
-  const numberOf = (letter) => {
-    const code = letter.charCodeAt(0) - 35;
-    return code < 0 ? null : code % 2 ? -(code + 1) / 2 : code / 2;
-  };
-  return runs ? spread(runs) : Array.from(steps, typeof steps === "string" ? numberOf : undefined).map((step) => (step === null ? null : (from === undefined ? (sum += step) : from + step) / per));
+  const numberOf = (code) => (code < 0 ? null : (code >> 1) ^ -(code & 1)); // 0, -1, 1, -2, ...
+  return runs ? spread(runs) : (Array.isArray(steps) ? steps : Array.from(steps, (letter) => numberOf(letter.charCodeAt(0) - 35))).map((step) => (step === null ? null : (from === undefined ? (sum += step) : from + step) / per));
 }
 
 /** Returns the series of a commit that have rounds, by name. `labels`: what the columns of `file` are of. */
@@ -285,7 +282,9 @@ async function followAddress(index, commitOf) {
 }
 
 async function startMeasurement() {
-  const [index, commitOf] = await Promise.all([KV.load("rounds-index"), loadCommits()]);
+  const [index, commits] = await Promise.all([KV.load("rounds-index"), loadOrNull("commits")]);
+  const bySha = new Map(commits?.commits.map((commit) => [commit.sha, commit]));
+  const commitOf = (sha) => bySha.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` }; // of one beside the line
   $("choice").addEventListener("change", () => showMeasurement(index, commitOf, null, true));
   window.addEventListener("hashchange", () => followAddress(index, commitOf));
   await followAddress(index, commitOf);

@@ -96,16 +96,3 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
     setTimeout(() => { button.textContent = usual; }, 2000);
   });
 }
-
-// ---- how long ago: the page may have been written long before it is read -----------------------------------------------
-
-/** @type {[string, number][]} */
-const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
-
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-  const age = AGES.find(([, size]) => seconds >= size);
-  if (!age) continue;
-  const count = Math.floor(seconds / age[1]); // Note: Intl.RelativeTimeFormat takes 40 ms to begin with
-  time.append(span("age", ` (${count} ${age[0]}${count === 1 ? "" : "s"} ago)`));
-}

@@ -30,19 +30,9 @@
     }
   }
 
-  /** Moves the focus between the field and the results. */
-  function move(event) {
-    const stops = [field, ...results.querySelectorAll("a")];
-    const at = stops.indexOf(event.target) + { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!(at in stops)) return;
-    event.preventDefault();
-    stops[at].focus();
-  }
-
   form.hidden = false;
   field.addEventListener("input", find);
   field.addEventListener("focus", find);
-  form.addEventListener("keydown", move);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     results.querySelector("a")?.click();

@@ -15,11 +15,6 @@ const Trend = (() => {
   const HUES = { regression: "--slower", improvement: "--faster", environment: "--event", vanished: "--muted", tag: "--muted" };
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function polygon(path, corners) {
-    corners.forEach(([x, y], index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
-    path.closePath();
-  }
-
   /** Draws a model in an element, `height` px high; returns uPlot's chart. */
   function draw(host, /** @type {Model} */ model, height, { cursor, hooks }) {
     const lines = model.lines.filter((line) => line.visible);
@@ -209,7 +204,7 @@ const Trend = (() => {
       for (const mark of model.marks.change.filter(isInside)) {
         const [x, y, tip] = [across(mark.x), up(mark.y), (mark.faster ? -7 : 7) * unit];
         Object.assign(ctx, { fillStyle: mark.colour, strokeStyle: colour("--ink"), lineWidth: 1.5 * unit });
-        shape(() => polygon(ctx, [[x - 7 * unit, y - tip * 0.8], [x + 7 * unit, y - tip * 0.8], [x, y + tip]]));
+        shape(() => { for (const [a, b] of [[-7, -0.8], [7, -0.8], [0, 1], [-7, -0.8]]) ctx.lineTo(x + a * unit, y + b * tip); });
         ctx.stroke();
         boxes.push({ left: x - 7 * unit, right: x + 7 * unit, top: y - 7 * unit, bottom: y + 7 * unit });
       }

@@ -3,7 +3,7 @@
 "use strict";
 
 const SHORTEST = 4, DIGITS = 12; // of a hash that is understood, and of one in a link
-const MOST_ROWS = 300; // before the reader asks for all
+const MOST_ROWS = 300; // at once
 const AT_ONCE = 32; // files loaded together
 const SIDES = ["a", "b"];
 const WORDS = ["slower", "faster", "unchanged", "undecided"];
@@ -14,7 +14,6 @@ const loaded = new Map(); // name of a series -> its columns
 /** @type {any} */
 const data = { commits: [], places: [], series: [] };
 let request = 0; // the number of the latest one
-let isWhole = false;
 let wasOther = false; // whether B was of another machine or implementation than A
 
 const kernelName = (series) => `${series.kernel} ${series.device}`.trim();
@@ -54,7 +53,7 @@ function takeAddress() {
   const query = Address.read();
   const gone = /** @type {[string, any][]} */ ([]);
   const take = (name, kind) => { if (!offer(fields[name], query.get(name) ?? "") && query.has(name)) gone.push([kind, query.get(name)]); };
-  for (const name of ["sort", "kernel"]) take(name, name);
+  take("kernel", "kernel");
   fields.text.value = query.get("text") ?? "";
   const place = data.commits.findLast((commit) => commit.places.length > 0)?.places[0] ?? 0;
   const commits = SIDES.map((letter) => {
@@ -77,7 +76,7 @@ function takeAddress() {
 
 /** Puts the choice into the address, without what is the default; `isStep` adds an entry to the history. */
 function putAddress(isStep) {
-  const chosen = ["kernel", "sort", "text"].map((name) => [name, name === "sort" && fields.sort.selectedIndex === 0 ? "" : fields[name].value]);
+  const chosen = ["kernel", "text"].map((name) => [name, fields[name].value]);
   const sides = SIDES.flatMap((letter) => {
     const { machine, environment } = data.places[fields[`${letter}p`].value] ?? {};
     return Object.entries({ "": fields[letter].value.slice(0, DIGITS), m: machine, e: environment, i: fields[`${letter}i`].value }).map(([part, value]) => [letter + part, value]);
@@ -196,11 +195,9 @@ function rowsOf() {
   return rows;
 }
 
-const RANKS = { effect: (ratio) => -Math.abs(Math.log(ratio)), slower: (ratio) => -ratio, faster: (ratio) => ratio, name: () => 0 };
-
-/** Returns rows sorted by a key of RANKS, then by name; rows without a ratio come last. */
-function sorted(rows, order) {
-  const rank = ({ change: { ratio } }) => (ratio === undefined && order !== "name" ? Infinity : RANKS[order](ratio));
+/** Returns rows sorted by their effect, the largest first, then by name; rows without a ratio come last. */
+function sorted(rows) {
+  const rank = ({ change: { ratio } }) => (ratio === undefined ? Infinity : -Math.abs(Math.log(ratio)));
   const byName = new Intl.Collator("en", { numeric: true }).compare;
   return rows.toSorted((x, y) => (rank(x) === rank(y) ? byName(x.name, y.name) : rank(x) - rank(y)));
 }
@@ -265,18 +262,17 @@ function sentence(known, all) {
 function drawResult() {
   const wanted = fields.text.value.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = ({ name, change }) => wanted.every((word) => `${name} ${change.word ?? ""}`.toLowerCase().includes(word));
-  const rows = sorted(rowsOf().filter(fits), fields.sort.value);
+  const rows = sorted(rowsOf().filter(fits));
   const known = rows.filter((row) => row.change.ratio !== undefined);
-  const drawn = isWhole ? rows : rows.slice(0, MOST_ROWS);
-  page.rows.querySelector("tbody").replaceChildren(...drawn.map(caseRow));
+  page.rows.querySelector("tbody").replaceChildren(...rows.slice(0, MOST_ROWS).map(caseRow));
   page.means.querySelector("tbody").replaceChildren(...meanRows(known));
   page.means.hidden = known.length === 0;
   const [result, tone = ""] = sentence(known, rows);
   page.summary.textContent = result;
   page.summary.className = `verdict ${tone}`;
   page.none.hidden = rows.length > 0;
-  page.more.hidden = drawn.length === rows.length;
-  page.more.textContent = `show all ${rows.length} test cases`;
+  page.more.hidden = rows.length <= MOST_ROWS;
+  page.more.textContent = `The largest ${MOST_ROWS} of ${rows.length} effects. Kernel and text choose others.`;
   page.result.hidden = false;
 }
 
@@ -288,7 +284,6 @@ function tell(problems) {
 /** Shows what the form says: loads it, and draws it. `isStep` adds an entry to the history. */
 async function show(problems, isStep) {
   const mine = request += 1;
-  isWhole = false;
   putAddress(isStep);
   for (const letter of SIDES) {
     const { commit, place } = sideOf(letter);
@@ -343,7 +338,6 @@ async function startComparing() {
   page.choice.addEventListener("change", follow);
   fields.text.addEventListener("input", () => { putAddress(false); drawResult(); });
   page.choice.addEventListener("submit", (event) => event.preventDefault());
-  page.more.addEventListener("click", () => { isWhole = true; drawResult(); });
   window.addEventListener("hashchange", () => show(takeAddress(), false));
   show(takeAddress(), false);
 }

@@ -145,9 +145,9 @@ def test_search_by_keyboard(tab, site, page):
     assert results.all_inner_texts()[0] == "matmul Cpu"
     tab.locator(".search input").fill(f"{tree.commits[2][:10]} ada")  # a hash, and the author
     tab.wait_for_function("document.querySelector('.found output').textContent === '1 found'")
-    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("Tab")
     assert results.evaluate("(link) => link === document.activeElement")
-    tab.keyboard.press("ArrowUp")
+    tab.keyboard.press("Shift+Tab")
     tab.locator(".search input").fill("nothing like it")
     tab.wait_for_function("document.querySelector('.found output').textContent === '0 found'")
     assert output.is_visible()

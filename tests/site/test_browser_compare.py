@@ -262,15 +262,15 @@ def test_default_is_newest_against_before(tab, out):
 
 def test_link_has_every_choice(tab, out):
     sides = f"#a={SHAS[0][:8]}&b=v1.0&am=bench-1&ae={PLATFORMS[0][1]}&ai=native"
-    show(tab, out, f"{sides}&kernel=matmul+Cpu&sort=name&text=1M")
+    show(tab, out, f"{sides}&kernel=matmul+Cpu&text=1M")
     assert rows(tab) == [("matmul", "native", "10.0% slower")]
     values = tab.locator("#rows tbody td.value .text").all_inner_texts()
     assert values == ["4.00 GFLOPS", "3.64 GFLOPS"]
     assert tab.locator("#rows td:nth-of-type(3) .detail").inner_text() == "3.96 to 4.04 GFLOPS · 1.00 ms"
     assert tab.locator("#rows tbody td:nth-of-type(2) .detail").inner_text() == "±1.0%"
     state = chosen(tab)
-    assert {name: state[name] for name in ("b", "ai", "kernel", "sort", "text")} == {
-        **{"b": SHAS[1][:12], "ai": "native", "kernel": "matmul Cpu", "sort": "name", "text": "1M"}
+    assert {name: state[name] for name in ("b", "ai", "kernel", "text")} == {
+        **{"b": SHAS[1][:12], "ai": "native", "kernel": "matmul Cpu", "text": "1M"}
     }
     before = rows(tab)
     show(tab, out, tab.evaluate("location.hash"))
@@ -318,16 +318,16 @@ def test_keyboard_chooses(tab, out):
 
 
 def test_address_in_vain(tab, out):
-    show(tab, out, "#a=ffffffff&bi=nobody&am=mars&sort=zzz&kernel=none&bm=mars&ae=old")
+    show(tab, out, "#a=ffffffff&bi=nobody&am=mars&kernel=none&bm=mars&ae=old")
     gone = {
-        **{"sort": "zzz", "kernel": "none", "commit": "ffffffff"},
+        **{"kernel": "none", "commit": "ffffffff"},
         **{"machine": "mars", "environment": "old", "implementation": "nobody"},
     }
     (line,) = tab.locator("#problems li").all_inner_texts()
     named = ", ".join(f"{what} “\u2068{name}\u2069”" for what, name in gone.items())
     assert line == f"Not here, so something else is shown: {named}."
     assert len(rows(tab)) == 6
-    tab.select_option("select[name=sort]", "name")
+    tab.select_option("select[name=kernel]", "matmul Cpu")
     assert tab.locator("#problems").is_hidden()
 
 
@@ -381,8 +381,8 @@ def test_many_series_are_loaded_meanwhile(tab, out, tmp_path):
     tab.select_option("[name=kernel]", "")
     tab.wait_for_selector("body[data-ready=yes]", timeout=60_000)
     assert len(rows(tab)) == 300
-    tab.click("#more")
-    assert len(rows(tab)) == 400 and tab.evaluate("document.querySelectorAll('script[src*=series-0]').length") == 0
+    assert tab.locator("#more").inner_text() == "The largest 300 of 400 effects. Kernel and text choose others."
+    assert tab.evaluate("document.querySelectorAll('script[src*=series-0]').length") == 0
 
 
 # ---- machines that measured different commits, adjusted values --------------------------------------------------
@@ -443,7 +443,7 @@ def test_adjusted_values_are_compared(tab, changed):
         }
         files[name] = columns(implementation, 0, seconds=[raw] * 4, adjusted=[fair] * 4, **ends)
     copy = changed(files)
-    show(tab, copy, f"#a={SHAS[0][:8]}&ai=eager&bi=native&kernel=matmul+Cpu&sort=name")
+    show(tab, copy, f"#a={SHAS[0][:8]}&ai=eager&bi=native&kernel=matmul+Cpu")
     assert rows(tab) == [("matmul", "eager → native", "0.800× as fast")]
     cells = [cell.split("\n") for cell in tab.locator("#rows tbody td").all_inner_texts()[2:]]
     assert cells[0] == ["4.00 GFLOPS", "3.96 to 4.04 GFLOPS · 1.00 ms", "adjusted: 1.00 ms"]
@@ -453,9 +453,9 @@ def test_adjusted_values_are_compared(tab, changed):
 def test_choices_are_steps_back(tab, out):
     show(tab, out)
     tab.select_option("[name=kernel]", "matmul Cpu")
-    tab.select_option("[name=sort]", "name")
+    tab.select_option("[name=ai]", "native")
     tab.go_back()
-    tab.wait_for_function("document.querySelector('[name=sort]').value === 'effect'")
+    tab.wait_for_function("document.querySelector('[name=ai]').value === ''")
     assert chosen(tab)["kernel"] == "matmul Cpu"
     tab.go_back()
     tab.wait_for_function("document.querySelector('[name=kernel]').value === ''")

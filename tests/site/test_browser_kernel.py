@@ -8,7 +8,6 @@ import pytest
 
 from kernel_velocity import units
 from kernel_velocity.roofline import model
-from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.writer import read_data
 from tests import synthetic
 from tests.site import large_site
@@ -256,38 +255,6 @@ def test_touch_shows_first_and_opens_then(chromium, site):
     page.touchscreen.tap(x, y)
     page.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
     context.close()
-
-
-def test_table_filled_on_demand(tab, medium):
-    """The script shows the verdicts that Python has, over failed commits and ends of files, in the same words."""
-    site, out = medium
-    show(tab, out, PAGE)
-    card = tab.locator(".behind:visible .case:visible")
-    rows = card.locator("tbody tr")
-    assert rows.count() == 25  # of each of two tables
-    assert card.locator(".further .count").text_content() == "the newest 25 of 600 commits"
-    for left in (200, 200, 175):
-        card.get_by_role("button", name=f"show {left} more").click()
-    assert rows.count() == 600 and card.locator(".further").is_hidden()
-    heads = card.locator("thead th bdi").all_text_contents()
-    keys = {key.implementation: key for key in site.keys if key.benchmark.endswith("hot")}
-    cell = rows.last.locator("td").first
-    assert cell.locator(".text").text_content() == units.rate(site.series(keys[heads[0]]).gflops[0], "GFLOPS")
-    assert cell.locator(".detail").text_content().count(" to ") == 1
-    for column, name in enumerate(heads):
-        shown = tab.evaluate(
-            """(column) => [...document.querySelectorAll('.behind:not([hidden]) .case tbody tr')].map((row) => {
-              const cell = row.querySelectorAll('td')[column];
-              return [cell.querySelector('.change')?.textContent ?? "", cell.classList[1] ?? ""];
-            })""",
-            column,
-        )
-        (cells,) = kernel_page.recent({keys[name]: site.series(keys[name])}, site.verdicts, 0)
-        wanted = {site.line[number]: [change, tone] for number, ((_, _, change, tone), _) in cells.items()}
-        assert shown == [wanted.get(sha, ["", "absent"]) for sha in reversed(site.line)]
-        assert sum(tone in ("slower", "faster") for _, tone in shown) == (2 if name == "native" else 0)
-    assert "wrong by 3e-2" in card.locator("td.failed .remarks").last.text_content()
-    assert "contended in 1 of 8 rounds" in card.locator(".remarks").all_text_contents()
 
 
 def test_source_of_any_version(tab, tmp_path):

@@ -192,8 +192,8 @@ def values_of(column):
     if isinstance(steps, str):
         codes = [ord(letter) - ord("#") for letter in steps]
         steps = [None if code < 0 else -(code + 1) // 2 if code % 2 else code // 2 for code in codes]
-    known = [step for step in steps if step is not None]
-    sums = iter([column["from"] + step for step in known] if "from" in column else itertools.accumulate(known))
+    numbers = [step for step in steps if step is not None]
+    sums = iter([column["from"] + step for step in numbers] if "from" in column else itertools.accumulate(numbers))
     return [None if step is None else next(sums) / column["per"] for step in steps]
 
 

@@ -187,7 +187,6 @@ def _night(verdict: KeptVerdict) -> dict[str, Any]:
     return {
         "machine": verdict.machine,
         "when": f"{verdict.when:%Y-%m-%d %H:%M %Z}",
-        "iso": verdict.when.isoformat(),
         "summary": verdict.summary,
         "tone": _TONES.get(verdict.exit_status, "doubt"),
         "measured": f"{verdict.measured:,} series measured",  # "series" has no other plural
@@ -274,7 +273,6 @@ def finding_line(site: Site, finding: Finding) -> dict[str, Any]:
         "commits": [pages.named_commit(sha, site.commit(sha), site.with_page) for sha in shown],
         "further": f"first and last of {len(finding.commits)} commits" if len(shown) < len(finding.commits) else "",
         "found": f"{finding.found:%Y-%m-%d %H:%M}",
-        "iso": finding.found.isoformat(),
     }
 
 
@@ -337,11 +335,11 @@ def _doubt(heard: Mapping[str, float]) -> str:
     )
 
 
-def _last_measured(site: Site) -> list[tuple[str, str, str]]:
-    """Return machine, time and ISO time of each machine's newest value, newest first. Unknown times are left out."""
+def _last_measured(site: Site) -> list[tuple[str, str]]:
+    """Return machine and time of each machine's newest value, newest first. Unknown times are left out."""
     newest = sorted(_newest_values(site).items(), key=lambda pair: (-pair[1], pair[0]))
     times = [(machine, datetime.fromtimestamp(seconds, UTC)) for machine, seconds in newest]
-    return [(machine, f"{at:%Y-%m-%d %H:%M} UTC", at.isoformat()) for machine, at in times]
+    return [(machine, f"{at:%Y-%m-%d %H:%M} UTC") for machine, at in times]
 
 
 def _histories(site: Site) -> tuple[tuple[SeriesHistory, ...], dict[Slot, list[str]]]:

@@ -16,9 +16,9 @@ and no machine. The measurements of the series of the same name link to it.
 
 A file of rounds is written for few bytes. It has, by series, `count`, how many rounds, `base`, the value in s per call
 (the first estimate where there is no value), and columns. `rounds` has columns of all series' rounds, each series' by
-time. A column is `runs`, pairs of a value and how many have it, or whole numbers, divided by `per`: `steps`, the differences
-from the number before, or from the number `from`. Small ones are a text with a letter for each: the space is null,
-from "#" on 0, -1, 1, -2, ... Null is unknown, and no step. `low`, `high` and `estimate` are relative to
+time. A column is `runs`, pairs of a value and how many have it, or whole numbers, divided by `per`: `steps`, the
+differences from the number before, or from the number `from`. Small ones are a text with a letter for each: the space
+is null, from "#" on 0, -1, 1, -2, ... Null is unknown, and no step. `low`, `high` and `estimate` are relative to
 `base`: .01 is 1% more. A column of rounds that is unknown throughout is left out.
 """
 
