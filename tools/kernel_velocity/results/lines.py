@@ -131,11 +131,11 @@ def decode_round(text: str) -> Round:
         TelemetryError: as `telemetry.decode`, or it is of no series, or a time is out of bounds.
     """
     entry = _of_series(telemetry.decode(text))
-    if not bounds.is_moment(entry.time):
+    if not 0 <= entry.time <= bounds.LAST_MOMENT:  # `decode` returns numbers alone
         raise TelemetryError(f"time: a Unix time is wanted, got {entry.time!r}")
-    times = (entry.estimate, entry.core_gauge, entry.memory_gauge, entry.control_gauge)
-    for name, value in zip(_TIMES, times, strict=True):
-        if value is not None and not bounds.LEAST <= value <= bounds.MOST:  # `decode` returns no other type
+    for name in _TIMES:
+        value = getattr(entry, name)
+        if value is not None and not bounds.LEAST <= value <= bounds.MOST:
             wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
             raise TelemetryError(f"{name}: {wanted} is wanted, got {value!r}")
     return entry

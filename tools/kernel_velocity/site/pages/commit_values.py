@@ -28,7 +28,7 @@ from kernel_velocity.series.verdicts import MOST_WITHIN, Levels, Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import series_name
-from kernel_velocity.stats.changepoints.values import MIN_EFFECT
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
 from kernel_velocity.stats.changepoints.young import SHORTER
 
 NO_TAG = -1  # the position of no commit on the first-parent line
@@ -384,8 +384,9 @@ class Line:
         return {
             position: Inputs(
                 values=by_position[number],
-                shown=repr([words for _, words in sorted(events.changes.get(position, ()), key=_largest)]),
-                ratios=repr([ratios for ratios, _ in events.changes.get(position, ())]),
+                # in the page's order
+                shown=repr([change[1:3] for change in sorted(events.changes.get(position, ()), reverse=True)]),
+                ratios=repr(events.changes.get(position)),
                 # up to so many values after a commit limit what would have been seen from it on
                 levels=f"{up_to[min(number + SHORTER, last)]} {min(last - number, SHORTER)}",
             )
@@ -401,9 +402,14 @@ class Line:
                 at, method = int(series.position[entry]), int(series.method[entry])
                 tag = _newest(series, method, int(self.tags[at]))
                 verdicts = [levels.between(old, entry) for old in (base, tag) if old != NONE]
-                ratios = (number, [(verdict.word, verdict.ratio) for verdict in verdicts])
-                words = [(text.verdict(verdict, unit), text.verdict_detail(verdict)) for verdict in verdicts]
-                events.changes.setdefault(at, []).append((ratios, (number, words)))
+                oldest = base if tag == NONE else tag
+                change = Change(
+                    size=abs(math.log(verdicts[0].ratio)),
+                    series=number,
+                    words=[(text.verdict(verdict, unit), text.verdict_detail(verdict)) for verdict in verdicts],
+                    steps=[point for point in levels.points if oldest < point.index <= entry],
+                )
+                events.changes.setdefault(at, []).append(change)
             starts = series.position[[0, *(point.index for point in levels.points)]].tolist()
             for at, noise, within in zip(starts, levels.noises, levels.within, strict=True):
                 limits = [units.share(least) for least in within if least <= MOST_WITHIN]
@@ -422,21 +428,21 @@ class Inputs(NamedTuple):
     levels: str  # the changes of all values up to it, and the least that would have been seen
 
 
-Change = tuple[tuple[int, list[tuple[Word, float]]], tuple[int, list[tuple[str, str]]]]  # `Inputs.ratios`, `.shown`
+class Change(NamedTuple):
+    """A value against the one before and that at the last tag, where a step or a doubt lies between."""
+
+    size: float  # of the log, against the one before
+    series: int  # its number
+    words: list[tuple[str, str]]  # that the page shows
+    steps: list[ChangePoint]
 
 
 class _Events(NamedTuple):
     """What happens to the levels of the series, by position on the line. Each event has a series' number."""
 
     lasting: dict[int, list[tuple[int, bool]]]  # what the verdicts of all later commits follow from
-    changes: dict[int, list[Change]]  # against the value before and that at the last tag, where a step lies between
+    changes: dict[int, list[Change]]
     levels: dict[int, list[tuple[int, list[str]]]]  # the least changes that would be seen of levels that begin here
-
-
-def _largest(change: Change) -> float:
-    """Return a sort key: the page shows the largest change first."""
-    (_, verdicts), _ = change
-    return -abs(math.log(verdicts[0][1]))
 
 
 def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
@@ -444,8 +450,8 @@ def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
     steps = sorted({*(point.index for point in levels.points), *([levels.doubt.index] if levels.doubt else ())})
     if not steps:
         return
-    if len(changes.methods(series)) == 1:  # nearly always
-        method = int(series.method[steps[0]])
+    method = int(series.method[steps[0]])
+    if (series.method[series.is_measured] == method).all():  # nearly always
         pairs = ((step, _newest(series, method, int(series.position[step]) - 1)) for step in steps)
         yield from ((entry, base) for entry, base in pairs if base != NONE)
         return
