@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_velocity.harness.problem import Problem, outputs_of
+from kernel_velocity.harness.problem import Problem, drawn_anew, outputs_of
 from tests.suite import SUITE
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
@@ -196,6 +196,11 @@ def test_large_inputs_repeat_a_million_values():
     assert torch.equal(x[:1_000_000], x[1_000_000:2_000_000])
     assert x.shape == y.shape == (2_000_001,)
     assert not torch.equal(x, y)
+    with drawn_anew("of an audit"):
+        (x, _) = PROBLEMS["add_mul_exp"].create_inputs(300_000)
+        (a, _) = PROBLEMS["matmul"].create_inputs(200, 1, 1024)
+    assert torch.equal(x[:100_000], x[100_000:200_000])  # a tenth
+    assert torch.equal(a.flatten()[:99_000], a.flatten()[104_858:203_858]) and not torch.equal(a[0], a[100])
 
 
 @pytest.mark.parametrize(
