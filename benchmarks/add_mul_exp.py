@@ -50,9 +50,6 @@ class AddMulExp(ElementwiseProblem):
         },
     }
 
-    def __init__(self) -> None:
-        super().__init__(name="add_mul_exp")
-
     def create_inputs(self, count: int, dtype: str = "float32") -> Inputs:
         """Return x, y: normal values, so that exp's argument stays within +-25 and nothing overflows.
 

@@ -65,9 +65,6 @@ class Matmul(SuiteProblem):
     }
     cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 256), "cuda": _cubes(512, 1024, 2048)}
 
-    def __init__(self) -> None:
-        super().__init__(name="matmul")
-
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
         """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8.
 

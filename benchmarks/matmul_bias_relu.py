@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.matmul import Matmul, _cubes
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.problem import Inputs, Problem, TestCase, c_parameters
+from kernel_velocity.harness.problem import Inputs, TestCase, c_parameters
 
 if TYPE_CHECKING:
     import torch
@@ -26,9 +26,6 @@ class MatmulBiasRelu(Matmul):
     }
     core: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 512), "cuda": _cubes(1024, 4096)}
     cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128), "cuda": _cubes(1024, 2048)}
-
-    def __init__(self) -> None:
-        Problem.__init__(self, name="matmul_bias_relu")
 
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
         """Return a (m, k), b (k, n) and bias (n,) on `device`: seeded normal values, bias as wide as the products."""

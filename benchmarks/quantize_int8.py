@@ -33,9 +33,6 @@ class QuantizeInt8(ElementwiseProblem):
         "cuda": (*ELEMENTWISE, "float16-50M", "bfloat16-50M"),  # beyond any GPU's caches
     }
 
-    def __init__(self) -> None:
-        super().__init__(name="quantize_int8")
-
     def create_inputs(self, count: int, dtype: str = "float32") -> Inputs:
         """Return x (normal values), scale and zero_point. On CUDA scale is a 0-dim tensor.
 

@@ -40,9 +40,6 @@ class QuantizeInt8Rows(SuiteProblem):
     core: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": (CASES[0], CASES[2]), "cuda": (CASES[1], CASES[3])}
     cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": CASES[:2], "cuda": CASES[:3]}
 
-    def __init__(self) -> None:
-        super().__init__(name="quantize_int8_rows")
-
     def create_inputs(self, rows: int, columns: int, dtype: str = "float32") -> Inputs:
         """Return x (normal values) and 127. On CUDA that is a 0-dim tensor, by which PyTorch divides.
 

@@ -98,8 +98,8 @@ def start(tmp_path, monkeypatch):
 )
 def test_series_of_a_gpu_share_a_process_unless_it_is_set(start, isolate, has_driver, of_cuda, of_cpu):
     run = start(isolate, has_driver=has_driver)
-    shared = [run(f"{name}.track_process") == run(f"{name}.track_process") for name in ("Cuda", "Cpu")]
-    assert shared == [of_cuda, of_cpu]
+    same = {name: run(f"{name}.track_process") == run(f"{name}.track_process") for name in ("Cuda", "Cpu")}
+    assert same == {"Cuda": of_cuda, "Cpu": of_cpu}
 
 
 def test_series_sees_nothing_of_the_one_before(start):

@@ -9,7 +9,7 @@ from kernel_velocity.runner.forecast import here
 
 CORE = [
     (f"{problem.kernel}.Cuda.time_hot", (implementation, case))
-    for problem in Suite(Path("benchmarks")).problems("cuda")
+    for problem in Suite(Path(__file__).parents[2] / "benchmarks").problems("cuda")
     for implementation in problem.implementations_on("cuda")
     for case in problem.core["cuda"]
 ]
@@ -24,8 +24,7 @@ def test_commit_of_the_document(environ, seconds):
 
 
 def test_measured_replaces_the_model():
-    built = GPU.learn_build(20.0)
-    assert built.commit(CORE, 8).build == pytest.approx(20)
+    assert GPU.learn_build(20.0).commit(CORE, 8).build == pytest.approx(20)
     before = GPU.commit(CORE, 8, 0.0).measuring
     assert GPU.learn_commits(30.0, 20.0).commit(CORE, 8, 0.0).measuring == pytest.approx(1.5 * before)
 

@@ -268,6 +268,9 @@ class SuiteProblem(Problem):
 
     create_inputs: Callable[..., Inputs]  # of the sizes, and of `dtype` where it has such a parameter; on `device`
 
+    def __init__(self, name: str | None = None, time_limit: float | None = None) -> None:
+        super().__init__(name or str(self.kernel), time_limit)
+
     def generate_test_cases(self) -> list[TestCase]:
         """Return one case per name. `dims` are its sizes."""
         return [
