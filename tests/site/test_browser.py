@@ -205,7 +205,7 @@ CHOICES = {
     "index.html": "q=matmul&sort=1",
     "findings.html": "state=&kind=regression",
     "kernel-matmul-Cpu.html": "unit=%C2%B5s&state=cold&hide=native",
-    "compare.html": "kernel=matmul+Cpu&sort=name",
+    "compare.html": "kernel=matmul+Cpu&text=native",
     "roofline.html": "benchmark=matmul.Cpu.time_hot&implementation=native",
     "measurement.html": "commit={oldest}",
 }

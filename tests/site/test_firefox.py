@@ -70,13 +70,3 @@ def test_page_in_firefox(firefox_tab, address, whole_site, kind):
 def test_every_kind_of_page_is_opened(whole_site):
     _, out = whole_site
     assert {kind_of(path.name) for path in out.glob("*.html")} == set(KINDS)
-
-
-def test_sorting_in_firefox(firefox_tab, address):
-    firefox_tab.goto(f"{address}/compare.html")
-    firefox_tab.wait_for_selector("body[data-ready]")
-    names = firefox_tab.locator("#rows tbody tr th").all_inner_texts
-    firefox_tab.select_option("select[name=sort]", "faster")
-    firefox_tab.select_option("select[name=sort]", "name")
-    firefox_tab.wait_for_selector("#rows tbody tr th")
-    assert names() == sorted(names())
