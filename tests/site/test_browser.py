@@ -1,7 +1,5 @@
 """Pages in a real browser: filters, addresses, phones, paper, findings, names that want to be code."""
 
-import re
-
 import pytest
 
 from kernel_velocity.findings.finding import OPEN, finding_href
@@ -188,13 +186,13 @@ def test_overview_without_its_further_rows_says_so(tab, tmp_path):
 
 
 @pytest.mark.slow
-def test_overview_says_how_old_it_is_and_loads_no_charts(tab, site):
+def test_overview_says_when_it_was_measured_and_loads_no_charts(tab, site):
     _, out = site
     requests = []
     tab.on("request", lambda request: requests.append(request.url))
     show(tab, out, "index.html")
     assert not [url for url in requests if "uPlot" in url]
-    assert re.search(r"2026-01-01 01:06 UTC \(\d+ days ago\)", tab.locator(".answer").inner_text())
+    assert "2026-01-01 01:06 UTC" in tab.locator(".answer").inner_text()
 
 
 # ---- addresses --------------------------------------------------------------------------------------------------
@@ -290,19 +288,6 @@ def test_address_of_a_roofline(tab, whole_site, address, shown, text):
     assert (sections.count() > 0) == (shown > 0)
     assert tab.locator("form.filters output").inner_text().startswith(f"{shown} of ")
     assert tab.locator("option.gone").all_text_contents() == ([text] if text else [])
-
-
-@pytest.mark.slow
-def test_address_drops_the_case_of_another_kernel(tab, whole_site):
-    show(tab, whole_site[1], "roofline.html", "machine=bench-1&benchmark=matmul.Cpu.time_hot")
-    tab.select_option("select[name=case]", "float32-512x512x512")
-    tab.select_option("select[name=benchmark]", "add_mul_exp.Cpu.time_hot")
-    settle(tab)
-    assert "512" not in tab.url
-    offered = tab.locator("select[name=case] option:not([disabled])").all_text_contents()
-    assert offered == ["all", "float32-500k", "float32-5M"]
-    tab.go_back()
-    tab.wait_for_function("document.querySelector('select[name=case]').value.includes('512')")
 
 
 # ---- phones -----------------------------------------------------------------------------------------------------

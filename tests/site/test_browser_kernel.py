@@ -1,6 +1,7 @@
 """A kernel's page in a real browser: large histories, marks, addresses, keys, fingers, lost data, hostile names."""
 
 import itertools
+import json
 import math
 import shutil
 
@@ -51,8 +52,8 @@ def test_ten_thousand_commits(tab, tmp_path):
     assert tab.locator(".case tbody tr").count() == 20  # 200 values
     native = site.series(next(key for key in site.keys if key.implementation == "native"))
     values = [value for value in source(tab, "line: native")["y"] if value is not None]
-    assert max(values) == pytest.approx(FLOP / native.seconds[native.is_measured].min() / 1e9, rel=1e-6)
-    assert min(values) == pytest.approx(FLOP / native.seconds[native.is_measured].max() / 1e9, rel=1e-6)
+    assert max(values) == pytest.approx(FLOP / native.seconds[native.is_measured].min() / 1e9, rel=1e-5)
+    assert min(values) == pytest.approx(FLOP / native.seconds[native.is_measured].max() / 1e9, rel=1e-5)
     assert source(tab, "dots: native")["x"] == []
     assert len(source(tab, "change")["x"]) >= 2
     x, y = point(tab, 5000, values[0])
@@ -517,9 +518,13 @@ def test_damaged_data_is_named(page, damaged, name, pattern, words):
     files = list((damaged / "data").glob(f"{pattern}.js"))
     assert files
     for path in files:
-        path.write_text(path.read_text()[:60])
+        path.write_bytes(path.read_bytes()[:60])
     page.goto((damaged / name).as_uri())
     page.wait_for_function(f"document.querySelector('main').textContent.includes({words!r})", timeout=8000)
+
+
+def rewrite(path, value):
+    path.write_text(f"KV.put({json.dumps(path.stem)},{json.dumps(value)});\n")
 
 
 def test_data_of_two_reports(page, damaged):
@@ -527,9 +532,9 @@ def test_data_of_two_reports(page, damaged):
     newest = list((damaged / "data").glob("newest-*.js"))
     assert newest
     for path in newest:
-        text = path.read_text()
-        assert '"before":0,' in text
-        path.write_text(text.replace('"before":0,', '"before":64,'))
+        value = read_data(path)
+        assert value["before"] == 0
+        rewrite(path, value | {"before": 64})
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
     page.wait_for_selector(TREND, timeout=8000)
     assert " is of another report than data/newest-" in status(page)
@@ -539,9 +544,8 @@ def test_data_of_two_reports(page, damaged):
 def test_commits_of_another_report(page, damaged):
     """A commit in between was measured since the page was opened: its numbers now mean other commits."""
     path = damaged / "data" / "commits.js"
-    text, sha = path.read_text(), "f" * 40
-    path.write_text(text.replace('"commits":[', f'"commits":[{{"sha":"{sha}","tags":[],"places":[]}},'))
-    assert sha in path.read_text()
+    value, sha = read_data(path), "f" * 40
+    rewrite(path, value | {"commits": [{"sha": sha, "tags": [], "places": []}, *value["commits"]]})
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
     page.wait_for_selector(TREND, timeout=8000)
     assert status(page).startswith("the commits are of another report than the series, so this is not shown")
