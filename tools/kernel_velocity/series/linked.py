@@ -15,16 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import blocks
 from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKey
-from kernel_velocity.stats.changepoints.detector import FEWEST_A_SIDE, REACH
-from kernel_velocity.stats.changepoints.noise import yuen
-from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.link import Link, link
 
 if TYPE_CHECKING:
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
 
     Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
 
-CHANCE = 1e-4  # of a step that the values of one session make by chance
-DOUBTS = 5.0  # standard errors of a link, which are estimates themselves: 3.9 let 3 times as many false steps through
 FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (kv lab links)
 
 
@@ -106,29 +98,3 @@ class Sessions:
             )
             self._moves[which] = [math.log(after / before) for after, before in both]
         return self._moves[which]
-
-
-def beyond_doubt(logs: FloatArray, errors: FloatArray, points: Sequence[ChangePoint]) -> list[ChangePoint]:
-    """Return the change points that the errors of links do not explain.
-
-    The levels of a step are means over sessions, and the error of a session's link moves each by the session's share
-    of it. What remains of both is the doubt. A step also counts where the values of a single session show it.
-
-    Args:
-        logs: values, shape (commits,). NaN: not measured. errors: standard errors of the links, shape (commits,), 0 in
-            the first session. points: ascending.
-    """
-    measured = np.flatnonzero(~np.isnan(logs))
-    logs, errors = logs[measured], errors[measured]
-    cuts = [int(np.searchsorted(measured, point.index)) for point in points]
-    beyond = []
-    for point, start, cut, end in zip(points, [0, *cuts], cuts, [*cuts[1:], logs.size], strict=False):
-        before, after = errors[max(start, cut - REACH) : cut], errors[cut : min(end, cut + REACH)]
-        shares = {error: np.mean(after == error) - np.mean(before == error) for error in np.unique(errors)}
-        doubt = math.hypot(*(error * share for error, share in shares.items()))
-        session = errors == errors[cut]
-        sides = logs[:cut][session[:cut]], logs[cut:][session[cut:]]
-        is_inside = min(map(len, sides)) >= FEWEST_A_SIDE and yuen(*sides).p < CHANCE
-        if is_inside or abs(point.after - point.before) > DOUBTS * doubt:
-            beyond.append(point)
-    return beyond

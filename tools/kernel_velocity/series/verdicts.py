@@ -23,12 +23,13 @@ from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import change_points, controls, linked
+from kernel_velocity.series import change_points, controls
 from kernel_velocity.series.change_points import Logs
 from kernel_velocity.series.changes import Indices, Truth
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
+from kernel_velocity.stats.changepoints.doubt import beyond_doubt
 from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
@@ -223,7 +224,7 @@ class Verdicts:
             return points
         if columns.link_error is not None:
             logs = change_points.logs(columns).values
-            points = tuple(linked.beyond_doubt(logs, columns.link_error, sorted(points, key=lambda point: point.index)))
+            points = tuple(beyond_doubt(logs, columns.link_error, sorted(points, key=lambda point: point.index)))
         remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
         moved = (self._by_code(columns, point) for point in remaining)
         return tuple(sorted(moved, key=lambda point: point.index))
