@@ -100,14 +100,6 @@ class AddMulExp(ElementwiseProblem):
         """Return two items read and one written per element: 12 bytes of float32."""
         return 3 * ITEM_BYTES[dtype_of(test_case["name"])] * test_case["dims"][0]
 
-    def get_unfused_bytes(self, test_case: TestCase) -> int:
-        """Return 28 per element of float32: the addition moves 3 items, the multiplication and the exponential 2 each.
-
-        Of float16 and bfloat16 46: the same, and casts of two inputs to float32 and of the result back, 6 each.
-        """
-        element_bytes = ITEM_BYTES[dtype_of(test_case["name"])]
-        return (7 * element_bytes if element_bytes > 2 else 46) * test_case["dims"][0]
-
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised tensor like x."""
         import torch  # noqa: PLC0415

@@ -62,11 +62,6 @@ class MatmulBiasRelu(Matmul):
         """Return 4 (m k + k n + n + m n): each array moved once."""
         return super().get_bytes(test_case) + 4 * test_case["dims"][1]
 
-    def get_unfused_bytes(self, test_case: TestCase) -> int:
-        """Return 8 m n more: the product with bias, one operation of PyTorch's, is written, and read by relu."""
-        m, n, _ = test_case["dims"]
-        return self.get_bytes(test_case) + 8 * m * n
-
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised float32 (m, n) tensor."""
         return super().empty_output(inputs[:2])

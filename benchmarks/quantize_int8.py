@@ -78,13 +78,6 @@ class QuantizeInt8(ElementwiseProblem):
         """Return 5 per element of float32: one item read, one int8 written."""
         return (ITEM_BYTES[dtype_of(test_case["name"])] + 1) * test_case["dims"][0]
 
-    def get_unfused_bytes(self, test_case: TestCase) -> int:
-        """Return 37 per element: four operations read and write a float32 each, the conversion writes an int8.
-
-        Of float16 and bfloat16 6 more: the cast to float32.
-        """
-        return (37 if dtype_of(test_case["name"]) == "float32" else 43) * test_case["dims"][0]
-
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised int8 tensor of x's shape."""
         import torch  # noqa: PLC0415

@@ -85,15 +85,6 @@ class QuantizeInt8Rows(SuiteProblem):
         rows, columns = test_case["dims"]
         return (ITEM_BYTES[dtype_of(test_case["name"])] + 1) * rows * columns + 4 * rows
 
-    def get_unfused_bytes(self, test_case: TestCase) -> int:
-        """Return 41 per element, and 16 per row: what the seven operations read and write.
-
-        Size, division, rounding and clamp 8 each, the maximum 4, the conversion 5. A row's maximum is written, read,
-        and its scale written and read. Of float16 and bfloat16 6 per element more: the cast to float32.
-        """
-        rows, columns = test_case["dims"]
-        return (41 if dtype_of(test_case["name"]) == "float32" else 47) * rows * columns + 16 * rows
-
     def empty_output(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
         """Return an uninitialised int8 tensor of x's shape, and a float32 one with a number for each row."""
         import torch  # noqa: PLC0415

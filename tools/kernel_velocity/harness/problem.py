@@ -2,8 +2,8 @@
 
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
 class runs here unchanged (`redirected` moves its CUDA inputs elsewhere). Our own methods have defaults that keep a
-foreign definition working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `get_unfused_bytes`,
-`expected`, `subset`, `native_arguments`, `output_names`.
+foreign definition working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `expected`, `subset`,
+`native_arguments`, `output_names`.
 
 No torch at import: discovery must be the same on a machine that has none.
 """
@@ -219,14 +219,6 @@ class Problem(ABC):
         and again, moves more than it touches. None where that is unknown.
         """
         return self.get_bytes(test_case)
-
-    def get_unfused_bytes(self, test_case: TestCase) -> int | None:
-        """Return the least memory traffic of PyTorch's sequence of operations, None where there is no sequence.
-
-        Each operation reads its inputs and writes its output once, intermediate results included. The saving by fusing
-        is measured against it.
-        """
-        return None
 
     def expected(self, *inputs: Any) -> Outputs:
         """Return what `verify_result` compares with. A problem may compute it in a higher precision."""
