@@ -73,7 +73,7 @@ test: build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)
 
 # In this order: the folders with the longest files begin, else a core would be idle while the other is at one of these.
-LONGEST := tests/offline tests/tricks tests/scaffold
+LONGEST := tests/fleet tests/scaffold tests/offline tests/kernels tests/tricks
 OTHERS := $(filter-out $(LONGEST) %/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
 
 test-slow: build ## the tests that take minutes

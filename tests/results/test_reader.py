@@ -223,6 +223,13 @@ def test_missing_results_directory_is_an_error(tmp_path, name):
         recorded(tmp_path / name)
 
 
+def test_other_folders_are_no_machines(tree):
+    synthetic.write_json(tree.results / "scratch" / "notes.txt", {})
+    synthetic.write_json(tree.results / ".hidden" / "machine.json", {})
+    result = read(tree)
+    assert (len(result.machines), result.notes) == (1, ())
+
+
 def test_value_without_telemetry_is_asvs(tree, machine):
     for path in (machine / "telemetry").iterdir():
         path.unlink()

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from kernel_velocity.stats.changepoints import noise
-from kernel_velocity.stats.changepoints.values import Step
+from kernel_velocity.stats.changepoints.values import MIN_SIGMA, Step
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.6])
@@ -21,6 +21,12 @@ def test_correlation_of_short_stretches_is_unbiased(phi):
         rest = values - values.mean()
         result.append(noise.correlation(float(rest[1:] @ rest[:-1]), float(rest @ rest), 40))
     assert phi - 0.04 < np.mean(result) < phi + 0.1  # never below 0, so that white noise comes out a little above
+
+
+def test_least_sigma_is_that_of_the_tick():
+    assert noise.least_sigma(np.array([0.1, 0.1]), np.array([0.1])) == MIN_SIGMA
+    assert noise.least_sigma(np.array([0.0, 0.5]), np.array([0.3])) == pytest.approx(0.2 / math.sqrt(12))
+    assert noise.least_sigma(np.array([0.0, 1e-12, 0.3])) == pytest.approx(0.3 / math.sqrt(12))
 
 
 @pytest.mark.parametrize("seed", range(5))

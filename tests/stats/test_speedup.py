@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import round_interval
-from kernel_velocity.stats.speedup import SpeedUp, Timing, histogram, pairwise, speed_up, spread, timing
+from kernel_velocity.stats.speedup import SpeedUp, Timing, histogram, overhead, pairwise, speed_up, spread, timing
 
 TIMES = st.floats(1e-9, 1e3)
 ROUNDS = st.lists(TIMES, min_size=2, max_size=9)
@@ -69,6 +69,18 @@ def test_time_is_the_median_of_its_rounds(estimates):
     assert result.seconds == statistics.median(estimates)
     assert result.error == pytest.approx(statistics.stdev(estimates) / math.sqrt(len(estimates)))
     assert (result.interval, result.rounds) == (round_interval(estimates), len(estimates))
+
+
+def test_half_width_is_of_the_larger_side():
+    result = timing([1.0, 1.1, 2.0])
+    assert result.seconds == 1.1
+    assert result.half_width == (result.interval.high - 1.1) / 1.1 > (1.1 - result.interval.low) / 1.1
+    assert timing([1.0, 1.1]).half_width is None
+
+
+def test_overhead_is_the_time_outside_the_kernel():
+    assert overhead(3e-6, 2e-6) == pytest.approx(1e-6)
+    assert overhead(None, 2e-6) is None
 
 
 def test_figures_of_samples():

@@ -181,6 +181,12 @@ def test_answers_mean_what_they_say(a, b):
     assert (result.next_look is None) == (result.answer is not Answer.UNKNOWN)
 
 
+def test_more_seconds_are_slower():
+    result = compare(APART, APART + math.log(1.03))
+    assert result.slower and not result.faster and result.ratio == pytest.approx(1.03)
+    assert compare(APART, APART - math.log(1.03)).faster
+
+
 @pytest.mark.parametrize(("change", "answer"), [(0.0099, Answer.UNKNOWN), (0.0101, Answer.DIFFERENT)])
 def test_certain_change_below_the_floor_is_not_different(change, answer):
     result = compare(APART / 4, APART / 4 + math.log1p(change))
