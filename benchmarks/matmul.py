@@ -38,8 +38,8 @@ _ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0*
 
 PERIOD = 1_048_583  # random numbers drawn for a factor, above 1024^2 and prime: no tile repeats another at its place
 FLOAT8 = "float8_e4m3fn"
-# What its factors are drawn from. Products are multiples of .25. Sums of 4096 deviate by 260,
-# so they take 14 bits up to 7.8 of that, which is what Hopper's tensor cores keep (kernels/matmul/matmul_hopper.cu).
+# What its factors are drawn from. Products are multiples of .25, and the standard deviation of a sum of 4096 is 260.
+# Hopper's tensor cores keep 14 bits of a sum (kernels/matmul/matmul_hopper.cu), which hold 7.8 deviations exactly.
 EXACT = (-3.0, -2.0, -1.5, -1.0, 1.0, 1.5, 2.0, 3.0)
 _OUTPUTS = {"int8": "int32", FLOAT8: "float32"}  # of the others as the inputs
 

@@ -272,7 +272,7 @@ function drawResult() {
   page.summary.className = `verdict ${tone}`;
   page.none.hidden = rows.length > 0;
   page.more.hidden = rows.length <= MOST_ROWS;
-  page.more.textContent = `The largest ${MOST_ROWS} of ${rows.length} effects. Kernel and text choose others.`;
+  page.more.textContent = `The ${MOST_ROWS} largest of ${rows.length} effects. Choose a kernel or type a name to see others.`;
   page.result.hidden = false;
 }
 

@@ -13,8 +13,6 @@ from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal
 from kernel_velocity.series import past
 from kernel_velocity.series.linked import Sessions
-from kernel_velocity.stats.changepoints import detector
-from kernel_velocity.stats.changepoints.doubt import beyond_doubt
 from tests import synthetic
 
 SLOWER = 1.1  # times, in the second session
@@ -145,29 +143,3 @@ def test_link_is_less_what_gauges_and_controls_explain():
     with pytest.raises(KeyError):
         step([], few)
     assert Sessions((first, decoded)).links(KEY, None, {"b"}) == {}  # the first session with a value is the level
-
-
-def step_of(*sessions):
-    """Return whether the only step of some sessions counts.
-
-    Args:
-        sessions: of each, the error of its link and its values.
-    """
-    errors = np.concatenate([np.full(len(values), error) for error, values in sessions])
-    logs = np.concatenate([np.asarray(values, dtype=float) for _, values in sessions])
-    (point,) = detector.detect_many([logs], [None])[0].points
-    gap = np.concatenate([logs[:2], [np.nan], logs[2:]])  # a commit without a value moves none of them
-    (later,) = (replace(point, index=point.index + 1),)
-    counts = beyond_doubt(logs, errors, [point]) == [point]
-    assert (beyond_doubt(gap, np.concatenate([errors[:1], errors]), [later]) == [later]) == counts
-    return counts
-
-
-@pytest.mark.parametrize(("error", "counts"), [(0.008, True), (0.016, False)])
-def test_step_between_sessions_counts_beyond_the_doubt_of_links(error, counts):
-    noise = np.random.default_rng(1).normal(0, 0.003, (3, 20))
-    assert step_of((0.0, noise[0]), (error, noise[1] + 0.05)) == counts
-    # Two sessions after it: half of the doubt of each remains.
-    assert step_of((0.0, noise[0]), (error * math.sqrt(2), noise[1] + 0.05), (error * 1.42, noise[2] + 0.05)) == counts
-    # Links of both levels are wrong together: the same session on both sides leaves less doubt.
-    assert step_of((0.0, noise[0]), (0.1, noise[1] + np.repeat([0, 0.05], 10)), (0.0, noise[2] + 0.05))

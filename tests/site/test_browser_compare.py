@@ -381,7 +381,10 @@ def test_many_series_are_loaded_meanwhile(tab, out, tmp_path):
     tab.select_option("[name=kernel]", "")
     tab.wait_for_selector("body[data-ready=yes]", timeout=60_000)
     assert len(rows(tab)) == 300
-    assert tab.locator("#more").inner_text() == "The largest 300 of 400 effects. Kernel and text choose others."
+    assert (
+        tab.locator("#more").inner_text()
+        == "The 300 largest of 400 effects. Choose a kernel or type a name to see others."
+    )
     assert tab.evaluate("document.querySelectorAll('script[src*=series-0]').length") == 0
 
 

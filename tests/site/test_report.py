@@ -326,6 +326,10 @@ def test_update_makes_the_pages_of_commits_that_changed(tmp_path, only):
     newest.with_suffix(".later").rename(newest)
     update = report.write_site(**paths)
     assert 2 < update.made == update.written < 10
+    anew = tmp_path / "anew"
+    report.write_site(**paths | {"out": anew})
+    sites = [{path.name: path.read_bytes() for path in out.rglob("*-*.*")} for out in (paths["out"], anew)]
+    assert len(sites[0]) == 2 * 31 and sites[0] == sites[1]  # no page is left that shows what no longer holds
 
 
 def test_update_writes_what_changed(tmp_path, only):

@@ -24,7 +24,8 @@ def beyond_doubt(logs: FloatArray, errors: FloatArray, points: Sequence[ChangePo
     """Return the change points that the errors of links do not explain.
 
     The levels of a step are means over sessions, and the error of a session's link moves each by the session's share
-    of it. What remains of both is the doubt. A step also counts where the values of a single session show it.
+    of it. What remains of both is the doubt. A step also counts where the values of a single session show it. Commits
+    of the same error are of one session.
 
     Args:
         logs: values, shape (commits,). NaN: not measured. errors: standard errors of the links, shape (commits,), 0 in
