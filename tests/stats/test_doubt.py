@@ -60,7 +60,7 @@ def test_same_session_on_both_sides_leaves_no_doubt():
     assert counted((10, 0.1), steps=[5]) == [5]
 
 
-def test_step_that_one_session_shows_counts_and_another_one_does_not():
+def test_step_counts_if_a_session_shows_it_and_not_otherwise():
     sessions = ((20, 0.0), (20, 0.1), (20, 0.2))
     assert counted(*sessions, steps=[30]) == [30]
     errors = np.repeat([0.0, 0.1, 0.2], 20)
