@@ -180,7 +180,7 @@ def test_python_package_with_triton(tmp_path, kv):
     repository.run("init")
     (repository.folder / "benchmarks" / "example.py").unlink()
     (repository.folder / "benchmarks" / "double.py").write_text(DOUBLE)
-    text = repository.run("track", "--no-ceilings", TRITON_INTERPRET="1")
+    text = repository.run("track", "--no-ceilings", "--no-site", TRITON_INTERPRET="1")
     assert "double.Cpu ours float32-1k" in text and "1 commit measured" in text
 
 
