@@ -8,8 +8,6 @@ from kernel_velocity.harness.telemetry import decode
 from kernel_velocity.harness.timers import (
     CudaEventTimer,
     CudaGraphTimer,
-    CudaRegionTimer,
-    Region,
     SyncTimer,
     TorchEvents,
 )
@@ -147,19 +145,6 @@ def test_work_on_another_stream_is_not_captured(own_stream):
     timer = CudaGraphTimer(TorchEvents("cuda"))
     timer.samples(elsewhere, 1, 4)
     assert "ungraphed" in timer.flags
-
-
-def test_region_on_the_device():
-    region = Region()
-    timer = CudaRegionTimer(TorchEvents("cuda"), region)
-
-    def call():
-        torch.cuda._sleep(400_000)  # about 200 us
-        with region:
-            torch.cuda._sleep(20_000)  # about 10 us
-
-    timer.samples(call, 1, 64)
-    assert median(timer.samples(call, 1, 64)) < 50e-6
 
 
 def test_caller_waits_longer_than_the_device(addition):

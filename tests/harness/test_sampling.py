@@ -44,7 +44,6 @@ def no_faults(monkeypatch):
     ("per_call", "tick", "overhead", "batch"),
     [
         (1e-3, 1e-7, 5e-8, 1),
-        (1e-6, None, None, 1),
         (1e-6, 1e-7, 5e-8, 20),
         (1e-6, 1e-9, 5e-7, 10),
         (1e-12, 1e-3, 1e-3, 1 << 20),

@@ -1,4 +1,4 @@
-"""Timers: on the host, on a simulated device (launch gaps, ticks, a backlog, a cache, graphs), of a part of a call."""
+"""Timers: on the host, on a simulated device (launch gaps, ticks, a backlog, a cache, graphs)."""
 
 import gc
 
@@ -10,12 +10,7 @@ from kernel_velocity.harness.stopping import FixedTime
 from kernel_velocity.harness.timers import (
     CudaEventTimer,
     CudaGraphTimer,
-    CudaRegionTimer,
-    HostRegionTimer,
     HostTimer,
-    Region,
-    RegionError,
-    ReportedTimer,
     StandingClockError,
     SyncTimer,
 )
@@ -39,8 +34,7 @@ def test_host_timer_divides_by_the_batch(ticking):
 
 def test_host_timer_tick_and_overhead():
     assert 0 < HostTimer().tick() < 1e-4
-    for timer in (HostTimer(), HostRegionTimer(Region())):
-        assert 0 < timer.overhead() < 1e-4
+    assert 0 < HostTimer().overhead() < 1e-4
 
 
 def test_collector_is_off_while_timing():
@@ -155,31 +149,18 @@ def test_hot_calls_stay_warm(device):
     assert (device.flushes, timer.flags) == (0, set())
 
 
-def within(region, call):
-    def body():
-        with region:
-            call()
-
-    return body
-
-
 @pytest.mark.parametrize(
     ("kind", "seconds"),
     [
         (CudaEventTimer, 10e-6),
         (CudaGraphTimer, 3e-6),
-        (CudaRegionTimer, 10e-6),
         (SyncTimer, 15e-6),
-        (HostRegionTimer, 5e-6),
     ],
 )
 def test_cold_samples_exclude_the_flush(device, kind, seconds):
     """A graph holds what its capture saw: of the simulated device, a warm call. The host's clock sees the launch."""
-    region = Region()
-    sources = {CudaRegionTimer: (device, region), HostRegionTimer: (region,), SyncTimer: (device.synchronize,)}
-    timer = kind(*sources.get(kind, (device,)), device.flush)
-    call = lambda: device.kernel(3e-6, missing=7e-6)  # noqa: E731
-    samples = timer.samples(within(region, call) if "Region" in kind.__name__ else call, 1, 300)
+    timer = kind(device.synchronize if kind is SyncTimer else device, device.flush)
+    samples = timer.samples(lambda: device.kernel(3e-6, missing=7e-6), 1, 300)
     assert samples == pytest.approx([seconds] * 300)
     assert (device.flushes, timer.batch_limit, timer.flags) == (300, 1, set())  # of a batch the first is cold
 
@@ -223,101 +204,3 @@ def test_sync_timer_includes_launch_and_wait(device):
     assert timer.samples(lambda: device.work(3e-6), 5, 20) == pytest.approx([8e-6] * 20)
     device.work(1.0)  # a backlog is no part of a sample
     assert timer.samples(lambda: device.work(3e-6), 1, 1) == pytest.approx([8e-6])
-
-
-@pytest.fixture
-def host(monkeypatch):
-    """A host clock that moves only when it is told to: seconds."""
-
-    class Host:
-        now = 0.0
-
-        def work(self, seconds):
-            self.now += seconds
-
-    made = Host()
-    monkeypatch.setattr(timers, "perf_counter_ns", lambda: round(made.now * 1e9))
-    return made
-
-
-def body(region, work, inside=3e-6, around=100e-6):
-    """Return a call that works before, in and after its region."""
-
-    def call():
-        work(around)
-        with region:
-            work(inside)
-        work(around)
-
-    return call
-
-
-def test_host_region(host):
-    region = Region()
-    timer = HostRegionTimer(region)
-    assert timer.samples(body(region, host.work), 1, 5) == pytest.approx([3e-6] * 5)
-    assert timer.samples(body(region, host.work), 10, 5) == pytest.approx([3e-6] * 5)
-    assert timer.by_wall  # a budget of 3 us samples would last 70 times as long
-
-
-def test_cuda_region(device):
-    region = Region()
-    timer = CudaRegionTimer(device, region)
-    assert timer.samples(body(region, device.work), 1, 200) == pytest.approx([3e-6] * 200)
-    assert timer.samples(body(region, device.work), 7, 200) == pytest.approx([3e-6] * 200)
-    assert not timer.flags
-    assert timer.overhead() == pytest.approx(2e-6)
-    assert timer.tick() > 0
-
-
-def test_underfed_region_is_flagged(device):
-    device.blocker = 0.0
-    region = Region()
-    timer = CudaRegionTimer(device, region)
-    timer.samples(body(region, device.work, around=0.0), 1, 8)
-    assert timer.flags == {"underfed"}
-
-
-def never(region):
-    pass
-
-
-def enter_twice(region):
-    for _ in range(2):
-        with region:
-            pass
-
-
-def nested(region):
-    with region, region:
-        pass
-
-
-def unfinished(region):
-    region.__enter__()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [(never, "nothing was timed"), (enter_twice, "twice"), (nested, "twice"), (unfinished, "inside its region")],
-)
-@pytest.mark.parametrize("where", ["host", "device"])
-def test_region_is_used_once_a_call(where, wrong, says, device):
-    region = Region()
-    timer = HostRegionTimer(region) if where == "host" else CudaRegionTimer(device, region)
-    with pytest.raises(RegionError, match=says):
-        timer.samples(lambda: wrong(region), 1, 1)
-
-
-def test_reported_microseconds():
-    reported, flushed = iter([5.0, 7, 6.5]), []
-    timer = ReportedTimer(lambda: flushed.append(1))
-    assert timer.samples(lambda: next(reported), 1, 3) == pytest.approx([5e-6, 7e-6, 6.5e-6])
-    assert (timer.tick(), timer.overhead(), timer.batch_limit, timer.by_wall) == (None, None, 1, True)
-    assert len(flushed) == 3
-
-
-@pytest.mark.parametrize("reported", [None, "5", True, [5.0]])
-def test_reported_value_must_be_a_number(reported):
-    with pytest.raises(RegionError, match="wanted its microseconds"):
-        ReportedTimer().samples(lambda: reported, 1, 1)

@@ -159,7 +159,7 @@ class Subject:
             self._check,
             timer=timer,
             estimate=median(measured.estimate for measured in self.rounds),
-            overhead=timer.overhead() or 0.0,
+            overhead=timer.overhead(),
             device=bench.device,
         )
         self.flags = (*self.flags, *flags)

@@ -31,7 +31,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     stopping.py         stopping rules, the hash of a method
     suite.py            the package of benchmarks: kernels, problems, series
     telemetry.py        one JSON line per round
-    timers.py           seconds per call: host's clock, CUDA events, graphs, regions
+    timers.py           seconds per call: host's clock, CUDA events, graphs
     timing.py           how a method is timed: decorators, choice of timer, cold caches
     traces.py           raw samples of every timer
     under_test.py       the package under test, and the figures of its compiled code

@@ -14,7 +14,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ from kernel_velocity.harness.reported import activity, read_counters, threads
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import from_environment
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.harness.timers import Call, CudaGraphTimer, Region, Timer
+from kernel_velocity.harness.timers import Call, CudaGraphTimer, Timer
 from kernel_velocity.harness.under_test import build_info, check_package, figure, root_folder
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
@@ -134,12 +134,11 @@ class _KernelBenchmark:
             WrongResultError: the output is wrong after timing.
             AuditError, ReplacedFunctionError: what was timed is not what was checked.
             ImpossibleError: the machine cannot do the work in that time.
-            RegionError: the method does not time itself as it says.
         """
         rule = from_environment(os.environ)
         method = getattr(self, name.rpartition(".")[2])
         call = self._call_of(method, implementation, case)
-        timer = timing.timer_of(self.device, method, self.region)
+        timer = timing.timer_of(self.device, method)
         timing.pre_warm(rule, self.device)
         began, before, clock = time(), read_counters(), perf_counter()
         with self._watch(name, implementation, case, began) as watch, self._gate(method, implementation, case) as quiet:
@@ -156,7 +155,7 @@ class _KernelBenchmark:
             partial(self._check, implementation, case, CHECK_STEP),
             timer=self._single(timer, method) if is_own_call else None,
             estimate=result.estimate,
-            overhead=result.overhead or 0.0,
+            overhead=result.overhead,
             device=self.device,
         )
         ORIGINALS.check()
@@ -199,11 +198,6 @@ class _KernelBenchmark:
         """The bound call that `time_hot` makes, without arguments. There is one after `setup`."""
         return self._bound.call
 
-    @cached_property
-    def region(self) -> Region:
-        """The timed part of a method that times a region of itself (`timing.times_a_region`)."""
-        return Region()
-
     def new_timer(self, flush: Call | None = None) -> Timer:
         """Return the timer that measures this device, hot without flush (asv means something else by `timer`)."""
         return timing.plain(self.device, flush)
@@ -215,10 +209,7 @@ class _KernelBenchmark:
         return partial(method, implementation, case)
 
     def _own_functions(self) -> tuple[object, ...]:
-        """Return the bound call's functions, and the names of methods that this instance has in place of its class's.
-
-        The region, which a timer reads, is the instance's.
-        """
+        """Return the bound call's functions, and the names of its class's methods that this instance replaces."""
         methods = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if callable(value)}
         return (*vars(self._bound).values(), *sorted(methods & set(vars(self))))
 
@@ -251,15 +242,13 @@ class _KernelBenchmark:
         """Return the s that a caller waits for a hot call beyond the device's own time. None where that is no other."""
         if self.device != "cuda" or timing.chosen(os.environ) == "sync":
             return None
-        if timing.is_cold(method) or timing.timed(method) is not timing.Timed.WHOLE:
+        if timing.is_cold(method):
             return None
         waited = timing.wait(call, self.device, estimate)
         return None if waited is None else waited - estimate
 
     def _check_limits(self, method: Any, case: str, estimate: float) -> tuple[str, ...]:
-        """Return the flags of `limits.check`. FLOPs and bytes are not those of a region."""
-        if timing.timed(method) is timing.Timed.REGION:
-            return ()
+        """Return the flags of `limits.check`."""
         footprint, dtype = self.footprints.get(case), dtype_of(case)
         work = Work(flops=self.flops.get(case), bytes=self.bytes.get(case), footprint=footprint, dtype=dtype)
         cold = timing.is_cold(method)

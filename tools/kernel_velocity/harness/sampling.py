@@ -51,8 +51,8 @@ class RoundResult:
     half_width: float | None
     autocorrelation: float | None
     drift: float | None  # of the last third of the samples against the first
-    tick: float | None
-    overhead: float | None
+    tick: float
+    overhead: float
     core_gauge: float | None  # what the gauges read beside the samples; None without a gate
     memory_gauge: float | None
     control_gauge: float | None
@@ -78,8 +78,8 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
             batch = min(2 * batch, timer.batch_limit)
 
 
-def batch_for(per_call: float, *, tick: float | None, overhead: float | None, limit: int, empty_calls: int = 20) -> int:
-    """Return how many calls make a sample that the clock can resolve. 1 for a clock of which nothing is known.
+def batch_for(per_call: float, *, tick: float, overhead: float, limit: int, empty_calls: int = 20) -> int:
+    """Return how many calls make a sample that the clock can resolve.
 
     Args:
         per_call: s that a call takes, about.
@@ -87,7 +87,7 @@ def batch_for(per_call: float, *, tick: float | None, overhead: float | None, li
         limit: the most calls that a batch may have.
         empty_calls: how many of these a batch lasts at least (`BaseTimer.empty_calls`).
     """
-    wanted = max(empty_calls * (overhead or 0.0), TICK_FACTOR * (tick or 0.0))
+    wanted = max(empty_calls * overhead, TICK_FACTOR * tick)
     return int(min(max(1, -(-wanted // per_call)), limit))
 
 
@@ -141,9 +141,9 @@ def measure(
     estimate = statistics.trimmed_mean(samples)
     clocks = timer.clocks()
     raised = {
-        "quantised": tick is not None and tick > QUANTISED * estimate * batch,
+        "quantised": tick > QUANTISED * estimate * batch,
         "faulting": (faults if gate is None else gate.faults) / spent > FAULTING,
-        "short": overhead is not None and estimate < SHORT * overhead,
+        "short": estimate < SHORT * overhead,
         "constant": len(samples) >= CONSTANT and min(samples) == max(samples),
         "contended": disturbed,
         "clock_drift": bool(clocks) and max(clocks) > (1 + CLOCK_DRIFT) * min(clocks),

@@ -1,8 +1,7 @@
-"""Timers: seconds per call of batches of calls, on the host's clock, on a CUDA device's, of a part of a call.
+"""Timers: seconds per call of batches of calls, on the host's clock or on a CUDA device's.
 
 `HostTimer` and `SyncTimer` read the host's clock. `CudaEventTimer` and `CudaGraphTimer` put events of the device around
-batches of launches, or around replays of a graph of them. `HostRegionTimer` and `CudaRegionTimer` time what a body does
-inside its `Region`. `ReportedTimer` takes the time that a body returns.
+batches of launches, or around replays of a graph of them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise, repeat
-from numbers import Real
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -36,12 +34,12 @@ class Timer(Protocol):
         """Return n samples: seconds per call, each over `batch` calls back to back."""
         ...
 
-    def tick(self) -> float | None:
-        """Return the smallest difference that the clock shows, in seconds. None: the clock is not ours."""
+    def tick(self) -> float:
+        """Return the smallest difference that the clock shows, in seconds."""
         ...
 
-    def overhead(self) -> float | None:
-        """Return what an empty call reads as, in seconds. None: the clock is not ours."""
+    def overhead(self) -> float:
+        """Return what an empty call reads as, in seconds."""
         ...
 
     def restart(self) -> None:
@@ -260,7 +258,6 @@ class CudaEventTimer(BaseTimer):
         super().__init__()
         self._source = source
         self._flush = flush
-        self._empty: Call = source.nothing  # what `overhead` times
         self._launches = self.LAUNCHES  # per block; less where calls turn out to be several launches each
         self._cover = self.COVER
         self._spins: list[float] = []  # s
@@ -284,18 +281,15 @@ class CudaEventTimer(BaseTimer):
         """Return the most calls that a batch may have: a block holds at least one batch and its two events."""
         return 1 if self._flush is not None else max(1, self._launches - 2)
 
-    def _launches_of(self, batch: int) -> int:
-        """Return how many places in the queue a sample takes, if a call takes one."""
-        return batch + 2 + self._flushes
-
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples in seconds per call. `flags` gets "underfed" where the host could not keep ahead."""
         samples: list[float] = []
+        launches = batch + 2 + self._flushes  # of a sample, if a call is one
         while len(samples) < n:
-            block = max(1, min(self._launches // self._launches_of(batch), n - len(samples)))
-            fed, seconds, host = self._block(call, batch, block)
+            block = max(1, min(self._launches // launches, n - len(samples)))
+            fed, seconds, host = self._block(call, batch, block, self._cover * block * launches)
             exhausted = block == 1 and self._cover >= self.COVER_MOST
-            launch = host / (block * self._launches_of(batch))
+            launch = host / (block * launches)
             if fed or exhausted:
                 samples.extend(seconds)
                 self.flags |= set() if fed else {"underfed"}
@@ -305,35 +299,31 @@ class CudaEventTimer(BaseTimer):
                 self._launches = max(3, self._launches // 2)
         return samples
 
-    def _block(self, call: Call, batch: int, samples: int) -> tuple[bool, list[float], float]:
-        """Enqueue [flush, event, batch, event] `samples` times behind a blocker.
+    def _block(self, call: Call, batch: int, samples: int, blocked: float) -> tuple[bool, list[float], float]:
+        """Enqueue [flush, event, batch, event] `samples` times behind a blocker of `blocked` seconds.
 
         Returns: whether the host kept ahead, seconds per call of each sample, host seconds of enqueuing.
         """
         source = self._source
         enqueued = []
         with no_collection():
-            source.block(self._cover * samples * self._launches_of(batch))
+            source.block(blocked)
             started = perf_counter_ns()
             for _ in repeat(None, samples):
                 if self._flush is not None:
                     self._flush()
-                enqueued.append(self._enqueue(call, batch))
+                begin = source.event()
+                for _ in repeat(None, batch):
+                    call()
+                enqueued.append((begin, source.event()))
             host = (perf_counter_ns() - started) * 1e-9
-            fed = not enqueued[0][0][0].query()
+            fed = not enqueued[0][0].query()
             begin = source.event()
             source.spin(self.SPIN)
             end = source.event()
             source.synchronize()
         self._spins.append(begin.elapsed_time(end) * 1e-3)
-        return fed, [sum(begin.elapsed_time(end) for begin, end in pairs) * 1e-3 / batch for pairs in enqueued], host
-
-    def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
-        """Enqueue the calls of one sample. Return the pairs of events around what is timed of it."""
-        begin = self._source.event()
-        for _ in repeat(None, batch):
-            call()
-        return [(begin, self._source.event())]
+        return fed, [begin.elapsed_time(end) * 1e-3 / batch for begin, end in enqueued], host
 
     def tick(self) -> float:
         """Return the smallest non-zero difference between the readings of 64 empty pairs, or their smallest value."""
@@ -343,7 +333,7 @@ class CudaEventTimer(BaseTimer):
 
     def overhead(self) -> float:
         """Return the median of 21 samples of an empty kernel, seconds. Never subtracted from a time."""
-        self._overhead = sorted(self.samples(self._empty, 1, 21))[10]
+        self._overhead = sorted(self.samples(self._source.nothing, 1, 21))[10]
         return self._overhead
 
 
@@ -376,146 +366,3 @@ class CudaGraphTimer(CudaEventTimer):
         except CaptureError as error:
             print(f"kernel-velocity: no CUDA graph, so launches are timed: {error}", file=sys.stderr)  # noqa: T201
             return None
-
-
-# Of a part of a call, or as the call says -----------------------------------------------------------------------------
-
-
-class RegionError(RuntimeError):
-    """A body that times no region, or more than one, or that reports no number."""
-
-
-class Region:
-    """The timed part of one call: `with region:` in its body. A timer calls `take` after each call.
-
-    Until a timer sets `mark`, which reads a clock or records an event, the region marks nothing (set-up, checks).
-    """
-
-    def __init__(self) -> None:
-        self.mark: Callable[[], Any] = _nothing
-        self._begin: Any = None
-        self._end: Any = None
-        self._entered = self._left = False
-
-    def __enter__(self) -> None:
-        if self._entered:
-            raise RegionError("region entered twice in one call; time one part, or write a benchmark for each")
-        self._entered = True
-        self._begin = self.mark()
-
-    def __exit__(self, *_: object) -> None:
-        self._end = self.mark()
-        self._left = True
-
-    def take(self) -> tuple[Any, Any]:
-        """Return the marks of the call that just ended, and be ready for the next.
-
-        Raises:
-            RegionError: the call used no region, or is still in it.
-        """
-        entered, left = self._entered, self._left
-        self._entered = self._left = False
-        if not entered:
-            raise RegionError("the call ended without `with self.region:`; nothing was timed")
-        if not left:
-            raise RegionError("the call ended inside its region; leave it before it returns")
-        return self._begin, self._end
-
-
-class HostRegionTimer(HostTimer):
-    """`HostTimer` for calls that time a part of themselves."""
-
-    def __init__(self, region: Region, flush: Call | None = None) -> None:
-        super().__init__(flush)
-        self.by_wall = True  # how long the rest of a body takes is not known
-        self._region = region
-        region.mark = perf_counter_ns
-
-    def samples(self, call: Call, batch: int, n: int) -> list[float]:
-        """Return n samples: seconds in the region per call."""
-        with no_collection():
-            return [sum(self._time_call(call) for _ in repeat(None, batch)) / batch * 1e-9 for _ in repeat(None, n)]
-
-    def overhead(self) -> float:
-        """Return the median of 21 empty regions, seconds."""
-        return sorted(self.samples(self._empty, 1, 21))[10]
-
-    def _time_call(self, call: Call) -> int:
-        if self._flush is not None:
-            self._flush()
-        call()
-        begin, end = self._region.take()
-        return int(end - begin)
-
-    def _empty(self) -> None:
-        with self._region:
-            pass
-
-
-class CudaRegionTimer(CudaEventTimer):
-    """`CudaEventTimer` for calls that time a part of themselves: what the launches of the region take on the device.
-
-    The body may launch more before and after it.
-    """
-
-    def __init__(self, source: TorchEvents, region: Region, flush: Call | None = None) -> None:
-        super().__init__(source, flush)
-        self._region = region
-        self._empty = self._region_around_nothing
-        region.mark = source.event
-
-    @property
-    def batch_limit(self) -> int:
-        """Return the most calls that a batch may have: each has two events of its own."""
-        return 1 if self._flush is not None else max(1, self._launches // 3)
-
-    def _launches_of(self, batch: int) -> int:
-        return 3 * batch + self._flushes
-
-    def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
-        pairs = []
-        for _ in repeat(None, batch):
-            call()
-            pairs.append(self._region.take())
-        return pairs
-
-    def tick(self) -> float:
-        """Return the tick of the device's events, seconds."""
-        return CudaEventTimer(self._source).tick()
-
-    def _region_around_nothing(self) -> None:
-        with self._region:
-            self._source.nothing()
-
-
-class ReportedTimer(BaseTimer):
-    """The microseconds that calls return. Its clock is not ours: tick and overhead are unknown."""
-
-    by_wall = True  # what a call reports need not be what it takes
-    batch_limit = 1
-
-    def __init__(self, flush: Call | None = None) -> None:
-        super().__init__()
-        self._flush = flush
-
-    def samples(self, call: Call, batch: int, n: int) -> list[float]:
-        """Return n samples in seconds per call.
-
-        Raises:
-            RegionError: a call returned no number. Every stopping rule refuses numbers that are no times.
-        """
-        return [sum(self._time_call(call) for _ in repeat(None, batch)) / batch for _ in repeat(None, n)]
-
-    def _time_call(self, call: Call) -> float:
-        if self._flush is not None:
-            self._flush()
-        microseconds = call()
-        if not isinstance(microseconds, Real) or isinstance(microseconds, bool):
-            raise RegionError(f"the call returned {microseconds!r}; wanted its microseconds, a number")
-        return float(microseconds) * 1e-6
-
-    def tick(self) -> None:
-        """Return None."""
-
-    def overhead(self) -> None:
-        """Return None."""

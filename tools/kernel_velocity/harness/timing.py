@@ -1,9 +1,9 @@
-"""How a `time_*` method is timed: as a whole or a part of it, with warm or cold caches, by which timer.
+"""How a `time_*` method is timed: with warm or cold caches, by which timer.
 
-A `time_*` method of a class derived from the suite's base is timed as a whole, caches warm. Decorators change that:
+A `time_*` method of a class derived from the suite's base is timed with caches warm. A decorator changes that:
 
     from kernel_velocity.harness.benchmark import _KernelBenchmark
-    from kernel_velocity.harness.timing import cold, times_a_region, times_itself
+    from kernel_velocity.harness.timing import cold
 
     class Cpu(_KernelBenchmark):
         problem, device = MyProblem(), "cpu"
@@ -11,16 +11,6 @@ A `time_*` method of a class derived from the suite's base is timed as a whole, 
         @cold
         def time_from_memory(self, implementation, case):
             self.call()                    # before each sample the caches are overwritten
-
-        @times_a_region
-        def time_product(self, implementation, case):
-            operands = pack(case)          # not timed
-            with self.region:              # timed. Every call enters it exactly once
-                multiply(operands)
-
-        @times_itself
-        def time_pipeline(self, implementation, case):
-            return run_and_read_its_own_counter()  # microseconds of this call
 
 Rule, rounds, flags and telemetry are those of every other series. The estimate is in seconds as always.
 """
@@ -30,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, TypeVar
 
 from kernel_velocity.harness import gate, gpu
@@ -40,11 +29,7 @@ from kernel_velocity.harness.timers import (
     Call,
     CudaEventTimer,
     CudaGraphTimer,
-    CudaRegionTimer,
-    HostRegionTimer,
     HostTimer,
-    Region,
-    ReportedTimer,
     SyncTimer,
     Timer,
     TorchEvents,
@@ -68,41 +53,15 @@ SYNCHRONISED = 21  # samples of what a caller waits; the median counts
 FLUSH = {"cpu": 2, "cuda": 3}
 
 
-class Timed(Enum):
-    """Which part of a body is its time."""
-
-    WHOLE = "whole"
-    REGION = "region"
-    REPORTED = "reported"
-
-
 def cold(method: Method) -> Method:
     """Mark a `time_*` method before each of whose samples the caches are overwritten."""
     method._cold = True  # type: ignore[attr-defined]
     return method
 
 
-def times_a_region(method: Method) -> Method:
-    """Mark a `time_*` method whose time is that of its `with self.region:`."""
-    method._timed = Timed.REGION  # type: ignore[attr-defined]
-    return method
-
-
-def times_itself(method: Method) -> Method:
-    """Mark a `time_*` method that returns its own time, in microseconds."""
-    method._timed = Timed.REPORTED  # type: ignore[attr-defined]
-    return method
-
-
 def is_cold(method: Callable[..., Any]) -> bool:
     """Return whether the caches are overwritten before each sample of a method."""
     return getattr(method, "_cold", False)
-
-
-def timed(method: Callable[..., Any]) -> Timed:
-    """Return which part of a method is its time."""
-    part: Timed = getattr(method, "_timed", Timed.WHOLE)
-    return part
 
 
 # Settings -------------------------------------------------------------------------------------------------------------
@@ -169,7 +128,7 @@ def pre_warm(rule: StoppingRule, device: str) -> None:
     torch.cuda.synchronize()
 
 
-def timer_of(device: str, method: Callable[..., Any], region: Region) -> Timer:
+def timer_of(device: str, method: Callable[..., Any]) -> Timer:
     """Return the timer of a `time_*` method on a device.
 
     Raises:
@@ -177,15 +136,9 @@ def timer_of(device: str, method: Callable[..., Any], region: Region) -> Timer:
         TimerError: KV_TIMER names none.
     """
     flush_caches = flush(device) if is_cold(method) else None
-    part = timed(method)
-    if part is Timed.REPORTED:
-        return ReportedTimer(flush_caches)
     if device != "cuda":
-        return HostTimer(flush_caches) if part is Timed.WHOLE else HostRegionTimer(region, flush_caches)
-    source = TorchEvents(device)
-    if part is Timed.REGION:
-        return CudaRegionTimer(source, region, flush_caches)
-    return ON_CUDA[chosen(os.environ)](source, flush_caches)
+        return HostTimer(flush_caches)
+    return ON_CUDA[chosen(os.environ)](TorchEvents(device), flush_caches)
 
 
 def plain(device: str, flush: Call | None = None) -> Timer:
