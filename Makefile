@@ -22,7 +22,7 @@ JOBS ?= 2
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 
 # Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
-KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN WAIT RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER NVML_SAMPLE PATIENCE ISOLATE
+KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN WAIT RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER PATIENCE ISOLATE
 $(foreach name,$(KV_SETTINGS),$(if $(value $(name)),$(eval export KV_$(name) := $$(value $(name)))))
 
 # A name that nothing here reads is a slip more often than a variable meant for a compiler: ROUND=3 would measure 8 rounds.

@@ -1,15 +1,12 @@
 """A GPU as its driver describes it, by a pretended NVML."""
 
 import dataclasses
-import shutil
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from kernel_velocity.harness import gpu
-from kernel_velocity.harness.gpu import GpuState, GpuWatch, NvmlError, Sampler
+from kernel_velocity.harness.gpu import GpuState, GpuWatch
 from tests.harness import pretend_nvml
 
 STATE = GpuState(sm_clock=1.98e9, memory_clock=2.619e9, power=350.0, temperature=41, reasons=0)
@@ -136,30 +133,17 @@ def test_activity_of_unknown_states():
     assert set(dataclasses.asdict(gpu.activity([nothing, nothing])).values()) == {None}
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("", None), (".05", 0.05), ("2", 2.0)])
-def test_sample_interval_setting(text, seconds):
-    assert gpu.interval({"KV_NVML_SAMPLE": text}) == seconds
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "often"])
-def test_malformed_interval_is_refused(text):
-    with pytest.raises(ValueError, match=r"KV_NVML_SAMPLE: got .*wanted seconds between two samples"):
-        gpu.interval({"KV_NVML_SAMPLE": text})
-
-
-def test_watch_without_gpu(monkeypatch, tmp_path):
+def test_watch_without_gpu(monkeypatch):
     monkeypatch.setattr(gpu, "opened", lambda uuid: pytest.fail("asked"))
-    with GpuWatch(None, 0.1, tmp_path / "samples") as watch:
+    with GpuWatch(None) as watch:
         watch.look()
     assert (watch.activity, watch.flags) == (None, ())
 
 
-def test_watch_without_driver(library, tmp_path, capsys):
-    for every, text in ((None, ""), (0.1, "kernel-velocity: KV_NVML_SAMPLE: nothing is sampled: NVML: Not Found\n")):
-        with GpuWatch("MIG-1", every, tmp_path / "samples") as watch:
-            watch.look()
-        assert (watch.activity, watch.flags) == (None, ())
-        assert capsys.readouterr().err == text  # said only where samples were asked for
+def test_watch_without_driver(library):
+    with GpuWatch("MIG-1") as watch:
+        watch.look()
+    assert (watch.activity, watch.flags) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -170,17 +154,17 @@ def test_watch_without_driver(library, tmp_path, capsys):
         ([7_000_000, 500], None),  # the driver was loaded anew
     ],
 )
-def test_energy_is_that_between_the_looks(library, tmp_path, counter, used):
+def test_energy_is_that_between_the_looks(library, counter, used):
     library.energies[:] = counter
-    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+    with GpuWatch("GPU-1") as watch:
         for _ in range(3):
             watch.look()
     assert watch.energy == used
 
 
-def test_gpu_that_counts_no_energy(library, monkeypatch, tmp_path):
+def test_gpu_that_counts_no_energy(library, monkeypatch):
     library.refused.add("energy")
-    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+    with GpuWatch("GPU-1") as watch:
         watch.look()
         watch.look()
         monkeypatch.delattr(library, "nvmlDeviceGetTotalEnergyConsumption")  # an old binding
@@ -192,9 +176,9 @@ def test_gpu_that_counts_no_energy(library, monkeypatch, tmp_path):
     ("before", "after", "flags"),
     [([1, 1], [1], ()), ([1, 7], [1], ("contended",)), ([1], [7, 1], ("contended",)), ([], [], ())],
 )
-def test_other_process_on_the_gpu_is_contention(library, tmp_path, before, after, flags):
+def test_other_process_on_the_gpu_is_contention(library, before, after, flags):
     library.processes[:] = [(pid, None) for pid in before]
-    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+    with GpuWatch("GPU-1") as watch:
         watch.look()
         library.processes[:] = [(pid, None) for pid in after]
     assert watch.flags == flags
@@ -208,65 +192,3 @@ def test_processes_have_names_and_memory_as_far_as_told(library, monkeypatch):
         assert gpu.processes(*opened) == []
         monkeypatch.delattr(library, "nvmlDeviceGetComputeRunningProcesses")  # an old binding
         assert gpu.processes(*opened) == []
-
-
-@pytest.fixture
-def elsewhere(monkeypatch, tmp_path):
-    """A pynvml that a process of its own imports."""
-    shutil.copy(Path(pretend_nvml.__file__), tmp_path / "pynvml.py")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-
-def wait_for_samples(path, number):
-    """Wait until a sampler has written so many lines."""
-    while not path.exists() or path.read_text().count("\n") < number:
-        time.sleep(0.01)
-
-
-def test_sampler_runs_in_its_own_process(elsewhere, tmp_path):
-    began = time.time()
-    path = tmp_path / "deep" / "samples"
-    sampler = Sampler("GPU-1", 0.01, path)
-    wait_for_samples(path, 3)
-    samples = sampler.stop()
-    assert len(samples) >= 3
-    assert all(state == STATE for _, state in samples)
-    times = [when for when, _ in samples]
-    assert times == sorted(times)
-    assert began - 1 < times[0] <= times[-1] < time.time() + 1
-
-
-def test_killed_sampler_leaves_its_samples(elsewhere, tmp_path):
-    sampler = Sampler("GPU-1", 0.01, tmp_path / "samples")
-    wait_for_samples(tmp_path / "samples", 1)
-    sampler._process.kill()
-    sampler._process.wait()  # else it could go on behind the next line
-    with (tmp_path / "samples").open("a") as file:
-        file.write('{"t": 1')
-    states = [state for _, state in sampler.stop()]
-    assert states and all(state == STATE for state in states)
-
-
-def test_sampler_that_cannot_start_gives_the_reason(elsewhere, tmp_path):
-    with pytest.raises(NvmlError, match="NVML: Not Found"):
-        Sampler("MIG-1", 0.01, tmp_path / "samples")
-
-
-def test_warm_up_samples_do_not_count(library, monkeypatch, tmp_path):
-    now = iter([10.0, 20.0])
-    monkeypatch.setattr(gpu, "time", lambda: next(now))
-
-    class Scripted:
-        def __init__(self, *_):
-            pass
-
-        def stop(self):
-            return [(5.0, at(sm_clock=0.3e9)), (15.0, at(reasons=0x4)), (25.0, at(sm_clock=0.3e9))]
-
-    monkeypatch.setattr(gpu, "Sampler", Scripted)
-    with GpuWatch("GPU-1", 0.1, tmp_path / "samples") as watch:
-        watch.look()
-        watch.look()
-    assert library.opened == []
-    assert watch.flags == ("throttled",)
-    assert watch.activity.sm_after == 1.98e9

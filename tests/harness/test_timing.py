@@ -1,9 +1,7 @@
 """How a method is timed: by which timer, with warm or cold caches, from an asv class to its line of telemetry."""
 
 import dataclasses
-import json
 import os
-import shutil
 import sys
 import warnings
 from types import SimpleNamespace
@@ -16,7 +14,7 @@ from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import RULES, FixedTime
 from kernel_velocity.harness.timers import CaptureError, HostTimer, TorchEvents
 from tests.harness import pretend_cuda, pretend_nvml
-from tests.harness.measuring import COMMIT, as_asv_runs, asv_environment, rounds
+from tests.harness.measuring import as_asv_runs, asv_environment, rounds
 from tests.harness.planted_limits import plant_limits
 
 __all__ = ["asv_environment"]
@@ -205,19 +203,6 @@ def test_wait_is_a_call_and_a_synchronise(monkeypatch):
     assert timing.wait(call, "cuda", 1e-4) > 0
     assert len(called) == timing.SYNCHRONISED
     assert Source.waits == 2 * len(called)  # before each sample, and after each call
-
-
-def test_gpu_samples_have_their_own_file(root, a_gpu, monkeypatch, tmp_path):
-    (tmp_path / "path").mkdir()
-    shutil.copy(pretend_nvml.__file__, tmp_path / "path" / "pynvml.py")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
-    monkeypatch.setenv("KV_NVML_SAMPLE", ".001")
-    record = cuda_round(root)
-    (samples,) = (root / ".asv" / "clocks" / COMMIT).glob("add_mul_exp.Cuda.time_hot-eager-float32-500k-*.jsonl")
-    lines = [json.loads(line) for line in samples.read_text().splitlines()]
-    assert lines
-    assert set(lines[0]) == {"t", "sm_clock", "memory_clock", "power", "temperature", "reasons"}
-    assert record.gpu is not None
 
 
 def test_graphs_have_their_own_stream(root, a_gpu, monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter, time
 
 from kernel_velocity.harness import gate, gpu, timing
@@ -64,8 +63,7 @@ def take_round(
     """
     timer = timing.plain(device)
     before, clock = read_counters(), perf_counter()
-    # The GPU is read at both ends of the round: readings between would need a file.
-    with gpu.GpuWatch(gpu.uuid() if device == "cuda" else None, None, Path(os.devnull)) as watch:
+    with gpu.GpuWatch(gpu.uuid() if device == "cuda" else None) as watch:
         if warmups is None:
             environ = {**os.environ, "KV_THREADS": str(threads)}
             folder = root_folder(os.environ) / ".asv" / "cache" / "gauge"

@@ -24,7 +24,7 @@ from kernel_velocity.harness.accuracy import in_words
 from kernel_velocity.harness.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS, dtype_of
 from kernel_velocity.harness.gate import Gate
-from kernel_velocity.harness.gpu import GpuWatch, interval, uuid, with_clocks
+from kernel_velocity.harness.gpu import GpuWatch, uuid, with_clocks
 from kernel_velocity.harness.implementations import Bound, bind, check_device
 from kernel_velocity.harness.limits import Work
 from kernel_velocity.harness.originals import ORIGINALS, ReplacedFunctionError
@@ -141,7 +141,8 @@ class _KernelBenchmark:
         timer = timing.timer_of(self.device, method)
         timing.pre_warm(rule, self.device)
         began, before, clock = time(), read_counters(), perf_counter()
-        with self._watch(name, implementation, case, began) as watch, self._gate(method, implementation, case) as quiet:
+        gpu = uuid() if self.device == "cuda" else None
+        with GpuWatch(gpu) as watch, self._gate(method, implementation, case) as quiet:
             result = measure(call, timer, rule, watch.look, quiet)
         host = activity(before, read_counters(), perf_counter() - clock)
         wait_for_threads()
@@ -218,11 +219,6 @@ class _KernelBenchmark:
         if not isinstance(timer, CudaGraphTimer):
             return timer
         return self.new_timer(timing.flush(self.device) if timing.is_cold(method) else None)
-
-    def _watch(self, name: str, implementation: str, case: str, began: float) -> GpuWatch:
-        gpu = uuid() if self.device == "cuda" else None
-        folder = root_folder(os.environ) / ".asv" / "clocks" / os.environ.get("ASV_COMMIT", "no-commit")
-        return GpuWatch(gpu, interval(os.environ), folder / f"{name}-{implementation}-{case}-{began:.3f}.jsonl")
 
     def _gate(self, method: Any, implementation: str, case: str) -> AbstractContextManager[Gate | None]:
         """Return the gate of a round: on the CPU only, as NVML tells a GPU's pace.

@@ -2,30 +2,23 @@
 
 NVML is opened in the process that measures, never in the server that forks it: a handle does not survive a fork. GPUs
 are found by UUID, as NVML counts them otherwise than CUDA does. A figure that a device does not tell is None. Base
-units: Hz, W, degrees Celsius. This module imports none of ours: run as a program, it samples a GPU (`Sampler`), or
-locks its clocks until its input ends (runner/clocks.py).
+units: Hz, W, degrees Celsius. This module imports none of ours: run as a program, it locks a GPU's clocks until its
+input ends (runner/clocks.py).
 """
 
 from __future__ import annotations
 
 import importlib
-import json
-import math
-import select
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
 from operator import or_
-from pathlib import Path
-from time import time
 from types import TracebackType
 from typing import Any
 
-SETTING = "KV_NVML_SAMPLE"
 CLOCKS = "KV_LOCK_CLOCKS"
 BASE = "base"  # of CLOCKS: the clock that NVML calls that of the TDP, which no load should bring down
 LOCKED = "locked"  # what the program says when it holds the lock
@@ -249,55 +242,6 @@ def _answers(library: Library, questions: Questions) -> dict[str, Any]:
 # While a round is timed -----------------------------------------------------------------------------------------------
 
 
-class Sampler:
-    """Samples a GPU in a process of its own, which takes neither the measuring one's time nor its interpreter lock.
-
-    Args:
-        uuid: of the GPU.
-        interval: s between samples.
-        path: file for one JSON line per sample, its time `t` (Unix, s) with it.
-
-    Raises:
-        NvmlError: the driver cannot be asked, with its reason.
-    """
-
-    def __init__(self, uuid: str, interval: float, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        command = [sys.executable, "-P", __file__, uuid, str(interval), str(path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        answer = self._process.stdout.readline().strip() if self._process.stdout else ""
-        if answer != "sampling":
-            self._process.communicate()
-            raise NvmlError(answer or "the sampling process ended without a word")
-
-    def stop(self) -> list[tuple[float, GpuState]]:
-        """End the sampling. Return the states in order, each behind its Unix time, s."""
-        self._process.communicate()  # closes its input, which ends it; so does the death of this process
-        lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
-        # A sampler that was killed leaves its last line unended.
-        samples = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [(sample.pop("t"), GpuState(**sample)) for sample in samples]
-
-
-def interval(environ: Mapping[str, str]) -> float | None:
-    """Return the seconds between two samples that KV_NVML_SAMPLE asks for. None for no samples.
-
-    Raises:
-        ValueError: it is not a positive number.
-    """
-    text = environ.get(SETTING)
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"{SETTING}: got {text!r}; wanted seconds between two samples, such as .05")
-    return seconds
-
-
 class GpuWatch:
     """A context around a round, of a process that uses the GPU already.
 
@@ -305,39 +249,26 @@ class GpuWatch:
 
     Args:
         gpu: UUID of the GPU. None: there is none, and nothing to watch.
-        every: s between samples, None for no samples beyond the looks.
-        samples: the file to keep them in.
     """
 
-    def __init__(self, gpu: str | None, every: float | None, samples: Path) -> None:
-        self._gpu, self._every, self._samples = gpu, every, samples
+    def __init__(self, gpu: str | None) -> None:
+        self._gpu = gpu
         self._stack = ExitStack()
         self._opened: tuple[Library, Handle] | None = None
-        self._sampler: Sampler | None = None
-        self._looks: list[tuple[float, GpuState]] = []
+        self._states: list[GpuState] = []  # one a look
         self._energies: list[float | None] = []  # J, at each look
         self._processes = 0  # on the GPU, this one too: the most at the beginning and at the end
 
     def __enter__(self) -> GpuWatch:
         if self._gpu is None:
             return self
-        try:
+        with suppress(NvmlError):
             self._opened = self._stack.enter_context(opened(self._gpu))
             self._count_processes()
-            if self._every is not None:
-                self._sampler = Sampler(self._gpu, self._every, self._samples)
-        except NvmlError as error:
-            if self._every is not None:  # the user asked for samples
-                print(f"kernel-velocity: {SETTING}: nothing is sampled: {error}", file=sys.stderr)  # noqa: T201
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self._stack:
-            if self._sampler is not None:
-                between = self._sampler.stop()
-                began, ended = (self._looks[0][0], self._looks[-1][0]) if self._looks else (math.inf, -math.inf)
-                self._looks += [(when, state) for when, state in between if began <= when <= ended]
-                self._looks.sort(key=lambda look: look[0])
             self._count_processes()
 
     def _count_processes(self) -> None:
@@ -348,13 +279,13 @@ class GpuWatch:
     def look(self) -> None:
         """Take the GPU's state now."""
         if self._opened is not None:
-            self._looks.append((time(), read(*self._opened)))
+            self._states.append(read(*self._opened))
             self._energies.append(energy(*self._opened))
 
     @property
     def activity(self) -> GpuActivity | None:
         """What the GPU did between the first look and the last. None where nothing was seen."""
-        return activity(self._states) if self._looks else None
+        return activity(self._states) if self._states else None
 
     @property
     def energy(self) -> float | None:
@@ -370,10 +301,6 @@ class GpuWatch:
         A container may list processes by other numbers than their own, so they are counted. One of them is this one.
         """
         return flags(self._states) + (("contended",) if self._processes > 1 else ())
-
-    @property
-    def _states(self) -> list[GpuState]:
-        return [state for _, state in self._looks]
 
 
 # Locking the clocks ---------------------------------------------------------------------------------------------------
@@ -419,19 +346,5 @@ def _lock(uuid: str, clock: str) -> None:
         print(error, flush=True)  # noqa: T201
 
 
-def _sample(uuid: str, interval: float, path: str) -> None:
-    """Write states to `path` until standard input ends. Say "sampling", or why not, on standard output."""
-    try:
-        with opened(uuid) as (library, handle), Path(path).open("w", encoding="utf-8") as file:
-            print("sampling", flush=True)  # noqa: T201 - the first line is what `Sampler` waits for
-            while not select.select([sys.stdin], [], [], interval)[0]:
-                file.write(json.dumps({"t": round(time(), 3)} | asdict(read(library, handle))) + "\n")
-    except NvmlError as error:
-        print(error, flush=True)  # noqa: T201
-
-
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        _lock(*sys.argv[1:])
-    else:
-        _sample(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    _lock(*sys.argv[1:])

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, isolation, timing
+from kernel_velocity.harness import isolation, timing
 from kernel_velocity.runner import clocks
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
@@ -54,7 +54,6 @@ def check_settings(environ: Mapping[str, str]) -> None:
     measuring_variables(environ.get("KV_THREADS") or None)
     try:
         timing.method(environ)
-        gpu.interval(environ)
         isolation.is_shared(environ, "cpu")
     except ValueError as error:
         raise UsageError(str(error)) from None
