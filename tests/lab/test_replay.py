@@ -14,7 +14,7 @@ from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.stopping import RULES, CoefficientOfVariation, FixedCount, FixedTime, ReactiveBenchmarking
 from kernel_velocity.lab import replay as command
 from kernel_velocity.lab.noise import HELD_OUT, TUNING, mixtures
-from kernel_velocity.lab.rules import ENDED, Outcome, equal_time, repeatability, replay, worse
+from kernel_velocity.lab.replay import ENDED, Outcome, equal_time, repeatability, replay, worse
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import Trace
 
@@ -176,7 +176,7 @@ def run(*argv):
 
 
 @pytest.mark.slow
-def test_command_prints_tables_and_writes_a_page(tmp_path, monkeypatch):
+def test_command_prints_tables(tmp_path, monkeypatch):
     """Three mixtures, four rules: a replay of a second."""
     ours = {name: RULES[name] for name in command.OURS}
     contenders = {**ours, "cv": CoefficientOfVariation, "fixed_time, 1 s": partial(FixedTime, t_max=1.0)}
@@ -192,15 +192,10 @@ def test_command_prints_tables_and_writes_a_page(tmp_path, monkeypatch):
     for title in ("tuning (seed 3): 6 traces", "held out (seed 3): 6 traces", "recorded (seed 3): 1 traces"):
         assert title in out
     assert len(re.findall(r"^fixed_time, equal to adaptive(\.round)?  ", out, re.MULTILINE)) == 6
-    page = (tmp_path / ".asv/replay/index.html").read_text()
-    for text in ("held out", "adaptive", "budget", "trace ended"):
-        assert text in page
-    assert "GFLOPS" not in page  # the other pages' explanations are not about this one
-    for title in ("tuning", "held out", "recorded"):
-        assert page.count(f", {title}: ") >= 2 and f"<title>adaptive, {title}: " in page
-    assert (tmp_path / ".asv/replay/static/style.css").exists()
-    assert run("--seed", 3, "--out", tmp_path / "b")[1].splitlines()[:-1] == out.splitlines()[:-1]
-    assert run("--seed", 4, "--out", tmp_path / "c")[1].splitlines()[:9] != out.splitlines()[:9]
+    for text in ("budget", "trace ended", "is worse in the median in "):
+        assert text in out
+    assert run("--seed", 3)[1] == out
+    assert run("--seed", 4)[1].splitlines()[:9] != out.splitlines()[:9]
 
 
 def test_seed_must_not_be_negative():

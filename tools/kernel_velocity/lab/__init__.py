@@ -4,8 +4,6 @@ May import the rooms up to nightly and site. No room imports it.
 
 record.py           kv lab record: raw traces of every kernel
 replay.py           kv lab replay: every stopping rule on the same traces, as tables
-replay_page.py      the page of a replay
-rules.py            errors and costs of a stopping rule on traces
 noise.py            synthetic traces: families of noise, and mixtures of them
 sessions.py         sessions of identical code: measured, read, adjusted
 sharing.py          kv lab sharing: series that share a process against series in processes of their own

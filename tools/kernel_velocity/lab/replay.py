@@ -14,13 +14,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
+
+import numpy as np
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.stopping import RULES, Adaptive, AdaptiveRound, FixedTime
-from kernel_velocity.lab import replay_page, rules
+from kernel_velocity.harness.statistics import autocorrelation, half_width, trimmed_mean
+from kernel_velocity.harness.stopping import (
+    RULES,
+    Adaptive,
+    AdaptiveRound,
+    FixedTime,
+    Stop,
+    StoppingRule,
+    without_burn_in,
+)
 from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, Mixture, mixtures, repetition, single_families
-from kernel_velocity.lab.rules import MakeRule, Outcome, Result
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import TRACES, Trace
 from kernel_velocity.tables import Table, aligned, percent
@@ -31,7 +40,10 @@ FULL_MIXTURES, FULL_REPETITIONS = 200, 10
 REPETITIONS = 15  # of every mixture of the repeatability
 REPEATED = 4  # mixtures
 FAMILY_REPETITIONS = 5
-OUT = Path(".asv", "replay")
+MakeRule = Callable[[], StoppingRule]
+ENDED = "trace ended"  # reason if the rule wanted more than was recorded
+RESAMPLES = 1000
+PERCENTILE = 0.9
 CLOSE = 0.005  # relative error
 OURS = (Adaptive.name, AdaptiveRound.name)  # each is compared with a fixed time that costs as much in total
 CONTENDERS: Mapping[str, MakeRule] = {
@@ -40,14 +52,14 @@ CONTENDERS: Mapping[str, MakeRule] = {
     "fixed_time, 2 s": partial(FixedTime, t_max=2.0),
 }
 COLUMNS: Mapping[str, Callable[[Sequence[Outcome]], str]] = {  # cells of a rule, from its outcomes
-    "median error": lambda all_: percent(rules.median(all_, "error")),
-    "p90": lambda all_: percent(rules.p90(all_)),
-    "within .5%": lambda all_: percent(rules.share(outcome.error <= CLOSE for outcome in all_)),
+    "median error": lambda all_: percent(median(all_, "error")),
+    "p90": lambda all_: percent(p90(all_)),
+    "within .5%": lambda all_: percent(share(outcome.error <= CLOSE for outcome in all_)),
     "total time": lambda all_: seconds(sum(outcome.spent for outcome in all_)),
-    "coverage": lambda all_: percent(rules.share(outcome.covered for outcome in all_)),
-    "of the mean": lambda all_: percent(rules.median(all_, "error_of_mean")),
-    "lag 1": lambda all_: _plain(rules.median(all_, "correlation")),
-    "kept": lambda all_: _plain(rules.median(all_, "correlation_kept")),
+    "coverage": lambda all_: percent(share(outcome.covered for outcome in all_)),
+    "of the mean": lambda all_: percent(median(all_, "error_of_mean")),
+    "lag 1": lambda all_: _plain(median(all_, "correlation")),
+    "kept": lambda all_: _plain(median(all_, "correlation_kept")),
     "stopped by": lambda all_: ", ".join(
         f"{why} {n}" for why, n in Counter(outcome.reason for outcome in all_).most_common()
     ),
@@ -59,6 +71,127 @@ FOOTNOTES = (
     "lag 1: median autocorrelation of a sample with the next, of all samples taken; kept: of those behind the estimate",
     "trace ended: the rule wanted more than the trace had; on recorded traces its error is then near 0 by construction",
 )
+
+
+# One rule on traces --------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """One rule on one trace. Times in s. Errors relative to the truth."""
+
+    source: str
+    estimate: float  # of the harness: 10% trimmed mean without the burn-in
+    error: float
+    error_of_mean: float  # of the plain mean of all that the rule kept
+    covered: bool | None  # whether estimate and half-width include the truth; None: too few samples for a half-width
+    spent: float
+    n: int
+    reason: str
+    correlation: float | None  # lag-1, of all samples that were taken
+    correlation_kept: float | None  # of those behind the estimate
+
+
+def replay(rule: StoppingRule, trace: Trace) -> Outcome:
+    """Return the outcome of a rule on a trace."""
+    rule.start()
+    position, end = 0, len(trace.samples)
+    while not isinstance(decision := rule.decide(), Stop) and position < end:
+        portion = trace.samples[position : position + decision.n]
+        rule.add(portion, sum(portion) * trace.batch)
+        position += len(portion)
+    samples = trace.samples[:position]
+    by_rule = rule.samples or samples  # none yet, where the trace ended as a rule had dropped its first phase
+    settled = np.asarray(without_burn_in(by_rule))
+    estimate, width = trimmed_mean(settled), half_width(settled)
+    return Outcome(
+        source=trace.source,
+        estimate=estimate,
+        error=abs(estimate / trace.truth - 1),
+        error_of_mean=abs(float(np.mean(by_rule)) / trace.truth - 1),
+        covered=None if width is None else abs(estimate - trace.truth) <= width * estimate,
+        spent=rule.spent,
+        n=len(samples),
+        reason=decision.reason.value if isinstance(decision, Stop) else ENDED,
+        correlation=autocorrelation(samples),
+        correlation_kept=autocorrelation(settled),
+    )
+
+
+def median(outcomes: Iterable[Outcome], name: str) -> float | None:
+    """Return the median of a field over the outcomes that have one. None if none has."""
+    present = [value for outcome in outcomes if (value := getattr(outcome, name)) is not None]
+    return float(np.median(present)) if present else None
+
+
+def p90(outcomes: Iterable[Outcome]) -> float:
+    """Return the 90th percentile of the errors."""
+    return float(np.quantile([outcome.error for outcome in outcomes], PERCENTILE))
+
+
+def share(values: Iterable[bool | None]) -> float | None:
+    """Return the share of the values that are true. None if none is known."""
+    present = [value for value in values if value is not None]
+    return float(np.mean(present)) if present else None
+
+
+def equal_time(traces: Iterable[Trace], longest: float, totals: Mapping[str, float]) -> dict[str, float]:
+    """Return the time per trace, s, that costs each total, or up to half a percent more, if all traces stop at it.
+
+    A trace is stopped by the first sample that ends at or after the time, or by its last. `fixed_time` gets this time
+    when it is compared at equal total time, so that it never gets less than the other rule.
+
+    Args:
+        traces: all traces.
+        longest: time that is tried, s. Returned if no time costs the total.
+        totals: by rule, s.
+    """
+    times = np.geomspace(longest / 1e4, longest, 2000)
+    costs = np.zeros(2000)
+    for trace in traces:
+        spent = np.cumsum(trace.samples) * trace.batch
+        costs += spent[np.minimum(np.searchsorted(spent, times), spent.size - 1)]
+    return {
+        rule: float(times[min(int(np.searchsorted(costs, total)), times.size - 1)]) for rule, total in totals.items()
+    }
+
+
+def worse(first: Sequence[Outcome], second: Sequence[Outcome], seed: int) -> tuple[float, float]:
+    """Return the shares of resamples in which the first rule has the larger median error, and 90th percentile.
+
+    The resamples are a paired bootstrap over sources, each with all its repetitions.
+
+    Args:
+        first: outcomes of the one rule.
+        second: of the other, on the same traces.
+        seed: of the resamples.
+    """
+    rng = np.random.default_rng([seed, RESAMPLES])
+    sources = [outcome.source for outcome in first]
+    groups = [np.flatnonzero(np.asarray(sources) == source) for source in dict.fromkeys(sources)]
+    errors = np.asarray([[outcome.error for outcome in outcomes] for outcomes in (first, second)])
+    count = np.zeros(2)
+    for _ in range(RESAMPLES):
+        drawn = errors[:, np.concatenate([groups[index] for index in rng.integers(0, len(groups), len(groups))])]
+        figures = np.quantile(drawn, (0.5, PERCENTILE), axis=1)  # rows: median, p90
+        count += figures[:, 0] > figures[:, 1]
+    return float(count[0] / RESAMPLES), float(count[1] / RESAMPLES)
+
+
+def repeatability(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+    """Return the relative standard deviation of a rule's estimates of one source, and the mean time of a repetition, s.
+
+    Both are medians over sources, of which each has at least two repetitions.
+    """
+    by_source: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_source.setdefault(outcome.source, []).append(outcome)
+    estimates = [[outcome.estimate for outcome in group] for group in by_source.values()]
+    times = [float(np.mean([outcome.spent for outcome in group])) for group in by_source.values()]
+    deviation = np.median([float(np.std(group, ddof=1) / np.mean(group)) for group in estimates])
+    return float(deviation), float(np.median(times))
+
+
+# The command ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,23 +219,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--full", action="store_true", help=f"simulate {FULL_MIXTURES} mixtures with {FULL_REPETITIONS} seeds each"
     )
     parser.add_argument("--seed", type=int, default=0, help="the seed of the synthetic sets (default 0)")
-    parser.add_argument("--out", type=Path, default=OUT, help=f"the folder of the page (default {OUT})")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Replay, print the tables, write the page."""
+    """Replay, and print the tables."""
     if args.seed < 0:
         raise UsageError(f"--seed {args.seed}: wanted a number from 0 on")
     folders = args.traces or ([TRACES] if TRACES.is_dir() else [])
-    results = [
-        result(title, traces, args.seed)
+    tables = [
+        compared(title, traces, args.seed)
         for title, traces in sets(args.seed, trace_files.files(folders), full=args.full)
     ]
-    tables = [*map(_result_table, results), _families(args.seed), _repeatability(args.seed)]
+    tables += [_families(args.seed), _repeatability(args.seed)]
     titled = (aligned(replace(table, title=f"{table.title} (seed {args.seed})")) for table in tables)
     out.write("\n\n".join((*titled, *FOOTNOTES)) + "\n")
-    page = replay_page.write(results, tables, FOOTNOTES, args.out)
-    print(f"page: {page.resolve().as_uri()}", file=out)
     return 0
 
 
@@ -125,30 +255,23 @@ def outcomes(traces: Iterable[Trace], makers: Mapping[str, MakeRule]) -> dict[st
     result: dict[str, list[Outcome]] = {name: [] for name in makers}
     for trace in traces:
         for name, make in makers.items():
-            result[name].append(rules.replay(make(), trace))
+            result[name].append(replay(make(), trace))
     return result
 
 
-def result(title: str, traces: Iterable[Trace], seed: int) -> Result:
+def compared(title: str, traces: Iterable[Trace], seed: int) -> Table:
     """Return every rule's figures on a set, and `fixed_time`'s at the total time of each of ours."""
     by_rule = outcomes(traces, CONTENDERS)
-    times = rules.equal_time(traces, SECONDS, {name: sum(outcome.spent for outcome in by_rule[name]) for name in OURS})
+    times = equal_time(traces, SECONDS, {name: sum(outcome.spent for outcome in by_rule[name]) for name in OURS})
     equal = {name: f"fixed_time, equal to {name}" for name in OURS}
     by_rule |= outcomes(traces, {equal[name]: partial(FixedTime, t_max=time) for name, time in times.items()})
-    worse = {name: rules.worse(by_rule[name], by_rule[equal[name]], seed) for name in OURS}
-    return Result(title=title, outcomes=by_rule, worse=worse)
-
-
-def _result_table(result: Result) -> Table:
-    compared = "; ".join(
-        f"{name} is worse in the median in {percent(median)}, in p90 in {percent(p90)}"
-        for name, (median, p90) in result.worse.items()
-    )
-    traces = len(result.outcomes[OURS[0]])
-    note = f"{traces} traces; paired bootstrap over what was measured, with a fixed time that costs as much: "
-    order = sorted(result.outcomes, key=lambda name: rules.median(result.outcomes[name], "error") or 0.0)
-    rows = [[name, *(cell(result.outcomes[name]) for cell in COLUMNS.values())] for name in order]
-    return Table(result.title, f"{note}{compared} of resamples", ["rule", *COLUMNS], rows)
+    shares = {name: map(percent, worse(by_rule[name], by_rule[equal[name]], seed)) for name in OURS}
+    ours = "; ".join(f"{name} is worse in the median in {{}}, in p90 in {{}}".format(*shares[name]) for name in OURS)
+    number = len(by_rule[OURS[0]])
+    note = f"{number} traces; paired bootstrap over what was measured, with a fixed time that costs as much: {ours}"
+    order = sorted(by_rule, key=lambda name: median(by_rule[name], "error") or 0.0)
+    rows = [[name, *(cell(by_rule[name]) for cell in COLUMNS.values())] for name in order]
+    return Table(title, f"{note} of resamples", ["rule", *COLUMNS], rows)
 
 
 def _plain(value: float | None) -> str:
@@ -161,7 +284,7 @@ def _families(seed: int) -> Table:
     medians = {}
     for name, runs in outcomes(traces, CONTENDERS).items():
         families = {family: list(group) for family, group in groupby(runs, key=lambda outcome: outcome.source)}
-        medians[name] = {family: rules.median(group, "error") or 0.0 for family, group in families.items()}
+        medians[name] = {family: median(group, "error") or 0.0 for family, group in families.items()}
     order = sorted(medians, key=lambda name: max(medians[name].values()))
     rows = [[name, *map(percent, medians[name].values())] for name in order]
     return Table("one family of noise at a time", "median error, held out", ["rule", *medians[order[0]]], rows)
@@ -170,7 +293,7 @@ def _families(seed: int) -> Table:
 def _repeatability(seed: int) -> Table:
     """Return how far apart repetitions of every rule are, and their time."""
     traces = Synthetic(mixtures=partial(mixtures, count=REPEATED), seed=seed, repetitions=REPETITIONS)
-    figures = {name: rules.repeatability(runs) for name, runs in outcomes(traces, CONTENDERS).items()}
+    figures = {name: repeatability(runs) for name, runs in outcomes(traces, CONTENDERS).items()}
     return Table(
         f"{REPETITIONS} repetitions",
         "relative standard deviation of the estimates, and time of a repetition; medians over mixtures, held out",
