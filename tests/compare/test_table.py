@@ -28,7 +28,7 @@ def test_table_golden(width, accept):
 
 
 def test_statistics_golden(accept):
-    shown = statistics.table(whole(), 160) + "\n" + statistics.one_lines(whole())
+    shown = statistics.table(whole(), 160)
     check_golden(GOLDEN / "compare_stats.txt", shown, accept=accept)
     assert statistics.table(comparison(), 160) == "no samples\n"
 
@@ -83,20 +83,6 @@ def test_percent_is_nothing_only_when_it_is(fraction, shown):
 )
 def test_speed_up_shows_every_error(error, shown):
     assert text.speed_up(SpeedUp(faster="a", slower="b", ratio=2.0, error=error)) == shown
-
-
-@pytest.mark.parametrize(
-    ("samples", "shown"),
-    [
-        ([61e-6 * 0.59] * 5 + [61e-6 * 1.082] * 25, "61us (RSD 0.186; min -41%; max +8%)"),
-        ([1e-3, 1e-3], "1,000us (RSD 0.000; min 0%; max 0%)"),
-        ([1e-3, 1.0001e-3], "1,000us (RSD <0.001; min -<0.1%; max +<0.1%)"),
-        ([0.5e-6], "0.500us (one sample)"),
-    ],
-)
-def test_one_line(samples, shown):
-    single = Timed(implementation="mine", rounds=(tuple(samples),), estimates=(samples[0],))
-    assert statistics.one_line(Row(case("c-1", 1), single)) == shown
 
 
 def test_bootstrap_interval_is_as_wide_as_students_and_scales():

@@ -90,8 +90,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("output").add_argument
     text = "also print mean, bootstrap interval, std, min, max, p50, p99, outliers and modes of all samples"
     add("--stats", action="store_true", help=text)
-    text = "print a line per implementation instead of tables: 61us (RSD 0.124; min -41%%; max +182%%)"
-    add("--oneline", action="store_true", help=text)
     add("--quiet", action="store_true", help="print no progress bar and no notes")
     for name, what in FORMATS.items():
         add(f"--{name}", metavar="FILE", help=f"write {what}; -: to standard output, the tables to standard error")
@@ -304,7 +302,7 @@ def merged(comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> Comp
 def _report(comparison: Comparison, args: argparse.Namespace, tables: TextIO, out: TextIO) -> None:
     """Print and write a comparison."""
     width = _width(tables)
-    tables.write(statistics.one_lines(comparison) if args.oneline else table.table(comparison, width))
+    tables.write(table.table(comparison, width))
     if args.stats:
         tables.write("\n" + statistics.table(comparison, width))
     for name in FORMATS:

@@ -1,4 +1,4 @@
-"""All samples of an implementation in figures: `--stats`, and `--oneline` as `futhark bench` prints it."""
+"""All samples of an implementation in figures: `--stats`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.compare import text
 from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.compare.table import NONE, wrapped
 from kernel_velocity.stats.sample_shape import Outliers, effective_sample_size, modality, outliers
@@ -80,30 +79,3 @@ def bootstrap_interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float]
 
     interval = bootstrap((means,), np.mean, method="BCa", random_state=0).confidence_interval
     return float(interval.low), float(interval.high)
-
-
-def one_lines(comparison: Comparison) -> str:
-    """Return a line per implementation, as `futhark bench` prints it."""
-    return "".join(f"{text.name(row)}: {one_line(row)}\n" for row in comparison.rows())
-
-
-def one_line(row: Row) -> str:
-    """Return the mean, and relative to it the standard deviation, minimum and maximum."""
-    if row.spread is None:
-        return f"{'n/a' if row.timed.failed is None else 'FAIL'}: {row.timed.reason}"
-    spread, micro = row.spread, row.spread.mean * 1e6
-    mean = f"{micro:,.0f}us" if micro >= 10 else f"{units.significant(micro)}us"
-    if spread.deviation is None:
-        return f"{mean} (one sample)"
-    deviation = spread.deviation / spread.mean
-    rsd = "<0.001" if 0 < deviation < 0.0005 else f"{deviation:.3f}"
-    return f"{mean} (RSD {rsd}; min {_signed(spread.min / spread.mean)}; max {_signed(spread.max / spread.mean)})"
-
-
-def _signed(ratio: float) -> str:
-    """Return a ratio's distance from 1 with its sign, 0% only for 1: "-41%", "+0.3%"."""
-    distance = abs(ratio - 1)
-    if distance == 0:
-        return "0%"
-    percent = f"{100 * distance:.0f}%" if distance >= 0.01 else f"{100 * distance:.1f}%"
-    return ("-" if ratio < 1 else "+") + ("<0.1%" if percent == "0.0%" else percent)
