@@ -9,7 +9,7 @@ pytest.importorskip("jinja2", reason="pages are made with Jinja2, which a node h
 
 from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats import html
-from kernel_velocity.compare.formats.charts import charts
+from kernel_velocity.compare.formats.html import charts
 from kernel_velocity.compare.result import Timed
 from kernel_velocity.site.charts.samples import CHARTS, POINTS
 from kernel_velocity.stats.sample_shape import batches, correlogram

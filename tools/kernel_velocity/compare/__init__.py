@@ -20,6 +20,5 @@ It may import every room but `offline`, `lab` and `scaffold`. No other room impo
     result.py           the values of a comparison
     text.py             the figures of a row as text
     table.py            the comparison in a terminal
-    statistics.py       figures of all samples: `--stats`
     formats/            the comparison as a file
 """

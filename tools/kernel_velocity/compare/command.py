@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from kernel_velocity import config, lock
-from kernel_velocity.compare import formats, implementations, isolation, nsight, selection, settings, statistics, table
+from kernel_velocity.compare import formats, implementations, isolation, nsight, selection, settings, table
 from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.job import Job
 from kernel_velocity.compare.profile import profile
@@ -304,7 +304,7 @@ def _report(comparison: Comparison, args: argparse.Namespace, tables: TextIO, ou
     width = _width(tables)
     tables.write(table.table(comparison, width))
     if args.stats:
-        tables.write("\n" + statistics.table(comparison, width))
+        tables.write("\n" + table.all_samples(comparison, width))
     for name in FORMATS:
         if (target := getattr(args, name)) is not None:
             text: str = getattr(formats, f"as_{name}")(comparison)

@@ -1,8 +1,7 @@
 """What a comparison is written as. Imports the comparison's values and, for the page, the site's charts and templates.
 
 json.py    JSON for scripts, with the list of its keys
-html.py    one page, readable offline
-charts.py  the charts of that page
+html.py    one page with its charts, readable offline
 """
 
 from __future__ import annotations
