@@ -32,9 +32,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from kernel_velocity.harness import accuracy
 from kernel_velocity.harness.benchmark import _KernelBenchmark
@@ -49,19 +48,15 @@ from kernel_velocity.harness.problem import (
     TestCase,
     Verdict,
     as_tensor,
+    c_parameters,
     outputs_of,
 )
 from kernel_velocity.harness.under_test import artefact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EAGER, COMPILE = CONTROLS
 _NAMES_OF_A_CLASS = ("inputs", "reference")  # functions of a definition that are no implementations
 _FLOATS = ("float64", "float32", "float16", "bfloat16")  # that can be PyTorch's default dtype
 _FUNCTION = re.compile(r"\s*(?P<result>[\w\s]*?)\s*\b(?P<name>\w+)\s*\((?P<arguments>.*)\)\s*;?\s*", re.DOTALL)
-_ARGUMENT = re.compile(r"(?P<type>\w[\w\s]*?)\s*(?P<star>\*?)\s*(?P<name>\w+)\s*(?P<array>\[\w*\])?")
-_QUALIFIERS = re.compile(r"\b(const|volatile|restrict|__restrict__|__restrict|struct)\b")
 # C types that `parameters` of public problems do not have.
 _SCALARS: Mapping[str, Any] = {name: kind for name, (kind, _) in C_TYPES.items()} | {
     **{"_Bool": ctypes.c_bool, "short": ctypes.c_short, "long": ctypes.c_long, "long long": ctypes.c_longlong},
@@ -76,21 +71,12 @@ _POINTERS = {name: dtype for name, (_, dtype) in C_TYPES.items() if name == "uin
 
 
 @dataclass(frozen=True)
-class Argument:
-    """An argument of a C function."""
-
-    name: str
-    type: str  # without qualifiers
-    is_pointer: bool
-
-
-@dataclass(frozen=True)
 class Native:
     """A C function in a library that the build makes."""
 
     library: str
     symbol: str
-    arguments: tuple[Argument, ...]
+    arguments: Sequence[Mapping[str, Any]]  # as `Problem.parameters`
     has_status: bool  # whether it returns an int, 0 for success
     device: str
 
@@ -104,14 +90,8 @@ class Native:
         Raises:
             NotImplementedError: the build has no such library, or the library no such function: n/a.
         """
-        path = artefact(self.library)
-        with floating_point_environment():
-            library = ctypes.CDLL(str(path))
-        try:
-            function = getattr(library, self.symbol)
-        except AttributeError:
-            raise NotImplementedError(f"{self.library} of this commit has no function {self.symbol}") from None
-        function.argtypes = [ctypes.c_void_p if a.is_pointer else _SCALARS[a.type] for a in self.arguments]
+        function = c_function(self.library, self.symbol)
+        function.argtypes = [ctypes.c_void_p if a["pointer"] else _SCALARS[a["type"]] for a in self.arguments]
         function.restype = ctypes.c_int if self.has_status else None
         return function
 
@@ -133,27 +113,31 @@ def native(library: str, signature: str, *, device: str = "cpu") -> Native:
     wanted = 'wanted one such as "void scale(float* out, const float* x, int n)"'
     if match is None or device not in DEVICES:
         raise ProblemError(f"native({library!r}, {signature!r}, device={device!r}): {wanted}, and cpu or cuda")
-    arguments = []
-    for text in match["arguments"].split(","):
-        parsed = _ARGUMENT.fullmatch(_QUALIFIERS.sub(" ", text).strip())
-        if parsed is None:
-            raise ProblemError(f"native({library!r}): {text.strip()!r} is no argument; {wanted}")
-        kind = " ".join(parsed["type"].split())
-        is_pointer = bool(parsed["star"] or parsed["array"])
-        if not is_pointer and kind not in _SCALARS:
-            raise ProblemError(f"native({library!r}): {kind} {parsed['name']} is no number; {wanted}")
-        arguments.append(Argument(parsed["name"], kind, is_pointer))
-    return Native(library, match["name"], tuple(arguments), match["result"].split()[-1:] == ["int"], device)
+    try:
+        arguments = c_parameters(match["arguments"])
+    except ValueError as error:
+        raise ProblemError(f"native({library!r}): {error}; {wanted}") from None
+    for argument in arguments:
+        if not argument["pointer"] and argument["type"] not in _SCALARS:
+            raise ProblemError(f"native({library!r}): {argument['type']} {argument['name']} is no number; {wanted}")
+    return Native(library, match["name"], arguments, match["result"].split()[-1:] == ["int"], device)
 
 
-@contextmanager
-def floating_point_environment() -> Iterator[None]:
-    """Restore rounding and the treatment of subnormal numbers: loading a library built with -Ofast changes them."""
-    libm = ctypes.CDLL("libm.so.6")
+def c_function(library: str, symbol: str) -> Any:
+    """Return a C function of a library that the build under test made.
+
+    Rounding and the treatment of subnormal numbers are restored: loading a library built with -Ofast changes them.
+
+    Raises:
+        NotImplementedError: the build has no such library, or the library no such function: n/a.
+    """
+    path, libm = artefact(library), ctypes.CDLL("libm.so.6")
     saved = ctypes.create_string_buffer(256)  # larger than any fenv_t
     libm.fegetenv(saved)
     try:
-        yield
+        return getattr(ctypes.CDLL(str(path)), symbol)
+    except AttributeError:
+        raise NotImplementedError(f"{library} of this commit has no function {symbol}") from None
     finally:
         libm.fesetenv(saved)
 
@@ -316,7 +300,7 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _arguments(value: Any) -> tuple[str, ...]:
-    return tuple(argument.name for argument in value.arguments) if isinstance(value, Native) else _names(value)
+    return tuple(argument["name"] for argument in value.arguments) if isinstance(value, Native) else _names(value)
 
 
 def _outputs(value: Any, problem: type[_Defined] | _Defined) -> list[str]:
@@ -333,10 +317,10 @@ def _check(name: str, value: Any, problem: type[_Defined]) -> None:
     if isinstance(value, Native):
         inputs, sizes = _names(problem.reference_solution), _names(problem.inputs)
         for argument in value.arguments:
-            if not argument.is_pointer and argument.name not in (*inputs, *sizes):
+            if not argument["pointer"] and argument["name"] not in (*inputs, *sizes):
                 raise ProblemError(
-                    f"{where}: {argument.type} {argument.name} is neither a size ({', '.join(sizes)}) nor an input "
-                    f"({', '.join(inputs)})"
+                    f"{where}: {argument['type']} {argument['name']} is neither a size ({', '.join(sizes)}) nor an "
+                    f"input ({', '.join(inputs)})"
                 )
         if not _outputs(value, problem):
             raise ProblemError(f"{where}: no argument is an output: all are called like inputs or sizes")
@@ -371,29 +355,29 @@ class _Implementation:
             bound = Bound(lambda: function(*arguments), lambda: output, lambda: poison(output))
             bound.call()  # compiles
             return bound
-        arguments = [_converted(problem, argument, values[argument.name]) for argument in self.value.arguments]
+        arguments = [_converted(problem, argument, values[argument["name"]]) for argument in self.value.arguments]
         status = function(*arguments)
         if status:
             raise KernelFailedError(f"{self.value.symbol} of {self.value.library} returned status {status}")
         return Bound(lambda: function(*arguments), lambda: output, lambda: poison(output))
 
 
-def _converted(problem: Problem, argument: Argument, value: Any) -> Any:
+def _converted(problem: Problem, argument: Mapping[str, Any], value: Any) -> Any:
     """Return a value as ctypes passes it.
 
     Raises:
         ProblemError: it is of another kind than the argument.
     """
-    where = f"{problem.name}: {argument.type}{'*' * argument.is_pointer} {argument.name}"
+    where = f"{problem.name}: {argument['type']}{'*' * argument['pointer']} {argument['name']}"
     value = as_tensor(value)
-    if not argument.is_pointer:
+    if not argument["pointer"]:
         if hasattr(value, "data_ptr"):
             raise ProblemError(f"{where} gets a tensor")
-        return _SCALARS[argument.type](value)
+        return _SCALARS[argument["type"]](value)
     if not hasattr(value, "data_ptr"):
         raise ProblemError(f"{where} gets {value!r}, wanted a tensor")
     dtype = str(value.dtype).removeprefix("torch.")
-    if _POINTERS.get(argument.type, dtype) != dtype:
+    if _POINTERS.get(argument["type"], dtype) != dtype:
         raise ProblemError(f"{where} gets a tensor of {dtype}")
     if not value.is_contiguous():
         raise ProblemError(f"{where} gets a tensor that is not contiguous: call .contiguous() in inputs")

@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kernel_velocity.harness.definition import floating_point_environment
+from kernel_velocity.harness.definition import c_function
 from kernel_velocity.harness.implementations import Bound, poison
 from kernel_velocity.harness.problem import C_TYPES, Inputs, Outputs, Problem, TestCase, Verdict, outputs_of
 from kernel_velocity.harness.problem_file import DTYPE, load_file, parameters_of
 from kernel_velocity.harness.problem_formats import copies
-from kernel_velocity.harness.under_test import artefact
 
 
 class CaseInputs(tuple[Any, ...]):
@@ -128,11 +127,7 @@ def solution_in(library: str) -> Callable[[Problem, str, Inputs], Bound]:
 
     def bind(problem: Problem, _case: str, inputs: Inputs) -> Bound:
         assert isinstance(problem, FileProblem)
-        path = artefact(library)
-        with floating_point_environment():
-            function = getattr(ctypes.CDLL(str(path)), "solution", None)
-        if function is None:
-            raise NotImplementedError(f"{library} of this commit has no function solution")
+        function = c_function(library, "solution")
         function.restype = None
         output = problem.empty_output(inputs)
         read, written = iter(problem.native_arguments(inputs)), iter(outputs_of(output))

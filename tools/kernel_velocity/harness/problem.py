@@ -305,20 +305,25 @@ class ElementwiseProblem(SuiteProblem):
         return picked, every(output, step)
 
 
+_ARGUMENT = re.compile(r"(?P<type>\w[\w\s]*?)\s*(?P<star>\*?)\s*(?P<name>\w+)\s*(?P<array>\[\w*\])?")
+_QUALIFIERS = re.compile(r"\b(const|volatile|restrict|__restrict__|__restrict|struct)\b")
+
+
 def c_parameters(signature: str) -> tuple[Mapping[str, Any], ...]:
-    """Return `Problem.parameters` of a C signature, "const float* x, float* out, size_t n".
+    """Return `Problem.parameters` of a C function's arguments, "const float* x, float* out, size_t n".
 
     Raises:
         ValueError: an argument is not of that form.
     """
-    matches = [re.fullmatch(r"(const )?(\w+)(\*)? (\w+)", argument) for argument in signature.split(", ")]
-    if None in matches:
-        raise ValueError(f"C signature {signature!r}: wanted arguments such as `const float* x`, separated by `, `")
-    return tuple(
-        {"name": match[4], "type": match[2], "pointer": bool(match[3]), "const": bool(match[1])}
-        for match in matches
-        if match
-    )
+    parameters = []
+    for text in signature.split(","):
+        match = _ARGUMENT.fullmatch(_QUALIFIERS.sub(" ", text).strip())
+        if match is None:
+            raise ValueError(f"{text.strip()!r} is no argument")
+        kind, is_const = " ".join(match["type"].split()), re.search(r"\bconst\b", text) is not None
+        is_pointer = bool(match["star"] or match["array"])
+        parameters.append({"name": match["name"], "type": kind, "pointer": is_pointer, "const": is_const})
+    return tuple(parameters)
 
 
 def every(values: torch.Tensor, step: int) -> torch.Tensor:
