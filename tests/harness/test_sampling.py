@@ -5,7 +5,7 @@ import pytest
 from kernel_velocity.harness import gate, sampling
 from kernel_velocity.harness.sampling import batch_for, measure
 from kernel_velocity.harness.stopping import CoefficientOfVariation, FixedCount, FixedTime, without_burn_in
-from kernel_velocity.harness.timers import BaseTimer
+from kernel_velocity.harness.timers import BaseTimer, HostTimer
 
 
 class FakeTimer(BaseTimer):
@@ -50,7 +50,7 @@ def no_faults(monkeypatch):
     ],
 )
 def test_batch_resolves_the_clock(per_call, tick, overhead, batch):
-    assert batch_for(per_call, tick=tick, overhead=overhead, limit=1 << 20) == batch
+    assert batch_for(per_call, HostTimer(), tick, overhead) == batch
 
 
 def test_estimate_is_robust():

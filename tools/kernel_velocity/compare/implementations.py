@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -83,33 +82,19 @@ def binders(*names: str) -> dict[str, Bind]:
 
 
 def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
-    if name in cases.CONTROLS and problem.in_place:
-        return _bind_in_place(name, problem, case, inputs)
     if name in cases.CONTROLS:
-        _try_reference(problem, inputs)
+        _try_reference(problem, copies(inputs) if problem.in_place else inputs)
+        if problem.in_place:
+            return solution_files.restored(inputs, partial(_bind_plain, name, problem, case))
+    return _bind_plain(name, problem, case, inputs)
+
+
+def _bind_plain(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
     if name == "compile":
         return harness_implementations.bind_live_compile(problem, case, inputs)
     if name == cases.NATIVE and problem.kernel is not None and name not in problem.functions:
         check_build(Path(str(importlib.import_module(problem.package).__file__)).parent, problem.kernel)
     return harness_implementations.bind(name, problem, case, inputs, Path())
-
-
-def _bind_in_place(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
-    """Bind a reference that overwrites its inputs to copies, which are restored for verifying, not while timed."""
-    written = copies(inputs)
-    _try_reference(problem, copies(inputs))
-    if name == "compile":
-        bound = harness_implementations.bind_live_compile(problem, case, written)
-    else:
-        bound = harness_implementations.bind(name, problem, case, written, Path())
-
-    def restore() -> None:
-        bound.poison()
-        for copy, original in zip(written, inputs, strict=True):
-            if hasattr(copy, "data_ptr"):
-                copy.copy_(original)
-
-    return replace(bound, poison=restore)
 
 
 def _try_reference(problem: Problem, inputs: Inputs) -> None:

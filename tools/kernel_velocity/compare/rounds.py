@@ -111,10 +111,7 @@ def time_of_function(function: Call, device: str, per_call: float) -> float:
         per_call: s that a call takes, about.
     """
     timer = SyncTimer(TorchEvents(device).synchronize) if device == "cuda" else HostTimer()
-    limit = 1 if device == "cuda" else timer.batch_limit
-    batch = batch_for(
-        per_call, tick=timer.tick(), overhead=timer.overhead(), limit=limit, empty_calls=timer.empty_calls
-    )
+    batch = 1 if device == "cuda" else batch_for(per_call, timer, timer.tick(), timer.overhead())
     count = FUNCTION_SAMPLES if FUNCTION_SAMPLES * batch * per_call <= FUNCTION_SECONDS else FEWEST
     timer.samples(function, 1, 1)  # maps the memory that it allocates
     return sorted(timer.samples(function, batch, count))[count // 2]

@@ -96,18 +96,25 @@ def _returning(problem: ReturningProblem, function: Any) -> Bind:
     solve = problem.solution_of(function)
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
-        arguments = copies(inputs) if problem.in_place else inputs
-        bound = fresh(lambda: solve(*arguments))
-
-        def restore() -> None:
-            bound.poison()
-            for copy, original in zip(arguments, inputs, strict=True):
-                if copy is not original:
-                    copy.copy_(original)
-
-        return replace(bound, poison=restore)
+        if not problem.in_place:
+            return fresh(lambda: solve(*inputs))
+        return restored(inputs, lambda written: fresh(lambda: solve(*written)))
 
     return bind
+
+
+def restored(inputs: Inputs, bind: Callable[[Inputs], Bound]) -> Bound:
+    """Bind what overwrites its inputs to copies, which are restored for verifying, not while timed."""
+    written = copies(inputs)
+    bound = bind(written)
+
+    def restore() -> None:
+        bound.poison()
+        for copy, original in zip(written, inputs, strict=True):
+            if hasattr(copy, "data_ptr"):
+                copy.copy_(original)
+
+    return replace(bound, poison=restore)
 
 
 def _python(path: Path, function: Any, problem: Problem) -> Prepare:

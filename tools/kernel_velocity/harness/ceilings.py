@@ -19,7 +19,7 @@ from typing import Any
 from kernel_velocity.harness import statistics
 from kernel_velocity.harness.benchmark import prepare_torch
 from kernel_velocity.harness.reported import cache_size, free_memory, name, reported
-from kernel_velocity.harness.sampling import batch_for, warm_up
+from kernel_velocity.harness.sampling import calibrate, warm_up
 from kernel_velocity.harness.stopping import without_burn_in
 from kernel_velocity.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
 from kernel_velocity.harness.workloads import (
@@ -203,10 +203,7 @@ def _clock(device: str) -> tuple[NewTimer, Call]:
 
 def samples_of(call: Call, timer: Timer, seconds: float) -> list[float]:
     """Return samples, seconds per call, as the harness takes them, for `seconds` and at least FEWEST."""
-    per_call, _ = warm_up(call, timer)
-    batch = batch_for(
-        per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit, empty_calls=timer.empty_calls
-    )
+    per_call, batch = calibrate(call, timer)
     timer.flags.clear()
     portion = max(1, min(512, int(seconds / 10 / (per_call * batch))))
     samples: list[float] = []

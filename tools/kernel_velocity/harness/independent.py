@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from kernel_velocity.harness.benchmark import _KernelBenchmark
 from kernel_velocity.harness.reported import cache_size, threads
-from kernel_velocity.harness.sampling import batch_for, warm_up
+from kernel_velocity.harness.sampling import calibrate
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timers import Call, Timer
@@ -158,10 +158,7 @@ def deviation(ours: Sequence[float], theirs: Sequence[float]) -> Deviation:
 
 def harness_method(call: Call, timer: Timer) -> Run:
     """Return the harness as a method: its warm-up and its choice of the batch once, its samples at every call."""
-    per_call, _ = warm_up(call, timer)
-    batch = batch_for(
-        per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit, empty_calls=timer.empty_calls
-    )
+    per_call, batch = calibrate(call, timer)
     n = max(3, math.ceil(SECONDS / (per_call * batch)))
     return lambda: trimmed_mean(timer.samples(call, batch, n))
 

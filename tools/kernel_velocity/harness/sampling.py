@@ -78,17 +78,16 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
             batch = min(2 * batch, timer.batch_limit)
 
 
-def batch_for(per_call: float, *, tick: float, overhead: float, limit: int, empty_calls: int = 20) -> int:
-    """Return how many calls make a sample that the clock can resolve.
+def batch_for(per_call: float, timer: Timer, tick: float, overhead: float) -> int:
+    """Return how many calls of about so many s make a sample that a timer resolves, by its `tick` and `overhead`, s."""
+    wanted = max(timer.empty_calls * overhead, TICK_FACTOR * tick)
+    return int(min(max(1, -(-wanted // per_call)), timer.batch_limit))
 
-    Args:
-        per_call: s that a call takes, about.
-        tick: s, of the clock. overhead: s that an empty call reads as.
-        limit: the most calls that a batch may have.
-        empty_calls: how many of these a batch lasts at least (`BaseTimer.empty_calls`).
-    """
-    wanted = max(empty_calls * overhead, TICK_FACTOR * tick)
-    return int(min(max(1, -(-wanted // per_call)), limit))
+
+def calibrate(call: Call, timer: Timer) -> tuple[float, int]:
+    """Warm a call up. Return the s that it takes, and how many of it make a sample."""
+    per_call, _ = warm_up(call, timer)
+    return per_call, batch_for(per_call, timer, timer.tick(), timer.overhead())
 
 
 def measure(
@@ -108,7 +107,7 @@ def measure(
     """
     per_call, warmed = warm_up(call, timer)
     tick, overhead = timer.tick(), timer.overhead()  # of a device that is awake
-    batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit, empty_calls=timer.empty_calls)
+    batch = batch_for(per_call, timer, tick, overhead)
     timer.restart()  # what went wrong while warming up is in no sample
     look()
     rule.start()

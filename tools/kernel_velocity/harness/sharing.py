@@ -17,7 +17,7 @@ from statistics import median
 from time import perf_counter
 
 from kernel_velocity.harness.isolation import State
-from kernel_velocity.harness.sampling import batch_for, warm_up
+from kernel_velocity.harness.sampling import calibrate
 from kernel_velocity.harness.suite import Series
 
 TURNS = 20
@@ -90,9 +90,7 @@ def _sampler(series: Series) -> Callable[[float], float]:
     """Set a series up and warm it up. Return a function that takes samples for some s, and returns s per call."""
     bench = series.set_up()
     timer = bench.new_timer()
-    per_call, _ = warm_up(bench.call, timer)
-    tick, overhead = timer.tick(), timer.overhead()
-    batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit, empty_calls=timer.empty_calls)
+    per_call, batch = calibrate(bench.call, timer)
 
     def sample(seconds: float) -> float:
         samples = timer.samples(bench.call, batch, max(3, int(seconds / (batch * per_call))))

@@ -70,9 +70,7 @@ def _trace(series: Series, clock: str, state: str, batch: int, seconds: float) -
     chosen = 1
     if clock != "SyncTimer" and state == "hot":
         per_call, _ = warm_up(call, timer)
-        chosen = batch_for(
-            per_call, tick=tick, overhead=overhead, limit=timer.batch_limit, empty_calls=timer.empty_calls
-        )
+        chosen = batch_for(per_call, timer, tick, overhead)
     return {
         "format": FORMAT,
         "kernel": series.kernel,
