@@ -78,6 +78,15 @@ def set_up(module, implementation, case=CASES[0]):
     return bench
 
 
+def test_costs_are_computed_when_they_are_read(monkeypatch):
+    asked = []
+    module = define(monkeypatch, {"reference": lambda x: asked.append(x.device.type) or 2 * x})
+    assert asked == []
+    for _ in range(2):
+        assert module.Cpu.bytes == {CASES[0]: 2048, CASES[1]: 4096}
+    assert asked == ["meta"] * 2  # once a case
+
+
 def test_axes_and_costs(monkeypatch):
     module = define(monkeypatch, {"ours": lambda x: x + x}, flops=lambda rows, columns: rows * columns, compiled=True)
     assert module.Cpu.params == [["eager", "compile", "ours"], CASES]

@@ -14,7 +14,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, ClassVar
@@ -44,6 +44,23 @@ class WrongResultError(AssertionError):
     """An implementation's output is not what the reference computes."""
 
 
+class _Cost:
+    """A cost of one call by case, computed when it is first read: sizes of tensors may take .3 s of imports."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __get__(self, _: object, owner: type[_KernelBenchmark]) -> dict[str, int]:
+        return _costs(owner, self._method)
+
+
+@cache
+def _costs(owner: Any, method: str) -> dict[str, int]:
+    cost: Callable[[TestCase], int | None] = getattr(owner.problem, method)
+    tests = owner.problem.generate_test_cases()
+    return {test["name"]: value for test in tests if (value := cost(test)) is not None}
+
+
 class _KernelBenchmark:
     """One kernel on one device. Asv instantiates the subclasses."""
 
@@ -57,16 +74,15 @@ class _KernelBenchmark:
     version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
     timeout: ClassVar[float] = 120.0  # s; the plainest matmul needs 25 at its largest case, compiling a package as much
     # Cost of one call by case, stored in benchmarks.json by our benchmark type.
-    flops: ClassVar[dict[str, int]]
-    bytes: ClassVar[dict[str, int]]
-    footprints: ClassVar[dict[str, int]]  # bytes that a call touches, by case; not stored
+    flops = _Cost("get_flops")
+    bytes = _Cost("get_bytes")
+    footprints = _Cost("get_footprint")  # bytes that a call touches; not stored
 
     def __init_subclass__(cls) -> None:
         problem = cls.problem
         problem.device = cls.device
-        tests = problem.generate_test_cases()
         implementations = list(problem.implementations)
-        cls.params = [implementations, [test["name"] for test in tests]]
+        cls.params = [implementations, [test["name"] for test in problem.generate_test_cases()]]
         core = problem.core.get(cls.device, cls.params[1])
         cls.cold_params = [implementations, list(problem.cold.get(cls.device, core))]
         cls.error_params = [implementations, list(core)]
@@ -74,12 +90,6 @@ class _KernelBenchmark:
         describes_itself = problem.kernel is not None and not problem.functions  # in build-info.json
         for name, unit in FIGURES[cls.device].items() if describes_itself else ():
             setattr(cls, f"track_{name}", _figure_method(str(problem.kernel), name, unit))
-
-        def costs(cost: Callable[[TestCase], int | None]) -> dict[str, int]:
-            return {test["name"]: value for test in tests if (value := cost(test)) is not None}
-
-        cls.flops, cls.bytes = costs(problem.get_flops), costs(problem.get_bytes)
-        cls.footprints = costs(problem.get_footprint)
 
     def setup(self, implementation: str, case: str) -> None:
         """Make inputs, bind the implementation, check its output against the reference.
