@@ -50,7 +50,7 @@ class _Cost:
     def __init__(self, method: str) -> None:
         self._method = method
 
-    def __get__(self, _: object, owner: type[_KernelBenchmark]) -> dict[str, int]:
+    def __get__(self, _: object, owner: Any) -> dict[str, int]:
         return _costs(owner, self._method)
 
 
