@@ -7,7 +7,7 @@ import pytest
 
 from kernel_velocity.harness.statistics import autocorrelation, trimmed_mean
 from kernel_velocity.lab import noise
-from kernel_velocity.lab.noise import HELD_OUT, TUNING, Jitter, TwoSpeeds, repetition, single_families
+from kernel_velocity.lab.noise import HELD_OUT, TUNING, Jitter, TwoSpeeds, repetition
 
 STEP = 1e-3
 
@@ -92,10 +92,3 @@ def test_location_of_a_long_trace_is_the_truth(number):
     trace = mixture.trace(repetition(TUNING, 1, mixture.name, 0), seconds=400_000 * mixture.base)
     assert trimmed_mean(trace[100_000:]) == pytest.approx(mixture.truth, rel=0.005)
     assert len(trace) in (400_000, 400_001)
-
-
-def test_every_family_is_alone_once():
-    result = {mixture.name: mixture for mixture in single_families(HELD_OUT, 0)}
-    assert list(result) == [*noise.FAMILIES, noise.TICKS]
-    assert [name for name, mixture in result.items() if mixture.tick is not None] == ["ticks"]
-    assert {len(mixture.families) for name, mixture in result.items() if name not in ("iid", "ticks")} == {2}

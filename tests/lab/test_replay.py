@@ -13,8 +13,8 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.stopping import RULES, CoefficientOfVariation, FixedCount, FixedTime, ReactiveBenchmarking
 from kernel_velocity.lab import replay as command
-from kernel_velocity.lab.noise import HELD_OUT, TUNING, mixtures
-from kernel_velocity.lab.replay import ENDED, Outcome, equal_time, repeatability, replay, worse
+from kernel_velocity.lab.noise import HELD_OUT, TUNING
+from kernel_velocity.lab.replay import ENDED, Outcome, equal_time, replay, worse
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import Trace
 
@@ -23,18 +23,14 @@ def trace(samples, truth=1e-3, batch=1):
     return Trace(source="a", samples=list(samples), batch=batch, truth=truth)
 
 
-def outcome(error=0.01, source="a", estimate=1e-3, covered=True):
+def outcome(error=0.01, source="a", covered=True):
     return Outcome(
         source=source,
-        estimate=estimate,
         error=error,
-        error_of_mean=2 * error,
         covered=covered,
         spent=1.0,
         n=10,
         reason="converged",
-        correlation=0.5,
-        correlation_kept=None,
     )
 
 
@@ -42,12 +38,8 @@ def test_outcome_is_of_the_samples_that_the_rule_took():
     samples = [2e-3] * 20 + [1e-3] * 80 + [5e-3] * 100
     result = replay(FixedCount(n=100), trace(samples, truth=1.25e-3))
     assert (result.n, result.reason) == (100, "complete")
-    assert result.estimate == pytest.approx(1e-3)  # without the first fifth
-    assert result.error == pytest.approx(0.2)
-    assert result.error_of_mean == pytest.approx(0.04)  # of 1.2 ms
+    assert result.error == pytest.approx(0.2)  # of 1 ms, without the first fifth
     assert result.spent == pytest.approx(0.12)
-    assert result.correlation > 0.9
-    assert result.correlation_kept is None  # constant: nothing to correlate
     assert result.covered is False
     batch = replay(FixedTime(t_max=0.1), trace([1e-3] * 1000, batch=5))
     assert (batch.n, batch.spent) == (20, pytest.approx(0.1))
@@ -60,7 +52,7 @@ def test_trace_that_is_too_short_is_a_reason():
     samples = [0.2] * 5 + [0.3] * 5  # the first phase, too noisy to converge: dropped, and then there is nothing more
     result = replay(ReactiveBenchmarking(), trace(samples, truth=0.25))
     assert (result.n, result.reason) == (10, ENDED)
-    assert result.estimate == pytest.approx(trimmed_mean(samples[2:]))
+    assert result.error == pytest.approx(abs(trimmed_mean(samples[2:]) / 0.25 - 1))
 
 
 def test_columns_are_over_all_traces():
@@ -76,9 +68,6 @@ def test_columns_are_over_all_traces():
         "within .5%": "60.0%",
         "total time": "5.00 s",
         "coverage": "50.0%",  # of the intervals that exist
-        "of the mean": "0.800%",
-        "lag 1": "0.50",
-        "kept": "-",
         "stopped by": "converged 5",
     }
     assert command.COLUMNS["coverage"](result[2:]) == "-"
@@ -107,15 +96,6 @@ def test_resamples_are_of_sources_with_all_their_repetitions():
     good = [outcome(0.001, str(number // 5)) for number in range(45)]
     bad = [outcome(0.5 if before.source == "0" else 0.001, before.source) for before in good]
     assert 0.62 < worse(bad, good, seed=1)[1] < 0.69
-
-
-def test_repeatability_is_within_a_source():
-    estimates = {"a": (1.0, 1.02), "b": (5.0, 5.5), "c": (9.0, 9.1)}
-    spread = repeatability(
-        [outcome(source=key, estimate=estimate) for key, values in estimates.items() for estimate in values]
-    )
-    spreads = [np.std(values, ddof=1) / np.mean(values) for values in estimates.values()]
-    assert spread == (pytest.approx(np.median(spreads)), 1.0)
 
 
 def document(samples, **others):
@@ -181,7 +161,7 @@ def test_command_prints_tables(tmp_path, monkeypatch):
     ours = {name: RULES[name] for name in command.OURS}
     contenders = {**ours, "cv": CoefficientOfVariation, "fixed_time, 1 s": partial(FixedTime, t_max=1.0)}
     monkeypatch.setattr(command, "CONTENDERS", contenders)
-    small = {"DEFAULT_MIXTURES": 3, "DEFAULT_REPETITIONS": 2, "REPEATED": 1, "REPETITIONS": 3}
+    small = {"DEFAULT_MIXTURES": 3, "DEFAULT_REPETITIONS": 2}
     for name, value in small.items():
         monkeypatch.setattr(command, name, value)
     monkeypatch.chdir(tmp_path)
@@ -206,14 +186,12 @@ def test_seed_must_not_be_negative():
 def test_full_replay_is_two_hundred_mixtures_ten_times():
     sets = dict(command.sets(5, [], full=True))
     assert {title: entry.namespace for title, entry in sets.items()} == {"tuning": TUNING, "held out": HELD_OUT}
-    assert {(entry.mixtures.keywords["count"], entry.repetitions, entry.seed) for entry in sets.values()} == {
-        (200, 10, 5)
-    }
+    assert {(entry.count, entry.repetitions, entry.seed) for entry in sets.values()} == {(200, 10, 5)}
     assert set(RULES) | {"fixed_time, 1 s", "fixed_time, 2 s"} == set(command.CONTENDERS)
 
 
 def test_every_rule_sees_the_same_traces():
-    traces = command.Synthetic(mixtures=partial(mixtures, count=2), seed=0, repetitions=2)
+    traces = command.Synthetic(count=2, namespace=HELD_OUT, seed=0, repetitions=2)
     first, second = list(traces), list(traces)
     assert [entry.samples for entry in first] == [entry.samples for entry in second]
     assert [entry.source for entry in first] == ["000", "000", "001", "001"]

@@ -24,7 +24,6 @@ FASTEST, SLOWEST = 1e-4, 1e-2  # s per sample: 200 ticks of a GPU's event clock,
 WARM_UP_SHARE = 0.3  # of the mixtures start with a rest of warm-up
 TICKS_SHARE = 0.2  # of the mixtures are read by a coarse clock
 MOST_FAMILIES = 3  # in a mixture, besides jitter, warm-up and ticks
-QUIET = 0.002  # relative standard deviation of the jitter under a family that is looked at alone
 SECONDS = 16.0  # of every trace: more than nvbench's timeout, the longest cap that a rule meets in practice
 
 Generator = np.random.Generator
@@ -182,7 +181,6 @@ FAMILIES: Mapping[str, Callable[[Generator], Family]] = {  # their parameters ar
     "bursts": lambda rng: TwoSpeeds.bursts(octaves(rng, 0.05, 1.0), octaves(rng, 0.003, 0.05), octaves(rng, 0.5, 4.0)),
 }
 DISTURBING = tuple(name for name in FAMILIES if name not in ("iid", "warm_up"))
-TICKS = "ticks"  # the tenth, which is no factor
 
 
 @dataclass(frozen=True)
@@ -229,16 +227,6 @@ def mixtures(namespace: int, seed: int, count: int) -> Iterator[Mixture]:
             families.append(FAMILIES["warm_up"](rng))
         tick = _tick(rng) if rng.random() < TICKS_SHARE else None
         yield _mixture(f"{number:03}", rng, families, tick)
-
-
-def single_families(namespace: int, seed: int) -> Iterator[Mixture]:
-    """Yield every family alone, over little jitter. Ticks over the family iid."""
-    for number, (name, draw) in enumerate(FAMILIES.items()):
-        rng = np.random.default_rng([namespace, seed, number, 1])
-        jitter = [] if name == "iid" else [Jitter(QUIET)]
-        yield _mixture(name, rng, [*jitter, draw(rng)], None)
-    rng = np.random.default_rng([namespace, seed, len(FAMILIES), 1])
-    yield _mixture(TICKS, rng, [FAMILIES["iid"](rng)], _tick(rng))
 
 
 def repetition(namespace: int, seed: int, mixture: str, number: int) -> Generator:

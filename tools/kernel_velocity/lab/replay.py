@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.statistics import autocorrelation, half_width, trimmed_mean
+from kernel_velocity.harness.statistics import half_width, trimmed_mean
 from kernel_velocity.harness.stopping import (
     RULES,
     Adaptive,
@@ -29,7 +28,7 @@ from kernel_velocity.harness.stopping import (
     StoppingRule,
     without_burn_in,
 )
-from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, Mixture, mixtures, repetition, single_families
+from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, mixtures, repetition
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import TRACES, Trace
 from kernel_velocity.tables import Table, aligned, percent
@@ -37,9 +36,6 @@ from kernel_velocity.units import seconds
 
 DEFAULT_MIXTURES, DEFAULT_REPETITIONS = 48, 5
 FULL_MIXTURES, FULL_REPETITIONS = 200, 10
-REPETITIONS = 15  # of every mixture of the repeatability
-REPEATED = 4  # mixtures
-FAMILY_REPETITIONS = 5
 MakeRule = Callable[[], StoppingRule]
 ENDED = "trace ended"  # reason if the rule wanted more than was recorded
 RESAMPLES = 1000
@@ -52,23 +48,19 @@ CONTENDERS: Mapping[str, MakeRule] = {
     "fixed_time, 2 s": partial(FixedTime, t_max=2.0),
 }
 COLUMNS: Mapping[str, Callable[[Sequence[Outcome]], str]] = {  # cells of a rule, from its outcomes
-    "median error": lambda all_: percent(median(all_, "error")),
+    "median error": lambda all_: percent(median(all_)),
     "p90": lambda all_: percent(p90(all_)),
     "within .5%": lambda all_: percent(share(outcome.error <= CLOSE for outcome in all_)),
     "total time": lambda all_: seconds(sum(outcome.spent for outcome in all_)),
     "coverage": lambda all_: percent(share(outcome.covered for outcome in all_)),
-    "of the mean": lambda all_: percent(median(all_, "error_of_mean")),
-    "lag 1": lambda all_: _plain(median(all_, "correlation")),
-    "kept": lambda all_: _plain(median(all_, "correlation_kept")),
     "stopped by": lambda all_: ", ".join(
         f"{why} {n}" for why, n in Counter(outcome.reason for outcome in all_).most_common()
     ),
 }
 FOOTNOTES = (
     "error: |estimate - truth| / truth, the estimate being the harness's (10% trimmed mean without the first fifth) of "
-    "what the rule kept; of the mean: median error of the plain mean of the same samples",
+    "what the rule kept",
     "coverage: share of traces whose within-run 95% interval holds the truth",
-    "lag 1: median autocorrelation of a sample with the next, of all samples taken; kept: of those behind the estimate",
     "trace ended: the rule wanted more than the trace had; on recorded traces its error is then near 0 by construction",
 )
 
@@ -80,15 +72,11 @@ class Outcome(NamedTuple):
     """One rule on one trace. Times in s. Errors relative to the truth."""
 
     source: str
-    estimate: float  # of the harness: 10% trimmed mean without the burn-in
-    error: float
-    error_of_mean: float  # of the plain mean of all that the rule kept
+    error: float  # of the harness's estimate: 10% trimmed mean without the burn-in
     covered: bool | None  # whether estimate and half-width include the truth; None: too few samples for a half-width
     spent: float
     n: int
     reason: str
-    correlation: float | None  # lag-1, of all samples that were taken
-    correlation_kept: float | None  # of those behind the estimate
 
 
 def replay(rule: StoppingRule, trace: Trace) -> Outcome:
@@ -105,22 +93,17 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
     estimate, width = trimmed_mean(settled), half_width(settled)
     return Outcome(
         source=trace.source,
-        estimate=estimate,
         error=abs(estimate / trace.truth - 1),
-        error_of_mean=abs(float(np.mean(by_rule)) / trace.truth - 1),
         covered=None if width is None else abs(estimate - trace.truth) <= width * estimate,
         spent=rule.spent,
         n=len(samples),
         reason=decision.reason.value if isinstance(decision, Stop) else ENDED,
-        correlation=autocorrelation(samples),
-        correlation_kept=autocorrelation(settled),
     )
 
 
-def median(outcomes: Iterable[Outcome], name: str) -> float | None:
-    """Return the median of a field over the outcomes that have one. None if none has."""
-    present = [value for outcome in outcomes if (value := getattr(outcome, name)) is not None]
-    return float(np.median(present)) if present else None
+def median(outcomes: Iterable[Outcome]) -> float:
+    """Return the median of the errors."""
+    return float(np.median([outcome.error for outcome in outcomes]))
 
 
 def p90(outcomes: Iterable[Outcome]) -> float:
@@ -177,20 +160,6 @@ def worse(first: Sequence[Outcome], second: Sequence[Outcome], seed: int) -> tup
     return float(count[0] / RESAMPLES), float(count[1] / RESAMPLES)
 
 
-def repeatability(outcomes: Sequence[Outcome]) -> tuple[float, float]:
-    """Return the relative standard deviation of a rule's estimates of one source, and the mean time of a repetition, s.
-
-    Both are medians over sources, of which each has at least two repetitions.
-    """
-    by_source: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_source.setdefault(outcome.source, []).append(outcome)
-    estimates = [[outcome.estimate for outcome in group] for group in by_source.values()]
-    times = [float(np.mean([outcome.spent for outcome in group])) for group in by_source.values()]
-    deviation = np.median([float(np.std(group, ddof=1) / np.mean(group)) for group in estimates])
-    return float(deviation), float(np.median(times))
-
-
 # The command ----------------------------------------------------------------------------------------------------------
 
 
@@ -198,13 +167,13 @@ def repeatability(outcomes: Sequence[Outcome]) -> tuple[float, float]:
 class Synthetic:
     """Traces of mixtures, made anew for every iteration: all at once would not fit into memory."""
 
-    mixtures: Callable[[int, int], Iterable[Mixture]]  # of a namespace and a seed
-    namespace: int = HELD_OUT
+    count: int  # mixtures
+    namespace: int
     seed: int
     repetitions: int
 
     def __iter__(self) -> Iterator[Trace]:
-        for mixture in self.mixtures(self.namespace, self.seed):
+        for mixture in mixtures(self.namespace, self.seed, self.count):
             for number in range(self.repetitions):
                 samples = mixture.trace(repetition(self.namespace, self.seed, mixture.name, number))
                 yield Trace(source=mixture.name, samples=samples.tolist(), batch=1, truth=mixture.truth)
@@ -230,7 +199,6 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         compared(title, traces, args.seed)
         for title, traces in sets(args.seed, trace_files.files(folders), full=args.full)
     ]
-    tables += [_families(args.seed), _repeatability(args.seed)]
     titled = (aligned(replace(table, title=f"{table.title} (seed {args.seed})")) for table in tables)
     out.write("\n\n".join((*titled, *FOOTNOTES)) + "\n")
     return 0
@@ -244,8 +212,7 @@ def sets(seed: int, recorded: list[Path], *, full: bool) -> Iterator[tuple[str, 
     """
     count, repetitions = (FULL_MIXTURES, FULL_REPETITIONS) if full else (DEFAULT_MIXTURES, DEFAULT_REPETITIONS)
     for title, namespace in (("tuning", TUNING), ("held out", HELD_OUT)):
-        made = partial(mixtures, count=count)
-        yield title, Synthetic(mixtures=made, namespace=namespace, seed=seed, repetitions=repetitions)
+        yield title, Synthetic(count=count, namespace=namespace, seed=seed, repetitions=repetitions)
     if recorded:
         yield "recorded", list(trace_files.read(recorded))
 
@@ -269,37 +236,6 @@ def compared(title: str, traces: Iterable[Trace], seed: int) -> Table:
     ours = "; ".join(f"{name} is worse in the median in {{}}, in p90 in {{}}".format(*shares[name]) for name in OURS)
     number = len(by_rule[OURS[0]])
     note = f"{number} traces; paired bootstrap over what was measured, with a fixed time that costs as much: {ours}"
-    order = sorted(by_rule, key=lambda name: median(by_rule[name], "error") or 0.0)
+    order = sorted(by_rule, key=lambda name: median(by_rule[name]))
     rows = [[name, *(cell(by_rule[name]) for cell in COLUMNS.values())] for name in order]
     return Table(title, f"{note} of resamples", ["rule", *COLUMNS], rows)
-
-
-def _plain(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _families(seed: int) -> Table:
-    """Return every rule's median error on every family of noise alone."""
-    traces = Synthetic(mixtures=single_families, seed=seed, repetitions=FAMILY_REPETITIONS)
-    medians = {}
-    for name, runs in outcomes(traces, CONTENDERS).items():
-        families = {family: list(group) for family, group in groupby(runs, key=lambda outcome: outcome.source)}
-        medians[name] = {family: median(group, "error") or 0.0 for family, group in families.items()}
-    order = sorted(medians, key=lambda name: max(medians[name].values()))
-    rows = [[name, *map(percent, medians[name].values())] for name in order]
-    return Table("one family of noise at a time", "median error, held out", ["rule", *medians[order[0]]], rows)
-
-
-def _repeatability(seed: int) -> Table:
-    """Return how far apart repetitions of every rule are, and their time."""
-    traces = Synthetic(mixtures=partial(mixtures, count=REPEATED), seed=seed, repetitions=REPETITIONS)
-    figures = {name: repeatability(runs) for name, runs in outcomes(traces, CONTENDERS).items()}
-    return Table(
-        f"{REPETITIONS} repetitions",
-        "relative standard deviation of the estimates, and time of a repetition; medians over mixtures, held out",
-        ["rule", "RSD", "run time"],
-        [
-            [name, percent(deviation), seconds(time)]
-            for name, (deviation, time) in sorted(figures.items(), key=lambda pair: pair[1][0])
-        ],
-    )
