@@ -189,7 +189,7 @@ def test_a_dropped_value_is_restored_and_the_others_stay(tmp_path):
     row = dict(zip(COLUMNS, json.loads(path.read_text())["results"][NAME], strict=False))
     assert row["samples"] == [[4.0, 4.5], [1.0, 3.0]]
     assert (row["started_at"], row["duration"], row["version"]) == (1_000_000, 5.0, "1")
-    assert ingest.ingest(tmp_path, now=10.0).restored == ()
+    assert ingest.ingest(tmp_path, now=10.0).restored == []
 
 
 def test_wrong_numbers_are_forgotten_after_a_success(tmp_path):
@@ -218,7 +218,7 @@ def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):
     problems = ingest.ingest(tmp_path, now=10.0).problems
     assert len(problems) == 2 and all("not UTF-8" in problem for problem in problems)
     assert estimates(tmp_path) == [1.0]
-    assert ingest.ingest(tmp_path, now=10.0).problems == ()
+    assert ingest.ingest(tmp_path, now=10.0).problems == []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_a_round_with_wrong_numbers_withdraws_the_value_for_good(tmp_path, when)
     assert stored_values(path) == [4.0, None]
     assert len(stored_lines(tmp_path, suffix=".failures.jsonl")) == 1
     spool(tmp_path, at(300.0, 4.0, ("eager", "c")))  # the next ingest has something to do here
-    assert ingest.ingest(tmp_path, now=310.0, machine="box").restored == ()
+    assert ingest.ingest(tmp_path, now=310.0, machine="box").restored == []
     assert stored_values(path) == [4.0, None]
 
 
@@ -29,7 +29,7 @@ def test_kernel_that_always_crashes_loses_its_old_time(tmp_path):
     path = write_result(tmp_path, [4.0, None], [[4.0], None])
     fail(tmp_path, 50.0, died=True, error="its process crashed")
     for _ in range(2):
-        assert ingest.ingest(tmp_path, now=60.0, machine="box").restored == ()
+        assert ingest.ingest(tmp_path, now=60.0, machine="box").restored == []
         assert stored_values(path) == [4.0, None]
         spool(tmp_path, at(61.0, 4.0, ("eager", "c")))  # the second ingest, too, has something to do
 

@@ -42,30 +42,18 @@ GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended,
 Line = TypeVar("Line", Round, Failure)
 
 
-@dataclass(frozen=True, kw_only=True)
-class IngestSummary:
-    """What one ingest did."""
-
-    moved: int  # rounds now beside their result
-    waiting: int  # lines that a result may still claim
-    pruned: int  # lines that no result claimed within GRACE
-    failures: int  # failure lines moved
-    restored: tuple[str, ...]  # restored values that asv had dropped, or withdrawn, one line each
-    problems: tuple[str, ...]  # malformed lines and files, one line each
-
-
 @dataclass(kw_only=True)
-class _Tally:
-    """The settings of an ingest, and its counts so far."""
+class IngestSummary:
+    """What one ingest was asked for, and what it did so far."""
 
     now: float
     machine: str | None
-    moved: int = 0
-    waiting: int = 0
-    pruned: int = 0
-    failures: int = 0
-    restored: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    moved: int = 0  # rounds now beside their result
+    waiting: int = 0  # lines that a result may still claim
+    pruned: int = 0  # lines that no result claimed within GRACE
+    failures: int = 0  # failure lines moved
+    restored: list[str] = field(default_factory=list)  # values that asv had dropped, or withdrawn, one line each
+    problems: list[str] = field(default_factory=list)  # malformed lines and files, one line each
 
 
 def ingest(
@@ -79,21 +67,14 @@ def ingest(
             asv's name of the machine that measured, whose file alone gets failures and dropped values. None: the one
             whose file agrees with a round, else the one whose file was measured last.
     """
-    tally = _Tally(now=time.time() if now is None else now, machine=machine)
+    summary = IngestSummary(now=time.time() if now is None else now, machine=machine)
     spool = root / ".asv" / "spool"
     folder = root / "results" if results is None else results
     with _one_at_a_time(spool):
         for environment, commit in _waiting(spool):
-            stored = _stored_files(folder, environment, commit, tally)
-            _ingest_commit(root, environment, commit, stored, tally)
-    return IngestSummary(
-        moved=tally.moved,
-        waiting=tally.waiting,
-        pruned=tally.pruned,
-        failures=tally.failures,
-        restored=tuple(tally.restored),
-        problems=tuple(tally.problems),
-    )
+            stored = _stored_files(folder, environment, commit, summary)
+            _ingest_commit(root, environment, commit, stored, summary)
+    return summary
 
 
 @contextmanager
@@ -110,7 +91,7 @@ def _waiting(spool: Path) -> list[tuple[str, str]]:
     return sorted({(path.parent.name, path.name.split(".")[0]) for path in paths})
 
 
-def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -> list[StoredFile]:
+def _stored_files(results: Path, environment: str, commit: str, summary: IngestSummary) -> list[StoredFile]:
     files = []
     for path in asv_file.paths(results, environment, commit) if results.is_dir() else []:
         try:
@@ -119,36 +100,38 @@ def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -
                 with suppress(FileNotFoundError):
                     lines.beside(path, suffix).open("rb").close()
         except (ResultsError, OSError) as error:  # what cannot be read must not be replaced
-            tally.problems.append(f"{error}; its telemetry waits in the spool")
+            summary.problems.append(f"{error}; its telemetry waits in the spool")
             continue
         if stored.commit == commit:
             files.append(stored)
     return files
 
 
-def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[StoredFile], tally: _Tally) -> None:
+def _ingest_commit(
+    root: Path, environment: str, commit: str, stored: Sequence[StoredFile], summary: IngestSummary
+) -> None:
     spool = spool_path(root, environment, commit)
     failed_spool = failure_lines.spool_path(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
     with (
-        claimed(spool, lines.decode_round, tally.problems) as fresh,
-        claimed(failed_spool, failure_lines.decode, tally.problems) as failed,
-        claimed(session_spool, session_facts.decode, tally.problems) as sessions,
+        claimed(spool, lines.decode_round, summary.problems) as fresh,
+        claimed(failed_spool, failure_lines.decode, summary.problems) as failed,
+        claimed(session_spool, session_facts.decode, summary.problems) as sessions,
     ):
         left, left_failed, left_sessions = set(fresh), set(failed), sessions
-        here = measured_here(stored, fresh, tally.machine)
-        last = max(stored, key=lambda file: file.measured_at, default=None) if tally.machine is None else here
+        here = measured_here(stored, fresh, summary.machine)
+        last = max(stored, key=lambda file: file.measured_at, default=None) if summary.machine is None else here
         for file in stored:
             failed_here = failed if file is (here or last) else ()
             claimed_rounds = claimable(file, fresh, is_here=file is here, is_last=file is last)
-            rounds, failures = _settle(file, claimed_rounds, failed_here, tally)
+            rounds, failures = _settle(file, claimed_rounds, failed_here, summary)
             left -= rounds
             left_failed -= failures
             left_sessions = _keep_sessions(file, left_sessions, rounds)
-        _put_back(spool, [(round_.time, telemetry.encode(round_)) for round_ in fresh if round_ in left], tally)
+        _put_back(spool, [(round_.time, telemetry.encode(round_)) for round_ in fresh if round_ in left], summary)
         waiting = [(failure.time, failure_lines.encode(failure)) for failure in failed if failure in left_failed]
-        _put_back(failed_spool, waiting, tally)
-        _put_back(session_spool, [(session.began, session_facts.encode(session)) for session in left_sessions], tally)
+        _put_back(failed_spool, waiting, summary)
+        _put_back(session_spool, [(session.began, session_facts.encode(session)) for session in left_sessions], summary)
 
 
 def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
@@ -160,21 +143,21 @@ def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Ro
     return [session for session in waiting if session.began > newest]
 
 
-def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) -> None:
+def _put_back(spool: Path, lines: Sequence[tuple[float, str]], summary: IngestSummary) -> None:
     """Write lines (with their times) that nothing claimed back to the spool, without those past GRACE."""
-    unclaimed = [text for when, text in lines if tally.now - when <= GRACE]
-    tally.waiting += len(unclaimed)
-    tally.pruned += len(lines) - len(unclaimed)
+    unclaimed = [text for when, text in lines if summary.now - when <= GRACE]
+    summary.waiting += len(unclaimed)
+    summary.pruned += len(lines) - len(unclaimed)
     append(spool, unclaimed)
 
 
 def _settle(
-    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
+    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], summary: IngestSummary
 ) -> tuple[set[Round], set[Failure]]:
     """Write the telemetry and failures of one results file. Return the fresh lines that it took."""
     rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
-    recorded = _beside(rounds_path, lines.decode_round, tally)
-    recorded_failures = _beside(failures_path, failure_lines.decode, tally)
+    recorded = _beside(rounds_path, lines.decode_round, summary)
+    recorded_failures = _beside(failures_path, failure_lines.decode, summary)
     new, new_failures = by_series(fresh), by_series(failed)
     stored_series = dict(file.series())
     changed: list[str] = []
@@ -196,17 +179,17 @@ def _settle(
     _write(failures_path, recorded_failures, failure_lines.encode)
     if changed:
         file.save()
-    tally.restored += changed
+    summary.restored += changed
     moved = {round_ for series_rounds in recorded.values() for round_ in series_rounds} & set(fresh)
     moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in stored_series}
-    tally.moved += len(moved)
-    tally.failures += len(moved_failures)
+    summary.moved += len(moved)
+    summary.failures += len(moved_failures)
     return moved, moved_failures
 
 
-def _beside(path: Path, decode: Callable[[str], Line], tally: _Tally) -> dict[Series, list[Line]]:
+def _beside(path: Path, decode: Callable[[str], Line], summary: IngestSummary) -> dict[Series, list[Line]]:
     """Return the lines beside a results file by series, the malformed ones set aside."""
-    return by_series(set_aside(path, lines.texts(path, tally.problems), decode, tally.problems))
+    return by_series(set_aside(path, lines.texts(path, summary.problems), decode, summary.problems))
 
 
 def _change(file: StoredFile, series: Series, settled: Settled) -> Iterator[str]:
