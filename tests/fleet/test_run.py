@@ -1,6 +1,5 @@
 """A run with simulated machines: what is lost, late, damaged or refused is measured once in the end."""
 
-import hashlib
 import io
 import json
 import shutil
@@ -125,8 +124,7 @@ class Client:
         archive.write(self.folder / "tar", collected)
         shutil.rmtree(collected)
         data = (self.folder / "tar").read_bytes()
-        digest = hashlib.sha256(data).hexdigest()
-        result = worker.Result(key=job.key, machine=job.machine, status=0, seconds=60.0, tar=data, digest=digest)
+        result = worker.Result(key=job.key, machine=job.machine, status=0, seconds=60.0, tar=data)
         return self.edit(result)
 
 
@@ -277,7 +275,7 @@ def test_damaged_result_is_measured_elsewhere(world):
         return result
 
     world.client.edit = damage
-    assert f"{damaged or ''}" == "" and "what it sent is damaged" in world.run()
+    assert f"{damaged or ''}" == "" and "not a whole .tar.xz" in world.run()
     assert world.planned() == everything(world)
 
 

@@ -378,6 +378,17 @@ def test_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolchain, i
     assert env.code() == (toolchain if is_unpacked else None)
 
 
+def test_damaged_build_of_another_machine_is_left_out(rebuilt, tmp_path):
+    env, _ = rebuilt
+    other = FakeCompiler(tmp_path / "other", lambda: None)
+    other._make(COMMIT, "new")
+    other._cache.finalize_cache_dir(COMMIT)
+    env.forget_build(COMMIT)
+    packed = other.packed(COMMIT)
+    assert env.unpack(COMMIT, packed[:-8] + bytes(4) + packed[-4:]) is False  # another checksum
+    assert env.code() is None
+
+
 def test_failure_of_another_machine_is_not_repeated(rebuilt, tmp_path):
     env, _ = rebuilt
     env.forget_build(COMMIT)

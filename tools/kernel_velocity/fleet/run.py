@@ -11,18 +11,17 @@ import argparse
 import io
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
 from kernel_velocity import config, lock, units
-from kernel_velocity.errors import BenchmarkFailed, BuildFailed, HistoryError, KernelVelocityError, NothingMeasured
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
 from kernel_velocity.fleet import worker
@@ -132,9 +131,7 @@ class Fleet:
 
     def _still_there(self, commits: Iterable[str]) -> tuple[str, ...]:
         """Return the commits that HEAD still has."""
-        return tuple(
-            sha for sha in commits if git.run(self.root, "merge-base", "--is-ancestor", sha, self.head).returncode == 0
-        )
+        return tuple(sha for sha in commits if git.is_ancestor(self.root, sha, self.head))
 
     def plan(self) -> Plan:
         """Plan what is neither measured nor running."""
@@ -326,8 +323,8 @@ class Fleet:
         if job.key in self.merged:
             self.say(f"{result.machine}: {_what(job)} came back again, and counts once")
             return False
-        if result.reason or not result.is_whole:
-            self.refuse(job, result.machine, result.reason or "what it sent is damaged")
+        if result.reason:
+            self.refuse(job, result.machine, result.reason)
             return False
         if result.tar:
             try:
@@ -423,11 +420,14 @@ def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
         settings=settings,
         out=out,
         head=head,
-        first=_git(root, "rev-list", "--max-parents=0", "HEAD").split()[-1],
+        first=git.first_commit(root),
         limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=settings.budget),
         wants_ceilings=not args.no_ceilings,
     )
-    bundle = _bundle(root, commits)
+    git.check_ancestors(root, commits)
+    with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as folder:
+        git.bundle(root, path := Path(folder, worker.BUNDLE))
+        bundle = path.read_bytes()
     with lock.held(root, measures=False), dask.connected(scheduler) as client:
         print(f"Dask's dashboard: {client.dashboard_link}", file=out, flush=True)
         dask.wait(client, scheduler, fleet.say)
@@ -499,25 +499,3 @@ def _minutes(seconds: float) -> str:
 def _as_is(data: bytes) -> bytes:
     """Return the data. As a task of Dask, its result is computed again where it is lost."""
     return data
-
-
-def _bundle(root: Path, commits: Sequence[str]) -> bytes:
-    """Return the history of HEAD as a git bundle.
-
-    Raises:
-        HistoryError: a commit is not in it, or git cannot make it.
-    """
-    for commit in commits:
-        if git.run(root, "merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
-            raise HistoryError(f"--range: {commit[:8]} is no ancestor of HEAD; check out a branch that has it")
-    with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as folder:
-        path = Path(folder, worker.BUNDLE)
-        _git(root, "bundle", "create", "-q", str(path), "HEAD")
-        return path.read_bytes()
-
-
-def _git(root: Path, *args: str) -> str:
-    done: subprocess.CompletedProcess[str] = git.run(root, *args)
-    if done.returncode != 0:
-        raise HistoryError(f"git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    return done.stdout

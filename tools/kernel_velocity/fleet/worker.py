@@ -10,7 +10,6 @@ offline` (offline/archive.py), so it is checked and merged like a node's.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -83,31 +82,14 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
-    """The build of a commit, or its failure, as `HostTorch.packed` returns it."""
-
-    tar: bytes
-    digest: str  # SHA-256 of the tar
-
-    @classmethod
-    def of(cls, tar: bytes) -> Build:
-        """Return the build of a tar."""
-        return Build(tar=tar, digest=hashlib.sha256(tar).hexdigest())
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the tar arrived as it was sent."""
-        return hashlib.sha256(self.tar).hexdigest() == self.digest
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result(Build):
-    """What came of a job on one machine. Its tar is empty where nothing was recorded."""
+class Result:
+    """What came of a job on one machine."""
 
     key: str  # of the job
     machine: str
     status: int  # of `kv track`
     seconds: float
+    tar: bytes = b""  # of what was recorded, if anything was
     reason: str = ""  # why the job failed
 
 
@@ -128,17 +110,17 @@ def describe() -> dict[str, Any]:
     }
 
 
-def build(order: Order, commits: tuple[str, ...], bundle: bytes) -> dict[str, Build]:
+def build(order: Order, commits: tuple[str, ...], bundle: bytes) -> dict[str, bytes]:
     """Build commits in a process, for all machines of this kind. One that this machine cannot build is left out."""
     try:
         with _process(order, bundle, commits) as (status, folder):
             paths = sorted((folder / BUILDS).glob("*")) if status == 0 else []
-            return {path.name: Build.of(path.read_bytes()) for path in paths}
+            return {path.name: path.read_bytes() for path in paths}
     except OSError:  # a full disk: the job, too, will say so
         return {}
 
 
-def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, Build]] = ()) -> Result:
+def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, bytes]] = ()) -> Result:
     """Measure a job in a process. It ends with this one, or by `stop`.
 
     Args:
@@ -153,7 +135,7 @@ def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, Build]] =
         path = folder / archive.NAME
         tar = path.read_bytes() if path.exists() and status in FINAL else b""
     return Result(
-        **asdict(Build.of(tar)),
+        tar=tar,
         key=order.job.key,
         machine=order.job.machine,
         status=status,
@@ -164,7 +146,7 @@ def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, Build]] =
 
 @contextlib.contextmanager
 def _process(
-    order: Order, bundle: bytes, to_build: Sequence[str], builds: Sequence[Mapping[str, Build]] = ()
+    order: Order, bundle: bytes, to_build: Sequence[str], builds: Sequence[Mapping[str, bytes]] = ()
 ) -> Iterator[tuple[int, Path]]:
     """Run `main` in a process. Yield its exit status and its folder, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as scratch, contained() as mark:
@@ -173,8 +155,8 @@ def _process(
         (folder / ORDER).write_text(order.encode(), encoding="utf-8")
         (folder / BUILDS).mkdir()
         for commit, made in (pair for several in builds for pair in several.items()):
-            if made.is_whole and commit in order.job.measured:
-                (folder / BUILDS / commit).write_bytes(made.tar)
+            if commit in order.job.measured:
+                (folder / BUILDS / commit).write_bytes(made)
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder), *to_build],
@@ -244,9 +226,9 @@ def _clone(order: Order, bundle: Path) -> Path:
     clone.mkdir(parents=True, exist_ok=True)
     with lock.held(clone, measures=False, wait=True):
         if not (clone / ".git").is_dir():
-            _git(clone, "init", "-q")
+            git.output(clone, "init", "-q")
         if git.run(clone, "cat-file", "-e", f"{order.head}^{{commit}}").returncode != 0:
-            _git(clone, "fetch", "-q", str(bundle), "+HEAD:refs/kernel-velocity/fleet")
+            git.output(clone, "fetch", "-q", str(bundle), "+HEAD:refs/kernel-velocity/fleet")
     return clone
 
 
@@ -254,19 +236,13 @@ def _check_out(order: Order) -> None:
     """Have the suite of the order, and no results but those of the same job, interrupted."""
     here = Path()
     if git.run(here, "rev-parse", "HEAD").stdout.strip() != order.head:
-        _git(here, "checkout", "-q", "--force", "--detach", order.head)
+        git.output(here, "checkout", "-q", "--force", "--detach", order.head)
     label = Path(".asv", CLEAN)
     if not label.exists() or label.read_text(encoding="utf-8", errors="replace") != order.job.key:
         label.unlink(missing_ok=True)
         for folder in (Path(config.results_dir(here), order.job.machine), Path(".asv", "spool")):
             shutil.rmtree(folder, ignore_errors=True)
         replace_text(label, order.job.key)
-
-
-def _git(folder: Path, *args: str) -> None:
-    done = git.run(folder, *args)
-    if done.returncode != 0:
-        raise KernelVelocityError(f"{folder}: git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
 
 
 def _build(order: Order, commits: Sequence[str], into: Path) -> None:
@@ -287,7 +263,8 @@ def _take_builds(folder: Path) -> None:
         if environment.is_built(path.name) or environment.failed_before(path.name):
             continue
         if not environment.unpack(path.name, path.read_bytes()):
-            print(f"note: {path.name[: git.SHORT]} is built here, as others have another toolchain")  # noqa: T201
+            why = "others have another toolchain, or sent a damaged build"
+            print(f"note: {path.name[: git.SHORT]} is built here, as {why}")  # noqa: T201
 
 
 def _track(order: Order) -> int:

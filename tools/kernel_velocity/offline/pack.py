@@ -62,9 +62,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         more = f" and {len(changed) - 1} more" if changed[1:] else ""
         print(f"note: uncommitted changes do not travel, only commits: {changed[0][3:]}{more}", file=err)
     commits = git.commits(root, args.range)
-    for commit in commits:
-        if git.run(root, "merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
-            raise UsageError(f"--range: {commit[:8]} is no ancestor of HEAD; check out a branch that has it")
+    git.check_ancestors(root, commits)
     pythons = [version.strip() for version in args.pythons.split(",")]
     if not all(re.fullmatch(r"3\.1[1-9]", version) for version in pythons):
         raise UsageError(f"--pythons {args.pythons!r}: versions from 3.11 on are wanted, such as {PYTHONS}")
@@ -89,7 +87,7 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
     """Write a pack. Return its bytes."""
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    _git(root, "bundle", "create", "-q", str((folder / "repository.bundle").absolute()), "HEAD")
+    git.bundle(root, folder / "repository.bundle")
     for python in pythons:
         _download(wheels, python, machine, extra(root / "tools", "node"))
     for name in ("run", "launch.py"):
@@ -105,8 +103,8 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
     manifest = {
         "format": FORMAT,
         "project": PROJECT,
-        "root": _git(root, "rev-list", "--max-parents=0", "HEAD").split()[-1],
-        "head": _git(root, "rev-parse", "HEAD").strip(),
+        "root": git.first_commit(root),
+        "head": git.resolve(root, "HEAD", "HEAD"),
         "commits": list(commits),
         "pythons": list(pythons),
         "platform": machine,
@@ -115,13 +113,6 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
     }
     (folder / MANIFEST).write_text(with_checksum(json.dumps(manifest, indent=1)), encoding="utf-8")
     return total
-
-
-def _git(root: Path, *args: str) -> str:
-    done = git.run(root, *args)
-    if done.returncode != 0:
-        raise HistoryError(f"git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    return done.stdout
 
 
 def _download(wheels: Path, python: str, machine: str, wanted: Sequence[str]) -> None:

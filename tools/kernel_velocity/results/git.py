@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import git
@@ -206,16 +206,59 @@ def _text(message: str | bytes) -> str:
     return message if isinstance(message, str) else message.decode("utf-8", "replace")
 
 
-def run(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run git in a repository. The caller checks the status.
+def run(repository: Path, *args: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run git in a repository, with these variables of its environment. The caller checks the status.
 
     Raises:
         HistoryError: there is no git.
     """
     try:
-        return subprocess.run(["git", *args], cwd=repository, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["git", *args],
+            cwd=repository,
+            env={**os.environ, **(variables or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except FileNotFoundError:
         raise HistoryError("git is not installed: the commits to measure are taken from a git clone") from None
+
+
+def output(repository: Path, *args: str, variables: Mapping[str, str] | None = None) -> str:
+    """Return what git prints in a repository, with these variables of its environment.
+
+    Raises:
+        HistoryError: git fails, with its reason, or there is no git.
+    """
+    done = run(repository, *args, variables=variables)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        reason = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
+        raise HistoryError(f"{repository.absolute()}: git {args[0]}: {reason}")
+    return done.stdout.strip()
+
+
+def first_commit(repository: Path) -> str:
+    """Return the SHA of the repository's first commit, which identifies the project."""
+    return output(repository, "rev-list", "--max-parents=0", "HEAD").split()[-1]
+
+
+def bundle(repository: Path, path: Path) -> None:
+    """Write the history of HEAD as a git bundle."""
+    output(repository, "bundle", "create", "-q", str(path.absolute()), "HEAD")
+
+
+def check_ancestors(repository: Path, commits: Iterable[str]) -> None:
+    """Raise a UsageError if the history of HEAD lacks one of some commits."""
+    for commit in commits:
+        if not is_ancestor(repository, commit):
+            raise UsageError(f"--range: {commit[:SHORT]} is no ancestor of HEAD; check out a branch that has it")
+
+
+def is_ancestor(repository: Path, commit: str, of: str = "HEAD") -> bool:
+    """Return whether a commit is an ancestor of another one, or that one."""
+    return run(repository, "merge-base", "--is-ancestor", commit, of).returncode == 0
 
 
 def check_clone(repository: Path) -> list[str]:
@@ -307,7 +350,7 @@ def between(repository: Path, good: str, bad: str) -> tuple[str, ...]:
     """
     if good == bad:
         raise UsageError(f"GOOD and BAD are the same commit ({good[:10]})")
-    if run(repository, "merge-base", "--is-ancestor", good, bad).returncode != 0:
+    if not is_ancestor(repository, good, bad):
         raise UsageError(f"GOOD ({good[:10]}) is no ancestor of BAD ({bad[:10]}); a commit before BAD is wanted")
     listed = run(repository, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").stdout.split()
     return tuple(listed)
@@ -324,33 +367,23 @@ def working_tree(root: Path) -> str:
     Raises:
         HistoryError: git fails. The message is git's.
     """
-    index = root.absolute() / _git(root, {}, "rev-parse", "--git-path", f"{INDEX}-{os.getpid()}")
+    index = root.absolute() / output(root, "rev-parse", "--git-path", f"{INDEX}-{os.getpid()}")
     variables = {"GIT_INDEX_FILE": str(index)}
     try:
-        _git(root, variables, "read-tree", "HEAD")
-        _git(root, variables, "add", "--all", "--", ":/")
+        output(root, "read-tree", "HEAD", variables=variables)
+        output(root, "add", "--all", "--", ":/", variables=variables)
         for folder in (".asv", config.results_dir(root)):  # what a run writes changes no build
             # Note: `:(exclude)` fails where the excluded path is ignored too
             if (path := (root / folder).resolve()).is_relative_to(root.resolve()):
-                _git(root, variables, "reset", "--quiet", "HEAD", "--", str(path))
-        tree = _git(root, variables, "write-tree")
+                output(root, "reset", "--quiet", "HEAD", "--", str(path), variables=variables)
+        tree = output(root, "write-tree", variables=variables)
     finally:
         for path in (index, index.with_name(f"{index.name}.lock")):
             path.unlink(missing_ok=True)
-    if tree == _git(root, {}, "rev-parse", "HEAD^{tree}"):
-        return _git(root, {}, "rev-parse", "HEAD")
-    date = _git(root, {}, "show", "-s", "--format=%cI", "HEAD")
+    if tree == output(root, "rev-parse", "HEAD^{tree}"):
+        return output(root, "rev-parse", "HEAD")
+    date = output(root, "show", "-s", "--format=%cI", "HEAD")
     who = {
         f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in {**_WHO, "DATE": date}.items()
     }
-    return _git(root, who, "commit-tree", tree, "-p", "HEAD", "-m", MESSAGE)
-
-
-def _git(root: Path, variables: dict[str, str], *args: str) -> str:
-    done = subprocess.run(
-        ["git", *args], cwd=root, env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        message = next((line for line in done.stderr.splitlines() if line.strip()), "nothing")
-        raise HistoryError(f"the working tree cannot be made a commit: git {args[0]} says: {message}")
-    return done.stdout.strip()
+    return output(root, "commit-tree", tree, "-p", "HEAD", "-m", MESSAGE, variables=who)

@@ -17,6 +17,7 @@ asv's documented extension point: a subclass of `asv.environment.Environment` wi
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
@@ -439,10 +440,14 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         """Store the build that another machine of this kind made, or its failure, as `packed` returns it.
 
         Returns:
-            whether it is one of this machine's toolchain. Another is left out.
+            whether it is whole, and of this machine's toolchain. Another is left out.
         """
+        try:
+            contents = gzip.decompress(packed)  # all of it: its checksum is at the end
+        except (OSError, EOFError, zlib.error):
+            return False
         cache = Path(self._cache.create_cache_dir(commit))
-        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        with tarfile.open(fileobj=io.BytesIO(contents)) as tar:
             tar.extractall(cache, filter="data")
         if (failure := cache / FAILED_FOLDER).is_file():
             replace_text(self._failure_path(commit), failure.read_text(encoding="utf-8", errors="replace"))
