@@ -113,11 +113,12 @@ class Client:
         (collected / "run").mkdir()
         (collected / "run" / blocks.NAME).write_text(blocks.encode(block))
         manifest = archive.Manifest(
+            project=archive.PROJECT,
             root=order.root,
             head=order.head,
-            commits=list(job.measured),
+            commits=job.measured,
             machine=job.machine,
-            node={},
+            node=archive.Node(),
             written=1.79e9 + len(self.orders),
         )
         (collected / "manifest.json").write_text(manifest.to_json())
@@ -327,7 +328,7 @@ def test_damaged_record_of_a_block_is_named(world):
     path.write_text(json.dumps({**json.loads(path.read_text()), "rounds": 0}))
     problems = []
     assert len(blocks.read(world.root / "results", problems)) == len(world.client.orders) - 1
-    assert problems == [f"{path}: not the record of a block (ValueError: a number is out of range); left out"]
+    assert problems == [f"{path}: rounds: a positive number is wanted, got 0; left out"]
 
 
 def test_run_without_a_machine_waits_for_one(world, monkeypatch):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.nightly import measure
 from kernel_velocity.nightly.journal import Journal, Night, Record, path_of
 from kernel_velocity.runner.report import LIMITS
@@ -162,7 +163,8 @@ def test_journal_is_read_as_it_was_written(tmp_path, night):
 
 def test_journal_counts_the_nights_that_a_commit_failed(tmp_path):
     path = tmp_path / "x.json"
-    path.write_text('{"unbuilt": {"a": 1, "b": 1, "z": 3}, "incomplete": {"c": 1, "d": 1}, "setting": "x"}')
+    text = '{"format": 2, "unbuilt": {"a": 1, "b": 1, "z": 3}, "incomplete": {"c": 1, "d": 1}, "setting": "x"}'
+    path.write_text(with_checksum(text))
     Journal(path, "x").begin(a_night("a", "b", "c", "d"))
     Journal(path, "x").end(("a", "b", "c", "d"), ("b",), ("c",))
     left = Record(unbuilt={"b": 2, "z": 3}, incomplete={"c": 2}, setting="x")
@@ -170,24 +172,19 @@ def test_journal_counts_the_nights_that_a_commit_failed(tmp_path):
     assert Journal(path, "y").record == replace(left, incomplete={}, setting="y")  # another question
 
 
-def test_journal_of_an_earlier_version_is_read(tmp_path):
-    path = tmp_path / "box.json"
-    path.write_text('{"unbuilt": {"a": 1}, "night": {"began": 1.5, "commits": ["a"], "heartbeat": false}}')
-    assert Journal(path, "").record == Record(unbuilt={"a": 1}, night=a_night("a", began=1.5))
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "{",
         "[]",
-        '{"unbuilt": [], "night": null}',
-        '{"unbuilt": {}, "incomplete": 3, "night": null}',
-        '{"unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}',
-        '{"unbuilt": {}, "night": {"began": 1, "commits": []}}',
-        '{"unbuilt": {}, "night": {"began": 1, "commits": [], "heartbeat": true, "judged_from": "then"}}',
+        with_checksum('{"format": 1, "unbuilt": {}}'),
+        with_checksum('{"format": 2, "unbuilt": [], "night": null}'),
+        with_checksum('{"format": 2, "unbuilt": {}, "incomplete": 3, "night": null}'),
+        with_checksum('{"format": 2, "unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}'),
+        with_checksum('{"format": 2, "unbuilt": {}, "night": {"began": 1, "commits": []}}'),
+        with_checksum('{"format": 2, "night": {"began": 1, "commits": [], "heartbeat": true, "judged_from": "then"}}'),
         '{"format": 2, "unbuilt": {}, "night": {"began": 1, "commits": [], "heartbeat": true}}',  # without its checksum
-        '{"unbuilt": {}, "night": {"began": 1e12, "commits": [], "heartbeat": true}}',
+        with_checksum('{"format": 2, "unbuilt": {}, "night": {"began": 1e12, "commits": [], "heartbeat": true}}'),
     ],
 )
 def test_journal_with_an_error_is_refused_in_a_line(tmp_path, text):

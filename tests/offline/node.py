@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_velocity.offline import archive
-from kernel_velocity.offline.archive import Manifest
+from kernel_velocity.offline.archive import PROJECT, Manifest, Node
 from tests import synthetic
 
 WRITTEN = 1795284235.0  # 2026-11-21 18:03:55 UTC
@@ -38,8 +38,14 @@ def home(folder):
 
 
 def manifest(commits, **changes):
-    arguments = {"root": commits[0], "head": commits[-1], "commits": list(commits), "machine": "node"}
-    return Manifest(**(arguments | {"node": {"gpus": [GPU]}, "written": WRITTEN} | changes))
+    arguments = {
+        "project": PROJECT,
+        "root": commits[0],
+        "head": commits[-1],
+        "commits": tuple(commits),
+        "machine": "node",
+    }
+    return Manifest(**(arguments | {"node": Node(gpus=(GPU,)), "written": WRITTEN} | changes))
 
 
 def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):

@@ -21,7 +21,7 @@ from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.roofline.ceilings import recorded
 from tests import synthetic
 from tests.offline import node
-from tests.offline.node import contents
+from tests.offline.node import Node, contents
 from tests.results.test_merge import NAME, change, lines
 
 
@@ -229,7 +229,7 @@ def test_one_name_is_one_machine(home, tar, key, other):
 def test_another_gpu_is_another_machine(tmp_path, home, tar):
     run(home, tar)
     before = contents(home.results)
-    other = node.tar(tmp_path, home.commits, "other", node={"gpus": ["Imaginary H100"]}, written=node.WRITTEN + 9)
+    other = node.tar(tmp_path, home.commits, "other", node=Node(gpus=("Imaginary H100",)), written=node.WRITTEN + 9)
     with pytest.raises(ResultsError, match=r"Imaginary H200.* here, .*Imaginary H100.* in the tar"):
         run(home, other)
     assert contents(home.results) == before

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kernel_velocity import units
-from kernel_velocity.findings import evidence_store, text
+from kernel_velocity import fields, units
+from kernel_velocity.findings import text
+from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, series_data
@@ -398,6 +399,7 @@ def test_findings_as_data(evidence_site):
     assert set(data) == {f"finding-{finding.id}" for finding in site.findings}
     for finding in site.findings:
         document = data[f"finding-{finding.id}"]
-        evidence = {machine: evidence_store.parse(raw, "") for machine, raw in document["evidence"].items()}
+        texts = {machine: json.dumps(raw) for machine, raw in document["evidence"].items()}
+        evidence = {machine: fields.read(Evidence, raw, "", range(1, 4), unchecked=3) for machine, raw in texts.items()}
         assert (evidence, document["id"]) == (site.evidence(finding.id)[0], finding.id)
     assert any(document["evidence"] for document in data.values())

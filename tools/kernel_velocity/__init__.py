@@ -10,6 +10,7 @@ asv.conf.json, never by import.
     bounds.py       check recorded numbers
     config.py       read asv.conf.json
     errors.py       errors that a user can cure, and their exit codes
+    fields.py       dataclasses as plain data, checked against their annotations
     files.py        replace files atomically
     forking.py      run part of the work in a forked child
     lock.py         one measuring run at a time

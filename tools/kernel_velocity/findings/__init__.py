@@ -5,7 +5,6 @@ Imports the leaves and `results`, `stats`, `series`. It measures nothing: `ab` a
 finding.py           one cause and the series that show it. Joining it with the recorded findings
 decisions.py         what people and nights decide about a finding. Expectations, `Perf-Expected:` lines
 evidence.py          re-runs round by round and bisections, the evidence of a finding
-fields.py            dataclasses as plain data, checked against their annotations
 store.py             files of findings and expectations (TOML)
 evidence_store.py    files of evidence (JSON)
 text.py              a finding as text

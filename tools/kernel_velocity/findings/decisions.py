@@ -25,8 +25,8 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.findings.fields import Rule
-from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, Id, Kind, Ratio, Sha, State
+from kernel_velocity.fields import Rule, Sha
+from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, Id, Kind, Ratio, State
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series.history import SeriesHistory, threshold

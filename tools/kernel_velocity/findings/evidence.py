@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 
-from kernel_velocity.findings.fields import Measured, Rule
-from kernel_velocity.findings.finding import Finding
+from kernel_velocity.fields import PARTS, Measured, Rule
+from kernel_velocity.findings.finding import OF_SERIES, Finding
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.stats.sequential import Answer, Comparison, Strata
 from kernel_velocity.stats.two_samples import P
@@ -79,7 +79,7 @@ class Look:
 class Rerun:
     """One series of two commits, measured in turns."""
 
-    identity: Identity
+    identity: Identity = field(metadata=OF_SERIES)
     purpose: Purpose
     before: str  # full SHA
     after: str
@@ -125,14 +125,15 @@ class Tried:
 
     commit: str
     slow: bool | None  # whether it has the step; None: not settled
-    comparison: Comparison  # with the good commit; the file has no floor, adjustment and obstacle of it
+    # With the good commit; the file has no floor, adjustment and obstacle of it
+    comparison: Comparison = field(metadata={PARTS: ("answer", "reason", "rounds", "ratio", "low", "high", "p")})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
     """A bisection of one series."""
 
-    identity: Identity
+    identity: Identity = field(metadata=OF_SERIES)
     good: str
     bad: str
     tried: tuple[Tried, ...]  # in the order they were tried, the bad one first

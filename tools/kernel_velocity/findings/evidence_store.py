@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
-from kernel_velocity.findings import evidence, fields, store
+from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.evidence import Evidence
-from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
 
 # Of the files; raised when a key is added, or a reader of the old ones would go wrong. From 2 on they have a checksum.
 FORMAT = 3
-CHECKED = range(2, FORMAT + 1)
 FOLDER = "evidence"  # in the folder of the findings
 DIGITS = 7  # of a time: a hundredth of what the quietest series scatters by
 MOST_TEXT = 400  # characters of a reason
@@ -59,29 +58,11 @@ def read(results: Path, finding: str) -> tuple[dict[str, Evidence], tuple[str, .
 
 def _read_file(path: Path) -> Evidence:
     try:
-        contents = path.read_bytes()
-        data = documents.parse(contents)
-        if isinstance(data, dict) and data.get("format") in CHECKED and not documents.has_checksum(contents):
-            raise documents.DamagedError(f"its checksum ({documents.CHECKSUM}) is missing")
-        return parse(data, path)
+        return fields.read(Evidence, path.read_bytes(), path, range(1, FORMAT + 1), unchecked=1)
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}: the finding stands without it") from None
-    except documents.DamagedError as error:
-        raise ResultsError(f"{path}: {error}: restore it, or remove it: the finding stands without it") from None
     except ResultsError as error:
-        raise ResultsError(f"{error}; restore the file, or remove it") from None
-
-
-def parse(data: object, file: object) -> Evidence:
-    """Return the evidence of a file's JSON.
-
-    Raises:
-        ResultsError: it is none, or of a newer format.
-    """
-    version = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or type(version) is not int or not 1 <= version <= FORMAT:
-        raise ResultsError(f"{file}: format: {FORMAT}, or a newer kernel-velocity, is wanted, got {version!r}")
-    return fields.parse(Evidence, {key: value for key, value in data.items() if key != "format"}, file)
+        raise ResultsError(f"{error}; restore the file, or remove it: the finding stands without it") from None
 
 
 def as_text(record: Evidence) -> str:

@@ -6,6 +6,7 @@ Its id never changes, because it names the file.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 import re
@@ -14,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Annotated
 
-from kernel_velocity.findings.fields import KEY, Rule
+from kernel_velocity.fields import KEY, PARTS, Rule, Sha
 from kernel_velocity.results.identity import Identity, is_worse
 
 Id = Annotated[
     str, Rule("an id of lower case letters, digits, _ and -", re.compile(r"[a-z0-9_]+(-[a-z0-9_]+)*").fullmatch)
 ]
-Sha = Annotated[str, Rule("a full hash of a commit", re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?").fullmatch)]
 Probability = Annotated[float, Rule("a number from 0 to 1", lambda p: 0 <= p <= 1)]
 Ratio = Annotated[float, Rule("a positive number, new value / old value,", lambda ratio: ratio > 0)]
+OF_SERIES = {PARTS: tuple(part.name for part in dataclasses.fields(Identity))}  # of a field that is an identity
 
 
 class Kind(enum.Enum):
@@ -54,7 +55,7 @@ OPEN = frozenset({State.NEW, State.SUSPECT, State.CONFIRMED})  # somebody has to
 class Affected:
     """One series that shows a finding: the ratio of its values, and how sure that is."""
 
-    identity: Identity
+    identity: Identity = field(metadata=OF_SERIES)
     ratio: Ratio  # new / old: 1.03 is 3% more time
     low: Ratio | None = None  # interval of the ratio
     high: Ratio | None = None

@@ -7,13 +7,14 @@ asv takes every JSON file below its results for one of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from kernel_velocity.fields import Sha
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import store, verdict
-from kernel_velocity.findings.finding import Ratio, Sha
+from kernel_velocity.findings.finding import OF_SERIES, Ratio
 from kernel_velocity.findings.verdict import Verdict
 from kernel_velocity.results.identity import Identity
 
@@ -25,7 +26,7 @@ LISTED = 20  # failures that are named; the summary counts all
 class Noted:
     """A series that the next night has to know of, and a commit."""
 
-    identity: Identity
+    identity: Identity = field(metadata=OF_SERIES)
     commit: Sha
     ratio: Ratio = 1.0  # new / old, as its history has it
 

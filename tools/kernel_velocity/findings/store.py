@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import tomli_w
 
+from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
-from kernel_velocity.findings import fields
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.harness import documents

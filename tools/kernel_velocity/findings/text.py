@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
-from kernel_velocity import units
-from kernel_velocity.findings import fields
+from kernel_velocity import fields, units
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import metric

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from kernel_velocity import units
-from kernel_velocity.findings import fields
+from kernel_velocity import fields, units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Finding, Kind, State
 from kernel_velocity.findings.verdict import NOTHING, Verdict, exit_status, summary

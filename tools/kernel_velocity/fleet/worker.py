@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import config, lock
+from kernel_velocity import config, fields, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet.plan import Job
@@ -75,10 +75,7 @@ class Order:
     @classmethod
     def decode(cls, text: str) -> Order:
         """Return the order of a text."""
-        data = json.loads(text)
-        job: dict[str, Any] = data.pop("job")
-        job |= {name: tuple(job[name]) for name in ("lanes", "commits", "anchors")}
-        return cls(job=Job(**job), **data)
+        return fields.parse(cls, json.loads(text), ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,13 +303,14 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         times=tuple(_times(source, order.job.anchors)),
     )
     replace_text(collected / "run" / blocks.NAME, blocks.encode(block))
-    gpus = [order.kind] if order.device == "cuda" else []
+    gpus = (order.kind,) if order.device == "cuda" else ()
     manifest = archive.Manifest(
+        project=archive.PROJECT,
         root=order.root,
         head=order.head,
-        commits=list(order.job.measured),
+        commits=order.job.measured,
         machine=machine,
-        node={"device": order.device, "gpus": gpus, "torch": host.torch_version()},
+        node=archive.Node(device=order.device, gpus=gpus, torch=host.torch_version()),
         written=order.began,
     )
     replace_text(collected / archive.MANIFEST, manifest.to_json())

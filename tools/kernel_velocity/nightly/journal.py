@@ -12,18 +12,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
 
-from kernel_velocity import bounds
+from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.fields import Moment
 from kernel_velocity.files import replace_text
-from kernel_velocity.findings import fields
-from kernel_velocity.findings.fields import Rule
 from kernel_velocity.harness import documents
 
 FOLDER = Path(".asv", "journals")
 FORMAT = 2  # the first that has a checksum
-Moment = Annotated[float, Rule("a Unix time in seconds", bounds.is_moment)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +61,10 @@ class Journal:
     def __init__(self, path: Path, setting: str) -> None:
         self.path = path
         try:
-            record = _read(path)
+            record = fields.read(Record, path.read_bytes(), path, range(FORMAT, FORMAT + 1))
         except FileNotFoundError:
             record = Record()
-        except (OSError, ValueError, ResultsError) as error:
+        except (OSError, ResultsError) as error:
             raise ResultsError(
                 f"{path}: not the journal of a night ({error}); remove it to start a new night"
             ) from None
@@ -106,14 +103,6 @@ class Journal:
         self.record = record
         document = {"format": FORMAT, **fields.plain(record)}
         replace_text(self.path, documents.with_checksum(json.dumps(document, indent=1)) + "\n")
-
-
-def _read(path: Path) -> Record:
-    contents = path.read_bytes()
-    document = documents.parse(contents)
-    if isinstance(document, dict) and document.pop("format", None) == FORMAT and not documents.has_checksum(contents):
-        raise documents.DamagedError(f"its checksum ({documents.CHECKSUM}) is missing")
-    return fields.parse(Record, document, path)
 
 
 def _counted(before: Mapping[str, int], tried: Sequence[str], again: Sequence[str]) -> dict[str, int]:

@@ -17,18 +17,18 @@ import io
 import json
 import lzma
 import os
-import re
 import tarfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
-from kernel_velocity import bounds
+from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.fields import Moment, Rule, Sha
 from kernel_velocity.files import replace_bytes
-from kernel_velocity.harness import documents
+from kernel_velocity.results.asv_file import MACHINE
 
 NAME = "kernel-velocity-node.tar.xz"
 MANIFEST = "manifest.json"
@@ -41,20 +41,27 @@ PRESET = 4  # of xz. A trace of 2 MB: 2.2 s and 48 MB of memory; 6: the same siz
 WORKERS = 8  # at most, for the sake of memory; xz releases Python's lock
 END = bytes(2 * tarfile.BLOCKSIZE)  # of a whole tar
 
-SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # as runner.track has it
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What measured."""
+
+    device: str = ""  # "cpu" or "cuda"
+    gpus: tuple[str, ...] = ()
+    torch: str | None = None  # its version
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The identity of what a node measured."""
 
-    root: str  # SHA of the repository's first commit, which identifies the project
-    head: str  # SHA of the commit whose suite measured
-    commits: list[str]  # SHAs that were asked for
-    machine: str  # the folder of results/ in the tar
-    node: Mapping[str, object]  # device, gpus, torch
-    written: float  # Unix time, s
+    project: Annotated[str, Rule(PROJECT, PROJECT.__eq__)]
+    root: Sha  # of the repository's first commit, which identifies the project
+    head: Sha  # of the commit whose suite measured
+    commits: tuple[Sha, ...]  # that were asked for
+    machine: Annotated[str, Rule("a folder's name", MACHINE.fullmatch)]  # the folder of results/ in the tar
+    node: Node
+    written: Moment  # Unix time, s
 
     @property
     def stamp(self) -> str:
@@ -63,7 +70,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the text of manifest.json: one line, so that it is a line of a .jsonl too."""
-        return json.dumps({"format": FORMAT, "project": PROJECT} | asdict(self)) + "\n"
+        return json.dumps({"format": FORMAT} | asdict(self)) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Manifest:
@@ -72,36 +79,8 @@ class Manifest:
         Raises:
             ResultsError: not a manifest, another project's, or of a newer format.
         """
-        try:
-            data = dict(documents.parse(text))
-            manifest = cls(**{entry.name: data[entry.name] for entry in fields(cls)})
-            sound = all(
-                (
-                    data["project"] == PROJECT,
-                    data["format"] >= 1,
-                    SHA.fullmatch(manifest.root),
-                    SHA.fullmatch(manifest.head),  # git gets it
-                    MACHINE.fullmatch(manifest.machine),  # it names a folder
-                    isinstance(manifest.node, dict),
-                    isinstance(manifest.commits, list) and all(map(_is_sha, manifest.commits)),
-                    bounds.is_moment(manifest.written),
-                    manifest.stamp,
-                )
-            )
-        except (KeyError, OverflowError, OSError, TypeError, ValueError):
-            sound = False
-        if not sound:
-            raise ResultsError(f"{where}: {MANIFEST} is not of a node of {PROJECT}: {text[:200]!r}")
-        if data["format"] > FORMAT:
-            raise ResultsError(
-                f"{where}: of format {data['format']}, this kernel-velocity reads up to {FORMAT}: update this clone, "
-                "then unpack again"
-            )
-        return manifest
-
-
-def _is_sha(value: object) -> bool:
-    return isinstance(value, str) and SHA.fullmatch(value) is not None
+        where = f"{where}: {MANIFEST} is not of a node of {PROJECT}"
+        return fields.read(cls, text, where, range(1, FORMAT + 1), unchecked=FORMAT)
 
 
 def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:

@@ -445,11 +445,12 @@ class Slice:
         for folder in (RUN, self.args.out):
             replace_text(folder / "summary.md", text)
         manifest = archive.Manifest(
+            project=archive.PROJECT,
             root=self.pack["root"],
             head=self.pack["head"],
-            commits=self.pack["commits"],
+            commits=tuple(self.pack["commits"]),
             machine=MACHINE,
-            node={"device": self.device, "gpus": self.facts.gpus, "torch": self.facts.torch},
+            node=archive.Node(device=self.device, gpus=tuple(self.facts.gpus), torch=self.facts.torch),
             written=time.time(),
         )
         replace_text(COLLECTED / archive.MANIFEST, manifest.to_json())

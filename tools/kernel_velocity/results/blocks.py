@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_velocity import bounds
+from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness import documents
+from kernel_velocity.fields import Count, Least0, Measured, Moment
 
 if TYPE_CHECKING:
     from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
@@ -32,11 +32,11 @@ class Time:
     commit: str
     benchmark: str
     params: tuple[str, ...]
-    seconds: float  # per call, the median of its rounds
-    error: float  # standard error of its logarithm
-    rounds: int
+    seconds: Measured  # per call, the median of its rounds
+    error: Least0  # standard error of its logarithm
+    rounds: Count
     # Medians of the fixed work that was timed beside the rounds, s, by its field of a round
-    gauges: Mapping[str, float] = field(default_factory=dict, hash=False)
+    gauges: Mapping[str, Measured] = field(default_factory=dict, hash=False)
 
     @property
     def series(self) -> Series:
@@ -52,9 +52,9 @@ class Block:
     lanes: tuple[str, ...]
     commits: tuple[str, ...]  # newest first, the anchors among them
     anchors: tuple[str, ...]
-    rounds: int
-    began: float  # Unix time by the clock of the machine that runs the fleet, s: it orders blocks of all machines
-    seconds: float  # that it took
+    rounds: Count
+    began: Moment  # Unix time by the clock of the machine that runs the fleet, s: it orders blocks of all machines
+    seconds: Least0  # that it took
     device: str  # what was measured, such as "NVIDIA H100 80GB HBM3"
     times: tuple[Time, ...]
 
@@ -76,36 +76,7 @@ def decode(text: str, where: str) -> Block:
     Raises:
         ResultsError: it is no block, or of a newer format.
     """
-    try:
-        data: Mapping[str, object] = documents.parse(text)
-        if data["format"] != FORMAT:
-            raise ResultsError(f"{where}: a block of format {data['format']!r}, {FORMAT} is wanted: update this clone")
-        return _block(data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{where}: not the record of a block ({type(error).__name__}: {error})") from None
-
-
-def _block(data: Mapping[str, object]) -> Block:
-    values = dict(data)
-    del values["format"]
-    times = tuple(
-        Time(**{**entry, "params": tuple(map(str, entry["params"]))})
-        for entry in values.pop("times")  # type: ignore[attr-defined]  # what is no list of objects raises
-    )
-    tuples = {name: tuple(map(str, values.pop(name))) for name in ("lanes", "commits", "anchors")}  # type: ignore[call-overload]
-    block = Block(times=times, **tuples, **values)  # type: ignore[arg-type]
-    sound = (
-        bounds.is_moment(block.began)
-        and block.seconds >= 0
-        and block.rounds > 0
-        and all(
-            time.seconds > 0 and time.error >= 0 and time.rounds > 0 and all(map(bounds.is_time, time.gauges.values()))
-            for time in times
-        )
-    )
-    if not sound:
-        raise ValueError("a number is out of range")
-    return block
+    return fields.read(Block, text, where, range(1, FORMAT + 1), unchecked=FORMAT)
 
 
 def read(results: Path, problems: list[str]) -> list[Block]:

@@ -1,14 +1,15 @@
 """Records in files: dataclasses as plain data, and plain data checked against the annotations of a dataclass.
 
 The annotations are the table of fields. A field that has a default may be missing, a key that no field has is refused,
-and `Annotated[..., Rule(...)]` says what a value needs beyond its type. A field of a type in SPREAD has no key: its
-parts are keys beside the others. `field(metadata={KEY: "series"})` gives a field another name in the file.
+and `Annotated[..., Rule(...)]` says what a value needs beyond its type. `field(metadata={KEY: "series"})` gives a field
+another name in the file. A field with metadata of PARTS has no key: these parts of it are keys beside the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,14 +19,10 @@ from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origi
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results.identity import Identity
-from kernel_velocity.stats.sequential import Comparison
+from kernel_velocity.harness import documents
 
-KEY = "key"
-SPREAD: Mapping[type, tuple[str, ...]] = {
-    Identity: tuple(field.name for field in dataclasses.fields(Identity)),
-    Comparison: ("answer", "reason", "rounds", "ratio", "low", "high", "p"),
-}
+KEY, PARTS = "key", "parts"
+FORMAT = "format"  # key of a document's version
 Record = TypeVar("Record")
 
 
@@ -38,6 +35,10 @@ class Rule:
 
 
 Measured = Annotated[float, Rule(f"a number from {bounds.LEAST:g} to {bounds.MOST:g}", bounds.is_time)]  # s, or a ratio
+Moment = Annotated[float, Rule("a Unix time in seconds", bounds.is_moment)]
+Count = Annotated[int, Rule("a positive number", bool)]
+Least0 = Annotated[float, Rule("a number from 0 on", lambda value: value >= 0)]
+Sha = Annotated[str, Rule("a full hash of a commit", re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?").fullmatch)]
 
 _SIMPLE: Mapping[type, Rule] = {
     str: Rule("a text", lambda value: isinstance(value, str)),
@@ -71,7 +72,7 @@ def plain(value: Any) -> Any:
         data: dict[str, Any] = {}
         for field in dataclasses.fields(value):
             part = getattr(value, field.name)
-            spread = {name: plain(getattr(part, name)) for name in SPREAD.get(type(part), ())}
+            spread = {name: plain(getattr(part, name)) for name in field.metadata.get(PARTS, ())}
             data |= spread or {field.metadata.get(KEY, field.name): plain(part)}
         return data
     if isinstance(value, Enum):
@@ -94,6 +95,28 @@ def parse(kind: type[Record], data: object, file: object) -> Record:
     return record
 
 
+def read(kind: type[Record], contents: bytes | str, file: object, formats: range, unchecked: int = 0) -> Record:
+    """Return the record of a JSON document.
+
+    Args:
+        file: begins the message of an error. formats: that are read.
+        unchecked: the last format whose documents may lack a checksum.
+
+    Raises:
+        ResultsError: it is no JSON, changed since it was written, of another format, or no such record.
+    """
+    try:
+        data = documents.parse(contents)
+    except documents.DamagedError as error:
+        raise ResultsError(f"{file}: {error}") from None
+    version = data.pop(FORMAT, None) if isinstance(data, dict) else None
+    if type(version) is not int or version not in formats:
+        raise ResultsError(f"{file}: {FORMAT}: {formats[-1]}, or a newer kernel-velocity, is wanted, got {version!r}")
+    if version > unchecked and not documents.has_checksum(contents):
+        raise ResultsError(f"{file}: its checksum ({documents.CHECKSUM}) is missing")
+    return parse(kind, data, file)
+
+
 def _refuse(where: str, wanted: str, value: object) -> NoReturn:
     raise _FieldError(f"{where}{': ' if where else ''}{wanted} is wanted, got {repr(value)[:60]}")
 
@@ -110,9 +133,9 @@ def _record(kind: Any, data: Any, where: str) -> Any:
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint, key = hints[field.name], field.metadata.get(KEY, field.name)
-        if hint in SPREAD:
-            values[field.name] = _record(hint, {part: data[part] for part in SPREAD[hint] if part in data}, where)
-            keys.update(SPREAD[hint])
+        if parts := field.metadata.get(PARTS):
+            values[field.name] = _record(hint, {part: data[part] for part in parts if part in data}, where)
+            keys.update(parts)
             continue
         keys.add(key)
         if key in data or _is_required(field):
