@@ -19,6 +19,8 @@ from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import append, append_blocks, append_line, blocks_path, spool_path
 from kernel_velocity.lab import sessions, spread
 from kernel_velocity.results import failures
+from kernel_velocity.runner import select
+from kernel_velocity.runner.asv import Ended
 from kernel_velocity.stats.adjust import slopes
 from tests.lab import sessions as generated
 from tests.lab.sessions import changed, series
@@ -37,7 +39,7 @@ class Asv:
         self.spools = True
         self.torn = None  # a file that gets half a line
 
-    def __call__(self, arguments, *, root, environment, log, on_line):
+    def __call__(self, arguments, *, root, environment, log):
         rounds = self.sessions[len(self.calls)]
         self.calls.append((arguments, environment))
         named = {**environment, "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
@@ -52,7 +54,7 @@ class Asv:
             append_line(self.torn(), '{"b":')
         if isinstance(self.ends, BaseException):
             raise self.ends
-        return self.ends
+        return Ended(self.ends, "", log)
 
 
 def spool():
@@ -81,14 +83,15 @@ def asv(tmp_path, monkeypatch):
     monkeypatch.setattr(sessions, "run_asv", stand_in)
     monkeypatch.setattr(sessions, "device", lambda: "cpu")
     monkeypatch.setattr(sessions.git, "commits", lambda root, wanted: [COMMIT])
-    chosen = argparse.Namespace(expressions=lambda: ["one", "two"])
+    chosen = argparse.Namespace(series=())
+    monkeypatch.setattr(select, "expressions", lambda series: ["one", "two"])
     monkeypatch.setattr(sessions.config, "suite", lambda root: None)
     monkeypatch.setattr(sessions.select, "select", lambda *_: chosen)
     return stand_in
 
 
 def measure():
-    return sessions._measure(COMMIT, ["one", "two"], ROUNDS, PATH)
+    return sessions._measure(COMMIT, (), ROUNDS, PATH)
 
 
 def command(*argv):
@@ -109,7 +112,7 @@ def test_session_stores_telemetry_and_blocks_of_the_same_round(asv):
         assert round_.blocks == pytest.approx(planted.blocks, rel=1e-4)
     ((arguments, environment),) = asv.calls
     assert environment["KV_BLOCKS"] == "1"
-    assert arguments[:2] == ["run", f"{COMMIT}^!"]
+    assert Path(arguments[1].removeprefix("HASHFILE:")).read_text() == f"{COMMIT}\n"
     assert f"rounds={ROUNDS}" in arguments and "--interleave-rounds" in arguments
     assert arguments[-4:] == ["--bench", "one", "--bench", "two"]
     assert arguments[arguments.index("--machine") + 1] == sessions.MACHINE

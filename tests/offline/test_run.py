@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +16,9 @@ import pytest
 
 from kernel_velocity import __main__, lock
 from kernel_velocity.harness.documents import with_checksum
-from kernel_velocity.offline import archive, child, run
+from kernel_velocity.offline import archive, run
 from kernel_velocity.offline.run import TIME_IS_UP
+from kernel_velocity.runner import child
 from tests import synthetic
 from tests.runner.test_facts import NODE
 
@@ -45,6 +48,7 @@ class FakeNode:
         self.pack.write_text(with_checksum(json.dumps(PACK)))
         self.tar, self.out = folder / "out" / archive.NAME, io.StringIO()
         monkeypatch.setattr(child, "run", self._child)
+        monkeypatch.setattr(run, "logging", self._logging)
 
     def clone(self, name):
         """Make a clone the current folder."""
@@ -60,17 +64,25 @@ class FakeNode:
         os.environ["KV_LOCK_HOLDER"] = str(self.slices)
         return self.facts
 
-    def _child(self, command, **options):
-        name = Path(options["log"]).stem
-        self.commands[name], self.environments[name] = command, options["environ"]
+    @contextmanager
+    def _logging(self, path, say):
+        self.log = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield path.write_text
+
+    def _child(self, command, on_line, *, environ, seconds):
+        name = self.log.stem
+        self.commands[name], self.environments[name] = command, environ
         commits = command[command.index("--range") + 1].split() if "--range" in command else []
         self.ran.append(" ".join([name, *(sha[0] for sha in commits)]))
-        options["log"].parent.mkdir(parents=True, exist_ok=True)
-        options["log"].write_text("fatal error: no")
+        on_line("fatal error: no")
         if name in self.actions:
             self.actions[name]()
         status = self.statuses.get(name, 0)
-        return status.pop(0) if isinstance(status, list) else status
+        status = status.pop(0) if isinstance(status, list) else status
+        if status is None:
+            raise subprocess.TimeoutExpired(command, seconds)
+        return status
 
     def slice(self, stages=None, *arguments):
         """Run a slice. Return its status, what it printed, and the children that ran."""
@@ -342,6 +354,14 @@ def test_neither_a_lost_terminal_nor_a_full_disk_stops_a_stage(node):
     command = ["offline", "run", str(node.folder / "out"), "--pack", str(node.pack), "--stages", "ceilings"]
     assert __main__.main(command, Gone(), io.StringIO()) == 0
     assert node.tar.exists()
+
+
+def test_full_log_does_not_stop_a_stage():
+    said = []
+    with run.logging(Path("/dev/full"), said.append) as on_line:
+        on_line("one")
+        on_line("two")
+    assert said == ["one", "the log cannot be written any more: [Errno 28] No space left on device", "two"]
 
 
 def test_full_disk_is_one_line_and_the_tar_before_is_kept(node, monkeypatch):

@@ -33,9 +33,6 @@ OUTPUT = """\
                asv: benchmark timed out (timeout 180.0s)
 
                asv: benchmark failed (exit status -256)
-[100.00%] ··· scale.Cuda.time_hot                                             ok
-[100.00%] ···· For parameters: 'eager', 'float32-1k'
-               asv: skipped: NotImplementedError("PyTorch's CUDA sees no device")
 """
 
 
@@ -59,11 +56,6 @@ def test_reader_finds_crashes_and_timeouts():
     assert (crash.commit, crash.benchmark) == ("67b1eb8c", "scale.Cpu.time_hot")
     assert (crash.params, crash.what) == (("native", "float32-1k"), "its process crashed: Segmentation fault")
     assert (timeout.params, timeout.what) == (("native", "float32-2k"), "ran past its timeout of 180 s")
-
-
-def test_reader_finds_skip_reasons():
-    key = ("67b1eb8c", "scale.Cuda.time_hot", ("eager", "float32-1k"))
-    assert read(OUTPUT).skips == {key: "PyTorch's CUDA sees no device"}
 
 
 @given(st.text())

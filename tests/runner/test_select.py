@@ -76,7 +76,7 @@ def test_errors_are_those_of_hot_core_cases(device):
     native = select.select(SUITE, device, "full", r"^matmul\..*native")
     assert {params for _, params in native.errors} == {("native", case) for case in SUITE.core(device)["matmul"]}
     assert select.select(SUITE, device, "full", "time_cold").errors == ()
-    expressions = native.tracked_expressions()
+    expressions = select.expressions(native.tracked)
     for name, params in native.errors + native.figures:
         assert (
             sum(bool(re.search(expression, f"{name}({', '.join(map(repr, params))})")) for expression in expressions)
@@ -120,7 +120,7 @@ def test_expressions_select_exactly_the_series():
     full = select.select(SUITE, "cpu", "full", None)
     chosen = select.select(SUITE, "cpu", "core", "native")
     names = {f"{name}({', '.join(map(repr, params))})": (name, params) for name, params in full.series}
-    expressions = chosen.expressions()
+    expressions = select.expressions(chosen.series)
     result = {
         series for text, series in names.items() if any(re.search(expression, text) for expression in expressions)
     }
@@ -133,7 +133,7 @@ parts = st.text("ab.('", min_size=1, max_size=4)
 @given(st.lists(st.tuples(parts, parts), min_size=1, max_size=4, unique=True))
 def test_expressions_escape_names(params):
     chosen = Selection(series=tuple(("k.Cpu.time_hot", param) for param in params), versions={})
-    (expression,) = chosen.expressions()
+    (expression,) = select.expressions(chosen.series)
     for combination in itertools.product(*zip(*params, strict=True)):
         text = f"k.Cpu.time_hot({', '.join(map(repr, combination))})"
         assert (re.search(expression, text) is not None) == (combination in params)

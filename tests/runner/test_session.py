@@ -12,6 +12,7 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import UNITS
 from kernel_velocity.lab import sessions
 from kernel_velocity.runner import session
+from kernel_velocity.runner.asv import Ended
 from kernel_velocity.runner.records import Records
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.runner.session import Session
@@ -95,14 +96,12 @@ def test_measure_names_the_command_that_measures_again(work, monkeypatch):
 def measure_ceilings(work, monkeypatch):
     """Return a function that measures ceilings by a stand-in for asv: its argument lists, notes, and output."""
 
-    def measure(status=0, output=()):
+    def measure(status=0, output=""):
         calls = []
 
         def run_asv(args, *, root, environment, log, on_line):
             calls.append(args)
-            for line in output:
-                on_line(line)
-            return status
+            return Ended(status, output, log)
 
         monkeypatch.setattr(session, "run_asv", run_asv)
         work.measured = (COMMIT, "b" * 40)
@@ -127,7 +126,7 @@ def test_suite_without_ceilings_measures_none(measure_ceilings, tmp_path):
 
 
 def test_failed_ceilings_are_a_note(measure_ceilings):
-    _, (note,), _ = measure_ceilings(status=2, output=["[ 50%] one", "setup_cache failed", "  "])
+    _, (note,), _ = measure_ceilings(status=2, output="setup_cache failed")
     assert note.startswith("the machine's ceilings were not all measured: asv run ended with status 2: setup_cache")
     assert "\n" not in note
 

@@ -60,21 +60,6 @@ def test_stage_runs_in_a_measuring_process(interpreter, monkeypatch, threads, us
     assert err.getvalue() == "note\n"
 
 
-def test_stage_does_not_outlive_its_command(interpreter, monkeypatch, tmp_path):
-    interpreter("echo $$; exec sleep 60")
-    monkeypatch.setattr(live, "PATIENCE", 0.1)
-
-    class Interrupted(io.StringIO):
-        def write(self, text):
-            (tmp_path / "pid").write_text(text)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        live.run("timers", [], Interrupted(), io.StringIO())
-    with pytest.raises(ProcessLookupError):
-        live.os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
 def test_real_process_says_what_is_wrong_in_one_line(tmp_path):
     out, err = io.StringIO(), io.StringIO()
     assert live.run("timers", [str(tmp_path / "t.json"), "--device=cpu", "--bench=("], out, err) == 2

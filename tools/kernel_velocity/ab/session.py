@@ -35,22 +35,19 @@ from kernel_velocity import config
 from kernel_velocity.ab import rounds as ab_rounds
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.files import replace_bytes, replace_text
+from kernel_velocity.files import replace_bytes
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.spool import append_line
 from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.runner import code_hash, fingerprint
-from kernel_velocity.runner.asv import Reader, environment_of, machine, run_asv, settings
+from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt, linking
-from kernel_velocity.runner.select import Selection
 
 MACHINE = "kv-ab"
-FAILED = 2  # asv's status where a benchmark failed and the others were measured
 FOLDER = Path(".asv", "ab")
 NAMED = 12  # digits of a commit in the name of a folder
 
@@ -172,18 +169,12 @@ class AsvRunner:
     ) -> None:
         """Have asv measure `rounds` rounds a side. It is ended at the deadline."""
         append_line(folder / ab_rounds.BLOCKS, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
-        hashes = self.root / FOLDER / "commits.txt"
-        replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
-        expressions = Selection(series=tuple(series), versions={}).expressions()
-        benches = [text for expression in expressions for text in ("--bench", expression)]
-        options = ["--interleave-rounds", "--show-stderr", "--attribute", f"rounds={rounds}"]
-        reader, last, began = Reader(), "", self.clock()
+        options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
+        reader, began = Reader(), self.clock()
         listed = self._results / "benchmarks.json"
         list_before = listed.read_bytes() if listed.exists() else None
 
         def on_line(line: str) -> None:
-            nonlocal last
-            last = line.strip() or last
             if (step := reader.read(line, time.time())) is not None:
                 self._say(f"round {step.round}/{step.rounds}, commit {step.commit}")
             if self.clock() >= deadline:
@@ -192,36 +183,26 @@ class AsvRunner:
         self._remove_results()
         paths = {"KV_SPOOL": str(folder.relative_to(self.root)), "KV_ROUNDS": str(rounds)}
         try:
-            status = run_asv(
-                ["run", f"HASHFILE:{hashes}", "--machine", machine(MACHINE), *options, *benches],
+            ended = run_asv(
+                measuring(self.root / FOLDER / "commits.txt", commits, series, machine(MACHINE), options),
                 root=self.root,
                 environment={**os.environ, **self._environment.build_env_vars, **paths},
                 log=self._log,
                 on_line=on_line,
             )
+            if not ended.is_whole:
+                raise KernelVelocityError(str(ended))
         except _TimeIsUpError:
-            status = 0
+            pass
         finally:
             self.measured += self.clock() - began
             self._remove_results()
             _restore(listed, list_before)
-            self._record_deaths(folder, commits, reader)
-        if status not in (0, FAILED):
-            raise KernelVelocityError(f"asv run ended with status {status}: {last} (log: {self._log})")
+            for commit, failure in reader.failures(commits, time.time()):
+                failures.append(ab_rounds.failures_path(self._telemetry(folder), commit), failure)
 
     def _remove_results(self) -> None:
         shutil.rmtree(self._results / MACHINE, ignore_errors=True)
-
-    def _record_deaths(self, folder: Path, commits: tuple[str, str], reader: Reader) -> None:
-        """Record the failures of processes that could not do so themselves."""
-        full = {commit[:SHORT]: commit for commit in commits}
-        for death in reader.deaths:
-            if death.commit not in full:  # printed by a kernel
-                continue
-            failure = Failure(
-                benchmark=death.benchmark, params=death.params, time=time.time(), error=death.what, died=True
-            )
-            failures.append(ab_rounds.failures_path(self._telemetry(folder), full[death.commit]), failure)
 
     def _say(self, text: str) -> None:
         order = "" if self.link_order is None else f" (link order {self.link_order})"

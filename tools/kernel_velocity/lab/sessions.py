@@ -33,12 +33,11 @@ from kernel_velocity.results import failures, git
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.runner import select
-from kernel_velocity.runner.asv import environment_of, machine, run_asv, settings
+from kernel_velocity.runner.asv import environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats.adjust import Logs, RoundKey, adjusted, deviations, is_usable, slopes
 
 LOG = Path(".asv", "logs", "sessions.log")
-FAILED = 2  # asv's status if a benchmark failed and the others were measured
 MACHINE = "kv-sessions"  # asv interleaves rounds only where it stores results: under this name, removed afterwards
 
 
@@ -87,10 +86,10 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
         raise UsageError(f"--rounds {args.rounds}: wanted at least 2")
     with contextlib.chdir(args.root), lock.held(Path()):
         (commit,) = git.commits(Path(), args.commit)[:1]
-        expressions = select.select(config.suite(Path()), device(), args.tier, args.bench).expressions()
+        chosen = select.select(config.suite(Path()), device(), args.tier, args.bench).series
         what = commit[:8]
         if (args.tier, args.bench) != ("core", None):
-            what += "-" + hashlib.sha256("\n".join(expressions).encode()).hexdigest()[:8]
+            what += "-" + hashlib.sha256("\n".join(select.expressions(chosen)).encode()).hexdigest()[:8]
         what += "" if args.rounds == ROUNDS else f"-{args.rounds}"
         environment = f"{environment_of(settings()).name}-{timing.method(os.environ)}"
         folder = Path(".asv", "sessions", environment, what)
@@ -98,13 +97,13 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
             path = folder / f"{number:02}.jsonl"
             if not path.exists() and not path.with_name(f"{path.name}.gz").exists():
                 began = time.time()
-                if _measure(commit, expressions, args.rounds, path):
+                if _measure(commit, chosen, args.rounds, path):
                     print(f"session {number}: a series failed (log: {LOG.absolute()})", file=err, flush=True)
                 print(f"session {number}/{args.sessions}: {time.time() - began:.0f} s", file=out, flush=True)
         return read(folder)
 
 
-def _measure(commit: str, expressions: Sequence[str], rounds: int, path: Path) -> bool:
+def _measure(commit: str, series: Sequence[Series], rounds: int, path: Path) -> bool:
     """Measure one session and write it to `path`. Return whether a series failed.
 
     It leaves nothing in the spool, even if it is interrupted: no result would ever claim it.
@@ -114,25 +113,23 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, path: Path) -
     spool, means = spool_path(*here), blocks_path(*here)
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `kv ingest` first")
-    benches = [text for expression in expressions for text in ("--bench", expression)]
-    options = ["--interleave-rounds", "--machine", machine(MACHINE), "--attribute", f"rounds={rounds}"]
+    options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
     try:
         means.unlink(missing_ok=True)  # of a session that was interrupted
-        status = run_asv(
-            ["run", f"{commit}^!", *options, *benches],
+        ended = run_asv(
+            measuring(Path(".asv", "sessions-commit.txt"), [commit], series, machine(MACHINE), options),
             root=Path(),
             environment={**os.environ, "KV_BLOCKS": "1"},
-            log=LOG,
-            on_line=lambda line: None,
+            log=LOG.absolute(),
         )
-        if status not in (0, FAILED) or not spool.exists():
-            raise NothingMeasured(f"asv run ended with status {status} (log: {LOG.absolute()})")
+        if not ended.is_whole or not spool.exists():
+            raise NothingMeasured(str(ended))
         files.replace_text(path, _joined(spool, means))
     finally:
         shutil.rmtree(Path(conf.results_dir, MACHINE), ignore_errors=True)
         for left in (spool, means, failures.spool_path(*here), session_facts.spool_path(*here)):
             left.unlink(missing_ok=True)
-    return status == FAILED
+    return ended.status != 0
 
 
 def _joined(spool: Path, means: Path) -> str:

@@ -7,7 +7,6 @@ that draws pages.
     node/run          what is started on the node: finds a Python for launch.py
     node/launch.py    finds the Python with PyTorch, sets up, becomes `kv offline run`
     run.py            `kv offline run OUT`: the stages of a time slice, resumed after an interruption
-    child.py          a stage as a child process, which ends with all that it started
     summary.py        what was measured, and what of it is not to be believed
     archive.py        the tar that comes back
     unpack.py         `kv offline unpack TAR`: merge it into results/

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -31,11 +31,11 @@ from kernel_velocity import config, lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
-from kernel_velocity.offline import archive, child, summary
+from kernel_velocity.offline import archive, summary
 from kernel_velocity.offline.node import launch
 from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.runner import facts, forecast, select
+from kernel_velocity.runner import child, facts, forecast, select
 from kernel_velocity.runner.environment import first_error_line
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, measuring_variables
 from kernel_velocity.runner.live import MODULE
@@ -390,11 +390,14 @@ class Slice:
         if MODULE in command:
             environ |= measuring_variables(os.environ.get("KV_THREADS") or None)
         seconds = max(self.until - time.monotonic(), 1.0)
-        status = child.run(command, environ=environ, log=LOGS / f"{name}.log", echo=self.say, seconds=seconds)
-        if status is None:
+        try:
+            with logging(LOGS / f"{name}.log", self.say) as on_line:
+                status = child.run(command, on_line, environ=environ, seconds=seconds)
+        except subprocess.TimeoutExpired:
             self.cut_off = True
             self.say(f"{name}: cut off, time is up")
-        elif status != 0:
+            return None
+        if status != 0:
             self.say(f"{name}: ended with status {status} (log: logs/{name}.log)")
         return status
 
@@ -484,6 +487,24 @@ class Slice:
             left=[stage for stage in self.chosen if self.left(stage)],
             failed=self.failed(),
         )
+
+
+@contextlib.contextmanager
+def logging(path: Path, say: Callable[[str], object]) -> Iterator[Callable[[str], None]]:
+    """Yield a function that says a line and appends it to a log. A full disk must not end what prints it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as stream:
+        problems: list[OSError] = []
+
+        def on_line(line: str) -> None:
+            say(line)
+            try:
+                _ = problems or stream.write(f"{line}\n".encode())
+            except OSError as error:
+                problems.append(error)
+                say(f"the log cannot be written any more: {error}")
+
+        yield on_line
 
 
 def cuda_status() -> str:

@@ -6,6 +6,7 @@ the leaves, results, series and roofline. A node that only measures imports it w
     asv.py           run asv, read its output, name the machine
     asv_commands.py  asv's own commands on our suite: series of a tier, tables without n/a, the working tree
     backfill.py      --every: every n-th commit of a range, then halves where a test case changed
+    child.py         a command as a child process, which ends with all that it started
     clocks.py        --lock-clocks: a GPU's clocks, locked while a command measures
     code_hash.py     describe a build that does not describe itself: hashes of machine code
     checks.py        requirements and shared arguments of the commands that measure

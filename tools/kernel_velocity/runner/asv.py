@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from asv import util
 from asv.config import Config
@@ -24,13 +23,15 @@ from asv.machine import Machine
 
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
-from kernel_velocity.files import naming
-from kernel_velocity.processes import contained
+from kernel_velocity.files import naming, replace_text
 from kernel_velocity.results import machines
-from kernel_velocity.results.asv_file import OWN_FOLDERS
+from kernel_velocity.results.asv_file import OWN_FOLDERS, Series
+from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.runner import child, select
 from kernel_velocity.runner.environment import HostTorch
 
-PATIENCE = 5.0  # s; asv, interrupted, ends its children and itself in well under a second
+FAILED = 2  # asv's status where a benchmark failed and the others were measured
 _COMMIT = re.compile(
     r"^\[ *(?P<percent>\d+(?:\.\d+)?)%\].* For \S+ commit (?P<commit>[0-9a-f]{8})[^(]*"
     r"(?:\(round (?P<round>\d{1,9})/(?P<rounds>\d{1,9})\))?"
@@ -38,7 +39,6 @@ _COMMIT = re.compile(
 _BENCHMARK = re.compile(r"^\[ *[\d.]+%\] ·+ (?P<name>\w+\.\w+\.\w+)(?: |$)")
 _PARAMETERS = re.compile(r"^[\[\]\d.%· ]*For parameters: (?P<params>.+)$")
 _TIMED_OUT = re.compile(r"asv: benchmark timed out \(timeout (?P<limit>\d+(?:\.\d+)?)s\)")
-_SKIPPED = re.compile(r"asv: skipped: \w+\((?P<quote>['\"])(?P<why>.*)(?P=quote)\)")
 _CRASHED = re.compile(r"Fatal Python error: (?P<what>.+)")
 _UNWRITABLE = re.compile(r"\bspool\.SpoolError: \[Errno (?P<number>\d+)\] .*: '(?P<path>.+)'")
 
@@ -66,11 +66,10 @@ class Death:
 
 @dataclass(kw_only=True)
 class Reader:
-    """Collect the steps, crashes and skip reasons of asv's output, line by line."""
+    """Collect the steps and crashes of asv's output, line by line."""
 
     steps: list[Step] = field(default_factory=list)
     deaths: list[Death] = field(default_factory=list)
-    skips: dict[tuple[str, str, tuple[str, ...]], str] = field(default_factory=dict)  # (commit, benchmark, params): why
     _benchmark: str = ""
     _params: tuple[str, ...] = ()
 
@@ -96,13 +95,21 @@ class Reader:
             self._params = _strings(match["params"])
         elif match := _BENCHMARK.match(line):
             self._benchmark, self._params = match["name"], ()
-        elif match := _SKIPPED.search(line):
-            self.skips[self.steps[-1].commit if self.steps else "", self._benchmark, self._params] = match["why"]
         elif match := _TIMED_OUT.search(line):
             self._died(f"ran past its timeout of {float(match['limit']):g} s")
         elif match := _CRASHED.search(line):
             self._died(f"its process crashed: {match['what'].strip()}")
         return None
+
+    def failures(self, commits: Iterable[str], when: float) -> Iterator[tuple[str, Failure]]:
+        """Yield the deaths as failures of some commits at a Unix time, s: their processes could not write them."""
+        full = {commit[:SHORT]: commit for commit in commits}
+        for death in self.deaths:
+            if death.commit in full:  # else a kernel printed it
+                yield (
+                    full[death.commit],
+                    Failure(benchmark=death.benchmark, params=death.params, time=when, error=death.what, died=True),
+                )
 
     def _died(self, what: str) -> None:
         if self.steps and self._params:
@@ -119,52 +126,57 @@ def _strings(text: str) -> tuple[str, ...]:
     return values if all(isinstance(value, str) for value in values) else ()
 
 
+class Ended(NamedTuple):
+    """How a run of asv ended."""
+
+    status: int
+    last: str  # line of its output that is not blank
+    log: Path
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether asv measured, though a benchmark may have failed."""
+        return self.status in (0, FAILED)
+
+    def __str__(self) -> str:
+        return f"asv run ended with status {self.status}: {self.last} (log: {self.log})"
+
+
 def run_asv(
-    args: Iterable[str], *, root: Path, environment: Mapping[str, str], log: Path, on_line: Callable[[str], None]
-) -> int:
-    """Run asv in a folder and return its exit status. Every line of its output goes to the log and to `on_line`.
+    args: Iterable[str],
+    *,
+    root: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    on_line: Callable[[str], object] = lambda line: None,
+) -> Ended:
+    """Run asv in a folder. Every line of its output goes to the log and to `on_line`.
 
     An exception leaves this function only after asv has ended, so that asv writes nothing afterwards.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "asv", *args]
-    with (
-        naming(log),
-        log.open("a", encoding="utf-8", buffering=1) as stream,
-        contained() as mark,
-        subprocess.Popen(
-            command,
-            cwd=root,
-            env={**environment, **mark, "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process,
-    ):
+    last = "it printed nothing"
+    with naming(log), log.open("a", encoding="utf-8", buffering=1) as stream:
         stream.write(f"{time.strftime('%F %T')} {' '.join(command)}\n")
-        if process.stdout is None:
-            raise AssertionError("stdout is a pipe")
-        try:
-            for line in process.stdout:
-                stream.write(line)
-                on_line(line.rstrip("\n"))
-        except BaseException as error:
-            _end(process, patiently=isinstance(error, KeyboardInterrupt))
-            raise
-    return process.returncode
+
+        def read(line: str) -> None:
+            nonlocal last
+            stream.write(f"{line}\n")
+            last = line.strip() or last
+            on_line(line)
+
+        status = child.run(command, read, environ=environment, folder=root)
+    return Ended(status, last, log)
 
 
-def _end(process: subprocess.Popen[str], *, patiently: bool) -> None:
-    """Interrupt asv, and at last kill it. Patiently, first wait for the terminal's Ctrl-C, which asv gets too."""
-    for number in (*((None,) if patiently else ()), signal.SIGINT, signal.SIGKILL):
-        if number is not None:
-            process.send_signal(number)
-        try:
-            process.wait(PATIENCE)
-            return
-        except subprocess.TimeoutExpired:
-            continue
+def measuring(
+    hashes: Path, commits: Iterable[str], series: Sequence[Series], machine: str, options: Iterable[str]
+) -> list[str]:
+    """Return the arguments by which asv measures some series of commits, whose list is written to `hashes`."""
+    replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
+    benches = [text for expression in select.expressions(series) for text in ("--bench", expression)]
+    return ["run", f"HASHFILE:{hashes}", "--machine", machine, "--show-stderr", *options, *benches]
 
 
 def machine(name: str | None) -> str:

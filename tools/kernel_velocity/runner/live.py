@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Sequence
-from typing import IO, TextIO
+from collections.abc import Callable, Iterable, Sequence
+from typing import TextIO
 
-from kernel_velocity.processes import contained
+from kernel_velocity.runner import child
 from kernel_velocity.runner.host import measuring_variables
 
 MODULE = "kernel_velocity.runner.stages"  # run, not imported: it imports all that measures
-_NOISE = "USDT:"  # what the library behind torch's profiler prints at each start and stop, whatever its log level
-PATIENCE = 5.0  # s that an interrupted stage has to end by itself
 
 
 def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
@@ -33,44 +29,13 @@ def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     Raises:
         UsageError: KV_THREADS is not a number of threads.
     """
-    environment = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None), "PYTHONUNBUFFERED": "1"}
+    environ = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None)}
     command = [sys.executable, "-m", MODULE, stage, *argv]
-    with (
-        contained() as mark,
-        subprocess.Popen(
-            command,
-            env={**environment, **mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        ) as process,
-    ):
-        notes = threading.Thread(target=_pass_on, args=(process.stderr, err))
-        notes.start()
-        try:
-            _pass_on(process.stdout, out)
-            return process.wait()
-        except BaseException:
-            _end(process)
-            raise
-        finally:
-            notes.join()
+    return child.run(command, _to(out), environ=environ, on_error=_to(err))
 
 
-def _pass_on(lines: IO[str] | None, to: TextIO) -> None:
-    for line in lines or ():
-        if not line.startswith(_NOISE):
-            to.write(line)
-            to.flush()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Wait for the stage, which Ctrl-C interrupts too. Then kill it: it must not share the device with what is next."""
-    try:
-        process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
+def _to(stream: TextIO) -> Callable[[str], None]:
+    return lambda line: print(line, file=stream, flush=True)
 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:

@@ -26,21 +26,14 @@ class Selection:
     errors: tuple[Series, ...] = ()  # track_max_error of the series timed hot, where the suite has it
     figures: tuple[Series, ...] = ()  # compiler figures of the timed kernels, for all devices
 
-    def expressions(self) -> list[str]:
-        """Return the regular expressions that make asv's `--bench` select exactly the timed series."""
-        return _expressions(self.series)
-
     @property
     def tracked(self) -> tuple[Series, ...]:
         """Errors and compiler figures."""
         return self.errors + self.figures
 
-    def tracked_expressions(self) -> list[str]:
-        """Return the expressions that select exactly the tracked series."""
-        return _expressions(self.tracked)
 
-
-def _expressions(series: Sequence[Series]) -> list[str]:
+def expressions(series: Sequence[Series]) -> list[str]:
+    """Return the regular expressions that make asv's `--bench` select exactly some series."""
     expressions = []
     for name, group in itertools.groupby(series, key=lambda key: key[0]):
         combinations = "|".join(re.escape(", ".join(map(repr, params))) for _, params in group)

@@ -16,7 +16,7 @@ from asv.repo import get_repo
 
 from kernel_velocity import config, units
 from kernel_velocity.errors import KernelVelocityError, ResultsError
-from kernel_velocity.files import remove_left, replace_text
+from kernel_velocity.files import remove_left
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.telemetry import Round
@@ -27,7 +27,7 @@ from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import code_hash, fingerprint, report, resume
-from kernel_velocity.runner.asv import Reader, environment_of, run_asv, settings
+from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.publish import write_site
 from kernel_velocity.runner.records import Records
@@ -164,36 +164,38 @@ class Session:
             for step in resume.steps(done, self.rounds):
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 append = ["--append-samples"] if step.append else []
-                self._run(step.commits, [*rounds, *append], self.series.expressions(), out)
+                self._run(step.commits, [*rounds, *append], self.series.series, out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
-                self._run(self.tracked, ["--record-samples"], self.series.tracked_expressions(), out)
+                self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
         finally:
             self._ended = time.time()
             for line in backup.put_back(self.root, self.results, self.rounds):
                 print(line, file=out)
             self._note_deaths()
 
-    def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
-        """Have asv run the selected series of some commits.
+    def _run(self, commits: tuple[str, ...], options: list[str], series: Sequence[Series], out: TextIO) -> None:
+        """Have asv run series of some commits.
 
         Raises:
             KernelVelocityError: asv itself failed.
         """
         for commit in commits:  # before measuring, so that a killed run leaves no timing without its facts
             fingerprint.record(self.records.path(commit), self._began, self._environment.unpacked(commit), os.environ)
-        lines: list[str] = []
-        benches = [text for expression in expressions for text in ("--bench", expression)]
-        status = self._asv_run(commits, [*options, *benches], lambda line: self._progress(line, lines, out))
-        if status not in (0, 2):  # 2: a benchmark failed; the report says which
-            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
+        ended = self._asv_run(commits, series, options, lambda line: self._progress(line, out))
+        if not ended.is_whole:
+            raise KernelVelocityError(str(ended))
 
-    def _asv_run(self, commits: tuple[str, ...], options: list[str], on_line: Callable[[str], None]) -> int:
-        """Run `asv run` for some commits and return its exit status."""
-        hashes = self.root / ".asv" / "track-commits.txt"
-        replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
+    def _asv_run(
+        self,
+        commits: tuple[str, ...],
+        series: Sequence[Series],
+        options: list[str],
+        on_line: Callable[[str], object] = lambda line: None,
+    ) -> Ended:
+        """Have asv run series of some commits."""
         return run_asv(
-            ["run", f"HASHFILE:{hashes}", "--machine", self.machine, "--show-stderr", *options],
+            measuring(self.root / ".asv" / "track-commits.txt", commits, series, self.machine, options),
             root=self.root,
             environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
             log=self._log,
@@ -210,20 +212,17 @@ class Session:
             return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
-        lines: list[str] = []
         backup.keep(self.root, map(self.records.path, newest))
         try:
-            status = self._asv_run(newest, ["--bench", ceilings_expression(device)], lines.append)
+            ended = self._asv_run(newest, (), ["--bench", ceilings_expression(device)])
         finally:
             for line in backup.put_back(self.root, self.results):
                 print(line, file=out)
-        if status != 0:
-            problem = f"asv run ended with status {status}: {_last(lines)} (log: {self._log})"
-            self.notes[f"the machine's ceilings were not all measured: {problem}"] = None
+        if ended.status != 0:
+            self.notes[f"the machine's ceilings were not all measured: {ended}"] = None
 
-    def _progress(self, line: str, lines: list[str], out: TextIO) -> None:
+    def _progress(self, line: str, out: TextIO) -> None:
         now = time.time()
-        lines.append(line)
         step = self.reader.read(line, now)
         if step is not None:
             spent = now - self._began
@@ -259,15 +258,8 @@ class Session:
 
     def _note_deaths(self) -> None:
         """Write the failures of processes that crashed or timed out, and could not do so themselves."""
-        full = {commit[:SHORT]: commit for commit in (*self.measured, *self.tracked)}
-        for death in self.reader.deaths:
-            if death.commit not in full:  # printed by a kernel
-                continue
-            path = failure_lines.spool_path(self.root, self.environment, full[death.commit])
-            failure = Failure(
-                benchmark=death.benchmark, params=death.params, time=self._ended, error=death.what, died=True
-            )
-            failure_lines.append(path, failure)
+        for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
+            failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
 
     def ingest(self, err: TextIO) -> None:
         """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""
@@ -280,11 +272,10 @@ class Session:
 
         One unreadable file of any machine fails asv's whole site. Our pages are then written without it.
         """
-        lines: list[str] = []
-        status = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log, on_line=lines.append)
+        ended = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log)
         index = Path(self._conf.html_dir).absolute() / PAGES / "index.html"
-        if status != 0 or not index.exists():
-            print(f"asv's own page could not be made: {_last(lines)} (log: {self._log}); ours is below", file=out)
+        if ended.status != 0 or not index.exists():
+            print(f"asv's own page could not be made: {ended.last} (log: {self._log}); ours is below", file=out)
             write_site(results=self.results, repository=self.root, out=index.parent)
         return index
 
@@ -322,7 +313,3 @@ class Session:
 def ceilings_expression(device: str) -> str:
     """Return the regular expression that selects the ceilings of a device, and nothing else."""
     return rf"^device\.{DEVICES[device]}\.track_"
-
-
-def _last(lines: Sequence[str]) -> str:
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

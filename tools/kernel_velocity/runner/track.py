@@ -286,7 +286,7 @@ def _report(work: Session, tier: str, device: str, out: TextIO) -> int:
         *work.failed_builds.values(),
         *failed,
         *short,
-        *report.absent_lines(measurements, {**report.reasons(failures), **work.reader.skips}),
+        *report.absent_lines(measurements, report.reasons(failures)),
     ]:
         print(line, file=out)
     out.flush()

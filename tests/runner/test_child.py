@@ -1,4 +1,4 @@
-"""A stage's process: its output is kept, and it ends in time, with all that it started."""
+"""A child process: its lines are passed on, and it ends in time, with all that it started."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.offline import child
+from kernel_velocity.runner import child
 
 SAVES_WHEN_INTERRUPTED = """
 import time
@@ -41,15 +41,18 @@ def run(tmp_path, monkeypatch):
     """Return a function that runs a program. It returns its status and its output."""
     monkeypatch.chdir(tmp_path)
 
-    def run(program, seconds=60.0, log=Path("logs/x.log"), on_line=lambda _: None):
+    def run(program, seconds=60.0, on_line=lambda _: None):
         lines = []
 
-        def echo(line):
+        def receive(line):
             lines.append(line)
             on_line(line)
 
         command = [sys.executable, "-c", program]
-        return child.run(command, environ=os.environ, log=log, echo=echo, seconds=seconds), lines
+        try:
+            return child.run(command, receive, environ=os.environ, seconds=seconds), lines
+        except subprocess.TimeoutExpired:
+            return None, lines
 
     return run
 
@@ -61,12 +64,19 @@ def is_alive(pid):
         return False
 
 
-def test_output_is_passed_on_and_appended_to_the_log(run, tmp_path):
+def test_lines_are_passed_on(run):
     program = "import sys; print('one'); print('USDT: noise'); print('two', file=sys.stderr); sys.exit(7)"
     status, lines = run(program, seconds=float("inf"))
     assert (status, sorted(lines)) == (7, ["one", "two"])
-    run("print('three')")
-    assert sorted((tmp_path / "logs" / "x.log").read_text().split()) == ["one", "three", "two"]
+
+
+def test_error_of_a_receiver_ends_the_child(run):
+    def fail(line):
+        if line == "ready":
+            raise OSError(line)
+
+    with pytest.raises(OSError, match="ready"):  # and not after a minute
+        run(SAVES_WHEN_INTERRUPTED, on_line=fail)
 
 
 @pytest.fixture
@@ -125,9 +135,3 @@ def test_signal_to_us_while_the_child_ends_kills_it(run, monkeypatch):
     monkeypatch.setattr(child, "_signal", interrupted)
     with pytest.raises(KeyboardInterrupt):  # and not after ten minutes
         run(IGNORES_INTERRUPTS, seconds=2)
-
-
-def test_log_that_cannot_be_written_does_not_stop_the_stage(run):
-    status, lines = run("print('x' * 100_000); print('end')", log=Path("/dev/full"))
-    assert status == 0 and lines[-1] == "end"
-    assert any("No space left" in line for line in lines)
