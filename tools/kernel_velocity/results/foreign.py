@@ -2,8 +2,8 @@
 
 A series is named as ours are: `<kernel>.<Device>.time_hot` with the axes (implementation, case). Google Benchmark's
 BM_Copy<float>/1024 is the case "<float>/1024" of the kernel BM_Copy, nvbench's axes are the case "N=1024,T=float".
-Their implementation is "native": machine code that a commit can change. What `kv compare` wrote in these formats has
-names of all four, and gets them back. nvbench's cold times, each after a flush of the cache, are `time_cold`.
+Their implementation is "native": machine code that a commit can change. nvbench's cold times, each after a flush of the
+cache, are `time_cold`.
 
 They go into a results file of asv of their own, since asv's environment is the program. Repetitions become samples.
 """
@@ -104,7 +104,6 @@ Rows = Iterator[tuple[str, Key, tuple[float, ...] | None]]  # name in the file, 
 
 
 def _google_benchmark(data: Any) -> Rows:
-    ours = data["context"].get("executable") == "kv compare"
     runs: dict[str, list[Any]] = {}
     for entry in data["benchmarks"]:
         runs.setdefault(entry.get("run_name") or entry["name"], []).append(entry)
@@ -120,7 +119,7 @@ def _google_benchmark(data: Any) -> Rows:
             samples = ()
         else:
             samples = tuple(map(_seconds, timed))
-        yield name, _compared(name) if ours else _named(name), samples
+        yield name, _named(name), samples
 
 
 def _centre(entries: Sequence[Any]) -> list[Any]:
@@ -139,13 +138,6 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _compared(name: str) -> Key:
-    """Return the series of a name that `kv compare` wrote: problem/device/test case/implementation."""
-    problem, device, rest = name.split("/", 2)
-    case, _, implementation = rest.rpartition("/")
-    return f"{_kernel(problem)}.{device.capitalize()}.time_hot", implementation, case
-
-
 def _named(name: str) -> Key:
     family = re.match(r"[^/<]*", name)
     kernel = family.group() if family else ""
@@ -159,19 +151,14 @@ def _kernel(name: str) -> str:
 
 
 def _nvbench(data: Any) -> Rows:
-    devices = {device["id"]: device for device in data["devices"]}
     for benchmark in data["benchmarks"]:
         for state in benchmark["states"]:
-            # "cpu" or "cuda" where `kv compare` wrote it, whose times are hot under every tag
-            compared = devices.get(state.get("device"), {}).get("kernel-velocity")
             axes = {axis["name"]: str(axis["value"]) for axis in state.get("axis_values") or ()}
-            implementation = axes.pop("Implementation", NATIVE)
-            if len(devices) > 1 and compared is None:
+            if len(data["devices"]) > 1:
                 axes["Device"] = str(state.get("device"))
             case = axes["Case"] if [*axes] == ["Case"] else ",".join(f"{name}={axes[name]}" for name in axes)
             for device, method, samples in _times(state):
-                series = (compared.capitalize(), "time_hot") if compared else (device, method)
-                key = (".".join((_kernel(benchmark["name"]), *series)), implementation, case or NO_CASE)
+                key = (f"{_kernel(benchmark['name'])}.{device}.{method}", NATIVE, case or NO_CASE)
                 yield f"{benchmark['name']} {state['name']}", key, samples
 
 
