@@ -205,25 +205,38 @@ class StoredFile:
         index = [tuple(map(parameter, params)) for params in combinations].index(wanted)
         samples: list[list[float] | None] = [None] * len(combinations)
         samples[index] = estimates
-        started_at = self._results.started_at.get(name) or 0
-        self._results.add_result(
-            {
-                "name": name,
-                "params": self._results.get_result_params(name),
-                "version": self._results.benchmark_version.get(name),
-            },
-            BenchmarkResult(
-                result=[None if sample is None else True for sample in samples],
-                samples=samples,
-                number=[None if sample is None else 1 for sample in samples],
-                errcode=0,
-                stderr="",
-                profile=None,
-            ),
-            started_at=datetime.datetime.fromtimestamp(started_at / 1000, datetime.UTC),
+        self._add(
+            name,
+            self.axes(name),
+            self.version(name),
+            results=[None if sample is None else True for sample in samples],
+            samples=samples,
+            began=(self._results.started_at.get(name) or 0) / 1000,
             duration=self._results.duration.get(name),
+            selected=[index],
+        )
+
+    def _add(
+        self,
+        name: str,
+        axes: list[list[str]],
+        version: str | None,
+        *,
+        results: Sequence[float | None],
+        samples: Sequence[list[float] | None],
+        began: float,
+        duration: float | None = None,
+        selected: list[int] | None = None,
+    ) -> None:
+        """Have asv add results: true where there are samples, which are what counts."""
+        number = [None if part is None else 1 for part in samples]
+        self._results.add_result(
+            {"name": name, "params": axes, "version": version},
+            BenchmarkResult(result=results, samples=samples, number=number, errcode=0, stderr="", profile=None),
+            started_at=datetime.datetime.fromtimestamp(began, datetime.UTC),
+            duration=duration,
             record_samples=True,
-            selected_idx=[index],
+            selected_idx=selected,
         )
 
     def put(self, benchmark: str, version: str, series: Mapping[Params, Sequence[float] | None], began: float) -> None:
@@ -236,20 +249,10 @@ class StoredFile:
             began: Unix time of the measurement, s.
         """
         axes = [list(dict.fromkeys(texts)) for texts in zip(*series, strict=True)]
-        samples = [series.get(key, ()) for key in itertools.product(*axes)]
-        self._results.add_result(
-            {"name": benchmark, "params": axes, "version": version},
-            BenchmarkResult(
-                result=[None if part is None else True if part else math.nan for part in samples],
-                samples=[list(part) if part else None for part in samples],
-                number=[1 if part else None for part in samples],
-                errcode=0,
-                stderr="",
-                profile=None,
-            ),
-            started_at=datetime.datetime.fromtimestamp(began, datetime.UTC),
-            record_samples=True,
-        )
+        parts = [series.get(key, ()) for key in itertools.product(*axes)]
+        results = [None if part is None else True if part else math.nan for part in parts]
+        samples = [list(part) if part else None for part in parts]
+        self._add(benchmark, axes, version, results=results, samples=samples, began=began)
 
     def move_to(self, path: Path) -> None:
         """Have `save` write another file, whose folder names the machine."""
