@@ -58,30 +58,19 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
-    """What measuring costs, s."""
-
-    round: float = 1.5  # of one series: 1.4 on an H200 in tier core (docs/how-to/cluster.md)
-    build: float = 15.0  # of a commit: 11 there
-
-    def of(self, commits: int, series: int, rounds: int) -> float:
-        """Return the cost of a session."""
-        return commits * (self.build + series * rounds * self.round)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Limits:
     """What a plan must keep to."""
 
     rounds: int  # of every series
-    costs: Costs = Costs()
+    a_round: float = 1.5  # s of one series: 1.4 on an H200 in tier core (docs/how-to/cluster.md)
+    a_build: float = 15.0  # s of a commit: 11 there
     session: float = SESSION  # s that a block may take. One more commit than its anchors is always measured
     budget: float = math.inf  # s that a machine may take. The older commits are left, if they do not fit
     anchors: int = ANCHORS  # commits that the blocks of a lane share
 
     def cost(self, commits: int, lanes: Iterable[Lane]) -> float:
         """Return the expected cost of a session, s."""
-        return self.costs.of(commits, sum(lane.series for lane in lanes), self.rounds)
+        return commits * (self.a_build + sum(lane.series for lane in lanes) * self.rounds * self.a_round)
 
 
 @dataclass(frozen=True, kw_only=True)

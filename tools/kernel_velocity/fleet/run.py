@@ -25,7 +25,7 @@ from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityE
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
 from kernel_velocity.fleet import worker
-from kernel_velocity.fleet.plan import Costs, Job, Lane, Limits, Plan
+from kernel_velocity.fleet.plan import Job, Lane, Limits, Plan
 from kernel_velocity.fleet.scheduler import Machine
 from kernel_velocity.fleet.worker import Order, Result
 from kernel_velocity.offline import unpack
@@ -368,8 +368,8 @@ class Fleet:
     def learn(self, job: Job, seconds: float) -> None:
         """Correct the expected cost of a round by what a job took."""
         factor = seconds / self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
-        costs = self.limits.costs
-        self.limits = replace(self.limits, costs=Costs(round=costs.round * factor, build=costs.build * factor))
+        limits = self.limits
+        self.limits = replace(limits, a_round=limits.a_round * factor, a_build=limits.a_build * factor)
 
     # What is said -------------------------------------------------------------------------------------------------
 

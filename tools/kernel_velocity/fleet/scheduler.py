@@ -42,7 +42,6 @@ class Machine:
     kind: str  # what is measured, such as "NVIDIA H100 80GB HBM3"
     device: str  # "cpu" or "cuda"
     number: int | None = None  # of the device, where several workers share the machine
-    host: str = ""
     processor: str = ""
     clock: float = 0.0  # s that its clock is ahead of ours
 
@@ -213,7 +212,6 @@ def _machine(address: str, reply: Mapping[str, Any], label: object, scheduler: S
         kind=gpus[min(number or 0, len(gpus) - 1)] if gpus else reply["processor"],
         device="cuda" if gpus else "cpu",
         number=number if number is not None and number < len(gpus) else None,
-        host=reply["host"],
         processor=reply["processor"],
         clock=reply["time"] - time.time(),
     )

@@ -100,7 +100,6 @@ def describe() -> dict[str, Any]:
     name = "-gpu".join(filter(None, (socket.gethostname(), part)))
     return {
         "name": os.environ.get(NAME) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
-        "host": socket.gethostname(),
         "gpus": gpus,
         "processor": fingerprint.now(os.environ).get("cpu", "unknown processor"),
         "time": time.time(),
