@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,11 @@ class Case:
     bytes: int | None
 
 
-@dataclass(frozen=True)
-class Argument:
-    """An argument of the solution: its names in C and Python, its C type, the dtypes of its tensors."""
+@dataclass(frozen=True, kw_only=True)
+class Argument(Parameter):
+    """An argument of the solution, with the dtypes of its tensors."""
 
-    name: str
-    python: str
-    type: str
-    pointer: bool
-    output: bool
+    called: str  # in Python
 
     @property
     def kind(self) -> str:
@@ -129,10 +125,7 @@ def _placed(root: Path, name: str, problem: Problem, kind: str) -> tuple[dict[Pa
 def _arguments(where: str, problem: Problem) -> list[Argument]:
     parameters = of_problem(where, parameters_of(problem))
     names = python_names(parameters)
-    return [
-        Argument(param.name, name, param.type, param.pointer, param.output)
-        for param, name in zip(parameters, names, strict=True)
-    ]
+    return [Argument(**vars(param), called=name) for param, name in zip(parameters, names, strict=True)]
 
 
 def _cases(problem: Problem) -> tuple[list[Case], dict[str, list[str]], list[str]]:
@@ -176,16 +169,16 @@ def _native(arguments: Sequence[Argument], cases: Sequence[Case]) -> dict[str, A
     numbers = [argument for argument in arguments if not argument.pointer]
     writes = [argument for argument in arguments if argument.output]
     reads = [argument for argument in arguments if not argument.output]
-    names = [argument.python for argument in writes]
+    names = [argument.called for argument in writes]
     keywords = ["out"] if len(writes) == 1 else names
     if len(writes) == 1:  # the suite's keyword of a single output
-        only = Argument(**{**asdict(writes[0]), "python": "out"})
+        only = replace(writes[0], called="out")
         pointers = [only if argument.output else argument for argument in pointers]
         writes = [only]
     last = max(index for index, argument in enumerate(pointers) if argument.output)  # behind it, what the host keeps
 
     def c(language: str, chosen: Sequence[Argument]) -> list[str]:
-        return [declared(Parameter(a.name, a.type, a.pointer, a.output), language) for a in chosen]
+        return [declared(argument, language) for argument in chosen]
 
     return {
         "types": PUBLIC_TYPES,
