@@ -20,6 +20,7 @@ from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.config import Project
 from kernel_velocity.errors import UsageError
+from kernel_velocity.processes import variable
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import asv, environment, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
@@ -146,7 +147,7 @@ def test_link_order_is_an_environment_of_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv(environment.LINK_ORDER, raising=False)
     environments = []
     for order in (1, 2, None):
-        with environment.linking(order):
+        with variable(environment.LINK_ORDER, order and str(order)):
             environments.append(asv.environment_of(conf()))
     first, second, usual = environments
     assert (first.name, second.name) == (f"{usual.name}-KV_LINK_ORDER1", f"{usual.name}-KV_LINK_ORDER2")

@@ -45,6 +45,20 @@ def mark_of_this_process() -> str:
 
 
 @contextmanager
+def variable(name: str, value: str | None) -> Iterator[None]:
+    """Set a variable of the environment during the body. None leaves it as it is."""
+    before = os.environ.get(name)
+    try:
+        if value is not None:
+            os.environ[name] = value
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
+
+
+@contextmanager
 def contained(mark: str | None = None) -> Iterator[Mapping[str, str]]:
     """End all processes that the body started, at its end or when this process is killed.
 
@@ -73,14 +87,10 @@ def contained(mark: str | None = None) -> Iterator[Mapping[str, str]]:
     )
     before = os.environ.get(RUN)
     marks = mark if before is None else f"{before}/{mark}"
-    os.environ[RUN] = marks
     try:
-        yield {RUN: marks}
+        with variable(RUN, marks):
+            yield {RUN: marks}
     finally:
-        if before is None:
-            os.environ.pop(RUN, None)
-        else:
-            os.environ[RUN] = before
         watcher.communicate(b"ended")  # closes the pipe, and waits
 
 

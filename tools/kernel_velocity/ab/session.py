@@ -40,12 +40,13 @@ from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.spool import append_line
+from kernel_velocity.processes import variable
 from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.runner import code_hash, fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
-from kernel_velocity.runner.environment import CommitNotBuilt, linking
+from kernel_velocity.runner.environment import LINK_ORDER, CommitNotBuilt
 
 MACHINE = "kv-ab"
 FOLDER = Path(".asv", "ab")
@@ -78,7 +79,7 @@ class AsvRunner:
 
     def __post_init__(self) -> None:
         self._conf = settings()
-        with linking(self.link_order):
+        with variable(LINK_ORDER, None if self.link_order is None else str(self.link_order)):
             self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir)
         self._folder = self.root / FOLDER / comparable(str(self._environment.name), os.environ)

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu
-from kernel_velocity.processes import RUN
+from kernel_velocity.processes import RUN, variable
 from kernel_velocity.runner import host
 
 
@@ -67,11 +67,10 @@ def locked(clock: str | None, err: TextIO) -> Iterator[None]:
     if answer != gpu.LOCKED:
         process.communicate()
         raise UsageError(f"--lock-clocks: the clocks are not locked: {answer}. Without the option they move freely")
-    os.environ[gpu.CLOCKS] = clock
     try:
-        yield
+        with variable(gpu.CLOCKS, clock):
+            yield
     finally:
-        os.environ.pop(gpu.CLOCKS, None)
         output, _ = process.communicate()  # ends its input
         if process.returncode:
             print(f"the GPU's clocks may still be locked: {output.strip().rpartition(chr(10))[2]}", file=err)

@@ -28,8 +28,8 @@ import time
 import venv
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -105,19 +105,6 @@ def _info_checksum(build: Path) -> str:
 
 def _python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-@contextmanager
-def linking(order: int | None) -> Iterator[None]:
-    """Let the environments that are made within build with a link order. None: with the one that is set, if any."""
-    before = os.environ.get(LINK_ORDER)
-    try:
-        if order is not None:
-            os.environ[LINK_ORDER] = str(order)
-        yield
-    finally:
-        os.environ.pop(LINK_ORDER, None)
-        os.environ.update({} if before is None else {LINK_ORDER: before})
 
 
 def hold_locks() -> ExitStack | None:

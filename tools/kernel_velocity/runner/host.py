@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, isolation
+from kernel_velocity.processes import variable
 
 # Of every measuring process, the same for every implementation.
 #
@@ -105,8 +106,7 @@ def device() -> str:
     return "cuda" if done.returncode == 0 else "cpu"
 
 
-@contextmanager
-def seeing(chosen: str | None) -> Iterator[None]:
+def seeing(chosen: str | None) -> AbstractContextManager[None]:
     """Have processes that the body starts see one device alone.
 
     Args:
@@ -115,14 +115,7 @@ def seeing(chosen: str | None) -> Iterator[None]:
     Raises:
         UsageError: there is no such device.
     """
-    before = os.environ.get(VISIBLE)
-    if chosen is not None:
-        os.environ[VISIBLE] = "" if chosen == "cpu" else _uuid(chosen)
-    try:
-        yield
-    finally:
-        os.environ.pop(VISIBLE, None)
-        os.environ.update({} if before is None else {VISIBLE: before})
+    return variable(VISIBLE, "" if chosen == "cpu" else chosen and _uuid(chosen))
 
 
 def _uuid(chosen: str) -> str:
