@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from kernel_velocity import units
-from kernel_velocity.findings.finding import Finding, Kind, State
+from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series.silence import Stale, Superseded
@@ -41,48 +42,30 @@ class Verdict:
     notes: tuple[str, ...] = ()
     commits: Mapping[str, Commit] = field(default_factory=dict)  # of the findings, as far as the repository has them
 
-    def _select(self, kinds: Sequence[Kind], *states: State) -> tuple[Finding, ...]:
-        """Return the findings of some kinds and states, kind by kind, the largest effects first."""
-        chosen = [finding for finding in self.findings if finding.kind in kinds and finding.state in states]
-        return tuple(sorted(chosen, key=lambda finding: (kinds.index(finding.kind), *_badness(finding))))
-
-    @property
-    def regressions(self) -> tuple[Finding, ...]:
-        """Confirmed ones, neither expected nor acknowledged."""
-        return self._select([Kind.REGRESSION], State.CONFIRMED)
-
-    @property
-    def improvements(self) -> tuple[Finding, ...]:
-        """Confirmed ones."""
-        return self._select([Kind.IMPROVEMENT], State.CONFIRMED)
-
-    @property
-    def suspects(self) -> tuple[Finding, ...]:
-        """Moves that were neither confirmed nor refuted, those for the worse first."""
-        return self._select([Kind.REGRESSION, Kind.IMPROVEMENT], State.NEW, State.SUSPECT)
-
-    @property
-    def vanished(self) -> tuple[Finding, ...]:
-        """Series that have no value any more, without a decision."""
-        return self._select([Kind.VANISHED], State.NEW, State.SUSPECT, State.CONFIRMED)
-
-    @property
-    def environment(self) -> tuple[Finding, ...]:
-        """Changes of the machines."""
-        return self._select([Kind.ENVIRONMENT], *State)
-
-    @property
-    def decided(self) -> tuple[Finding, ...]:
-        """Expected or acknowledged findings, and those that a change of method ended."""
-        return self._select(_OF_COMMITS, State.EXPECTED, State.ACKNOWLEDGED, State.METHOD)
-
-    @property
-    def resolved(self) -> tuple[Finding, ...]:
-        """Findings that are gone again."""
-        return self._select(_OF_COMMITS, State.RESOLVED)
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[Finding, ...]]:
+        """The findings of each of GROUPS, kind by kind, the largest effects first."""
+        return {
+            name: tuple(
+                sorted(
+                    (finding for finding in self.findings if finding.kind in kinds and finding.state in states),
+                    key=lambda finding: (kinds.index(finding.kind), *_badness(finding)),
+                )
+            )
+            for name, (kinds, states) in GROUPS.items()
+        }
 
 
 _OF_COMMITS = (Kind.REGRESSION, Kind.IMPROVEMENT, Kind.VANISHED)
+GROUPS: Mapping[str, tuple[Sequence[Kind], Collection[State]]] = {
+    "regressions": ((Kind.REGRESSION,), {State.CONFIRMED}),  # neither expected nor acknowledged
+    "suspects": ((Kind.REGRESSION, Kind.IMPROVEMENT), {State.NEW, State.SUSPECT}),  # those for the worse first
+    "vanished": ((Kind.VANISHED,), OPEN),  # without a decision
+    "environment": ((Kind.ENVIRONMENT,), frozenset(State)),
+    "improvements": ((Kind.IMPROVEMENT,), {State.CONFIRMED}),
+    "decided": (_OF_COMMITS, {State.EXPECTED, State.ACKNOWLEDGED, State.METHOD}),  # the last: by a change of method
+    "resolved": (_OF_COMMITS, {State.RESOLVED}),
+}
 
 
 def _badness(finding: Finding) -> tuple[float, str]:
@@ -95,15 +78,15 @@ def exit_status(verdict: Verdict) -> int:
     2 data error, 22 nothing measured, 10 regression confirmed, 21 a build failed, 20 a benchmark failed, 11 a
     regression suspected, or series vanished without a decision, 30 the environment changed, 0 clean.
     """
-    suspected = any(finding.kind is Kind.REGRESSION for finding in verdict.suspects)
+    suspected = any(finding.kind is Kind.REGRESSION for finding in verdict.groups["suspects"])
     holds = {
         2: bool(verdict.errors),
         22: verdict.measured == 0,
-        10: bool(verdict.regressions),
+        10: bool(verdict.groups["regressions"]),
         21: bool(verdict.failed_builds),
         20: bool(verdict.failures),
-        11: suspected or bool(verdict.vanished),
-        30: bool(verdict.environment),
+        11: suspected or bool(verdict.groups["vanished"]),
+        30: bool(verdict.groups["environment"]),
     }
     return next((status for status, is_so in holds.items() if is_so), 0)
 
@@ -113,17 +96,17 @@ def summary(verdict: Verdict) -> str:
 
     A suspect is a suspected regression. A suspected improvement is called an unconfirmed one.
     """
-    unconfirmed = sum(finding.kind is Kind.IMPROVEMENT for finding in verdict.suspects)
+    unconfirmed = sum(finding.kind is Kind.IMPROVEMENT for finding in verdict.groups["suspects"])
     counts = [
         (len(verdict.errors), "data error"),
-        (len(verdict.regressions), "confirmed regression"),
+        (len(verdict.groups["regressions"]), "confirmed regression"),
         (len(verdict.failed_builds), "failed build"),
         (len(verdict.failures), "failed benchmark"),
-        (len(verdict.suspects) - unconfirmed, "suspect"),
-        (sum(len(finding.affected) for finding in verdict.vanished), "vanished series"),
+        (len(verdict.groups["suspects"]) - unconfirmed, "suspect"),
+        (sum(len(finding.affected) for finding in verdict.groups["vanished"]), "vanished series"),
         (sum(comparison.answer is Answer.UNKNOWN for _, comparison in verdict.comparisons), "unanswered comparison"),
-        (len(verdict.environment), "environment event"),
-        (len(verdict.improvements), "confirmed improvement"),
+        (len(verdict.groups["environment"]), "environment event"),
+        (len(verdict.groups["improvements"]), "confirmed improvement"),
         (unconfirmed, "unconfirmed improvement"),
     ]
     # "series" has no other plural

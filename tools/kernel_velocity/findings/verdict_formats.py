@@ -35,15 +35,15 @@ def as_markdown(verdict: Verdict) -> str:
     count = units.count(verdict.measured, "value")
     parts = [f"## {literal(verdict.title)}: {summary(verdict)}", f"{verdict.when:%Y-%m-%d %H:%M %Z}, {count} measured."]
     parts += _lines("Data errors", verdict.errors)
-    parts += _section("Regressions", verdict.regressions, verdict)
+    parts += _section("Regressions", verdict.groups["regressions"], verdict)
     parts += _lines("Failed builds", (f"{failed.what}: {failed.why}" for failed in verdict.failed_builds))
     parts += _lines("Failed benchmarks", (f"{failed.what}: {failed.why}" for failed in verdict.failures))
-    parts += _section("Suspects, neither confirmed nor refuted", verdict.suspects, verdict)
-    parts += _section("Vanished series", verdict.vanished, verdict)
-    parts += _section("The environment changed; no commit is to blame", verdict.environment, verdict)
-    parts += _section("Improvements", verdict.improvements, verdict)
-    parts += _lines("Gone again", map(_decided, verdict.resolved))
-    parts += _lines("Expected or acknowledged", map(_decided, verdict.decided))
+    parts += _section("Suspects, neither confirmed nor refuted", verdict.groups["suspects"], verdict)
+    parts += _section("Vanished series", verdict.groups["vanished"], verdict)
+    parts += _section("The environment changed; no commit is to blame", verdict.groups["environment"], verdict)
+    parts += _section("Improvements", verdict.groups["improvements"], verdict)
+    parts += _lines("Gone again", map(_decided, verdict.groups["resolved"]))
+    parts += _lines("Expected or acknowledged", map(_decided, verdict.groups["decided"]))
     parts += _lines("Not measured for long", map(finding_text.stale, verdict.stale))
     parts += _lines("New series", (f"{series.new}: its {series.what} changed" for series in verdict.superseded))
     parts += _lines("Notes", verdict.notes)
@@ -140,7 +140,6 @@ def _comparisons(comparisons: Sequence[tuple[Identity, Comparison]]) -> list[str
 
 def as_json(verdict: Verdict) -> str:
     """Return everything in the verdict. Ratios are of values, new / old, and unknown is null."""
-    groups = ("regressions", "suspects", "vanished", "environment", "improvements", "decided", "resolved")
     data = {
         "format": FORMAT,
         "title": verdict.title,
@@ -148,7 +147,7 @@ def as_json(verdict: Verdict) -> str:
         "summary": summary(verdict),
         "exit_status": exit_status(verdict),
         "measured": verdict.measured,
-        **{group: [finding_text.as_data(finding) for finding in getattr(verdict, group)] for group in groups},
+        **{name: [finding_text.as_data(finding) for finding in group] for name, group in verdict.groups.items()},
         "comparisons": [
             fields.plain(identity)
             | {"answer": comparison.answer.value}
@@ -196,11 +195,11 @@ def as_junit(verdict: Verdict) -> str:
     """
     cases = [
         Case(finding.subject, finding.id, "failure", finding_text.title(finding), _explained(finding, verdict))
-        for finding in verdict.regressions
+        for finding in verdict.groups["regressions"]
     ]
     for tag, findings in (
-        ("skipped", (*verdict.suspects, *verdict.vanished)),
-        (None, (*verdict.environment, *verdict.improvements)),
+        ("skipped", (*verdict.groups["suspects"], *verdict.groups["vanished"])),
+        (None, (*verdict.groups["environment"], *verdict.groups["improvements"])),
     ):
         cases += [Case(finding.subject, finding.id, tag, finding_text.title(finding)) for finding in findings]
     cases += [
