@@ -30,7 +30,6 @@ from kernel_velocity.fleet.scheduler import Machine
 from kernel_velocity.fleet.worker import Order, Result
 from kernel_velocity.offline import unpack
 from kernel_velocity.results import blocks, git
-from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.runner import backfill, publish, select
 from kernel_velocity.runner.track import Settings
 from kernel_velocity.series import past
@@ -110,11 +109,8 @@ class Fleet:
         if self.settings.every is None or not any(lane.done for lane in self.lanes.values()):
             return
         recorded = past.open(self.results, self.root)
-        keys: dict[str, list[SeriesKey]] = {}
-        for key in recorded.keys:
-            keys.setdefault(blocks.lane_of((key.benchmark, (key.implementation, key.case))), []).append(key)
-        for name, lane in self.lanes.items():
-            self.levels[name] = backfill.levels(recorded, keys.get(name, ()), lane.done, self.settings.rounds)
+        for name, keys in backfill.by_lane(recorded.keys, self.lanes).items():
+            self.levels[name] = backfill.levels(recorded, keys, self.lanes[name].done, self.settings.rounds)
 
     def wanted(self, lane: Lane) -> tuple[str, ...]:
         """Return the commits of a lane that are to be measured, newest first. With --every those of now."""

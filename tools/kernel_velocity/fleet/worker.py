@@ -92,10 +92,7 @@ class Result:
 
 def describe() -> dict[str, Any]:
     """Return what this worker's machine is."""
-    gpus: list[str] = []
-    if host.device() == "cuda":
-        done = subprocess.run([sys.executable, "-c", facts.PROBE], capture_output=True, text=True, check=True)
-        gpus = json.loads(done.stdout.splitlines()[-1])["gpus"]
+    gpus: list[str] = facts.probe()["gpus"] if host.has_driver() else []
     part = os.environ.get("SLURM_JOB_GPUS")  # of a shared node: another job has its other GPUs
     name = "-gpu".join(filter(None, (socket.gethostname(), part)))
     return {

@@ -35,7 +35,7 @@ from kernel_velocity.offline import archive, summary
 from kernel_velocity.offline.node import launch
 from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.runner import child, facts, forecast, select
+from kernel_velocity.runner import child, facts, forecast, host, select
 from kernel_velocity.runner.environment import first_error_line
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, measuring_variables
 from kernel_velocity.runner.live import MODULE
@@ -509,10 +509,7 @@ def logging(path: Path, say: Callable[[str], object]) -> Iterator[Callable[[str]
 
 def cuda_status() -> str:
     """Return why the native CUDA kernels cannot run here, "" if they can. A fresh process tries it."""
-    script = "import kernels; print(kernels.cuda_status() or '')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-    return done.stdout.strip() if done.returncode == 0 else last
+    return host.python("-c", "import kernels; print(kernels.cuda_status() or '')")[1]
 
 
 def summarise(report: Path, to: Path) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.statistics import t_975
+from kernel_velocity.results import blocks
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.series.past import Past
 from kernel_velocity.stats.link import ONE_ROUND, Z
@@ -89,6 +90,14 @@ class _Search:
             / max(LEAST, Z * math.hypot(after[series].error, before[series].error))
             for series in after.keys() & before.keys()
         }
+
+
+def by_lane(keys: Iterable[SeriesKey], lanes: Iterable[str]) -> dict[str, list[SeriesKey]]:
+    """Return the series of each of some lanes."""
+    of_lanes: dict[str, list[SeriesKey]] = {lane: [] for lane in lanes}
+    for key in keys:
+        of_lanes.get(blocks.lane_of((key.benchmark, (key.implementation, key.case))), []).append(key)
+    return of_lanes
 
 
 def levels(past: Past, keys: Iterable[SeriesKey], commits: Collection[str], rounds: int) -> Levels:

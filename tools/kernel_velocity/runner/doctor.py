@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from kernel_velocity.harness.suite import Suite
 from kernel_velocity.runner import facts, fingerprint
 from kernel_velocity.runner.checks import installed_torch
 from kernel_velocity.runner.facts import Facts
-from kernel_velocity.runner.host import NO_COMPILER, compiler, measuring_variables
+from kernel_velocity.runner.host import NO_COMPILER, compiler, measuring_variables, python
 from kernel_velocity.units import significant, size
 
 WIDTH = 110  # letters of a line
@@ -226,16 +225,10 @@ def suite_reasons(node: Facts | str) -> Pairs:
         folder = config.suite(Path()).folder
     except UsageError as error:
         return [("the suite", str(error))]
-    command = [sys.executable, "-m", "kernel_velocity.runner.doctor", str(folder)]
-    if isinstance(node, Facts) and node.driver is not None:
-        command.append("--driver")
+    driver = ["--driver"] if isinstance(node, Facts) and node.driver is not None else []
     environ = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return [
-            ("the suite", f"status {done.returncode}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-        ]
-    return [(what, why) for what, why in json.loads(done.stdout.splitlines()[-1])]
+    status, last = python("-m", "kernel_velocity.runner.doctor", str(folder), *driver, environ=environ)
+    return [("the suite", f"status {status}: {last}")] if status else [(what, why) for what, why in json.loads(last)]
 
 
 def missing(suite: Suite, device: str, *, has_driver: bool) -> Pairs:

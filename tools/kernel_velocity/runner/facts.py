@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
-from kernel_velocity.runner import fingerprint
+from kernel_velocity.runner import fingerprint, host
 
 # In a process of its own: this one never imports torch, and a broken CUDA must not end the run.
 PROBE = """
@@ -58,19 +58,28 @@ class Facts:
         return ", ".join([*(self.gpus if device == "cuda" else ()), self.processor])
 
 
+def probe() -> dict[str, Any]:
+    """Return what PyTorch says of the node.
+
+    Raises:
+        UsageError: torch cannot be imported.
+    """
+    status, last = host.python("-c", PROBE)
+    if status != 0:
+        raise UsageError(f"torch cannot be imported by {sys.executable}: {last}", "name another Python with --python")
+    document: dict[str, Any] = json.loads(last)
+    return document
+
+
 def gather() -> Facts:
     """Ask the node.
 
     Raises:
         UsageError: torch cannot be imported.
     """
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(f"torch cannot be imported by {sys.executable}: {last}", "name another Python with --python")
     machine = fingerprint.now(os.environ)
     return Facts(
-        **json.loads(done.stdout.splitlines()[-1]),
+        **probe(),
         driver=machine.get("driver") or ("unknown" if Path("/dev/nvidiactl").exists() else None),
         toolchain=fingerprint.toolchain(os.environ, config.project(Path())),
         processor=machine.get("cpu") or platform.machine(),

@@ -97,13 +97,19 @@ def has_driver() -> bool:
     return shutil.which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
 
 
+def python(*args: str, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Run another Python. Return its exit status, and the last line that it printed, of its errors if it failed."""
+    done = subprocess.run([sys.executable, *args], env=environ, capture_output=True, text=True, check=False)
+    text, least = (done.stderr, "no reason given") if done.returncode else (done.stdout, "")
+    return done.returncode, (text.strip().splitlines() or [least])[-1]
+
+
 def device() -> str:
     """Return "cuda" where PyTorch can use a GPU, else "cpu"."""
     if not has_driver():
         return "cpu"  # saves the second that importing torch costs
     script = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    return "cuda" if done.returncode == 0 else "cpu"
+    return "cuda" if python("-c", script)[0] == 0 else "cpu"
 
 
 def seeing(chosen: str | None) -> AbstractContextManager[None]:
@@ -140,5 +146,5 @@ def gpu_uuid() -> str | None:
     if device() != "cuda":
         return None
     script = "from kernel_velocity.harness import gpu; print(gpu.uuid() or '')"
-    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+    status, uuid = python("-P", "-c", script)
+    return None if status else uuid or None
