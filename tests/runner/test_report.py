@@ -167,7 +167,7 @@ def test_failed_lines_have_the_last_reason():
     ]
     skipped = dataclasses.replace(failure("not here"), skipped=True)
     failures = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d"), skipped]}
-    assert report.failed_lines(measurements, failures) == [
+    assert list(map(str, report.failed(measurements, {}, failures))) == [
         "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
         "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
     ]
@@ -178,11 +178,11 @@ def test_short_lines():
     whole = dataclasses.replace(whole, rounds=8)
     death = Death(commit=NEW[:8], benchmark="k.Cpu.time_hot", params=("native", "c"), what="crashed")
     line = "incomplete: bbbbbbbb k.Cpu.time_hot native c: 3 of 8 rounds ended without a value"
-    assert report.short_lines([whole, short], 8, []) == [line]
-    assert report.short_lines([whole, short], 8, [death]) == [f"{line}: crashed"]
-    (died,) = report.short_lines([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
-    assert "1 of 8 rounds ended without a value: crashed" in died  # although what was there before is put back
-    assert report.short_lines([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
+    assert list(map(str, report.short([whole, short], 8, []))) == [line]
+    assert list(map(str, report.short([whole, short], 8, [death]))) == [f"{line}: crashed"]
+    (died,) = report.short([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
+    assert died.why == "1 of 8 rounds ended without a value: crashed"  # although what was there before is put back
+    assert report.short([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
 
 
 def test_reasons_are_of_inapplicable_series():

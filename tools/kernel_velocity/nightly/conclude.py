@@ -185,13 +185,9 @@ def _to_report(findings: Sequence[Finding], recorded: Sequence[Finding], since: 
 
 
 def _failures(work: Session) -> Iterator[Failed]:
-    """Yield the failed series, from the run's lines `failed: <commit> <series>: <why>`."""
-    measurements, failures = work.measurements(), work.failures()
+    """Yield the series of the night without a value, or with too few rounds."""
+    measurements = work.measurements()
     tonight = [measurement for measurement in measurements if measurement.commit in work.measured]
-    for line in (
-        *report.failed_lines(measurements, failures),
-        *report.error_lines(work.wrong_errors(), failures),
-        *report.short_lines(tonight, work.rounds, work.reader.deaths),
-    ):
-        what, _, why = line.partition(": ")[2].partition(": ")
-        yield Failed(what=what, why=why)
+    failed = report.failed(measurements, work.wrong_errors(), work.failures())
+    for lacking in (*failed, *report.short(tonight, work.rounds, work.reader.deaths)):
+        yield Failed(what=lacking.what, why=lacking.why)

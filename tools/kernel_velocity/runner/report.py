@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernel_velocity import units
 from kernel_velocity.harness.telemetry import Round
@@ -110,52 +111,64 @@ def _speed(value: Measurement) -> str:
     return units.rate(value.gflops, value.key.rate_unit)
 
 
-def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
-    """Return a line per failed timing, with the reason of its last failure. `failures` by full commit."""
-    lines = []
-    for value in measurements:
-        if value.outcome is Outcome.FAILED:
-            recorded = [failure for failure in failures.get(value.commit, ()) if not failure.skipped]
-            lines.append(_failed_line(value.commit, _series(value), recorded))
-    return lines
+class Lacking(NamedTuple):
+    """A series without a value, or with fewer rounds than wanted, and why."""
+
+    word: str
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.what}: {self.why}"
 
 
-def error_lines(wrong: Mapping[str, Sequence[Series]], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
-    """Return a line per failed error (track_max_error), with its last reason. Both arguments by full commit."""
+def failed(
+    measurements: Iterable[Measurement],
+    wrong: Mapping[str, Sequence[Series]],
+    failures: Mapping[str, Sequence[Failure]],
+) -> list[Lacking]:
+    """Return the failed timings, and the failed errors (track_max_error), each with the reason of its last failure.
+
+    Args:
+        wrong: failed errors. failures: recorded ones. Both by full commit.
+    """
+    timings = [(value.commit, _series(value)) for value in measurements if value.outcome is Outcome.FAILED]
+    errors = [(commit, series) for commit, several in wrong.items() for series in several]
     return [
-        _failed_line(commit, series, failures.get(commit, ())) for commit, errors in wrong.items() for series in errors
+        Lacking("failed", _named(commit, series), _reason(series, failures.get(commit, ())))
+        for commit, series in (*timings, *errors)
     ]
 
 
-def _failed_line(commit: str, series: Series, failures: Iterable[Failure]) -> str:
-    reason = "its process ended without a reason"
-    for failure in failures:
-        if (failure.benchmark, failure.params) == series:
-            reason = failure.error
-    return f"failed: {commit[:SHORT]} {series[0]} {' '.join(series[1])}: {reason}"
+def _named(commit: str, series: Series) -> str:
+    return f"{commit[:SHORT]} {series[0]} {' '.join(series[1])}"
+
+
+def _reason(series: Series, failures: Iterable[Failure]) -> str:
+    errors = [
+        failure.error for failure in failures if (failure.benchmark, failure.params) == series and not failure.skipped
+    ]
+    return errors[-1] if errors else "its process ended without a reason"
 
 
 def _series(value: Measurement) -> Series:
     return value.key.benchmark, (value.key.implementation, value.key.case)
 
 
-def short_lines(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Death]) -> list[str]:
-    """Return a line per measured series with fewer than `rounds` rounds, or with a crash in this run."""
+def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Death]) -> list[Lacking]:
+    """Return the measured series with fewer than `rounds` rounds, or with a crash in this run."""
     crashes: dict[tuple[str, Series], list[str]] = {}
     for death in deaths:
         crashes.setdefault((death.commit, (death.benchmark, death.params)), []).append(death.what)
-    lines = []
+    lacking = []
     for value in measurements:
         series = _series(value)
         reasons = crashes.get((value.commit[:SHORT], series), [])
         missing = max(0 if value.rounds is None else rounds - value.rounds, len(reasons))
         if value.outcome is Outcome.MEASURED and missing > 0:
-            reason = f": {reasons[-1]}" if reasons else ""
-            lines.append(
-                f"incomplete: {value.commit[:SHORT]} {series[0]} {' '.join(series[1])}: "
-                f"{missing} of {rounds} rounds ended without a value{reason}"
-            )
-    return lines
+            why = ": ".join([f"{missing} of {rounds} rounds ended without a value", *reasons[-1:]])
+            lacking.append(Lacking("incomplete", _named(value.commit, series), why))
+    return lacking
 
 
 def reasons(failures: Mapping[str, Sequence[Failure]]) -> dict[tuple[str, str, tuple[str, ...]], str]:

@@ -22,7 +22,7 @@ from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured
 from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import blocks, git
 from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
-from kernel_velocity.results.measurement import Outcome, SeriesKey
+from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.runner import backfill, clocks, forecast, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch, seconds
@@ -212,13 +212,10 @@ class Waves:
     def _search(self, work: Session, every: int) -> dict[str, tuple[str, ...]]:
         """Return the commits to measure next of each lane of the last session that changed somewhere."""
         recorded = past.open(work.results, work.root)
-        keys: dict[str, list[SeriesKey]] = {lane: [] for lane in self._lanes}
-        for key in recorded.keys:
-            lane = blocks.lane_of((key.benchmark, (key.implementation, key.case)))
-            if (key.machine, key.environment) == (work.machine, work.environment) and lane in keys:
-                keys[lane].append(key)
+        here = (work.machine, work.environment)
+        keys = (key for key in recorded.keys if (key.machine, key.environment) == here)
         todo = {}
-        for lane, of_lane in keys.items():
+        for lane, of_lane in backfill.by_lane(keys, self._lanes).items():
             commits = self.tried[lane] if self.chosen.again else self.line
             levels = backfill.levels(recorded, of_lane, commits, self.chosen.rounds)
             todo[lane] = backfill.wanted(self.line, every, self.tried[lane] | levels.keys(), levels)
@@ -274,12 +271,9 @@ def _report(work: Session, tier: str, device: str, out: TextIO) -> int:
         if text:
             print(f"\n{text}", file=out)
     failures = work.failures()
-    failed = [
-        *report.failed_lines(measurements, failures),
-        *report.error_lines(work.wrong_errors(), failures),
-    ]
+    failed = report.failed(measurements, work.wrong_errors(), failures)
     measured = [value for value in measurements if value.commit in work.measured]
-    short = report.short_lines(measured, work.rounds, work.reader.deaths)
+    short = report.short(measured, work.rounds, work.reader.deaths)
     for line in [
         *(f"note: {note}" for note in work.notes),
         *work.unreadable.values(),
