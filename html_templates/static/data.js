@@ -9,6 +9,7 @@ const KV = {
     if (!KV.entries.has(name)) {
       const entry = {};
       entry.promise = new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }));
+      entry.promise.catch(() => {}); // of a file that nobody asks for
       KV.entries.set(name, entry);
     }
     return KV.entries.get(name);
@@ -33,20 +34,27 @@ const KV = {
 
   /** Returns a promise of data/<name>. The file is loaded once, and again after a failure. */
   load(name) {
-    const entry = KV.entryOf(name);
-    if (!entry.script) {
-      const fail = (reason) => {
-        KV.forget(name);
-        entry.reject(new Error(`data/${name}.js ${reason}`));
-      };
-      entry.script = document.createElement("script"); // of a page that may have no other script
-      entry.script.src = `data/${encodeURIComponent(name)}.js`;
-      entry.script.onerror = () => fail("cannot be loaded");
-      // A truncated or empty file loads without calling put
-      entry.script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
-      document.head.append(entry.script);
+    const { script, promise } = KV.entryOf(name);
+    if (!script) {
+      const added = document.createElement("script"); // of a page that may have no other script
+      added.src = `data/${encodeURIComponent(name)}.js`;
+      KV.watch(name, added);
+      document.head.append(added);
     }
-    return entry.promise;
+    return promise;
+  },
+
+  /** Awaits a file from a script that is not loaded yet. */
+  watch(name, script) {
+    const entry = KV.entryOf(name);
+    const fail = (reason) => {
+      KV.forget(name);
+      entry.reject(new Error(`data/${name}.js ${reason}`));
+    };
+    entry.script = script;
+    script.onerror = () => fail("cannot be loaded");
+    // A truncated or empty file loads without calling put
+    script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
   },
 
   /** Frees a value. The next load() loads the file again. */
@@ -55,6 +63,9 @@ const KV = {
     KV.entries.delete(name);
   },
 };
+
+// The data that a page begins with come with it: its deferred scripts run after this one
+for (const script of document.querySelectorAll('script[src^="data/"]')) KV.watch(decodeURIComponent(script.getAttribute("src").slice("data/".length, -".js".length)), script);
 
 const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"]; // columns of a series, s per call
 

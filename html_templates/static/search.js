@@ -23,7 +23,7 @@
       const searched = words.length ? await searchable : [];
       const matches = searched.filter(({ names }) => words.every((word) => names.includes(word)));
       results.replaceChildren(...matches.slice(0, MOST).map(link));
-      output.textContent = !words.length ? "" : matches.length > MOST ? `${MOST} of ${matches.length.toLocaleString("en")} found` : `${matches.length} found`;
+      output.textContent = !words.length ? "" : matches.length > MOST ? `${MOST} of ${Numbers.count(matches.length)} found` : `${matches.length} found`;
     } catch (error) {
       searchable = null;
       output.textContent = messageOf(error);

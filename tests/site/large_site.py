@@ -27,7 +27,6 @@ from kernel_velocity.series import past, verdicts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
-from kernel_velocity.site.charts import trend
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Platform
@@ -249,8 +248,8 @@ def write(site, out):
     new = out / ".new"
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
-    for source in (*(report.TEMPLATES / "static").iterdir(), *trend.files()):
-        writer.add(f"static/{source.name}", source.read_bytes())
+    for name, content in report.static_files().items():
+        writer.add(f"static/{name}", content)
     report._make(site, writer, [*kernel.parts(site), series_data.build])
     writer.finish()
     for finding in site.findings:

@@ -60,6 +60,13 @@ NAVIGATION = (  # title, file, and the beginning of the names of the pages below
 
 
 STYLE = "style.css"  # of all pages
+# Files that are several joined, in this order: of a page that is ready after .3 s, each request took .01 s and more.
+# uPlot comes last, so that "use strict" begins the file.
+JOINED = {
+    "site.js": ("page.js", "data.js", "numbers.js", "search.js"),
+    "kernel.js": ("trend.js", "kernel_tip.js", "kernel.js", "uPlot.iife.min.js"),
+    "kernel.css": ("uPlot.min.css", "kernel.css"),
+}
 OF_KERNELS = ("roofline.html", "measurement.html")  # pages without a content where all series are another suite's
 
 
@@ -211,10 +218,8 @@ def links(page: str, *, kernels: bool = True) -> list[tuple[str, str, str]]:
 
 def _make_all(site: Site, writer: Writer) -> None:
     """Make the site. A large site in two processes, which take the parts in turn."""
-    sources = (*sorted((TEMPLATES / "static").iterdir()), *trend.files())
-    for source in sources:  # no CDN: the library, too
-        content = source.read_bytes()
-        writer.add(f"static/{source.name}", content + _open_findings(site) if source.name == STYLE else content)
+    for name, content in static_files().items():
+        writer.add(f"static/{name}", content + _open_findings(site) if name == STYLE else content)
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other
     if len(site.measured) < FEWEST_APART:
         _make(site, writer, parts)
@@ -230,6 +235,14 @@ def _make_all(site: Site, writer: Writer) -> None:
     with forking.forked(make) as result:
         _make(site, writer, shared)
         writer.add_part(*result())
+
+
+def static_files() -> dict[str, bytes]:
+    """Return the styles and scripts of the pages, by name. No CDN: the charts' library is among them."""
+    files = {path.name: path.read_bytes() for path in (*(TEMPLATES / "static").iterdir(), *trend.files())}
+    joined = {name: b"\n".join(map(files.__getitem__, parts)) for name, parts in JOINED.items()}
+    in_others = {part for parts in JOINED.values() for part in parts}
+    return {name: content for name, content in files.items() if name not in in_others} | joined
 
 
 def _open_findings(site: Site) -> bytes:

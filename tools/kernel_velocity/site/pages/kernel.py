@@ -27,6 +27,7 @@ from kernel_velocity.site.charts import palette
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table, kernel_chart, kernel_sizes
 from kernel_velocity.site.pages.kernel_chart import AXES, Chart, Group, Mark
+from kernel_velocity.site.series_data import newest_name
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
@@ -38,9 +39,7 @@ HOT = "hot"  # the cache state that the page begins with: what a kernel meets wi
 PARTS = 128  # that the pages are made in, at most
 MARKS = 50  # rows of the table of marks; the chart has all
 NEWEST = 50  # commits of a table
-# Values in all tables of a page: of 500 they took a fifth of the time that the page needs of its thread. The script
-# adds the others from the data.
-VALUES = 200
+VALUES = 100  # in all tables of a page: of 200 they took a sixth of the time that the page needs of its thread
 FEWEST = 5  # rows of a table
 FIGURES = {
     "track_code_bytes": "code",
@@ -129,15 +128,17 @@ def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, An
     hues, dashes = palette.colours(chart.implementations), palette.dashes(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
     cases = [key.case for key in chart.columns]
+    states = sorted(
+        {group.state for group in chart.groups}, key=lambda state: (state != HOT, not state.startswith("time"))
+    )
     count = limit(len(chart.columns))
     return {
         "kernel": chart.kernel,
         "device": chart.device,
         "data": chart.name,
+        "first_data": ["commits", chart.name, *_first_series(chart, states[0])],
         "places": list(dict.fromkeys(group.platform for group in chart.groups)),
-        "states": sorted(
-            {group.state for group in chart.groups}, key=lambda state: (state != HOT, not state.startswith("time"))
-        ),
+        "states": states,
         "cases": list(dict.fromkeys(cases)),
         "first_case": _first_case(chart.columns),
         "quantities": {name: words for name, words in AXES.items() if name in offered},
@@ -162,6 +163,13 @@ def _first_case(columns: Mapping[SeriesKey, Columns]) -> str:
     for key, series in columns.items():
         counts[key.case] = counts.get(key.case, 0) + int(series.is_measured.sum())
     return max(reversed(counts), key=counts.__getitem__)
+
+
+def _first_series(chart: Chart, state: str) -> list[str]:
+    """Return the data files of the series that the page begins with, so that it loads them at once."""
+    case, group = _first_case(chart.columns), next(group for group in chart.groups if group.state == state)
+    keys = [key for key in group.columns if key.case == case]
+    return [*dict.fromkeys(map(newest_name, keys)), *map(series_name, keys)]
 
 
 def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, Any]:
