@@ -451,7 +451,7 @@ def test_implementation_never_measured(tab, tmp_path):
     tab.locator(".chart:visible").focus()
     tab.keyboard.press("End")
     assert "triton" not in tab.locator(".tip").text_content()
-    assert tab.locator(".case thead th").all_inner_texts() == ["commit", "eager", "native", "triton"]
+    assert tab.locator(".case thead th").all_text_contents() == ["commit", "eager", "native", "triton"]
 
 
 # ---- lost data --------------------------------------------------------------------------------------------------

@@ -316,11 +316,8 @@ def test_large_home_page_is_small(tree, monkeypatch):
     large = page | {"rows": [full] * home_page.ROWS, "more_rows": [full] * 500, "cards": cards}
     large |= {"more_cards": [card] * 1000, "further_changes": "800 smaller changes on the commits' pages"}
     text = report.page_templates().get_template("home.html").render(page=large)
-    static = report.TEMPLATES / "static"
-    beside = sum(
-        (static / name).stat().st_size
-        for name in ("style.css", "home.css", "list.js", "page.js", "data.js", "search.js")
-    )
+    static = report.static_files()
+    beside = sum(len(static[name]) for name in ("style.css", "home.css", "list.js", "site.js"))
     assert text.count("<tr data-order") == home_page.ROWS
     assert len(text.encode()) + beside < 0.35e6
 

@@ -239,7 +239,7 @@ def _make_all(site: Site, writer: Writer) -> None:
 
 def static_files() -> dict[str, bytes]:
     """Return the styles and scripts of the pages, by name. No CDN: the charts' library is among them."""
-    files = {path.name: path.read_bytes() for path in (*(TEMPLATES / "static").iterdir(), *trend.files())}
+    files = {path.name: path.read_bytes() for path in (TEMPLATES / "static").iterdir()} | trend.files()
     joined = {name: b"\n".join(map(files.__getitem__, parts)) for name, parts in JOINED.items()}
     in_others = {part for parts in JOINED.values() for part in parts}
     return {name: content for name, content in files.items() if name not in in_others} | joined

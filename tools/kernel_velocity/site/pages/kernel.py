@@ -39,7 +39,7 @@ HOT = "hot"  # the cache state that the page begins with: what a kernel meets wi
 PARTS = 128  # that the pages are made in, at most
 MARKS = 50  # rows of the table of marks; the chart has all
 NEWEST = 50  # commits of a table
-VALUES = 100  # in all tables of a page: of 200 they took a sixth of the time that the page needs of its thread
+VALUES = 200  # in all tables of a page: of 500 they took a fifth of the time that the page needs of its thread
 FEWEST = 5  # rows of a table
 FIGURES = {
     "track_code_bytes": "code",
