@@ -75,9 +75,14 @@ const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_h
 /** Returns a column of runs, pairs of a value and how many entries have it, as the values. */
 const spread = (runs) => runs.flatMap(([value, count]) => new Array(count).fill(value));
 
+/** Returns the column `commit` of a file as indices of `commits`. */
+function indicesOf({ last, commit }, commits) {
+  if (last !== null && !commits[last[0]]?.sha.startsWith(last[1])) throw new Error("the commits are of another report than the series");
+  return commit.flatMap(([first, count]) => Array.from({ length: count }, (_, number) => first + number));
+}
+
 /** Returns the columns of a file of a series (site/series_data.py): commits as indices of `commits`, times in s per call. */
 function columnsOf(file, commits, isAdjusted) {
-  if (file.last !== null && !commits[file.last[0]]?.sha.startsWith(file.last[1])) throw new Error("the commits are of another report than the series");
   const outcome = spread(file.outcome);
   const apart = (name, from, sign) => {
     const [ticks, per] = [file[name] ?? [], sign * file.per];
@@ -86,7 +91,7 @@ function columnsOf(file, commits, isAdjusted) {
   const seconds = apart("seconds", null, 1);
   const adjusted = isAdjusted ? apart("adjusted", seconds, 1) : [];
   return {
-    commit: file.commit.flatMap(([first, count]) => Array.from({ length: count }, (_, number) => first + number)),
+    commit: indicesOf(file, commits),
     outcome, rounds: spread(file.rounds), method: spread(file.method), remarks: spread(file.remarks), seconds,
     low: apart("low", seconds, -1), high: apart("high", seconds, 1),
     ...(isAdjusted && { adjusted, adjusted_low: apart("adjusted_low", adjusted, -1), adjusted_high: apart("adjusted_high", adjusted, 1) }),

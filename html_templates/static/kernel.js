@@ -79,21 +79,21 @@ const MISSING = -1;
 const isOfTime = (rule) => rule !== undefined && (rule.per !== undefined || rule.times !== undefined);
 
 /** Returns a promise of what a rule needs besides the series itself: another series' times, or errors; undefined for nothing. */
-async function loadBeside(rule, order) {
+async function loadBeside(rule, commits) {
   const other = rule?.over ?? rule?.under;
   if (other !== undefined) return loadSeries(other).then(({ commit, seconds }) => ({ commit, values: seconds }));
   if (rule?.own === undefined) return undefined;
-  const { commit, value } = await KV.load(rule.own);
-  return { commit: commit.map((sha) => order.get(sha) ?? MISSING), values: value };
+  const file = await KV.load(rule.own);
+  return { commit: indicesOf(file, commits), values: file.value };
 }
 
 /** Loads the series of a choice; returns {loaded, lost}, the lost ones as {name, why}. */
-async function load(choice, order) {
+async function load(choice, commits) {
   const loaded = [], lost = [];
   await Promise.all(choice.series.map(async (item, index) => {
     const rule = item.quantities[choice.unit];
     try {
-      const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule, order)]);
+      const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule, commits)]);
       loaded[index] = { item, rule, columns, beside };
     } catch (error) {
       lost.push({ name: item.implementation, why: messageOf(error) });
@@ -327,7 +327,7 @@ async function startTrend(section) {
     const choice = resolve(form, marks);
     showTables(choice);
     showSource(document.querySelector(".source"), form.elements.source);
-    const { loaded, lost } = await load(choice, page.order);
+    const { loaded, lost } = await load(choice, commits);
     if (mine !== turn) return; // the reader has chosen something else meanwhile
     const shown = [...loaded.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)];
     for (const box of boxesOf(form)) box.closest("label").hidden = !shown.includes(box.value);

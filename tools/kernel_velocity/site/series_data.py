@@ -213,11 +213,9 @@ class Encoder:
     def columns(self, part: Columns) -> dict[str, Any]:
         """Return the columns of a series, as orjson takes them."""
         numbers, methods = self._numbers[part.position], (*part.methods, None)  # -1, unknown, is the last
-        following = numbers - np.arange(len(numbers))  # the same along commits that follow one another
         outcome, rounds, method = part.outcome, part.rounds, part.method
-        last = int(numbers[-1]) if len(numbers) else None
         columns = {
-            "commit": (numbers.tobytes(), lambda: _runs(following, lambda at: int(numbers[at]))),
+            "commit": (numbers.tobytes(), lambda: commit_runs(numbers)),
             "outcome": (outcome.tobytes(), lambda: _runs(outcome, lambda at: _OUTCOMES[outcome[at]])),
             "rounds": (
                 rounds.tobytes(),
@@ -227,7 +225,7 @@ class Encoder:
             "remarks": (None if part.remarks is None else part.remarks.tobytes(), lambda: _remarks(part)),
         }
         return {
-            "last": None if last is None else [last, self._commits[last][:SHORT]],
+            "last": last_commit(numbers, self._commits),
             **{name: self._once(name, *column) for name, column in columns.items()},
             **_times(part),
         }
@@ -240,6 +238,17 @@ class Encoder:
                 self._encoded.clear()
             encoded = self._encoded[name, same] = orjson.Fragment(json_bytes(make()))
         return encoded
+
+
+def commit_runs(numbers: IntArray) -> list[tuple[object, int]]:
+    """Return the column `commit` of ascending numbers of commits."""
+    following = numbers - np.arange(len(numbers))  # the same along commits that follow one another
+    return _runs(following, lambda at: int(numbers[at]))
+
+
+def last_commit(numbers: IntArray, commits: Sequence[str]) -> tuple[int, str] | None:
+    """Return `last` of the numbers of some commits. None: there is none."""
+    return (int(numbers[-1]), commits[numbers[-1]][:SHORT]) if len(numbers) else None
 
 
 def _runs(numbers: NDArray[np.signedinteger[Any]], value: Callable[[int], object]) -> list[tuple[object, int]]:

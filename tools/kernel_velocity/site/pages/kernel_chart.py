@@ -41,13 +41,14 @@ from kernel_velocity.series.controls import MachineStep
 from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
+from kernel_velocity.site.series_data import commit_runs, last_commit
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, series_name
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.sequential import Answer
 
-FORMAT = 3  # of both files; raised when a reader of the old ones would go wrong
+FORMAT = 4  # of both files; raised when a reader of the old ones would go wrong
 
 GFLOPS, GIGABYTES, TIME = "GFLOPS", "GB/s", "µs"
 SPEED_UP, EFFICIENCY, BENEFIT, COLD_HOT, ERROR = "speed-up", "efficiency", "cache benefit", "cold / hot", "error"
@@ -264,9 +265,11 @@ def inputs(chart: Chart) -> str:
 def files(chart: Chart, inputs: str) -> Iterator[DataFile]:
     """Yield the data files of a chart. Its own is made again only for other inputs."""
     yield DataFile(name=chart.name, value=partial(as_data, chart), inputs=inputs)
+    measured = [chart.site.order[sha] for sha in chart.site.along]
     for name, series in chart.errors.items():
-        commits = [chart.site.line[position] for position in series.position]
-        yield DataFile(name=name, value={"format": FORMAT, "commit": commits, "value": series.value.tolist()})
+        numbers = np.searchsorted(measured, series.position).astype(np.int32)
+        commits = {"last": last_commit(numbers, chart.site.along), "commit": commit_runs(numbers)}
+        yield DataFile(name=name, value={"format": FORMAT, **commits, "value": series.value.tolist()})
 
 
 def as_data(chart: Chart) -> dict[str, Any]:
