@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import git
@@ -14,7 +15,7 @@ import pytest
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import HistoryError, ResultsError
 from kernel_velocity.site import report, series_data
-from kernel_velocity.site.pages import commit, home
+from kernel_velocity.site.pages import commit, finding, findings, home
 from kernel_velocity.site.writer import read_data
 from tests import large_tree, synthetic
 from tests.site.pages import AUTHOR, HOSTILE, Tags, edit, keep, results_file
@@ -61,6 +62,17 @@ def test_pages_of_kernels_and_commits(tree):
     for path in (out / "static").iterdir():
         text = path.read_text().replace(SVG, "").replace(UPLOT, "")
         assert "http" not in text and "url(" not in text, path.name
+
+
+def test_pages_name_the_folder_of_findings(tree, only):
+    only(findings.build, finding.build)
+    results = shutil.move(tree.results, tree.repository / "perf" / "measured")
+    tree = replace(tree, results=Path(results))
+    _, out = write(tree)
+    assert "<code>perf/measured/findings</code>" in (out / "findings.html").read_text()
+    keep(tree, id="slow")
+    write(tree)
+    assert "<code>perf/measured/findings/slow.toml</code>" in (out / "finding-slow.html").read_text()
 
 
 def test_navigation_marks_the_page(tree):

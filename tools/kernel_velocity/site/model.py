@@ -113,6 +113,13 @@ class Site:
         return any(path.name != "machine.json" for folder in folders for path in folder.glob("*.json"))
 
     @property
+    def findings_folder(self) -> str:
+        """Where the files of findings are, as the repository sees it. Of results elsewhere the last part of the path."""
+        results, root = self.results.resolve(), self.repository.resolve()
+        folder = results.relative_to(root) if results.is_relative_to(root) else Path(results.name)
+        return (folder / findings_store.FOLDER).as_posix()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
         unread = (text for _, problems in self._evidence.values() for text in problems)

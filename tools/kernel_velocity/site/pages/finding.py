@@ -143,6 +143,7 @@ def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
         "anchor": sources.line(finding.anchor) if finding.anchor else None,
         "found": f"{finding.found:%Y-%m-%d %H:%M %Z}",
         "shown_by": text.shown_by(finding),
+        "file": f"{sources.site.findings_folder}/{finding.id}.toml",
         "decide": decisions(finding),
         "look": looks(finding),
         "missing": "" if reruns else missing(finding),

@@ -30,6 +30,7 @@ def build(site: Site) -> Iterator[Page | DataFile]:
         template="findings.html",
         context={
             "rows": rows,
+            "folder": site.findings_folder,
             "open": sum(row["is_open"] for row in rows),
             "kinds": sorted({finding.kind.value for finding in site.findings}),
             "states": sorted({finding.state.value for finding in site.findings}),
