@@ -17,8 +17,8 @@ asv's documented extension point: a subclass of `asv.environment.Environment` wi
 
 from __future__ import annotations
 
-import gzip
 import io
+import lzma
 import os
 import re
 import shutil
@@ -411,17 +411,17 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._cache._remove_cache_dir(commit)
 
     def packed(self, commit: str) -> bytes | None:
-        """Return what is stored of a commit's build, or of its failure, as a tar. None: neither is."""
+        """Return what is stored of a commit's build, or of its failure, as a .tar.xz. None: neither is."""
         failure = self._failure_path(commit)
         if not self.is_built(commit) and not failure.exists():
             return None
         packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+        with tarfile.open(fileobj=packed, mode="w") as tar:
             if self.is_built(commit):
                 tar.add(self.unpacked(commit).parent, ".")
             else:
                 tar.add(failure, FAILED_FOLDER)
-        return packed.getvalue()
+        return lzma.compress(packed.getvalue(), check=lzma.CHECK_SHA256, preset=1)
 
     def unpack(self, commit: str, packed: bytes) -> bool:
         """Store the build that another machine of this kind made, or its failure, as `packed` returns it.
@@ -430,8 +430,8 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             whether it is whole, and of this machine's toolchain. Another is left out.
         """
         try:
-            contents = gzip.decompress(packed)  # all of it: its checksum is at the end
-        except (OSError, EOFError, zlib.error):
+            contents = lzma.decompress(packed)  # checks its SHA-256
+        except lzma.LZMAError:
             return False
         cache = Path(self._cache.create_cache_dir(commit))
         with tarfile.open(fileobj=io.BytesIO(contents)) as tar:
