@@ -267,7 +267,7 @@ def test_implementations_take_turns(monkeypatch):
 
     def take(call, rule, device, **more):
         call()
-        return Round(samples=(1e-6,), estimate=1e-6, stop="complete", flags=(), ended=0.0)
+        return Round(samples=(1e-6,), estimate=1e-6, stop="complete", flags=())
 
     monkeypatch.setattr(subject, "take_round", take)
     three = {name: doing(lambda x, call, name=name: turns.append(name)) for name in "abc"}
@@ -394,7 +394,7 @@ def test_cuda_function_is_waited_for_and_rounds_use_events(monkeypatch):
     synchronised = pretend_cuda.plant(monkeypatch, torch)
     monkeypatch.setattr(rounds, "TorchEvents", pretend_cuda.HostEvents)
     eager = timed_of(Doubling("cuda"), EAGER)["eager"]
-    assert (eager.failed, len(eager.rounds), eager.power) == (None, 2, ())
+    assert (eager.failed, len(eager.rounds)) == (None, 2)
     assert eager.function is not None and synchronised
 
 
@@ -432,7 +432,7 @@ def test_round_as_published_has_warm_ups_and_a_sample_is_a_call(timer):
     measured = take_round(partial(calls.append, 1), FixedCount(n=20), "cpu", warmups=7)
     assert len(calls) == 7 + 20 and timer.batches == {1}
     assert measured.samples == pytest.approx([number * 1e-6 for number in range(1, 21)])  # no burn-in is left out
-    assert (measured.estimate, measured.stop, measured.power) == (pytest.approx(10.5e-6), "complete", None)
+    assert (measured.estimate, measured.stop) == (pytest.approx(10.5e-6), "complete")
 
 
 def test_round_keeps_what_a_rule_does_not_drop(timer):

@@ -9,9 +9,8 @@ pytest.importorskip("jinja2", reason="pages are made with Jinja2, which a node h
 
 from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats import html
-from kernel_velocity.compare.formats.html import charts
 from kernel_velocity.compare.result import Timed
-from kernel_velocity.site.charts.samples import CHARTS, POINTS
+from kernel_velocity.site.charts.samples import CHARTS, POINTS, charts
 from kernel_velocity.stats.sample_shape import batches, correlogram
 from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
 
@@ -21,12 +20,10 @@ def page():
     return html.build(whole())
 
 
-def drawn(*rounds, **more):
+def drawn(*rounds):
     """Return the charts of samples by title."""
-    row = Timed(
-        implementation="a", rounds=rounds, estimates=tuple(float(np.mean(samples)) for samples in rounds), **more
-    )
-    return {chart.title: chart for chart in charts(row, "#123456")}
+    estimates = tuple(float(np.mean(samples)) for samples in rounds)
+    return {chart.title: chart for chart in charts(rounds, estimates, "#123456")}
 
 
 # The page's data -----------------------------------------------------------------------------------------------------
@@ -93,10 +90,9 @@ def test_roofline_chart_has_every_roof_and_every_point(page):
 
 
 def test_charts_of_a_row_that_has_everything():
-    by_title = drawn(*([1 + 0.1 * (k % 7) for k in range(40)] for _ in range(3)), power=((0.0, 10.0), (1.0, 30.0)))
-    assert [*by_title] == [*CHARTS, "Power over time"]
+    by_title = drawn(*([1 + 0.1 * (k % 7) for k in range(40)] for _ in range(3)))
+    assert [*by_title] == [*CHARTS]
     assert all(chart.figure is not None for chart in by_title.values())
-    assert by_title["Power over time"].caption.startswith("mean 20.0 W, highest 30.0 W")
 
 
 def test_charts_captions_have_the_figures():
@@ -120,11 +116,7 @@ def test_charts_captions_have_the_figures():
     ],
 )
 def test_charts_without_enough_samples_say_so(samples, title, caption):
-    chart = (
-        drawn(samples)[title]
-        if samples
-        else {other.title: other for other in charts(Timed(implementation="a"), "")}[title]
-    )
+    chart = (drawn(samples) if samples else drawn())[title]
     assert chart.figure is None and chart.caption.startswith(caption)
 
 
@@ -160,7 +152,7 @@ def few():
             "float32-5M",
             5_000_000,
             timed("eager", 14e-3),
-            timed("native", 6e-3, power=((0.0, 20.0), (0.5, 41.5), (1.0, 44.0))),
+            timed("native", 6e-3),
             dataclasses.replace(timed("once", 4e-3, rounds=1), rounds=((4e-3, 4.1e-3, 3.9e-3),)),
             Timed(implementation="triton", missing="no CUDA device"),
         ),
@@ -196,9 +188,9 @@ def test_page_draws_every_chart_in_the_readers_colours(tab, written):
     tab.emulate_media(color_scheme="light")
     open_all(tab, written / "plain.html")
     frames = tab.locator("figure.plot svg.frame:visible")
-    assert frames.count() == 1 + 7 + 8 + 3  # of the roofline, eager, native with its power, and once: few samples
+    assert frames.count() == 1 + 7 + 7 + 3  # of the roofline, eager, native, and once: few samples
     boxes = frames.evaluate_all("(all) => all.map((item) => item.getBoundingClientRect().height)")
-    assert boxes == [420] + [210] * 18
+    assert boxes == [420] + [210] * 17
     light = colour()
     tab.emulate_media(color_scheme="dark")
     assert colour() != light

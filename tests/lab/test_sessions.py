@@ -285,7 +285,6 @@ def test_adjusting_by_controls_reduces_the_spread():
     (row,) = spread.rows(shared())
     assert row.series == series()
     assert row.raw > 0.02 and row.adjusted < 0.005
-    assert row.slopes == pytest.approx((1,), abs=0.1) and row.explained > 0.9
     assert row.seconds == pytest.approx(1e-3, rel=0.1)
     (row,) = spread.rows(without(shared(), "02", "native"))
     assert row.adjusted < 0.005
@@ -318,7 +317,7 @@ def test_session_without_controls_leaves_no_adjusted_spread(names):
         result = without(result, name, "eager", "compile")
     (row,) = spread.rows(result)
     assert row.raw > 0.02 and row.adjusted is None
-    assert spread.table([row]).splitlines()[1].split()[-3:] == ["-", "-", "-"]
+    assert spread.table([row]).splitlines()[1].endswith(" -")
 
 
 def test_session_is_adjusted_with_slopes_of_the_others():

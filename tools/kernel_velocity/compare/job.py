@@ -83,7 +83,7 @@ class Job:
             if compared is None:
                 try:
                     with reported.memory_bound(problem.device, selection.SHARE):
-                        compared = self._compare_case(test, roofs, began, part, journal)
+                        compared = self._compare_case(test, roofs, part, journal)
                 except MemoryRanOutError as error:
                     left_out.append(str(error))
                     continue
@@ -108,13 +108,11 @@ class Job:
             roofs=roofs,
         )
 
-    def _compare_case(
-        self, test: TestCase, roofs: Roofs | None, began: float, progress: Progress, journal: Journal
-    ) -> Compared:
+    def _compare_case(self, test: TestCase, roofs: Roofs | None, progress: Progress, journal: Journal) -> Compared:
         rounds = self.settings.rounds
         try:
             with journal.running("computing the reference", None, test["name"]):
-                bench = self._bench(test, began, journal)
+                bench = self._bench(test, journal)
             subjects = [Subject(name=name, bench=bench) for name in self.implementations]
             for subject in subjects:
                 progress(f"verifying {subject.name}", 0.0)
@@ -139,7 +137,7 @@ class Job:
             raise MemoryRanOutError(text) from None
         return _compared(bench, test, subjects, roofs)
 
-    def _bench(self, test: TestCase, began: float, journal: Journal) -> Bench:
+    def _bench(self, test: TestCase, journal: Journal) -> Bench:
         """Make a case's inputs, and what is expected of them.
 
         Raises:
@@ -166,7 +164,6 @@ class Job:
             expected=expected,
             work=work(problem, test, _tensors(inputs, expected)),
             settings=self.settings,
-            began=began,
             journal=journal,
         )
 

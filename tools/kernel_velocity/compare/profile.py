@@ -27,7 +27,6 @@ from typing import Any
 
 from kernel_velocity import units
 from kernel_velocity.compare.solutions import Bind
-from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.timers import Call
 
@@ -59,21 +58,15 @@ def profile(problem: Problem, implementation: str, case: str, folder: Path, bind
     return f"{implementation} on {case}, {units.count(CALLS, 'call')}; trace: {trace}\n{table}"
 
 
-def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", calls: int = CALLS) -> str:
-    """Profile a call: write its trace, return the table of its costliest operations over all calls.
+def profile_call(call: Call, *, device: str, trace: Path, name: str = "call") -> str:
+    """Profile a call: write its trace, return the table of its costliest operations over CALLS calls.
 
     Args:
         call: takes no arguments.
         device: "cpu" or "cuda".
         trace: file to be written.
         name: of the region around every call.
-        calls: how many are profiled after WARM_UPS that are not, 1 or more.
-
-    Raises:
-        UsageError: fewer than one call.
     """
-    if calls < 1:
-        raise UsageError(f"calls must be at least 1 (got {calls})")
     torch: Any = importlib.import_module("torch")
     profiler = importlib.import_module("torch.profiler")
     synchronise: Call = torch.cuda.synchronize if device == "cuda" else (lambda: None)
@@ -85,7 +78,7 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its warnings are about itself
         with profiler.profile(activities=activities) as recorded:
-            for _ in range(calls):
+            for _ in range(CALLS):
                 with profiler.record_function(name):
                     call()
             synchronise()

@@ -43,7 +43,6 @@ class Timed:
         function: s per call of the whole function, which allocates outputs and checks arguments. None: not measured.
         accuracy: one per output, none where nothing was verified.
         roofline: None where the ceilings or the problem's FLOPs and bytes are unknown.
-        power: (s since the start, W) of a GPU.
         missing: the reason why it is n/a. It has no rounds then.
         failed: the reason why it failed. Its rounds do not count then.
         notes: what it changed in the process that all implementations share.
@@ -57,7 +56,6 @@ class Timed:
     function: float | None = None
     accuracy: tuple[Accuracy, ...] = ()
     roofline: Roofline | None = None
-    power: tuple[tuple[float, float], ...] = ()
     missing: str | None = None
     failed: str | None = None
     notes: tuple[str, ...] = ()

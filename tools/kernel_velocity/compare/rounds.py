@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass
-from time import perf_counter, time
+from time import perf_counter
 
 from kernel_velocity.harness import gate, gpu, timing
 from kernel_velocity.harness.reported import activity, read_counters
@@ -26,17 +26,12 @@ FEWEST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One round: `samples` in s per call, in order, without burn-in.
-
-    `power` is in W, None on the CPU.
-    """
+    """One round: `samples` in s per call, in order, without burn-in."""
 
     samples: tuple[float, ...]
     estimate: float  # s per call, 10%-per-side trimmed mean of the samples
     stop: str
     flags: tuple[str, ...]
-    ended: float  # Unix time, s
-    power: float | None = None
 
 
 def take_round(
@@ -81,8 +76,6 @@ def take_round(
         estimate=trimmed_mean(samples),
         stop=stop,
         flags=tuple(dict.fromkeys((*flags, *contended, *crowded, *watch.flags))),
-        ended=time(),
-        power=None if watch.activity is None else watch.activity.power,
     )
 
 

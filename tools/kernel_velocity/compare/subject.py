@@ -77,7 +77,6 @@ class Bench:
     expected: Any  # of the reference: a tensor, or several
     work: limits.Work  # of a call, with the working set as its footprint
     settings: Settings
-    began: float  # Unix time at which the comparison began, s
     journal: Journal
 
     @property
@@ -240,7 +239,6 @@ class Subject:
 
     def result(self) -> Timed:
         """Return the result, without a roofline."""
-        power = ((measured.ended - self.bench.began, measured.power) for measured in self.rounds)
         return Timed(
             implementation=self.name,
             rounds=tuple(measured.samples for measured in self.rounds),
@@ -249,7 +247,6 @@ class Subject:
             flags=tuple(dict.fromkeys((*(flag for measured in self.rounds for flag in measured.flags), *self.flags))),
             function=self._function(),
             accuracy=self.accuracy,
-            power=tuple((when, watts) for when, watts in power if watts is not None),
             missing=self.missing,
             failed=self.failed,
             notes=tuple(self.notes),

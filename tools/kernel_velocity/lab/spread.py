@@ -16,7 +16,7 @@ from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.lab import sessions as identical_sessions
 from kernel_velocity.lab.sessions import Sessions, out_of_sample
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.stats.adjust import Logs, slopes
+from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.tables import columns
 
 DEFAULT_SESSIONS = 10
@@ -30,8 +30,6 @@ class Row(NamedTuple):
     seconds: float  # median of the sessions' medians
     raw: float
     adjusted: float | None = None  # None: not every session has a gauge or a control in the same rounds
-    slopes: tuple[float, ...] = ()  # means over the fits
-    explained: float | None = None  # R^2 over the rounds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,21 +72,15 @@ def _row(series: Series, values: Logs, signals: Sequence[Logs]) -> Row:
     row = Row(series, math.exp(statistics.median(raw.values())), statistics.stdev(raw.values()))
     if not signals or not all({session for session, _ in signal} >= set(raw) for signal in signals):
         return row
-    adjusted, fits = out_of_sample(values, signals)
-    return row._replace(
-        adjusted=statistics.stdev(_medians(adjusted).values()),
-        slopes=tuple(statistics.fmean(slope) for slope in zip(*fits, strict=True)),
-        explained=slopes(values, signals, dict.fromkeys(raw, "identical"))[1],
-    )
+    adjusted, _ = out_of_sample(values, signals)
+    return row._replace(adjusted=statistics.stdev(_medians(adjusted).values()))
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as text: spread in percent, one standard deviation between sessions."""
-    cells = [["series", "time", "raw", "adjusted", "betas", "R^2"]]
+    cells = [["series", "time", "raw", "adjusted"]]
     for row in rows:
         adjusted = "-" if row.adjusted is None else f"{row.adjusted:.2%}"
-        betas = " ".join(f"{slope:.2f}" for slope in row.slopes) or "-"
-        explained = "-" if row.explained is None else f"{row.explained:.2f}"
         name = f"{row.series[0]} {' '.join(row.series[1])}"
-        cells.append([name, f"{row.seconds * 1e3:.3f} ms", f"{row.raw:.2%}", adjusted, betas, explained])
+        cells.append([name, f"{row.seconds * 1e3:.3f} ms", f"{row.raw:.2%}", adjusted])
     return columns(cells)

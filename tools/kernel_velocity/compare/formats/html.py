@@ -11,18 +11,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.compare import text
-from kernel_velocity.compare.result import Comparison, Row, Timed
+from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.roofline.model import Roofline, Roofs
 from kernel_velocity.site.charts import palette, samples
 from kernel_velocity.site.charts import roofline as roofline_plot
-from kernel_velocity.site.charts.plot import MARKS, Mark, Plot, around, key
+from kernel_velocity.site.charts.plot import MARKS, Mark, key
 from kernel_velocity.site.charts.roofline import GIGA
-from kernel_velocity.site.charts.samples import Chart, Drawn, chart
+from kernel_velocity.site.charts.samples import Chart, chart
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.site.text import Cell
 
@@ -141,7 +140,7 @@ def _detail(row: Row, colours: Mapping[str, str], anchors: Mapping[int, str]) ->
         "colour": colours[timed.implementation],
         "summary": f"{text.time(row)} · {counts}",
         "facts": _facts(row),
-        "charts": charts(timed, colours[timed.implementation]),
+        "charts": samples.charts(timed.rounds, timed.estimates, colours[timed.implementation]),
     }
 
 
@@ -163,20 +162,6 @@ def _figure(value: object) -> str:
 
 
 # Charts ---------------------------------------------------------------------------------------------------------------
-
-
-def charts(timed: Timed, colour: str) -> list[Chart]:
-    """Return every chart of the samples of an implementation, and of its power where that was recorded."""
-    power = [chart("Power over time", *_power(timed, colour))] if timed.power else []
-    return [*samples.charts(timed.rounds, timed.estimates, colour), *power]
-
-
-def _power(timed: Timed, colour: str) -> Drawn:
-    times, watts = (list(column) for column in zip(*timed.power, strict=True))
-    plot = Plot(around("time since the start, s", times), around("power, W", watts, low=0))
-    plot.line(timed.power, colour=colour)
-    plot.dots(timed.power, colour, "large")
-    return f"mean {np.mean(watts):.1f} W, highest {max(watts):.1f} W, as the driver reports it", plot
 
 
 def roofline_chart(rows: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str]) -> Chart | None:

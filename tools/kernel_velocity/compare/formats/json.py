@@ -17,7 +17,6 @@ Of a result, one per implementation and test case:
     function_s, overhead_s   the whole function, and what of it lies outside the call
     flags, accuracy     accuracy: output, right, details, for each output
     roofline            the fields of roofline/model.py's Roofline
-    power               [s since the start, W] pairs
 
 What is unknown is null. JSON has no NaN and no infinity: such a number is the string "NaN", "Infinity" or "-Infinity",
 which Python's float() and JavaScript's Number() read, so that an error of NaN cannot pass for an unknown one.
@@ -99,7 +98,6 @@ def _result(row: Row) -> dict[str, Any]:
         "overhead_s": row.overhead,
         "accuracy": [asdict(output) for output in timed.accuracy],
         "roofline": None if timed.roofline is None else asdict(timed.roofline),
-        "power": timed.power,
     }
 
 
