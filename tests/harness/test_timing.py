@@ -269,26 +269,6 @@ def test_refused_capture_is_an_error(monkeypatch):
         events.capture(refuse, 1)
 
 
-class Users(benchmark._KernelBenchmark):
-    """A user's asv class, derived from the base, with a method of its own."""
-
-    problem, device = add_mul_exp.AddMulExp(), "cpu"
-
-    def time_counting(self, implementation, case):
-        self.call()
-        self.counted = getattr(self, "counted", 0) + 1
-
-
-def test_method_of_a_user_is_timed(root, monkeypatch):
-    plant_limits(monkeypatch)
-    bench = Users()
-    bench.setup("eager", CASE)
-    bench.measure("mine.Cpu.time_counting", "eager", CASE)
-    (recorded,) = rounds(root)
-    assert recorded.benchmark == "mine.Cpu.time_counting"
-    assert bench.counted > recorded.n * recorded.batch  # its own body was called, and not the bound call
-
-
 def test_timer_is_chosen_by_name(monkeypatch):
     from tests.harness import pretend_cuda
 

@@ -87,7 +87,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
 class RoundBenchmark(_Recorded):
     """Runs `_KernelBenchmark.measure`. Everything public here is stored in benchmarks.json."""
 
-    name_regex = re.compile("^time_.+$")
+    name_regex = re.compile("^time_(hot|cold)$")
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
         owner = func.__self__

@@ -150,7 +150,7 @@ def audit(
     fresh: FreshInputs,
     check: Callable[[], object],
     *,
-    timer: Timer | None,
+    timer: Timer,
     estimate: float,
     overhead: float,
     device: str,
@@ -161,7 +161,7 @@ def audit(
         bound: the call.
         fresh: its inputs.
         check: raises where the outputs of the last call are wrong. It is called as soon as the clock has stopped.
-        timer: that the samples were taken with. It times one call. None: nothing is timed.
+        timer: that the samples were taken with. It times one call.
         estimate: s per call of the samples.
         overhead: s that an empty call reads as.
         device: "cpu" or "cuda".
@@ -179,7 +179,7 @@ def audit(
         _check(bound, fresh, check, outputs)
         if not fresh.can_renew:
             return ("same_inputs",)
-        if timer is None or seconds <= SUSPECT * estimate + SLACK + overhead:
+        if seconds <= SUSPECT * estimate + SLACK + overhead:
             return ()
     fixed, is_known = fresh.fixed(), False
     most_alone = ALONE * estimate + ALONE_SLACK[device]
@@ -250,16 +250,9 @@ def _us(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def _call(bound: Bound, timer: Timer | None) -> tuple[float, list[Any]]:
-    """Make one call. Return its s until its outputs can be read, and a glance at them as soon as it returned.
-
-    Without a timer the s are those of reading alone.
-    """
-    if timer is None:
-        bound.call()
-        seconds = 0.0
-    else:
-        (seconds,) = timer.samples(bound.call, 1, 1)
+def _call(bound: Bound, timer: Timer) -> tuple[float, list[Any]]:
+    """Make one call. Return its s until its outputs can be read, and a glance at them as soon as it returned."""
+    (seconds,) = timer.samples(bound.call, 1, 1)
     readings, glances = [], []
     for _ in range(READINGS):
         began = perf_counter()
@@ -277,7 +270,7 @@ def _check(bound: Bound, fresh: FreshInputs, check: Callable[[], object], output
 
 
 def _pair(
-    bound: Bound, fresh: FreshInputs, fixed: Inputs, check: Callable[[], object], timer: Timer | None
+    bound: Bound, fresh: FreshInputs, fixed: Inputs, check: Callable[[], object], timer: Timer
 ) -> tuple[float, float]:
     """Return the least s of AGAIN calls on what they know, and the s of one on inputs drawn anew, outputs poisoned.
 

@@ -147,7 +147,7 @@ class _KernelBenchmark:
         """
         rule = from_environment(os.environ)
         method = getattr(self, name.rpartition(".")[2])
-        call = self._call_of(method, implementation, case)
+        call = self._bound.call  # and not the method: a Python function around it takes time
         timer = timing.timer_of(self.device, method)
         timing.pre_warm(rule, self.device)
         began, before, clock = time(), read_counters(), perf_counter()
@@ -159,12 +159,11 @@ class _KernelBenchmark:
         self._fresh.check()
         waiting = self._waiting(method, call, result.estimate)
         check_finished(result.estimate, waiting)
-        is_own_call = call is self._bound.call
         audit_flags = audit(
             self._bound,
             self._fresh,
             partial(self._check, implementation, case, CHECK_STEP),
-            timer=self._single(timer, method) if is_own_call else None,
+            timer=self._single(timer, method),
             estimate=result.estimate,
             overhead=result.overhead,
             device=self.device,
@@ -212,12 +211,6 @@ class _KernelBenchmark:
     def new_timer(self, flush: Call | None = None) -> Timer:
         """Return the timer that measures this device, hot without flush (asv means something else by `timer`)."""
         return timing.plain(self.device, flush)
-
-    def _call_of(self, method: Any, implementation: str, case: str) -> Call:
-        """Return what is timed of a method: for the base's own the bound call, without a Python function around it."""
-        if method.__func__ in (_KernelBenchmark.time_hot, _KernelBenchmark.time_cold):
-            return self._bound.call
-        return partial(method, implementation, case)
 
     def _own_functions(self) -> tuple[object, ...]:
         """Return the bound call's functions, and the names of its class's methods that this instance replaces."""

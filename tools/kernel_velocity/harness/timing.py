@@ -1,18 +1,6 @@
 """How a `time_*` method is timed: with warm or cold caches, by which timer.
 
-A `time_*` method of a class derived from the suite's base is timed with caches warm. A decorator changes that:
-
-    from kernel_velocity.harness.benchmark import _KernelBenchmark
-    from kernel_velocity.harness.timing import cold
-
-    class Cpu(_KernelBenchmark):
-        problem, device = MyProblem(), "cpu"
-
-        @cold
-        def time_from_memory(self, implementation, case):
-            self.call()                    # before each sample the caches are overwritten
-
-Rule, rounds, flags and telemetry are those of every other series. The estimate is in seconds as always.
+`cold` marks the method before each of whose samples the caches are overwritten.
 """
 
 from __future__ import annotations
