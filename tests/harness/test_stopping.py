@@ -32,7 +32,7 @@ from kernel_velocity.harness.stopping import (
     width_and_fall,
     without_burn_in,
 )
-from kernel_velocity.lab.noise import HELD_OUT, repetition, single_families
+from kernel_velocity.lab.noise import FAMILIES, HELD_OUT, Jitter, _mixture, repetition
 
 MOST = 2.5  # s that a rule may take in these tests
 # What ends a rule by itself, made short where the published cap is minutes.
@@ -90,7 +90,13 @@ def noisy(sigma, mean=1e-3, n=20_000, seed=5):
 
 @cache
 def families():
-    return {mixture.name: mixture for mixture in single_families(HELD_OUT, 0)}
+    """Return mixtures of little jitter and one family of noise, by its name."""
+    drawn = {}
+    for number, (name, draw) in enumerate(FAMILIES.items()):
+        rng = np.random.default_rng([HELD_OUT, 0, number, 1])
+        jitter = [] if name == "iid" else [Jitter(0.002)]
+        drawn[name] = _mixture(name, rng, [*jitter, draw(rng)], None)
+    return drawn
 
 
 @cache
