@@ -79,12 +79,12 @@ def set_up(module, implementation, case=CASES[0]):
 
 
 def test_costs_are_computed_when_they_are_read(monkeypatch):
-    asked = []
-    module = define(monkeypatch, {"reference": lambda x: asked.append(x.device.type) or 2 * x})
-    assert asked == []
+    devices = []
+    module = define(monkeypatch, {"reference": lambda x: devices.append(x.device.type) or 2 * x})
+    assert devices == []
     for _ in range(2):
         assert module.Cpu.bytes == {CASES[0]: 2048, CASES[1]: 4096}
-    assert asked == ["meta"] * 2  # once a case
+    assert devices == ["meta"] * 2  # once a case
 
 
 def test_axes_and_costs(monkeypatch):
