@@ -13,25 +13,11 @@ from hypothesis import strategies as st
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.lab import detectors, histories, scoring, true_night
+from kernel_velocity.lab import contenders, detectors, histories, scoring, true_night
+from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Contender, Report
 from kernel_velocity.lab.detectors import STEPS, Plan
 from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
-from kernel_velocity.lab.scoring import (
-    BEFORE,
-    CONTENDERS,
-    OTAVA,
-    OURS,
-    SHORT,
-    SILENCE,
-    Agreement,
-    Contender,
-    Delay,
-    Report,
-    agreement,
-    among_people,
-    count_alarms,
-    delay,
-)
+from kernel_velocity.lab.scoring import BEFORE, SHORT, Agreement, Delay, agreement, among_people, count_alarms, delay
 from kernel_velocity.lab.true_night import Tally
 from tests.golden import check_golden
 from tests.stepped_series import stepped
@@ -204,7 +190,7 @@ def test_perfherders_rule_by_hand():
     means = [float(weights @ part) for part in parts]
     squares = [float(((part - mean) ** 2).sum()) for part, mean in zip(parts, means, strict=True)]
     t = (means[1] - means[0]) / math.sqrt(sum(squares) / 11 / 12)
-    assert scoring._weighted_t(*parts) == pytest.approx(t)
+    assert contenders._weighted_t(*parts) == pytest.approx(t)
     assert detect((-np.log(values)).tolist()) == [Report(index=12, rises=False)]
 
 

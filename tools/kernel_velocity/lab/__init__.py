@@ -11,7 +11,8 @@ spread.py           kv lab spread: how far apart sessions are
 links.py            kv lab links: values of two sessions, linked by anchors
 false_alarms.py     kv lab false-alarms: how often a test calls them different
 detectors.py        kv lab detectors: the tables
-scoring.py          the detectors that are compared, played on histories, and counts
+scoring.py          plays histories to detectors, and counts
+contenders.py       the detectors that are compared
 true_night.py       plays the judging code of nightly to simulated machines
 histories.py        noise of a history, and files of real series
 """

@@ -21,21 +21,9 @@ from typing import Any, NamedTuple, TextIO
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.lab import histories, scoring, true_night
+from kernel_velocity.lab.contenders import CONTENDERS, LOOKS, OTAVA, SILENCE
 from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
-from kernel_velocity.lab.scoring import (
-    AFTER,
-    BEFORE,
-    CONTENDERS,
-    LOOKS,
-    MARGIN,
-    NEAR,
-    OTAVA,
-    POSITIONS,
-    SHORT,
-    SILENCE,
-    Agreement,
-    Delay,
-)
+from kernel_velocity.lab.scoring import AFTER, BEFORE, MARGIN, NEAR, POSITIONS, SHORT, Agreement, Delay
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.tables import Table, columns
 from kernel_velocity.units import significant
