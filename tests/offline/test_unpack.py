@@ -261,7 +261,7 @@ def test_shallow_clone_is_told_to_fetch(tmp_path, home, tar):
 
 @pytest.mark.parametrize("machine", ["", "..", "../x", "a b", ".hidden"])
 def test_machine_is_named_like_a_folder(home, tar, machine):
-    with pytest.raises(UsageError, match=r"--machine .*such as --machine h200"):
+    with pytest.raises(UsageError, match=r"--machine .*such as --machine bench-2"):
         run(home, tar, machine=machine)
     assert not home.results.exists()
 

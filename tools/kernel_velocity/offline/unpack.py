@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity import config, lock, units
-from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.cases import DEVICES
@@ -24,7 +24,7 @@ from kernel_velocity.harness.device_figures import figures, version
 from kernel_velocity.offline import archive
 from kernel_velocity.offline.archive import Manifest
 from kernel_velocity.results import git, merge
-from kernel_velocity.results.asv_file import MACHINE, Params, StoredFile
+from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
 from kernel_velocity.results.reader import FORMAT_VERSION
 
 HARDWARE = ("arch", "cpu", "num_cpu")  # what makes a machine another one; memory and kernel move with the rental
@@ -45,10 +45,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         ResultsError: the tar is damaged, of another project, or of another machine than the one of that name here.
     """
     root, machine = args.root, args.root / config.results_dir(args.root) / args.machine
-    if not MACHINE.fullmatch(args.machine):
-        raise UsageError(
-            f"--machine {args.machine!r}: letters, digits, `.`, `_` and `-` are wanted, such as --machine h200"
-        )
+    check_machine("--machine ", args.machine)
     config.check(root)
     # On the disk of .asv: /tmp may be small.
     with lock.held(root, measures=False), tempfile.TemporaryDirectory(prefix="unpack-", dir=root / ".asv") as scratch:

@@ -19,7 +19,7 @@ from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 
 from kernel_velocity import bounds
-from kernel_velocity.errors import ResultsError
+from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.join import StoredSeries
@@ -38,6 +38,19 @@ MEASURING_FOLDERS = ("kv-ab", "kv-sessions")
 # Names in results/ that no machine may have: those, findings, recorded sessions, the journals of nights.
 OWN_FOLDERS = frozenset({*MEASURING_FOLDERS, "findings", "sessions", "journals"})
 MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # a folder of results/, and a name on the pages
+
+
+def check_machine(option: str, name: str) -> str:
+    """Return the name of a machine that an option gives.
+
+    Raises:
+        UsageError: it cannot be that of a folder of results, or is one of ours.
+    """
+    if not MACHINE.fullmatch(name):
+        raise UsageError(f"{option}{name!r}: letters, digits, `.`, `_` and `-` are wanted, such as {option}bench-2")
+    if name in OWN_FOLDERS:
+        raise UsageError(f"{option}{name!r} is reserved for a folder in results/: take another name, such as bench-2")
+    return name
 
 
 def paths(results: Path, environment: str, commit: str) -> list[Path]:

@@ -26,7 +26,7 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.results import lines, machines
-from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS, Params, StoredFile
+from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
 from kernel_velocity.results.reader import FORMAT_VERSION, load, read_machine
 
 GOOGLE_BENCHMARK, NVBENCH = "google-benchmark", "nvbench"  # name asv's environment
@@ -235,11 +235,7 @@ def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
     if name is None:
         facts = Machine.get_defaults()
         facts |= machines.entry(Machine.get_unique_machine_name())
-    called = name or str(facts["machine"])
-    if not MACHINE.fullmatch(called) or called in OWN_FOLDERS:
-        raise UsageError(
-            f"--machine {called!r}: letters, digits, `.`, `_` and `-` are wanted, such as --machine bench-2"
-        )
+    called = check_machine("--machine ", name or str(facts["machine"]))
     path = results / called / "machine.json"
     if path.exists():
         facts = dict(read_machine(path.parent, []).details)
