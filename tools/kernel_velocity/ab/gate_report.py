@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,35 +30,6 @@ WORDS: Mapping[int, str] = {  # exit status (contract) -> verdict
     21: "a commit does not build",
     22: "nothing was compared",
 }
-
-
-def exit_status(
-    others: Sequence[Comparison], expected: Iterable[Comparison] = (), unrun: Iterable[CodeChange] = ()
-) -> int:
-    """Return the exit status of a gate: of several the first in the contract's order, 22, 10, 21, 20, 11.
-
-    Nothing was compared where no series had a look, and one needed it: unchanged code of others says nothing about it.
-    A commit that does not build leaves nothing to compare, either. A gate stays clean with improvements, with a series
-    that is n/a on both sides or failed at the earlier commit alone, and with an unknown one that does not lean to
-    slower.
-
-    Args:
-        others: the series that are not in `expected`.
-        expected: the series that are slower, or may be, as somebody announced.
-        unrun: changes of code that nothing here can run.
-    """
-    series = [*others, *expected]
-    obstacles = {comparison.obstacle for comparison in series}
-    has_look = any(comparison.p is not None for comparison in series)
-    is_known = has_look or any(comparison.answer is Answer.SAME for comparison in series)
-    holds = {
-        22: not is_known or (not has_look and any(comparison.unseen for comparison in series)),
-        10: any(comparison.slower for comparison in others),
-        21: Obstacle.NOT_BUILT in obstacles,
-        20: Obstacle.FAILED in obstacles,
-        11: any(map(doubt, others)) or any(change.spills_more for change in unrun),
-    }
-    return next((status for status, is_so in holds.items() if is_so), 0)
 
 
 def doubt(comparison: Comparison) -> str:
@@ -160,8 +131,25 @@ class GateReport:
 
     @property
     def status(self) -> int:
-        """The exit status."""
-        return exit_status(self._others, [self.comparisons[series] for series in self.expected], self._unrun)
+        """The exit status: of several the first in the contract's order, 22, 10, 21, 20, 11.
+
+        Nothing was compared where no series had a look, and one needed it: unchanged code of others says nothing about
+        it. A commit that does not build leaves nothing to compare, either. A gate stays clean with improvements, with a
+        series that is n/a on both sides or failed at the earlier commit alone, and with an unknown one that does not
+        lean to slower.
+        """
+        series = self.comparisons.values()
+        obstacles = {comparison.obstacle for comparison in series}
+        has_look = any(comparison.p is not None for comparison in series)
+        is_known = has_look or any(comparison.answer is Answer.SAME for comparison in series)
+        holds = {
+            22: not is_known or (not has_look and any(comparison.unseen for comparison in series)),
+            10: any(comparison.slower for comparison in self._others),
+            21: Obstacle.NOT_BUILT in obstacles,
+            20: Obstacle.FAILED in obstacles,
+            11: any(map(doubt, self._others)) or any(change.spills_more for change in self._unrun),
+        }
+        return next((status for status, is_so in holds.items() if is_so), 0)
 
     @property
     def words(self) -> str:
