@@ -185,17 +185,15 @@ def test_short_lines():
     assert report.short([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
 
 
-def test_reasons_are_of_inapplicable_series():
-    failure = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
-    failed = dataclasses.replace(failure, skipped=False, error="wrong")
-    assert report.reasons({NEW: [failure, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
-
-
 def test_absent_lines_group_by_implementation():
     measurements = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
-    reasons = {("bbbbbbbb", "k.Cpu.time_hot", ("native", "d")): "no such kernel"}
-    assert report.absent_lines(measurements, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
-    assert report.absent_lines(measurements, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
+    skipped = Failure(
+        benchmark="k.Cpu.time_hot", params=("native", "d"), time=1.0, error="no such kernel", skipped=True
+    )
+    failed = dataclasses.replace(skipped, skipped=False, error="wrong")
+    line = "n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"
+    assert report.absent_lines(measurements, {NEW: [skipped, failed]}) == [f"{line}: no such kernel"]
+    assert report.absent_lines(measurements, {OLD: [skipped], NEW: [failed]}) == [line]
 
 
 @pytest.mark.parametrize("count", [1, 7])

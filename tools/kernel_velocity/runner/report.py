@@ -171,28 +171,22 @@ def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Dea
     return lacking
 
 
-def reasons(failures: Mapping[str, Sequence[Failure]]) -> dict[tuple[str, str, tuple[str, ...]], str]:
-    """Return the recorded reasons of inapplicable series by commit (8 digits), benchmark and parameters."""
-    return {
-        (commit[:SHORT], failure.benchmark, failure.params): failure.error
-        for commit, recorded in failures.items()
-        for failure in recorded
-        if failure.skipped
-    }
+def absent_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
+    """Return a line per commit, benchmark and implementation that does not apply, with its recorded reason if any.
 
-
-def absent_lines(
-    measurements: Iterable[Measurement], reasons: Mapping[tuple[str, str, tuple[str, ...]], str]
-) -> list[str]:
-    """Return a line per commit, benchmark and implementation that does not apply, with its recorded reason if any."""
-    cases: dict[tuple[str, str, str], list[str]] = {}
+    Args:
+        failures: recorded ones by full commit, inapplicable ones included.
+    """
+    absent: dict[tuple[str, str, str], list[Series]] = {}
     for value in measurements:
         if value.outcome is Outcome.NOT_APPLICABLE:
-            key = (value.commit[:SHORT], value.key.benchmark, value.key.implementation)
-            cases.setdefault(key, []).append(value.key.case)
+            key = (value.commit, value.key.benchmark, value.key.implementation)
+            absent.setdefault(key, []).append(_series(value))
     lines = []
-    for (commit, benchmark, implementation), names in cases.items():
-        recorded = (reasons.get((commit, benchmark, (implementation, case))) for case in names)
-        reason = next((f": {text}" for text in recorded if text is not None), "")
-        lines.append(f"n/a: {commit} {benchmark} {implementation} ({', '.join(names)}){reason}")
+    for (commit, benchmark, implementation), several in absent.items():
+        recorded = (failure for failure in failures.get(commit, ()) if failure.skipped)
+        reasons = {(failure.benchmark, failure.params): f": {failure.error}" for failure in recorded}
+        reason = next((reasons[series] for series in several if series in reasons), "")
+        cases = ", ".join(params[-1] for _, params in several)
+        lines.append(f"n/a: {commit[:SHORT]} {benchmark} {implementation} ({cases}){reason}")
     return lines

@@ -21,7 +21,7 @@ from kernel_velocity import config, lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import blocks, git
-from kernel_velocity.results.asv_file import MACHINE, OWN_FOLDERS
+from kernel_velocity.results.asv_file import check_machine
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.runner import backfill, clocks, forecast, host, report, select
 from kernel_velocity.runner.asv import machine
@@ -94,19 +94,11 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         bench=value["bench"],
         rounds=_rounds(value["rounds"]),
         tier=value["tier"] or "core",
-        machine=_machine(value["machine"]),
+        machine=value["machine"] and check_machine("MACHINE=", value["machine"]),
         again=value["again"] not in (None, "0"),
         every=args.every,
         budget=math.inf if args.budget is None else seconds(args.budget),
     )
-
-
-def _machine(text: str | None) -> str | None:
-    if text is not None and not MACHINE.fullmatch(text):
-        raise UsageError(f"MACHINE={text!r}: letters, digits, `.`, `_` and `-` are wanted, such as MACHINE=bench-2")
-    if text in OWN_FOLDERS:
-        raise UsageError(f"MACHINE={text!r} is reserved for a folder in results/: take another name, such as bench-2")
-    return text
 
 
 def _of_device(chosen: str | None) -> str | None:
@@ -280,7 +272,7 @@ def _report(work: Session, tier: str, device: str, out: TextIO) -> int:
         *work.failed_builds.values(),
         *failed,
         *short,
-        *report.absent_lines(measurements, report.reasons(failures)),
+        *report.absent_lines(measurements, failures),
     ]:
         print(line, file=out)
     out.flush()
