@@ -177,18 +177,13 @@ def _value(summary: Any) -> float:
     return float(value) if isinstance(value, str) and "_" not in value else _number(value)  # nvbench writes texts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """What became of the series of a run: `path` was written where any is new or changed."""
-
-    path: Path
-    new: int
-    changed: int
-    same: int
+NEW, CHANGED, SAME = FATES = ("new", "changed", "as before")  # what becomes of a series
 
 
-def record(run: ForeignRun, machine: Path, *, commit: str, date: float, facts: Mapping[str, str]) -> Recorded:
-    """Store a run for a commit. A series that the file has is replaced, and no other one changes.
+def record(run: ForeignRun, machine: Path, *, commit: str, date: float, facts: Mapping[str, str]) -> Counter[str]:
+    """Store a run for a commit. Return how many of its series had each of FATES, and write nothing if all had the last.
+
+    A series that the file has is replaced, and no other one changes.
 
     Args:
         run: what was read.
@@ -209,16 +204,16 @@ def record(run: ForeignRun, machine: Path, *, commit: str, date: float, facts: M
     for benchmark, series in benchmarks.items():
         fresh.put(benchmark, VERSION, series, run.began)
         before, after = ({} if file is None else _stored(file, benchmark) for file in (here, fresh))
-        counts.update("new" if key not in before else _fate(before[key], after[key]) for key in series)
+        counts.update(NEW if key not in before else CHANGED if before[key] != after[key] else SAME for key in series)
         if here is not None:
             if benchmark in here.benchmarks():
                 here.take_series(benchmark, series.keys(), fresh)
             else:
                 here.take_benchmark(benchmark, fresh)
-    if counts["new"] or counts["changed"]:
+    if counts[NEW] or counts[CHANGED]:
         _describe(machine.parent / "benchmarks.json", fresh)
         (here or fresh).save()
-    return Recorded(path=path, new=counts["new"], changed=counts["changed"], same=counts["same"])
+    return counts
 
 
 def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
@@ -255,10 +250,6 @@ def _describe(path: Path, file: StoredFile) -> None:
         entry = {"name": name, "type": "time", "unit": "seconds", "version": VERSION, "timeout": 60.0}
         listed.setdefault(name, {**entry, "param_names": ["implementation", "case"], "params": file.axes(name)})
     replace_text(path, json.dumps(listed, indent=4) + "\n")
-
-
-def _fate(before: object, after: object) -> str:
-    return "same" if before == after else "changed"
 
 
 def _stored(file: StoredFile, benchmark: str) -> dict[Params, tuple[str, list[float] | None]]:

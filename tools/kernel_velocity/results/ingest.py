@@ -264,7 +264,7 @@ def _record(args: argparse.Namespace, files: Sequence[tuple[str, Path]], out: Te
             for line in ran.notes:
                 print(f"note: {line}", file=err)
             done = foreign.record(ran, machine, commit=commit, date=date, facts=facts)
-            counts = f"{done.new} new, {done.changed} changed, {done.same} as before"
+            counts = ", ".join(f"{done[fate]} {fate}" for fate in foreign.FATES)
             print(f"{path}: series of {commit[: git.SHORT]} on {machine.name}: {counts}", file=out)
     return 0
 
