@@ -357,11 +357,11 @@ def test_neither_a_lost_terminal_nor_a_full_disk_stops_a_stage(node):
 
 
 def test_full_log_does_not_stop_a_stage():
-    said = []
-    with run.logging(Path("/dev/full"), said.append) as on_line:
+    lines = []
+    with run.logging(Path("/dev/full"), lines.append) as on_line:
         on_line("one")
         on_line("two")
-    assert said == ["one", "the log cannot be written any more: [Errno 28] No space left on device", "two"]
+    assert lines == ["one", "the log cannot be written any more: [Errno 28] No space left on device", "two"]
 
 
 def test_full_disk_is_one_line_and_the_tar_before_is_kept(node, monkeypatch):

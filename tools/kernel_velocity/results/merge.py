@@ -89,12 +89,10 @@ def verdict(here: Cell | None, there: Cell, method: str | None = METHOD) -> Verd
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A results file with what lies beside it."""
+    """A results file, and on how much each of its series rests."""
 
     file: StoredFile
     cells: Mapping[str, Mapping[Params, Cell]]  # by benchmark
-    lines: Mapping[str, Sequence[str]]  # of the files beside it, by suffix
-    sessions: tuple[sessions.SessionFacts, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +130,7 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     there, new = read(theirs), not path.exists()
     if new:
         there.file.move_to(path)
-    here = replace(there, cells={}, lines={}, sessions=()) if new else read(path)
+    here = replace(there, cells={}) if new else read(path)
     if here.file.commit != there.file.commit:
         raise ResultsError(f"{path}: of commit {here.file.commit}, not of {there.file.commit}")
     rows = {name: merge_row(name, here, there, versions.get(name)) for name in there.cells}
@@ -140,9 +138,10 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     gone = {_series(name, params) for name, row in rows.items() for params in row.gone}
     if new or adopted:
         for suffix in FORMATS:
-            text = merge_lines(here.lines.get(suffix, ()), there.lines[suffix], adopted, gone, suffix)
-            _replace(beside(path, suffix), text)
-        _replace(beside(path, sessions.SUFFIX), sessions.merged(here.sessions, there.sessions))
+            ours, other = (texts(beside(file, suffix), []) for file in (path, theirs))
+            _replace(beside(path, suffix), merge_lines(ours, other, adopted, gone, suffix))
+        merged = sessions.merged(read_sessions(path, []), read_sessions(theirs, []))
+        _replace(beside(path, sessions.SUFFIX), merged)
         here.file.save()
     tried = {(name, params) for name, cells in there.cells.items() for params, cell in cells.items() if any(cell.rank)}
     count = sum(rows[name].verdicts[params] is Verdict.ADOPTED for name, params in tried)
@@ -151,17 +150,16 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
 
 
 def read(path: Path) -> Stored:
-    """Return a results file with what lies beside it.
+    """Return a results file. What lies beside it tells on how much its series rest.
 
     Raises:
         ResultsError: it is no results file.
     """
     stored = StoredFile(path)
-    files = {suffix: beside(path, suffix) for suffix in FORMATS}
-    lines = {suffix: texts(file, []) for suffix, file in files.items()}
-    rounds, reasons = read_rounds(files[ROUNDS], []), read_failures(files[failures.SUFFIX], [])
+    rounds = read_rounds(beside(path, ROUNDS), [])
+    reasons = read_failures(beside(path, failures.SUFFIX), [])
     cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
-    return Stored(file=stored, cells=cells, lines=lines, sessions=read_sessions(path, []))
+    return Stored(file=stored, cells=cells)
 
 
 def series_of(
