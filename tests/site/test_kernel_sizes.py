@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from tests import synthetic
+from kernel_velocity.site.pages import kernel_sizes
+from tests import foreign_tree, synthetic
 from tests.site import machine_records
-from tests.site.pages import kernel, make_na, read
+from tests.site.pages import kernel, kernel_files, make_na, read
 
 
 @pytest.fixture
@@ -41,6 +42,30 @@ def test_roof_of_each_size(tree):
     texts = re.findall(r">([^<]+)</text>", figure.svg)
     assert "L3" in texts and [text for text in texts if text.endswith(("k", "M"))] == ["500k", "5M"]
     assert all(re.search(r" GB/s, [\d.]+% of \w+ \(", title) for title in titles(figure))
+
+
+def test_times_of_another_suite(tmp_path):
+    """Its work is unknown, and its parameters have no implementation."""
+    page = kernel_files(read(foreign_tree.build(tmp_path, 3)))["kernel-io.Csv.html"].context()["page"]
+    figures = [figure for section in page["sections"] for figure in section["sizes"]]
+    assert [figure.title for figure in figures] == ["memory by size", "time by size, a,b", "time by size, c"]
+    assert re.fullmatch(r"1000, c: [\d.]+ ms \(\w{8}\)", titles(figures[2])[1])
+
+
+@pytest.mark.parametrize(
+    ("cases", "sizes"),
+    [
+        (
+            ["float32-5M", "int8-64x64x2"],
+            {"float32-5M": ("float32", (5_000_000,)), "int8-64x64x2": ("int8", (64, 64, 2))},
+        ),
+        (["10, 2", "10, 4"], {"10, 2": ("10", (2,)), "10, 4": ("10", (4,))}),
+        (["n=8, lu", "n=9, lu"], {"n=8, lu": ("n=…, lu", (8,)), "n=9, lu": ("n=…, lu", (9,))}),
+        (["float64", "1.5", "none", ""], {}),
+    ],
+)
+def test_sizes_in_names(cases, sizes):
+    assert kernel_sizes.sizes_of(cases) == sizes
 
 
 def test_nothing_of_one_size(tree):

@@ -335,11 +335,19 @@ def of_work(columns: Columns, choice: Choice, least: Mapping[str, Any] | None) -
 def of_value(columns: Columns) -> dict[str, Rule]:
     """Return the rule of the values of another suite's series, in a unit in which the median is readable."""
     seconds = columns.seconds[columns.is_measured]
-    scales = {units.SECONDS: units.TIMES, units.BYTES: units.SIZES}.get(columns.unit, ((columns.unit, 1.0),))
-    middle = float(np.median(seconds)) if seconds.size else 0.0
-    name, scale = next(((name, scale) for name, scale in reversed(scales) if middle >= scale), scales[0])
-    quantity = {units.SECONDS: "time", units.BYTES: "memory"}.get(columns.unit, "value")
-    return {quantity: {"times": 1 / scale, "unit": name}}
+    name, scale = scale_of(columns.unit, float(np.median(seconds)) if seconds.size else 0.0)
+    return {quantity_of(columns.unit): {"times": 1 / scale, "unit": name}}
+
+
+def scale_of(unit: str, value: float) -> tuple[str, float]:
+    """Return the unit in which a value in a unit of a suite is readable, and how many of the latter it is."""
+    scales = {units.SECONDS: units.TIMES, units.BYTES: units.SIZES}.get(unit, ((unit, 1.0),))
+    return next(((name, scale) for name, scale in reversed(scales) if value >= scale), scales[0])
+
+
+def quantity_of(unit: str) -> str:
+    """Return what a suite's values in a unit are."""
+    return {units.SECONDS: "time", units.BYTES: "memory"}.get(unit, "value")
 
 
 def roof(columns: Columns, roofs: Roofs | None) -> dict[str, Any] | None:

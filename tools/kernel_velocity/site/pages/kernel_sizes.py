@@ -1,34 +1,44 @@
-"""The newest rates of a kernel by size, a line for each implementation, below the roof of each size: static charts."""
+"""The newest rates by size, a line for each implementation, below the roof of each size: static charts.
+
+Test cases belong together whose names differ in a number alone. Where the work of a call is unknown, as in other suites,
+the values themselves are drawn.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from kernel_velocity import units
-from kernel_velocity.harness import cases
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site.charts import palette, plot
 from kernel_velocity.site.charts.plot import Mark, Plot, Span
+from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import Chart, Group
 
 GIGA = 1e9
 PEAK = "peak"  # ends the limit of what computes more than it moves: "float32 peak"
-WIDE = 10.0  # times: rates further apart have a logarithmic axis
+WIDE = 10.0  # times: values further apart have a logarithmic axis
 APART = 1.5  # times: how far ticks lie apart
-ROOM = 1.15  # times: how far the axes go beyond the points
+ROOM = 1.15  # times: how far the axis of sizes goes beyond the points
+MOST = 6  # charts of a part of the page
+# A number in a test case's name, or several: "5M", "1024x1024x64". Of "float32" or "1.5" it is none.
+_SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:x\d+)*)([kMG]?)(?![\w.])")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_LEFT = "\u2026"  # in place of the size
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart of the test cases of a dtype."""
+    """A chart of test cases whose names differ in a size."""
 
     title: str
     legend: Sequence[tuple[Markup, str]]
@@ -38,66 +48,80 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class _Point:
-    """The newest time of a series."""
+    """The newest value of a series: a rate, 10^9 per second, or what was measured."""
 
     key: SeriesKey
     size: float
-    work: float  # of a call: operations, or bytes
+    value: float
     seconds: float
     commit: str
     roof: Mapping[str, Any] | None  # the least time of a call and its limit (kernel_chart.roof)
 
-    @property
-    def rate(self) -> float:
-        """The rate, 10^9 per second."""
-        return self.work / self.seconds / GIGA
+
+@dataclass(frozen=True, kw_only=True)
+class _Quantity:
+    """What a chart shows."""
+
+    title: str
+    unit: str
+    is_rate: bool = True
+
+    def words(self, value: float) -> str:
+        """Return a value as text."""
+        return units.rate(value, self.unit) if self.is_rate else units.value(value, self.unit)
+
+    def scale(self, value: float) -> tuple[str, float]:
+        """Return the unit of an axis up to a value, and how many of the values' own unit it is."""
+        if not self.is_rate:
+            return kernel_chart.scale_of(self.unit, value)
+        prefix, scale = units.prefix(value)
+        return f"{prefix}{self.unit[1:]}", scale
 
 
 def figures(chart: Chart, group: Group) -> list[Figure]:
-    """Return a chart for each dtype that has times of two sizes."""
-    dims = {key: dims for key in group.columns if (dims := _dims_of(key.case))}
-    made = [
-        _figure(chart, {key: group.columns[key] for key in dims if key.dtype == dtype}, dims)
-        for dtype in dict.fromkeys(key.dtype for key in dims)
-    ]
-    return [figure for figure in made if figure is not None]
+    """Return a chart for each set of test cases that differ in a size alone and have values of two sizes."""
+    alike: dict[str, dict[SeriesKey, tuple[int, ...]]] = {}
+    sizes = sizes_of(dict.fromkeys(key.case for key in group.columns))
+    for key in group.columns:
+        if key.case in sizes:
+            title, dims = sizes[key.case]
+            alike.setdefault(title, {})[key] = dims
+    made = (_figure(chart, group.columns, title, dims) for title, dims in alike.items())
+    return [figure for figure in made if figure is not None][:MOST]
 
 
-def _dims_of(case: str) -> tuple[int, ...]:
-    """Return the sizes in a test case's name. Empty where it has none."""
-    try:
-        return cases.dims_of(case)
-    except ValueError:
-        return ()
+def sizes_of(cases: Iterable[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the rest of a test case's name and its size, by test case. Names without a number are left out.
+
+    Of several numbers the size is the one that has most values in names of the same form.
+    """
+    forms: dict[str, dict[str, list[re.Match[str]]]] = {}
+    for case in cases:
+        numbers = [*_SIZE.finditer(case)]
+        if numbers:
+            forms.setdefault(_SIZE.sub(_LEFT, case), {})[case] = numbers
+    sizes = {}
+    for form in forms.values():
+        counts = [len({match[0] for match in matches}) for matches in zip(*form.values(), strict=True)]
+        for case, numbers in form.items():
+            size = numbers[counts.index(max(counts))]
+            rest = f"{case[: size.start()]}{_LEFT}{case[size.end() :]}".strip(f"-_,:= {_LEFT}")
+            sizes[case] = rest, tuple(int(extent) * _FACTORS[size[2]] for extent in size[1].split("x"))
+    return sizes
 
 
 def _figure(
-    chart: Chart, series: Mapping[SeriesKey, Columns], dims: Mapping[SeriesKey, tuple[int, ...]]
+    chart: Chart, columns: Mapping[SeriesKey, Columns], rest: str, dims: Mapping[SeriesKey, tuple[int, ...]]
 ) -> Figure | None:
-    are_cubes = all(len(dims[key]) > 1 and len(set(dims[key])) == 1 for key in series)
-    limits = [roof["text"] for key in series if (roof := chart.series[key]["roof"]) is not None]
+    are_cubes = all(len(extents) > 1 and len(set(extents)) == 1 for extents in dims.values())
+    sizes = {key: extents[0] if are_cubes else math.prod(extents) for key, extents in dims.items()}
+    limits = [roof["text"] for key in dims if (roof := chart.series[key]["roof"]) is not None]
     is_moving = bool(limits) and not any(limit.endswith(PEAK) for limit in limits)
-    points = []
-    for key, columns in series.items():
-        work, measured = columns.bytes_moved if is_moving else columns.flop, np.flatnonzero(columns.is_measured)
-        if work is not None and measured.size:
-            newest = int(measured[-1])
-            points.append(
-                _Point(
-                    key=key,
-                    size=dims[key][0] if are_cubes else math.prod(dims[key]),
-                    work=work,
-                    seconds=float(columns.seconds[newest]),
-                    commit=chart.site.line[columns.position[newest]],
-                    roof=chart.series[key]["roof"],
-                )
-            )
+    quantity, points = _points(chart, columns, sizes, is_moving=is_moving)
     if len({point.size for point in points}) < 2:
         return None
     points.sort(key=lambda point: point.size)
-    dtype = points[0].key.dtype
-    unit = "GB/s" if is_moving else points[0].key.rate_unit
-    frame = _frame(points, "n, of n x n x n" if are_cubes else "elements", unit)
+    frame = _frame(points, "n, of n x n x n" if are_cubes else "size", quantity)
     _draw_roof(frame, points)
     hues, shapes = palette.colours(chart.implementations), list(plot.MARKS)
     looks = {name: (shapes[number % len(shapes)], hues[name]) for number, name in enumerate(chart.implementations)}
@@ -105,20 +129,53 @@ def _figure(
     for name in shown:
         line = [point for point in points if point.key.implementation == name]
         shape, colour = looks[name]
-        frame.line([(point.size, point.rate) for point in line], colour=colour)
+        frame.line([(point.size, point.value) for point in line], colour=colour)
         for point in line:
-            frame.mark(Mark(x=point.size, y=point.rate, shape=shape, colour=colour, title=_title(point, unit)))
-    title = f"{'bandwidth' if is_moving else 'rate'} by size, {dtype}"
-    legend = [(plot.key(*looks[name]), name) for name in shown]
+            frame.mark(Mark(x=point.size, y=point.value, shape=shape, colour=colour, title=_title(point, quantity)))
+    title = ", ".join(filter(None, (f"{quantity.title} by size", rest)))
+    legend = [(plot.key(*looks[name]), name) for name in shown if name]
     return Figure(title=title, legend=legend, svg=frame.svg(title), has_roof=bool(limits))
 
 
-def _frame(points: Sequence[_Point], size: str, unit: str) -> Plot:
+def _points(
+    chart: Chart, columns: Mapping[SeriesKey, Columns], sizes: Mapping[SeriesKey, float], *, is_moving: bool
+) -> tuple[_Quantity, list[_Point]]:
+    """Return the newest rates of some series, bandwidths where bytes bind, values where no work is known."""
+    first = columns[next(iter(sizes))]
+    flop, moved = {key: columns[key].flop for key in sizes}, {key: columns[key].bytes_moved for key in sizes}
+    if any(flop.values()) and not is_moving:
+        quantity, work = _Quantity(title="rate", unit=first.key.rate_unit), flop
+    elif any(moved.values()):
+        quantity, work = _Quantity(title="bandwidth", unit="GB/s"), moved
+    else:
+        quantity = _Quantity(title=kernel_chart.quantity_of(first.unit), unit=first.unit, is_rate=False)
+        work = dict.fromkeys(sizes)
+    points = []
+    for key, size in sizes.items():
+        measured, done = np.flatnonzero(columns[key].is_measured), work[key]
+        if measured.size and size and (done or not quantity.is_rate):
+            seconds = float(columns[key].seconds[measured[-1]])
+            points.append(
+                _Point(
+                    key=key,
+                    size=size,
+                    value=done / seconds / GIGA if done else seconds,
+                    seconds=seconds,
+                    commit=chart.site.line[columns[key].position[measured[-1]]],
+                    roof=chart.series[key]["roof"],
+                )
+            )
+    return quantity, points
+
+
+def _frame(points: Sequence[_Point], size: str, quantity: _Quantity) -> Plot:
     """Return an empty chart that all points and their roofs fit in."""
-    rates = [point.rate for point in points] + [roof for _, roof, _ in _roofs(points)]
-    is_log = max(rates) > WIDE * min(rates)
-    prefix, scale = units.prefix(max(rates))
+    values = [point.value for point in points] + [roof for _, roof, _ in _roofs(points)]
+    least, most = min(values), max(values)
+    name, scale = quantity.scale(max(map(abs, values)))
+    is_log = least > 0 and most > WIDE * least
     sizes = [point.size for point in points]
+    span = plot.around(name, values, low=None if is_log or least < 0 else 0.0, is_log=is_log)
     return Plot(
         Span(
             title=size,
@@ -128,13 +185,7 @@ def _frame(points: Sequence[_Point], size: str, unit: str) -> Plot:
             words=_count,
             at=tuple(_apart(sizes)),
         ),
-        Span(
-            title=f"{prefix}{unit[1:]}",
-            low=min(rates) / ROOM if is_log else 0.0,
-            high=max(rates) * ROOM,
-            is_log=is_log,
-            words=lambda rate: f"{rate / scale:,.4g}",
-        ),
+        replace(span, words=lambda value: f"{value / scale:,.4g}"),
     )
 
 
@@ -157,12 +208,12 @@ def _count(size: float) -> str:
 
 def _roofs(points: Iterable[_Point]) -> list[tuple[float, float, str]]:
     """Return size, rate and limit of each size's roof, by size."""
-    roofs = {point.size: point for point in points if point.roof is not None}
-    return [
-        (size, point.work / point.roof["seconds"] / GIGA, point.roof["text"])
-        for size, point in roofs.items()
-        if point.roof
-    ]
+    roofs = {
+        point.size: (point.value * point.seconds / point.roof["seconds"], point.roof["text"])
+        for point in points
+        if point.roof is not None
+    }
+    return [(size, *roof) for size, roof in roofs.items()]
 
 
 def _draw_roof(frame: Plot, points: Sequence[_Point]) -> None:
@@ -177,10 +228,7 @@ def _draw_roof(frame: Plot, points: Sequence[_Point]) -> None:
         before = limit
 
 
-def _title(point: _Point, unit: str) -> str:
-    share = (
-        "" if point.roof is None else f", {units.share(point.roof['seconds'] / point.seconds)} of {point.roof['text']}"
-    )
-    return (
-        f"{point.key.implementation}, {point.key.case}: {units.rate(point.rate, unit)}{share} ({point.commit[:SHORT]})"
-    )
+def _title(point: _Point, quantity: _Quantity) -> str:
+    roof, name = point.roof, ", ".join(filter(None, (point.key.implementation, point.key.case)))
+    share = "" if roof is None else f", {units.share(roof['seconds'] / point.seconds)} of {roof['text']}"
+    return f"{name}: {quantity.words(point.value)}{share} ({point.commit[:SHORT]})"
