@@ -114,7 +114,7 @@ class Site:
 
     @property
     def findings_folder(self) -> str:
-        """Where the files of findings are, as the repository sees it. Of results elsewhere the last part of the path."""
+        """The folder of findings, relative to the repository. Of results elsewhere the last part of their path."""
         results, root = self.results.resolve(), self.repository.resolve()
         folder = results.relative_to(root) if results.is_relative_to(root) else Path(results.name)
         return (folder / findings_store.FOLDER).as_posix()

@@ -8,8 +8,8 @@ from kernel_velocity.errors import UsageError
 
 FOLDER = Path(__file__).parent / "uplot"
 FILES = ("uPlot.iife.min.js", "uPlot.min.css")
-# As it is read, uPlot asks Intl for a format and for the time zone, which takes a fourteenth of the time until a page is
-# ready. The chart has its own formats, and its times are UTC.
+# As it is read, uPlot asks Intl for a format and for the time zone: .013 s of the .11 that a page's thread needs. The
+# chart has its own formats, and its times are UTC.
 BEGIN = b"var uPlot = ((Intl) => {\n"
 END = b"""
 return uPlot;

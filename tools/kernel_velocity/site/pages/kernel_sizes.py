@@ -1,7 +1,7 @@
 """The newest rates by size, a line for each implementation, below the roof of each size: static charts.
 
-Test cases belong together whose names differ in a number alone. Where the work of a call is unknown, as in other suites,
-the values themselves are drawn.
+Test cases belong together whose names differ in a number alone. Where the work of a call is unknown, as in other
+suites, the values themselves are drawn.
 """
 
 from __future__ import annotations
