@@ -6,12 +6,7 @@ const KV = {
 
   /** Returns what is known of a file. */
   entryOf(name) {
-    if (!KV.entries.has(name)) {
-      const entry = {};
-      entry.promise = new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }));
-      entry.promise.catch(() => {}); // of a file that nobody asks for
-      KV.entries.set(name, entry);
-    }
+    if (!KV.entries.has(name)) KV.entries.set(name, Promise.withResolvers());
     return KV.entries.get(name);
   },
 
@@ -22,10 +17,8 @@ const KV = {
       held = (held << 15) | (gzip.charCodeAt(letter) - 0x3400);
       for (bits += 15; bits >= 8; at += 1) bytes[at] = held >> (bits -= 8);
     }
-    const { writable, readable } = new DecompressionStream("gzip"); // a Blob's stream is another process's: .02 s and more
-    const writer = writable.getWriter();
-    Promise.allSettled([writer.write(bytes), writer.close()]); // of damaged bytes the reader hears
-    return new Response(readable).json();
+    // Not a Blob, whose bytes come from another process: .02 s later
+    return new Response(new Response(bytes).body?.pipeThrough(new DecompressionStream("gzip"))).json();
   },
 
   /** Stores a value. Data files call this. */
@@ -35,29 +28,22 @@ const KV = {
     entry.resolve(value.gzip === undefined ? value : KV.unpacked(value));
   },
 
-  /** Returns a promise of data/<name>. The file is loaded once, and again after a failure. */
+  /** Returns a promise of data/<name>. The file is loaded once, unless the page itself has it, and again after a failure. */
   load(name) {
-    const { script, promise } = KV.entryOf(name);
-    if (!script) {
-      const added = document.createElement("script"); // of a page that may have no other script
-      added.src = `data/${encodeURIComponent(name)}.js`;
-      KV.watch(name, added);
-      document.head.append(added);
-    }
-    return promise;
-  },
-
-  /** Awaits a file from a script that is not loaded yet. */
-  watch(name, script) {
     const entry = KV.entryOf(name);
-    const fail = (reason) => {
-      KV.forget(name);
-      entry.reject(new Error(`data/${name}.js ${reason}`));
-    };
-    entry.script = script;
-    script.onerror = () => fail("cannot be loaded");
-    // A truncated or empty file loads without calling put
-    script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
+    if (!entry.script && !entry.hasValue) {
+      const fail = (reason) => {
+        KV.forget(name);
+        entry.reject(new Error(`data/${name}.js ${reason}`));
+      };
+      entry.script = document.createElement("script"); // of a page that may have no other script
+      entry.script.src = `data/${encodeURIComponent(name)}.js`;
+      entry.script.onerror = () => fail("cannot be loaded");
+      // A truncated or empty file loads without calling put
+      entry.script.onload = () => { if (!entry.hasValue) fail("is damaged"); };
+      document.head.append(entry.script);
+    }
+    return entry.promise;
   },
 
   /** Frees a value. The next load() loads the file again. */
@@ -66,9 +52,6 @@ const KV = {
     KV.entries.delete(name);
   },
 };
-
-// The data that a page begins with come with it: its deferred scripts run after this one
-for (const script of document.querySelectorAll('script[src^="data/"]')) KV.watch(decodeURIComponent(script.getAttribute("src").slice("data/".length, -".js".length)), script);
 
 const TIMES = ["seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"]; // columns of a series, s per call
 

@@ -83,8 +83,7 @@ async function loadBeside(rule, commits) {
   const other = rule?.over ?? rule?.under;
   if (other !== undefined) return loadSeries(other).then(({ commit, seconds }) => ({ commit, values: seconds }));
   if (rule?.own === undefined) return undefined;
-  const file = await KV.load(rule.own);
-  return { commit: indicesOf(file, commits), values: file.value };
+  return KV.load(rule.own).then((file) => ({ commit: indicesOf(file, commits), values: file.value }));
 }
 
 /** Loads the series of a choice; returns {loaded, lost}, the lost ones as {name, why}. */

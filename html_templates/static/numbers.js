@@ -112,8 +112,7 @@ const Verdicts = {
     const sizes = within[level];
     const shorter = Math.min(timed(edges[level], old + 1), timed(old + 1, edges[level + 1]), sizes.length);
     const least = sizes[Math.max(shorter, 1) - 1];
-    const isDoubted = doubt !== null && old < doubt && doubt <= now;
-    const isOpen = isDoubted || passed.length > counted.length || !(least <= Verdicts.MOST_WITHIN);
+    const isOpen = (doubt !== null && old < doubt && doubt <= now) || passed.length > counted.length || !(least <= Verdicts.MOST_WITHIN);
     return { word: isOpen ? "undecided" : "unchanged", ratio: 1, low: null, high: null, within: isOpen ? null : least };
   },
 
