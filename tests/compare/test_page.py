@@ -10,8 +10,8 @@ pytest.importorskip("jinja2", reason="pages are made with Jinja2, which a node h
 from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats import html
 from kernel_velocity.compare.result import Timed
-from kernel_velocity.site.charts.samples import CHARTS, POINTS, charts
-from kernel_velocity.stats.sample_shape import batches, correlogram
+from kernel_velocity.site.charts.samples import CHARTS, POINTS
+from kernel_velocity.stats.sample_shape import correlogram
 from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
 
 
@@ -99,9 +99,6 @@ def test_charts_captions_have_the_figures():
     by_title = drawn((1e-3,) * 4 + (3e-3,) * 4, (2e-3,) * 8)
     assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in by_title["Histogram"].caption
     assert by_title["Time series"].caption.startswith("16 samples of 2 rounds")
-    assert "Gini coefficient 0.1875" in by_title["Lorenz curve"].caption  # 48 * (3 - 1) of 16 * 32
-    slope = drawn((2e-3,) * 500)["Least-squares line"].caption
-    assert slope.startswith("slope 2.00 ms") and "R² 1.00000" in slope
 
 
 @pytest.mark.parametrize(
@@ -109,10 +106,8 @@ def test_charts_captions_have_the_figures():
     [
         ((1.0, 2.0, 3.0), "Histogram", "needs 8 samples, have 3"),
         ((1.0, 2.0, 3.0), "Autocorrelation", "needs rounds of at least 16"),
-        ((1.0, 2.0, 3.0), "Least-squares line", "needs 6 samples"),
         ((1.0,), "Lag plot", "needs 2 samples in a round"),
-        ((), "Lorenz curve", "needs 2 samples, have 0"),
-        ((1.0,) * 50, "Density", "all samples are equal: the clock is too coarse"),
+        ((), "Time series", "needs 2 samples, have 0"),
     ],
 )
 def test_charts_without_enough_samples_say_so(samples, title, caption):
@@ -130,16 +125,6 @@ def test_correlogram():
     assert lags[:2] == [1, 2]
     assert values[:2] == pytest.approx([-0.995, 0.99])
     assert correlogram([np.ones(100)]) == correlogram([np.arange(3.0)]) == ([], [])
-
-
-def test_batches_use_every_sample_once():
-    values = np.arange(1000, dtype=float)
-    counts, totals = batches(values)
-    used = sum(counts)
-    assert 900 < used <= 1000  # the last batch may not fit
-    assert sum(totals) == pytest.approx(values[:used].sum())
-    assert counts == sorted(set(counts))
-    assert batches(np.ones(6)) == ([1, 2, 3], [1.0, 2.0, 3.0])
 
 
 # The page itself -----------------------------------------------------------------------------------------------------
@@ -188,9 +173,9 @@ def test_page_draws_every_chart_in_the_readers_colours(tab, written):
     tab.emulate_media(color_scheme="light")
     open_all(tab, written / "plain.html")
     frames = tab.locator("figure.plot svg.frame:visible")
-    assert frames.count() == 1 + 7 + 7 + 3  # of the roofline, eager, native, and once: few samples
+    assert frames.count() == 1 + 4 + 4 + 2  # of the roofline, eager, native, and once: few samples
     boxes = frames.evaluate_all("(all) => all.map((item) => item.getBoundingClientRect().height)")
-    assert boxes == [420] + [210] * 17
+    assert boxes == [420] + [210] * 10
     light = colour()
     tab.emulate_media(color_scheme="dark")
     assert colour() != light

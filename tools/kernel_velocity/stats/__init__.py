@@ -10,6 +10,6 @@ sequential.py     the sequential test of an A/B session
 layout.py         the test of a change beyond layout, over several link orders
 link.py           link sessions by commits that both measured
 speedup.py        times, speed-ups with errors, figures of samples
-sample_shape.py   autocorrelation by lag, batches, effective size, outliers, modes
+sample_shape.py   autocorrelation by lag, effective size, outliers, modes
 changepoints/     the detector of change points, and drift
 """

@@ -1,4 +1,4 @@
-"""Compute what samples look like: autocorrelation by lag, batches, effective size, outliers, modes. Pure."""
+"""Compute what samples look like: autocorrelation by lag, effective size, outliers, modes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kernel_velocity.harness.statistics import FloatArray, Samples, constant, fi
 
 LAGS = 40
 MIN_SAMPLES = 16  # of a round
-BATCHES = 40  # of growing length
 MILD = 1.5  # quartile ranges beyond a quartile (Tukey, Exploratory Data Analysis, 1977)
 ROUNDING = 1e-6  # of a bin: samples nearer to each other are one value; ticks so small do no harm to a histogram
 
@@ -27,23 +26,6 @@ def correlogram(rounds: Sequence[FloatArray]) -> tuple[list[int], list[float]]:
         if values:
             means[lag] = float(np.mean(values))
     return list(means), list(means.values())
-
-
-def batches(values: FloatArray) -> tuple[list[int], list[float]]:
-    """Return the lengths and the total times of batches of k, 2k, 3k, ... successive samples, at most BATCHES of them.
-
-    No sample is in two batches, so that their times are as independent as the samples are. k is chosen so that BATCHES
-    of them use up the samples. The slope of time over length is what Haskell's criterion reports.
-    """
-    step = max(1, -(-2 * values.size // (BATCHES * (BATCHES + 1))))
-    counts: list[int] = []
-    totals: list[float] = []
-    begin, length = 0, step
-    while begin + length <= values.size and len(counts) < BATCHES:
-        counts.append(length)
-        totals.append(float(values[begin : begin + length].sum()))
-        begin, length = begin + length, length + step
-    return counts, totals
 
 
 def effective_sample_size(samples: Samples) -> float | None:

@@ -1,4 +1,4 @@
-"""A chart as SVG: two axes, linear or logarithmic, and on them lines, areas, bars, dots, and marks with titles. Pure.
+"""A chart as SVG: two axes, linear or logarithmic, and on them lines, bars, dots, and marks with titles. Pure.
 
 It needs no script and fits every width: lines lie in a square that is stretched over the frame, texts and marks keep
 their size. What has no colour of an implementation has the page's, light or dark (.frame in style.css).
@@ -112,12 +112,6 @@ class Plot:
         """Add a line across the frame, upright at `x` or level at `y`."""
         ends = [(self.x.low, y), (self.x.high, y)] if x is None else [(x, self.y.low), (x, self.y.high)]
         self.line([(a, b) for a, b in ends if a is not None and b is not None], css)
-
-    def area(self, points: Sequence[tuple[float, float]], colour: str) -> None:
-        """Add the area between points and the lower end."""
-        outline = [(points[0][0], self.y.low), *points, (points[-1][0], self.y.low)]
-        path = "L".join(self._point(x, y) for x, y in outline)
-        self._lines.append(element("path", class_="area", d=f"M{path}z", fill=colour))
 
     def bars(self, bars: Iterable[tuple[float, float, float]], colour: str) -> None:
         """Add bars from 0: left and right end, and height."""

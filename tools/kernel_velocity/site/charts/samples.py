@@ -14,14 +14,12 @@ from markupsafe import Markup
 from kernel_velocity import units
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.site.charts.plot import Plot, Span, around
-from kernel_velocity.stats.sample_shape import batches, correlogram
+from kernel_velocity.stats.sample_shape import correlogram
 
 POINTS = 1500  # at most drawn of a series: evenly spaced ones of a longer one
-FEWEST = 8  # samples that a distribution is drawn of
-BEYOND = 99.5  # percentile where histogram and density end: one outlier would squeeze all others into a bin
+FEWEST = 8  # samples of a histogram
+BEYOND = 99.5  # percentile where a histogram ends: one outlier would squeeze all others into a bin
 BINS = 50
-GRID = 160  # points of a density
-DENSITY_SAMPLES = 5000  # a density of more takes seconds and looks the same
 
 Drawn = tuple[str, Plot | None]  # the caption; without a plot it says why there is none
 
@@ -71,21 +69,6 @@ class _Samples:
     def text(self, value: float) -> str:
         return units.seconds(value * self.scale)
 
-    def without_outliers(self) -> tuple[FloatArray, str]:
-        """Return the samples up to percentile BEYOND, and a caption that mentions the rest."""
-        values = self.values[self.values <= np.percentile(self.values, BEYOND)]
-        rest = self.values.size - values.size
-        longest = self.text(float(self.values.max()))
-        return values, f"; {units.count(rest, 'sample')} up to {longest} not drawn" if rest else ""
-
-    def centres(self, plot: Plot) -> str:
-        """Draw mean (dashed) and median where they are on the axis, and return a caption with both."""
-        mean, median = float(self.values.mean()), float(np.median(self.values))
-        for value, css in ((mean, "dashed"), (median, "")):
-            if value <= plot.x.high:
-                plot.rule(css, x=value)
-        return f"median {self.text(median)} (line), mean {self.text(mean)} (dashed)"
-
 
 def _thinned(xs: FloatArray, ys: FloatArray) -> list[tuple[float, float]]:
     """Return at most POINTS evenly spaced points."""
@@ -94,29 +77,20 @@ def _thinned(xs: FloatArray, ys: FloatArray) -> list[tuple[float, float]]:
 
 
 def _histogram(samples: _Samples) -> Drawn:
-    values, rest = samples.without_outliers()
+    """Return the samples up to percentile BEYOND, with mean (dashed) and median where they are on the axis."""
+    values = samples.values[samples.values <= np.percentile(samples.values, BEYOND)]
     edges = np.histogram_bin_edges(values, bins="fd")
     heights, edges = np.histogram(values, bins=min(BINS, max(8, edges.size - 1)))
     x = around(f"time per call, {samples.unit}", edges.tolist())
     plot = Plot(x, around("samples", heights.tolist(), low=0))
     plot.bars(zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True), samples.colour)
-    return samples.centres(plot) + rest, plot
-
-
-def _density(samples: _Samples) -> Drawn:
-    values, rest = samples.without_outliers()
-    if np.ptp(values) <= 1e-9 * abs(float(values.mean())):
-        return "all samples are equal: the clock is too coarse for a density", None
-    from scipy.stats import gaussian_kde  # noqa: PLC0415 - takes .5 s, and most sites have no samples
-
-    grid = np.linspace(float(values.min()), float(values.max()), GRID)
-    density = gaussian_kde(values[:: -(-values.size // DENSITY_SAMPLES)])(grid)
-    points = list(zip(grid.tolist(), density.tolist(), strict=True))
-    x = around(f"time per call, {samples.unit}", grid.tolist())
-    plot = Plot(x, around(f"share per {samples.unit}", density.tolist(), low=0))
-    plot.area(points, samples.colour)
-    plot.line(points, colour=samples.colour)
-    return f"Gaussian kernels of Scott's width; {samples.centres(plot)}{rest}", plot
+    mean, median = float(samples.values.mean()), float(np.median(samples.values))
+    for value, css in ((mean, "dashed"), (median, "")):
+        if value <= plot.x.high:
+            plot.rule(css, x=value)
+    left, longest = samples.values.size - values.size, samples.text(float(samples.values.max()))
+    rest = f"; {units.count(left, 'sample')} up to {longest} not drawn" if left else ""
+    return f"median {samples.text(median)} (line), mean {samples.text(mean)} (dashed){rest}", plot
 
 
 def _series(samples: _Samples) -> Drawn:
@@ -157,41 +131,10 @@ def _autocorrelation(samples: _Samples) -> Drawn:
     return f"{first}; dashed: 95% of independent samples within ±{band:.2f}", plot
 
 
-def _lorenz(samples: _Samples) -> Drawn:
-    held = np.concatenate([[0.0], np.cumsum(np.sort(samples.values))]) / samples.values.sum()
-    gini = max(0.0, 1 - float((held[1:] + held[:-1]).mean()))  # equal samples: 0, however it was rounded
-    population = np.linspace(0, 1, 101)
-    share = np.interp(population, np.linspace(0, 1, held.size), held)
-    x = Span(title="share of the samples, fastest first", low=0, high=1)
-    plot = Plot(x, Span(title="share of the time", low=0, high=1))
-    plot.line([(0, 0), (1, 1)], "dashed")
-    plot.line(zip(population.tolist(), share.tolist(), strict=True), colour=samples.colour)
-    return f"Gini coefficient {gini:.4f}; dashed: all samples equal", plot
-
-
-def _least_squares(samples: _Samples) -> Drawn:
-    counts, seconds = batches(samples.values)
-    if len(set(counts)) < 3:
-        return "needs 6 samples: batches of 1, 2 and 3", None
-    from scipy.stats import linregress  # noqa: PLC0415
-
-    fit = linregress(counts, seconds)
-    fitted = [(x, float(fit.intercept + fit.slope * x)) for x in (0.0, float(max(counts)))]
-    y = around(f"time of the batch, {samples.unit}", [*seconds, *(value for _, value in fitted)])
-    plot = Plot(around("samples in the batch", [0.0, max(counts)]), y)
-    plot.line(fitted)
-    plot.dots(zip(counts, seconds, strict=True), samples.colour, "large")
-    slope = f"slope {samples.text(fit.slope)} ± {samples.text(fit.stderr)} per call, R² {fit.rvalue**2:.5f}"
-    return f"{slope}, over {len(counts)} batches of {counts[0]} to {counts[-1]} samples in a row", plot
-
-
 # Title -> the samples that it needs, and what draws it
 CHARTS: Mapping[str, tuple[int, Callable[[_Samples], Drawn]]] = {
     "Histogram": (FEWEST, _histogram),
-    "Density": (FEWEST, _density),
     "Time series": (2, _series),
     "Lag plot": (0, _lag),
     "Autocorrelation": (0, _autocorrelation),
-    "Lorenz curve": (2, _lorenz),
-    "Least-squares line": (0, _least_squares),
 }
