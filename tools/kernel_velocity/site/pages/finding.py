@@ -26,7 +26,7 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import finding_figures
+from kernel_velocity.site.pages import finding_figures, home_table
 from kernel_velocity.site.text import DASH, Cell, Platform, Table
 from kernel_velocity.site.writer import Page
 from kernel_velocity.stats.sequential import Answer, Comparison
@@ -37,7 +37,6 @@ MOST_COMMITS = 10  # shown with the files that they touched
 MOST_FILES = 12
 MOST_SERIES = 40
 AROUND = 20  # measured commits on either side of a trend
-MIDDLE_OF = 5  # values on either side that the words of a trend are the median of
 ANSWERS = {Answer.DIFFERENT: "different", Answer.SAME: "the same", Answer.UNKNOWN: "not settled"}
 # What a bisection says of a commit, by Tried.slow: words and colour class
 VERDICTS = {True: ("slow", "slower"), False: ("fast", "faster"), None: ("not told", "")}
@@ -296,7 +295,7 @@ def _affected(
     """Return the row of a series. `ends`: of the first and the last suspected commit on the line."""
     identity = affected.identity
     key = sources.series.get((*identity.slot, identity.version))
-    trend = Markup("") if key is None else _trend(sources.site.series(key), ends, str(identity))
+    trend = Markup("") if key is None else _trend(sources.site.series(key), ends)
     is_timed = finding.kind is not Kind.VANISHED
     return (
         Cell(text=str(identity), href="" if key is None else pages.trend_href(key)),
@@ -311,20 +310,12 @@ def _affected(
     )
 
 
-def _trend(series: Columns, ends: tuple[int, int] | None, name: str) -> Markup:
-    """Return a series around the suspected commits, or its last values without such. Empty where it has no value."""
+def _trend(series: Columns, ends: tuple[int, int] | None) -> Markup:
+    """Return a series around the suspected commits, or its last values without such. Empty for fewer than two."""
     first, last = (len(series), len(series)) if ends is None else np.searchsorted(series.position, ends).tolist()
-    window = slice(max(0, first - AROUND), last + AROUND + 1)
-    work = 1.0 if series.flop is None else series.flop  # without FLOP, calls per second
-    rates, low, high = ((work / times[window]).tolist() for times in (series.seconds, series.high, series.low))
-    values = [None if np.isnan(value) else value for value in rates]
-    if all(value is None for value in values):
-        return Markup("")
-    bounds = [None if np.isnan(pair).any() else pair for pair in zip(low, high, strict=True)]
-    moved = None if ends is None else range(first - 1 - window.start, last - window.start)
-    sides = (series.seconds[max(0, first - MIDDLE_OF) : first], series.seconds[last : last + MIDDLE_OF])
-    before, after = (units.seconds(np.nanmedian(side)) if np.isfinite(side).any() else "unknown" for side in sides)
-    return finding_figures.trend(values, bounds, moved, f"the trend of {name}: {before} before, {after} after")
+    start = max(0, first - AROUND)
+    marked = None if ends is None else last - start
+    return home_table.sparkline(series.between(start, last + AROUND), marked)
 
 
 def _machine(sources: Sources, finding: Finding) -> dict[str, Any]:

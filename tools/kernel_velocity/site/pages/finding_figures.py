@@ -1,4 +1,4 @@
-"""The figures of a finding's page as SVG: a re-run's rounds, how its ratio settled, a bisection, a trend. Pure.
+"""The figures of a finding's page as SVG: a re-run's rounds, how its ratio settled, a bisection. Pure.
 
 Colours are the page's style. Shapes repeat what colours say.
 """
@@ -15,12 +15,11 @@ from kernel_velocity import units
 from kernel_velocity.findings import evidence, text
 from kernel_velocity.findings.evidence import Look, Path, Rerun
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.site.charts.svg import Axis, band, element, figure, line, runs, ticks, vertical
+from kernel_velocity.site.charts.svg import Axis, band, element, figure, line, ticks, vertical
 from kernel_velocity.stats import two_samples
 
 WIDTH, HEIGHT = 420, 230  # a phone shows a figure almost as large
 LEFT, RIGHT, TOP, BOTTOM = 58, WIDTH - 12, 12, HEIGHT - 34  # the ends of its axes
-TREND_WIDTH, TREND_HEIGHT, TREND_EDGE = 240, 56, 4
 PATH_WIDTH, PATH_HEIGHT, PATH_EDGE = 840, 64, 16
 _FEWEST = 2  # rounds a side that a running ratio is made from
 _CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axis: the first ones jump
@@ -130,34 +129,6 @@ def _change_ticks(y: Axis) -> list[tuple[str, str]]:
     percents = ticks(100 * math.expm1(y.low), 100 * math.expm1(y.high))
     texts = {percent: f"{percent:+.4g}%".replace("+0%", "0%").replace("-0%", "0%") for percent in percents}
     return [(y(math.log1p(percent / 100)), words) for percent, words in texts.items() if percent > -100]
-
-
-def trend(
-    values: Sequence[float | None], bounds: Sequence[tuple[float, float] | None], moved: range | None, label: str
-) -> Markup:
-    """Return a series around the commits that can have moved it.
-
-    Args:
-        values: rates, oldest first, at least one of them known. None: unknown. bounds: their intervals.
-        moved: the entries between which it moved: from the last before to the first after. None: no commit moved it.
-        label: what it shows, for those who do not see it.
-    """
-    present = {index: value for index, value in enumerate(values) if value is not None}
-    x = Axis(0, max(len(values) - 1, 1), TREND_EDGE, TREND_WIDTH - TREND_EDGE)
-    y = vertical([*present.values()], top=TREND_EDGE, bottom=TREND_HEIGHT - TREND_EDGE)
-    intervals = {index: bound for index in present if (bound := bounds[index]) is not None}
-    shapes = []
-    if moved is not None:
-        start, stop = float(x(moved.start)), float(x(moved.stop))
-        width = f"{max(stop - start, 1.0):.1f}"
-        shapes.append(element("rect", class_="since", x=f"{start:.1f}", y=0, width=width, height=TREND_HEIGHT))
-    for run in runs(intervals):
-        if len(run) > 1:
-            shapes.append(band([(x(index), y(intervals[index][0]), y(intervals[index][1])) for index in run]))
-    shapes += [line(((x(index), y(present[index])) for index in run), "running") for run in runs(present)]
-    last = max(present)
-    shapes.append(element("circle", class_="last", cx=x(last), cy=y(present[last]), r=3))
-    return figure("around", TREND_WIDTH, TREND_HEIGHT, label, shapes)
 
 
 def path_figure(path: Path, commits: Sequence[str]) -> Markup:

@@ -267,7 +267,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
         "change": text.verdict(verdict, unit),
         "tone": text.verdict_tone(verdict, unit),
         "is_over": event.is_over,
-        "chart": sparkline(columns, point, width=svg.WIDE) if has_chart else "",
+        "chart": sparkline(columns, point.index, text.verdict_tone(verdict, unit), svg.WIDE) if has_chart else "",
         "commit": text.commit_line(commit),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": text.verdict_detail(verdict),
@@ -288,14 +288,12 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
     }  # fmt: skip
 
 
-def sparkline(columns: Columns, step: ChangePoint | None = None, width: int = svg.SPARK_WIDTH) -> Markup:
-    """Return the small trend of a series' rates, of its values where it has no rates. `step` is marked on it."""
+def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = svg.SPARK_WIDTH) -> Markup:
+    """Return the small trend of a series' rates, of its values where it has no rates. An entry can be marked."""
     entries = np.flatnonzero(columns.is_measured)
     values = columns.seconds[entries] if columns.flop is None else columns.gflops[entries]
-    marked = None if step is None else int(np.searchsorted(entries, step.index))
-    unit = columns.unit if columns.flop is None else columns.key.rate_unit
-    tone = "" if step is None else text.verdict_tone(verdicts.of_step(step), columns.unit)
-    return svg.sparkline(values.tolist(), unit, marked=marked, tone=tone, width=width)
+    at = None if marked is None else int(np.searchsorted(entries, marked))
+    return svg.sparkline(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
 
 
 def headline(table: Table, row: Row) -> list[str]:
@@ -327,6 +325,8 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
     levels = table.site.past.verdicts[key]
     since = table.spans[0].position if table.spans else NO_TAG
     steps = [point for point in levels.points if point.is_blamed and columns.position[point.index] > since]
+    step = max(steps, key=lambda point: abs(point.after - point.before), default=None)
+    mark = () if step is None else (step.index, text.verdict_tone(verdicts.of_step(step), columns.unit))
     return {
         "kernel": kernel,
         "device": device,
@@ -341,7 +341,7 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
         "lacking": row.lacking,
         "speedup": "" if row.speedup is None else f"{units.significant(row.speedup)}{units.MULTIPLE}",
         "changes": [_change(verdict, columns.unit) for verdict in row.verdicts],
-        "sparkline": sparkline(columns, max(steps, key=lambda point: abs(point.after - point.before), default=None)),
+        "sparkline": sparkline(columns, *mark),
         "others": [(other.implementation, units.value(seconds, columns.unit)) for other, seconds in table.others(row)],
         "order": " ".join(_order(row)),
         "data": _data(table, row),
