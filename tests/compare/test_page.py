@@ -10,7 +10,7 @@ pytest.importorskip("jinja2", reason="pages are made with Jinja2, which a node h
 from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats import html
 from kernel_velocity.compare.result import Timed
-from kernel_velocity.site.charts.samples import CHARTS, POINTS
+from kernel_velocity.site.charts.samples import CHARTS, POINTS, charts
 from kernel_velocity.stats.sample_shape import correlogram
 from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
 

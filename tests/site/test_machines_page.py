@@ -236,6 +236,6 @@ def test_sessions_of_a_fleet_and_their_links(tree):
     text = rendered(page_of(machines, tree))
     assert "Measured for a fleet" in text and "3.0% slower ± 0.4%" in text
     path.write_text("{")
-    assert any("not the record of a block" in note for note in read(tree).notes)
+    assert any("block.jsonl: not JSON: " in note for note in read(tree).notes)
     path.write_text('{"format": 2}')
     assert any("a block of format 2, 1 is wanted" in note for note in read(tree).notes)
