@@ -70,15 +70,6 @@ def test_lines_are_passed_on(run):
     assert (status, sorted(lines)) == (7, ["one", "two"])
 
 
-def test_error_of_a_receiver_ends_the_child(run):
-    def fail(line):
-        if line == "ready":
-            raise OSError(line)
-
-    with pytest.raises(OSError, match="ready"):  # and not after a minute
-        run(SAVES_WHEN_INTERRUPTED, on_line=fail)
-
-
 @pytest.fixture
 def run_until_ready(run, monkeypatch):
     """Return `run` with a time that is over when the program says that it is ready, however long it takes to start."""
@@ -111,17 +102,26 @@ def test_nothing_is_left_behind(run, program):
         time.sleep(0.05)
 
 
-def test_signal_to_us_ends_the_child_too(run):
-    lines = []
+def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def failed():
+    raise OSError
+
+
+@pytest.mark.parametrize(("act", "error", "lines"), [(interrupted, KeyboardInterrupt, 2), (failed, OSError, 1)])
+def test_signal_to_us_and_an_error_of_a_receiver_end_the_child(run, act, error, lines):
+    received = []
 
     def on_line(line):
-        lines.append(line)
+        received.append(line)
         if line == "ready":
-            os.kill(os.getpid(), signal.SIGINT)
+            act()
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         run(SAVES_WHEN_INTERRUPTED, on_line=on_line)
-    assert lines == ["ready", "saved"]
+    assert received == ["ready", "saved"][:lines]
 
 
 def test_signal_to_us_while_the_child_ends_kills_it(run, monkeypatch):

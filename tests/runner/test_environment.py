@@ -367,28 +367,21 @@ def test_build_set_aside_by_a_killed_run_is_restored(rebuilt):
     assert (env.code(), backups(env)) == ("old", [])
 
 
-@pytest.mark.parametrize(("toolchain", "is_unpacked"), [("new", True), ("before", False)])
-def test_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolchain, is_unpacked):
+@pytest.mark.parametrize(
+    ("toolchain", "damage", "is_unpacked"), [("new", 0, True), ("before", 0, False), ("new", 4, False)]
+)
+def test_whole_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolchain, damage, is_unpacked):
     env, _ = rebuilt
     other = FakeCompiler(tmp_path / "other", lambda: None)
     other._make(COMMIT, toolchain)
     other._cache.finalize_cache_dir(COMMIT)
     env.forget_build(COMMIT)
     assert env.packed(COMMIT) is None
-    assert env.unpack(COMMIT, other.packed(COMMIT)) is is_unpacked
-    assert env.code() == (toolchain if is_unpacked else None)
-
-
-def test_damaged_build_of_another_machine_is_left_out(rebuilt, tmp_path):
-    env, _ = rebuilt
-    other = FakeCompiler(tmp_path / "other", lambda: None)
-    other._make(COMMIT, "new")
-    other._cache.finalize_cache_dir(COMMIT)
-    env.forget_build(COMMIT)
     packed = other.packed(COMMIT)
     middle = len(packed) // 2
-    assert env.unpack(COMMIT, packed[:middle] + bytes([packed[middle] ^ 1]) + packed[middle + 1 :]) is False
-    assert env.code() is None
+    packed = packed[:middle] + bytes(damage) + packed[middle + damage :]
+    assert env.unpack(COMMIT, packed) is is_unpacked
+    assert env.code() == (toolchain if is_unpacked else None)
 
 
 def test_failure_of_another_machine_is_not_repeated(rebuilt, tmp_path):
