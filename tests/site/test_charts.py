@@ -82,12 +82,13 @@ ENDS = st.floats(-1e9, 1e9)
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(ENDS, ENDS), min_size=1, max_size=9))
-def test_everything_lies_within_the_frame(points):
-    xs, ys = zip(*points, strict=True)
-    plot = Plot(around("x", xs), around("y", ys))
-    plot.line(points)
-    for x, y in points:
+@given(st.lists(st.tuples(ENDS, ENDS), min_size=1, max_size=9), st.booleans())
+def test_everything_lies_within_the_frame(points, is_log):
+    values = [(1e-3 + abs(x), 1e-3 + abs(y)) if is_log else (x, y) for x, y in points]
+    xs, ys = zip(*values, strict=True)
+    plot = Plot(around("x", xs, is_log=is_log), around("y", ys, is_log=is_log))
+    plot.line(values)
+    for x, y in values:
         plot.mark(Mark(x=x, y=y, shape="circle", colour="#123456", title=""))
     svg = plot.svg("")
     shares = [float(at) for at in re.findall(r"([\d.-]+)%", svg)]

@@ -238,4 +238,6 @@ def test_sessions_of_a_fleet_and_their_links(tree):
     path.write_text("{")
     assert any("block.jsonl: not JSON: " in note for note in read(tree).notes)
     path.write_text('{"format": 2}')
-    assert any("a block of format 2, 1 is wanted" in note for note in read(tree).notes)
+    assert any(
+        "block.jsonl: format: 1, or a newer kernel-velocity, is wanted, got 2" in note for note in read(tree).notes
+    )

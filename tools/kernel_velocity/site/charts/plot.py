@@ -64,9 +64,12 @@ class Mark:
     attributes: Mapping[str, str] = field(default_factory=dict)  # others, as `svg.element` takes them
 
 
-def around(title: str, values: Sequence[float], *, low: float | None = None) -> Span:
+def around(title: str, values: Sequence[float], *, low: float | None = None, is_log: bool = False) -> Span:
     """Return an axis with all of some values (at least one) on it, and room around them. `low`: its lower end."""
     least, most = min(values), max(values)
+    if is_log:
+        room = max((most / least) ** PADDING, 1.2)
+        return Span(title=title, low=least / room, high=most * room, is_log=True)
     room = PADDING * (most - least) or abs(most) * 0.01 or 1.0
     return Span(title=title, low=least - room if low is None else low, high=most + room)
 
