@@ -355,7 +355,7 @@ def test_traces_of_a_series(tmp_path):
     assert (series, problems) == (("add_mul_exp.Cpu.time_hot", "native", "float32-500k"), [])
     assert (first.process, second.process) == ("process-01", "process-02")
     assert first.words.startswith("1,000 samples of ") and first.words.endswith(" UTC")
-    assert [chart.figure is None for chart in first.charts] == [False] * 7
+    assert [chart.figure is None for chart in first.charts] == [False] * 4
 
 
 @pytest.mark.parametrize("number", [1, 2, 20])
