@@ -6,7 +6,6 @@ Many series are looked at together, which is faster (stats/changepoints/segment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import Detected
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
-FEWEST_APART = 200  # series; those of fewer are found sooner than another process has started
 BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
 
 ChangePoints = tuple[ChangePoint, ...]
@@ -72,14 +70,10 @@ def of_all(
     """
     maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
     answers = Answers(folder, maker)
-    if len(keys) < FEWEST_APART:
-        result, new = _of_some(keys, columns, answers)
-    else:
-        half = len(keys) // 2
-        with forking.forked(partial(_of_some, keys[half:], columns, answers)) as rest:
-            result, new = _of_some(keys[:half], columns, answers)
-            more, newer = rest()
-        result, new = result | more, new | newer
+    result, new = dict[SeriesKey, ChangePoints](), dict[str, bytes]()
+    for points, newer in forking.in_halves(lambda some: _of_some(some, columns, answers), keys):
+        result |= points
+        new |= newer
     if new:
         stems = {_stem(key) for key in keys}
         answers.put(new, keep=lambda name: name[: name.index(_END) + len(_END)] in stems)

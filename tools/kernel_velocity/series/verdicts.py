@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special
 
+from kernel_velocity import forking
 from kernel_velocity.harness.cases import CONTROLS, NATIVE
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
@@ -205,7 +206,11 @@ class Verdicts:
                     sure[key].append(in_columns)
                 elif point.p < DOUBTED:
                     doubts[key] = in_columns
-        series = {key: self._points(past.columns(key), tuple(points)) for key, points in sure.items()}
+        _ = [past.shared(key) for key in past.keys]  # of a platform once, before there are two processes
+        standing = forking.in_halves(
+            lambda some: [self._points(past.columns(key), tuple(sure[key])) for key in some], past.keys
+        )
+        series = dict(zip(past.keys, chain(*standing), strict=True))
         noises = _noises([past.columns(key) for key in series], [*series.values()], pools)
         return {
             key: Levels(

@@ -9,12 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from kernel_velocity import config
+from kernel_velocity import config, forking
 from kernel_velocity.config import Project
 from kernel_velocity.findings import evidence_store, last_night
 from kernel_velocity.findings import store as findings_store
@@ -189,8 +190,9 @@ class Site:
 
     @cached_property
     def parts(self) -> Mapping[SeriesKey, Parts]:
-        """The two parts of each of `keys`. Their digests read every value, so one process makes them for all pages."""
-        return {key: self._parts(key) for key in self.keys}
+        """The two parts of each of `keys`, which pages share: their digests read every value."""
+        parts = forking.in_halves(lambda some: [self._parts(key) for key in some], self.keys)
+        return dict(zip(self.keys, chain(*parts), strict=True))
 
     def _parts(self, key: SeriesKey) -> Parts:
         older = int(np.searchsorted(self.series(key).position, self.edge.position))
