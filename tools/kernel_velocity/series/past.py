@@ -6,7 +6,6 @@ results directory as a whole.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ from kernel_velocity.series.adjusted import Adjustments
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
-from kernel_velocity.series.packing import NOTHING, Entries, Names, Numbers, key_of
+from kernel_velocity.series.packing import NOTHING, Entries, Names, key_of
 from kernel_velocity.series.reading import Directory
 
 if TYPE_CHECKING:
@@ -188,33 +187,9 @@ class Past:
         benchmark = self.benchmarks.get(key.benchmark)
         return None if benchmark is None else benchmark.flop.get(key.case)
 
-    def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
-        """Return a digest of the contents of `columns`, the same for any cache that numbers texts differently.
-
-        Args:
-            first: entry. last: entry behind the last. None: to the end.
-        """
-        whole = self.layout.part(self.layout.numbers[key])
-        part = slice(whole.start + first, whole.stop if last is None else whole.start + last)
-        digest = hashlib.sha256(repr(self.amounts(key)).encode())
-        digest.update(self._shas[self.layout.commit[part]].data)
-        for name in SHOWN:
-            column = self.layout.columns[name][part]
-            column = column[:1] if _is_constant(column) else column
-            digest.update((self.text_digests[name][column] if name in self.text_digests else column).data)
-        return digest.hexdigest()
-
-    @cached_property
-    def text_digests(self) -> Mapping[str, NDArray[np.uint64]]:
-        """For each column of numbers of texts, the digest of each text. Another cache has other numbers."""
-        texts, remarks = self.names.texts, self.names.remarks
-        kinds: dict[str, Numbers[Any]] = {"method": texts, "interval_method": texts, "remark": remarks}
-        return {name: _digests(numbers, self.layout.columns[name]) for name, numbers in kinds.items()}
-
-    @cached_property
-    def _shas(self) -> NDArray[np.uint64]:
-        """The first 64 bits of every commit's SHA."""
-        return np.array([int(sha[:16], 16) for sha in self.layout.commits], np.uint64)
+    def inputs(self, path: str) -> tuple[str, str, str | None]:
+        """Return what changes whenever the values of a results file would: its path, signature and adjusted times."""
+        return path, self.directory.files[path].signature, self.adjustments.digests.get(path)
 
     def series_of(self, path: str) -> NDArray[np.int64]:
         """Return the numbers in `layout.keys` of the series that a results file has values of, in its order."""
@@ -435,17 +410,6 @@ def _is_constant(column: NDArray[Any]) -> bool:
     if np.isnan(column[0]):
         return bool(np.isnan(column).all())
     return bool(column[0] == column[-1]) and bool((column == column[0]).all())  # most differ at the ends
-
-
-def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """Return a digest of the value of every used number, shape (numbers + 1,). 0 for NOTHING."""
-    is_used = np.zeros(len(numbers.values) + 1, np.bool_)
-    is_used[used] = True
-    digests = np.zeros(len(is_used), np.uint64)
-    for number in (np.flatnonzero(is_used[1:]) + 1).tolist():
-        text = repr(numbers[number]).encode("utf-8", "surrogatepass")
-        digests[number] = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
-    return digests
 
 
 def _history_notes(history: History, recorded: Collection[str], shown: Collection[str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from scipy import special
 
 from kernel_velocity import forking
 from kernel_velocity.harness.cases import CONTROLS, NATIVE
+from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
@@ -32,7 +33,7 @@ from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.doubt import beyond_doubt
 from kernel_velocity.stats.changepoints.noise import median
-from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint
+from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
 from kernel_velocity.stats.growth import grown
 from kernel_velocity.stats.two_samples import controlled
@@ -183,22 +184,21 @@ class Verdicts:
     @cached_property
     def _levels(self) -> Mapping[SeriesKey, Levels]:
         past = self.past
-        settled = change_points.of_all(past.keys, past.columns, past.folder)
-        newest, oldest = dict[SeriesKey, Untested](), dict[SeriesKey, Untested | None]()
-        for key in past.keys:
-            columns = past.columns(key)
-            logs = change_points.logs(columns)
-            newest[key] = _newest(columns, logs, settled[key])
-            oldest[key] = _oldest(columns, logs, settled[key], newest[key])
-        by_platform = dict(_pools(newest))
-        pools = [by_platform[controls.platform_of(key)] for key in newest]
-        untested = [(key, values) for key in past.keys for values in (oldest[key], newest[key]) if values is not None]
-        steps = young.steps(
-            [level._replace(others=by_platform[controls.platform_of(key)]) for key, (_, level) in untested]
-        )
+        keys, columns = past.keys, [past.columns(key) for key in past.keys]  # before there are two processes
+        settled = change_points.of_all(keys, past.columns, past.folder)
+        ends = [*chain(*forking.in_halves(partial(_ends, settled), columns))]
+        by_platform = dict(_pools(dict(zip(keys, (newest for _, newest in ends), strict=True))))
+        pools = [by_platform[controls.platform_of(key)] for key in keys]
+        untested = [
+            (key, values._replace(level=values.level._replace(others=pool)))
+            for key, values_of_both, pool in zip(keys, ends, pools, strict=True)
+            for values in values_of_both
+            if values is not None
+        ]
+        steps = young.steps([level for _, (_, level) in untested])
         tests = [point.p for points in steps for point in points]
         adjusted = iter(controlled([*tests, *[1.0] * max(len(steps) - len(tests), 0)]))
-        sure, doubts = {key: [*settled[key]] for key in past.keys}, dict[SeriesKey, ChangePoint]()
+        sure, doubts = {key: [*settled[key]] for key in keys}, dict[SeriesKey, ChangePoint]()
         for (key, values), points in zip(untested, steps, strict=True):
             for point in points:
                 in_columns = replace(point, index=int(values.entries[point.index]))
@@ -206,22 +206,28 @@ class Verdicts:
                     sure[key].append(in_columns)
                 elif point.p < DOUBTED:
                     doubts[key] = in_columns
-        _ = [past.shared(key) for key in past.keys]  # of a platform once, before there are two processes
-        standing = forking.in_halves(
-            lambda some: [self._points(past.columns(key), tuple(sure[key])) for key in some], past.keys
-        )
-        series = dict(zip(past.keys, chain(*standing), strict=True))
-        noises = _noises([past.columns(key) for key in series], [*series.values()], pools)
+        for key in keys:
+            past.shared(key)
+        series = [*zip(columns, map(tuple, sure.values()), pools, strict=True)]
+        judged = chain(*forking.in_halves(self._judged, series))
         return {
-            key: Levels(
+            part.key: Levels(
                 points=points,
-                is_measured=past.columns(key).is_measured,
+                is_measured=part.is_measured,
                 noises=scatter,
-                doubt=doubts.get(key),
+                doubt=doubts.get(part.key),
                 p=FALSE_DISCOVERIES / len(series) / (2 * SHORTER),
             )
-            for (key, points), scatter in zip(series.items(), noises, strict=True)
+            for part, (points, scatter) in zip(columns, judged, strict=True)
         }
+
+    def _judged(
+        self, series: Sequence[tuple[Columns, Points, Pool | None]]
+    ) -> list[tuple[Points, tuple[Noise | None, ...]]]:
+        """Return the steps of series without the machine's part, and the scatter of each level."""
+        columns, _, pools = zip(*series, strict=True)
+        points = [self._points(part, steps) for part, steps, _ in series]
+        return [*zip(points, _noises(columns, points, pools), strict=True)]
 
     def _points(self, columns: Columns, points: tuple[ChangePoint, ...]) -> tuple[ChangePoint, ...]:
         """Return steps without the machine's part, at the commits that can have caused them."""
@@ -286,6 +292,16 @@ def _noises(
         yield tuple(islice(noises, len(steps) + 1))
 
 
+def _ends(settled: Mapping[SeriesKey, Points], series: Sequence[Columns]) -> list[tuple[Untested | None, Untested]]:
+    """Return the first and the newest values of series, which the detector cannot judge."""
+    ends = list[tuple[Untested | None, Untested]]()
+    for columns in series:
+        points, logs = settled[columns.key], change_points.logs(columns)
+        newest = _newest(columns, logs, points)
+        ends.append((_oldest(columns, logs, points, newest), newest))
+    return ends
+
+
 def _newest(columns: Columns, logs: Logs, settled: Sequence[ChangePoint]) -> Untested:
     """Return the values since the last settled change point that the newest method timed."""
     values, method = logs
@@ -318,8 +334,13 @@ def _error_of_rounds(columns: Columns, entries: Indices) -> float:
     is_usable = (rounds > 1) & (low > 0) & np.isfinite(high)
     if not is_usable.any():
         return math.nan
-    counts, which = np.unique(rounds[is_usable], return_inverse=True)
-    return median(np.log(high[is_usable] / low[is_usable]) / 2 / special.stdtrit(counts - 1, INTERVAL)[which])
+    return median(np.log(high[is_usable] / low[is_usable]) / 2 / _quantiles(int(rounds.max()))[rounds[is_usable]])
+
+
+@cache
+def _quantiles(most: int) -> FloatArray:
+    """Return the quantile of Student's t of an interval from 0, 1, ... `most` rounds. NaN where there is none."""
+    return np.asarray(special.stdtrit(np.arange(most + 1) - 1.0, INTERVAL))
 
 
 def _pools(newest: Mapping[SeriesKey, Untested]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:

@@ -5,17 +5,17 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from kernel_velocity import config, forking
+from kernel_velocity import config
 from kernel_velocity.config import Project
 from kernel_velocity.findings import evidence_store, last_night
 from kernel_velocity.findings import store as findings_store
@@ -25,7 +25,7 @@ from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import git, lines, sources
 from kernel_velocity.results.identity import TRACKED
-from kernel_velocity.results.measurement import Measurement, SeriesKey
+from kernel_velocity.results.measurement import IntArray, Measurement, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline import ceilings as kept_ceilings
@@ -47,14 +47,6 @@ class Edge(NamedTuple):
 
     position: int  # the first one on the first-parent line that is not in them
     commits: int  # measured commits before it
-
-
-class Parts(NamedTuple):
-    """The entries of a series before the edge, and those from it on."""
-
-    older: int  # how many come before the edge
-    older_digest: str
-    newer_digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,15 +180,33 @@ class Site:
         count = len(self.along) // STEP * STEP
         return Edge(position=self.order[self.along[count - 1]] + 1 if count else 0, commits=count)
 
-    @cached_property
-    def parts(self) -> Mapping[SeriesKey, Parts]:
-        """The two parts of each of `keys`, which pages share: their digests read every value."""
-        parts = forking.in_halves(lambda some: [self._parts(key) for key in some], self.keys)
-        return dict(zip(self.keys, chain(*parts), strict=True))
+    def older(self, key: SeriesKey) -> int:
+        """Return how many entries of a series come before the edge."""
+        return int(np.searchsorted(self.series(key).position, self.edge.position))
 
-    def _parts(self, key: SeriesKey) -> Parts:
-        older = int(np.searchsorted(self.series(key).position, self.edge.position))
-        return Parts(older, self.past.digest(key, 0, older), self.past.digest(key, older))
+    def digest(self, key: SeriesKey, last: int | None = None) -> str:
+        """Return a text that changes whenever the entries of a series up to before `last` (None: all) would.
+
+        It follows from the results files up to the newest of these entries, so no value is read for it.
+        """
+        position = self.series(key).position[:last]
+        count = int(np.searchsorted(self._positions, position[-1], side="right")) if len(position) else 0
+        return f"{self._until[count]} {self.past.amounts(key)}"
+
+    @cached_property
+    def _positions(self) -> IntArray:
+        """The positions on `line` of the commits of `along`."""
+        return np.array([self.order[sha] for sha in self.along], np.int32)
+
+    @cached_property
+    def _until(self) -> Sequence[str]:
+        """A digest of the first 0, 1, ... commits of `along` and of their results files."""
+        digest, until = hashlib.sha256(self.past.layout.shown.encode()), [""]
+        for sha in self.along:
+            source = (sha, [self.past.inputs(path) for path in self.past.paths[sha]])
+            digest.update(repr(source).encode("utf-8", "surrogatepass"))
+            until.append(digest.hexdigest())
+        return until
 
     @cached_property
     def with_page(self) -> frozenset[str]:

@@ -31,7 +31,6 @@ Unknown is null. FLOP and bytes are per call.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,7 @@ from numpy.typing import NDArray
 from kernel_velocity.harness.cases import operation
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.site import text
@@ -69,15 +68,12 @@ def build(site: Site) -> Iterator[DataFile]:
     yield DataFile(name="series-index", value=index(site))
     encoder, before = Encoder(site), site.edge.commits
     newest: dict[str, list[SeriesKey]] = {}
-    for key, part in site.parts.items():
+    for key in site.keys:
         newest.setdefault(newest_name(key), []).append(key)
-        inputs = f"{before} {encoder.until(site.series(key).position[: part.older])} {part.older_digest}"
+        inputs = f"{before} {site.digest(key, site.older(key))}"
         yield DataFile(name=series_name(key), value=partial(_older, site, key, encoder), inputs=inputs)
     for name, keys in newest.items():
-        digests = [
-            (key, encoder.until(site.series(key).position), site.parts[key].newer_digest, _levels(site, key))
-            for key in keys
-        ]
+        digests = [(key, site.digest(key), _levels(site, key)) for key in keys]
         value = partial(_newest, site, keys, encoder)
         yield DataFile(name=name, value=value, inputs=repr((before, digests)))
 
@@ -90,11 +86,11 @@ def newest_name(key: SeriesKey) -> str:
 
 
 def _older(site: Site, key: SeriesKey, encoder: Encoder) -> dict[str, Any]:
-    return series(site.series(key).between(0, site.parts[key].older), site.edge.commits, encoder)
+    return series(site.series(key).between(0, site.older(key)), site.edge.commits, encoder)
 
 
 def _newest(site: Site, keys: Sequence[SeriesKey], encoder: Encoder) -> dict[str, Any]:
-    columns = {series_name(key): site.series(key).between(site.parts[key].older) for key in keys}
+    columns = {series_name(key): site.series(key).between(site.older(key)) for key in keys}
     series = {name: encoder.columns(part) for name, part in columns.items() if len(part)}
     levels = {series_name(key): _levels(site, key) for key in keys}
     return {"format": FORMAT, "before": site.edge.commits, "series": series, "levels": levels}
@@ -201,14 +197,6 @@ class Encoder:
         self._numbers = np.full(len(site.line), -1)
         self._numbers[[site.order[sha] for sha in self._commits]] = np.arange(len(self._commits))
         self._encoded: dict[tuple[object, ...], orjson.Fragment] = {}
-        digest, self._until = hashlib.sha256(), [""]
-        for sha in self._commits:
-            digest.update(sha.encode())
-            self._until.append(digest.hexdigest())
-
-    def until(self, position: IntArray) -> str:
-        """Return a digest of the commits up to the last one of a series: its numbers change with them."""
-        return self._until[self._numbers[position[-1]] + 1 if len(position) else 0]
 
     def columns(self, part: Columns) -> dict[str, Any]:
         """Return the columns of a series, as orjson takes them."""

@@ -374,7 +374,7 @@ class Line:
         values = hashlib.sha256(repr((str(self.site.results.resolve()), past.layout.shown, named)).encode())
         levels, up_to, by_position = hashlib.sha256(), list[str](), list[str]()
         for position, paths in self.files.items():
-            files = [(path, past.directory.files[path].signature, past.adjustments.digests.get(path)) for path in paths]
+            files = [past.inputs(path) for path in paths]
             lasting = repr((position, self.site.line[position], files, events.lasting.get(position)))
             values.update(lasting.encode("utf-8", "surrogatepass"))
             by_position.append(f"{values.hexdigest()} {int(self.tags[position])}")

@@ -255,8 +255,9 @@ def inputs(chart: Chart) -> str:
     groups = [(group.platform, group.benchmark, group.environment, group.shared) for group in chart.groups]
     verdicts = chart.site.past.verdicts
     series = [
-        (key, chart.site.parts[key], series, verdicts[key].points, verdicts[key].doubt, verdicts[key].noises)
+        (key, chart.site.digest(key), chart.site.older(key), series, levels.points, levels.doubt, levels.noises)
         for key, series in chart.series.items()
+        for levels in [verdicts[key]]
     ]
     warnings = sorted(chart.warnings.items(), key=repr)
     return repr((groups, series, chart.findings, chart.reruns, chart.tags, warnings, chart.figures))
