@@ -25,7 +25,7 @@ from kernel_velocity.processes import end_with_parent
 FEWEST_APART = 200  # items: with fewer the work is done sooner than another process has started
 _TASKS = Path("/proc/self/task")  # a folder for each thread of this process, those of libraries included
 
-Item = TypeVar("Item")
+Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
@@ -81,13 +81,13 @@ def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         child.join()
 
 
-def in_halves(work: Callable[[Sequence[Item]], Result], items: Sequence[Item]) -> list[Result]:
-    """Call `work` with both halves of items, the second in a forked child. With few items, call it once."""
-    if len(items) < FEWEST_APART:
-        return [work(items)]
-    half = len(items) // 2
-    with forked(lambda: work(items[half:])) as rest:
-        return [work(items[:half]), rest()]
+def in_halves(work: Callable[[Sequence[Value]], Result], values: Sequence[Value]) -> list[Result]:
+    """Call `work` with both halves of values, the second in a forked child. With few values, call it once."""
+    if len(values) < FEWEST_APART:
+        return [work(values)]
+    half = len(values) // 2
+    with forked(lambda: work(values[half:])) as rest:
+        return [work(values[:half]), rest()]
 
 
 def share(results: Sequence[Result]) -> Iterator[Result]:
