@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from kernel_velocity.harness.cases import operation
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.site import text
