@@ -97,7 +97,7 @@ class LargeSite:
         positions = [int(share * self.length) for share in self.findings_at]
         self.findings = tuple(map(self._finding, positions)) if self.length > 1 else ()
 
-    along, edge, parts, _parts = Site.along, Site.edge, Site.parts, Site._parts
+    along, edge, older = Site.along, Site.edge, Site.older
 
     @property
     def tags(self):
@@ -209,9 +209,9 @@ class LargeSite:
             bytes_moved=BYTES,
         )
 
-    def digest(self, key, first=0, last=None):
+    def digest(self, key, last=None):
         """Return a name of these entries of the series: they never change here."""
-        return repr((key, first, last))
+        return repr((key, last))
 
     def _finding(self, position):
         sha = self.line[position]
