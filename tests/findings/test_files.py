@@ -228,7 +228,7 @@ def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda raw: raw.update(format=4), "format: 3, or a newer kernel-velocity, is wanted, got 4"),
+        (lambda raw: raw.update(format=4), "format 4: this kernel-velocity reads 3 at most: update it"),
         (lambda raw: raw.update(format=2), "its checksum (#) is missing"),
         (lambda raw: raw.update(reruns={}), "reruns: a list is wanted, got {}"),
         (lambda raw: raw["reruns"].append(3), "reruns[3]: a table of keys is wanted, got 3"),

@@ -206,7 +206,7 @@ def test_manifest_that_is_not_ours_is_one_line(path, into, text):
 
 
 def test_manifest_of_a_newer_format_asks_for_an_update(path, into):
-    with pytest.raises(ResultsError, match="format: 1, or a newer kernel-velocity, is wanted, got 2"):
+    with pytest.raises(ResultsError, match="format 2: this kernel-velocity reads 1 at most: update it"):
         archive.read(planted(path, manifest=changed(format=FORMAT + 1)), into)
 
 

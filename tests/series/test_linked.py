@@ -94,7 +94,7 @@ def test_linked_sessions_are_level_and_their_intervals_wider(tree):
     for path in tree.results.glob("*/runs/1/*"):
         path.write_text("{}")
     unlinked = past.open(tree.results, tree.repository)
-    assert any("block.jsonl: format: 1, " in note for note in unlinked.problems)
+    assert any("block.jsonl: format: 1 is wanted, got None" in note for note in unlinked.problems)
     assert max(abs(step) for step, _ in steps(unlinked)) > 0.05
 
 

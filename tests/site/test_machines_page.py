@@ -239,5 +239,5 @@ def test_sessions_of_a_fleet_and_their_links(tree):
     assert any("block.jsonl: not JSON: " in note for note in read(tree).notes)
     path.write_text('{"format": 2}')
     assert any(
-        "block.jsonl: format: 1, or a newer kernel-velocity, is wanted, got 2" in note for note in read(tree).notes
+        "block.jsonl: format 2: this kernel-velocity reads 1 at most: update it" in note for note in read(tree).notes
     )

@@ -37,7 +37,7 @@ class Rule:
 Measured = Annotated[float, Rule(f"a number from {bounds.LEAST:g} to {bounds.MOST:g}", bounds.is_time)]  # s, or a ratio
 Moment = Annotated[float, Rule("a Unix time in seconds", bounds.is_moment)]
 Count = Annotated[int, Rule("a positive number", bool)]
-Least0 = Annotated[float, Rule("a number from 0 on", lambda value: value >= 0)]
+NotNegative = Annotated[float, Rule("a number from 0 on", lambda value: value >= 0)]
 Sha = Annotated[str, Rule("a full hash of a commit", re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?").fullmatch)]
 
 _SIMPLE: Mapping[type, Rule] = {
@@ -110,8 +110,10 @@ def read(kind: type[Record], contents: bytes | str, file: object, formats: range
     except documents.DamagedError as error:
         raise ResultsError(f"{file}: {error}") from None
     version = data.pop(FORMAT, None) if isinstance(data, dict) else None
+    if type(version) is int and version > formats[-1]:
+        raise ResultsError(f"{file}: {FORMAT} {version}: this kernel-velocity reads {formats[-1]} at most: update it")
     if type(version) is not int or version not in formats:
-        raise ResultsError(f"{file}: {FORMAT}: {formats[-1]}, or a newer kernel-velocity, is wanted, got {version!r}")
+        raise ResultsError(f"{file}: {FORMAT}: {formats[-1]} is wanted, got {version!r}")
     if version > unchecked and not documents.has_checksum(contents):
         raise ResultsError(f"{file}: its checksum ({documents.CHECKSUM}) is missing")
     return parse(kind, data, file)

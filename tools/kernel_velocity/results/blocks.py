@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.fields import Count, Least0, Measured, Moment
+from kernel_velocity.fields import Count, Measured, Moment, NotNegative
 
 if TYPE_CHECKING:
     from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
@@ -33,7 +33,7 @@ class Time:
     benchmark: str
     params: tuple[str, ...]
     seconds: Measured  # per call, the median of its rounds
-    error: Least0  # standard error of its logarithm
+    error: NotNegative  # standard error of its logarithm
     rounds: Count
     # Medians of the fixed work that was timed beside the rounds, s, by its field of a round
     gauges: Mapping[str, Measured] = field(default_factory=dict, hash=False)
@@ -54,7 +54,7 @@ class Block:
     anchors: tuple[str, ...]
     rounds: Count
     began: Moment  # Unix time by the clock of the machine that runs the fleet, s: it orders blocks of all machines
-    seconds: Least0  # that it took
+    seconds: NotNegative  # that it took
     device: str  # what was measured, such as "NVIDIA H100 80GB HBM3"
     times: tuple[Time, ...]
 

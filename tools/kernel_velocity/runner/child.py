@@ -68,8 +68,9 @@ def run(
                     receive(line.rstrip("\n"))
                 except BaseException as error:  # noqa: BLE001 - raised below
                     raised.append(error)
-                    killer.start()
-                    _signal(process, signal.SIGINT)
+                    if raised[0] is error:  # not the second of two readers
+                        killer.start()
+                        _signal(process, signal.SIGINT)
 
         readers = [Thread(target=read, args=(process.stdout, on_line))]
         readers += [Thread(target=read, args=(process.stderr, on_error))] if on_error else []
