@@ -45,6 +45,16 @@ except ChildProcessError:
     assert done.stdout.splitlines() == ["True 1000000", "no process is left"]
 
 
+def test_halves_have_all_values_in_order():
+    done = run("""
+for count in (199, 201):
+    parts = forking.in_halves(lambda values: ([*values], os.getpid()), range(count))
+    values = [value for part, _ in parts for value in part]
+    print(values == [*range(count)], [process == here for _, process in parts])
+""")
+    assert done.stdout.splitlines() == ["True [True]", "True [True, False]"]
+
+
 @pytest.mark.parametrize(
     ("raising", "message"),
     [

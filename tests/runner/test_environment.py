@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import lzma
 import os
 import platform
 import subprocess
@@ -378,6 +379,8 @@ def test_whole_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolch
     env.forget_build(COMMIT)
     assert env.packed(COMMIT) is None
     packed = other.packed(COMMIT)
+    stream = lzma.LZMADecompressor()
+    assert stream.decompress(packed) and stream.check == lzma.CHECK_SHA256
     middle = len(packed) // 2
     packed = packed[:middle] + bytes(damage) + packed[middle + damage :]
     assert env.unpack(COMMIT, packed) is is_unpacked
