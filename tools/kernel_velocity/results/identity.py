@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kernel_velocity import units
 from kernel_velocity.harness import cases
@@ -118,6 +119,7 @@ _METRICS: tuple[tuple[re.Pattern[str], Metric], ...] = tuple(
 )
 
 
+@lru_cache(maxsize=10_000)  # the same few names stand in every file
 def metric(benchmark: str) -> Metric:
     """Return the metric of a benchmark, by its name."""
     matches = (metric for pattern, metric in _METRICS if pattern.search(benchmark))

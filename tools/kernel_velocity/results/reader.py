@@ -31,7 +31,7 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import failures, identity, lines
-from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome
+from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.results.records import (
     AGREEMENT,
     HARDWARE,
@@ -84,8 +84,12 @@ def folders(results: Path) -> Iterator[tuple[Path, list[Path]]]:
             yield folder, paths
 
 
+def _wrong(what: str, wanted: str, got: object) -> str:
+    return f"{what}: {wanted} is wanted, got {str(got)[:60]!r}"
+
+
 def _refuse(what: str, wanted: str, got: object) -> NoReturn:
-    raise ResultsError(f"{what}: {wanted} is wanted, got {str(got)[:60]!r}")
+    raise ResultsError(_wrong(what, wanted, got))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -302,51 +306,55 @@ Rounds = Mapping[tuple[str, str, str], Sequence[Round]]  # by benchmark, impleme
 
 
 class _Raw(NamedTuple):
-    """The row of a benchmark with a trend, before its bounds are compared with its values."""
+    """The row of a benchmark with a trend, as asv stores it."""
 
     benchmark: str
     named: Mapping[str, Any]  # by column
     pairs: tuple[Pair, ...]
-    outcome: IntArray
-    seconds: FloatArray
-    low: FloatArray
-    high: FloatArray
+    columns: tuple[list[Any], ...]  # of each pair the result, and the ends of asv's interval
 
 
 def _raw(name: str, row: Mapping[str, Any]) -> _Raw:
     """Return a row's columns. Without a result, all of its combinations failed."""
     pairs = _pairs(name, _axes(_require(row, "params", list)))
-    results = _column(row, "result", len(pairs))
-    outcome, seconds = _values(results, is_time=identity.unit(name) == units.SECONDS)
-    low, high = (_numbers(_column(row, key, len(pairs))) for key in ("stats_ci_99_a", "stats_ci_99_b"))
-    return _Raw(name, row, pairs, outcome, seconds, low, high)
+    keys = ("result", "stats_ci_99_a", "stats_ci_99_b")
+    return _Raw(name, row, pairs, tuple(_column(row, key, len(pairs)) for key in keys))
 
 
 def _recorded_rows(rows: Sequence[_Raw], rounds: Rounds, note: Callable[[str, str], None]) -> tuple[RecordedRow, ...]:
     """Return rows with bounds where asv stored some, which it cannot for few samples.
 
-    A value that contradicts asv's interval is left out, unless its telemetry has it. `note` takes benchmark and defect.
+    A row with a result that is no value is left out. A value that contradicts asv's interval is left out, unless its
+    telemetry has it. `note` takes benchmark and defect.
     """
     if not rows:
         return ()
     # of all rows at once: numpy's calls take longer than its work on one of them
-    seconds, low, high = map(np.concatenate, zip(*((row.seconds, row.low, row.high) for row in rows), strict=True))
+    columns = [[*itertools.chain(*column)] for column in zip(*(row.columns for row in rows), strict=True)]
+    seconds, low, high = map(_numbers, columns)
+    failed = np.array([value is None for value in columns[0]], np.bool_)
+    without_time = np.where(failed, _FAILED, _NOT_APPLICABLE)
+    outcome = np.where(np.isnan(seconds), without_time, _MEASURED).astype(np.int32)
     bounded = _are_times(low) & _are_times(high)
     # asv rounds its bounds to five digits when it stores them, but not the value
     wrong = bounded & ~((seconds >= low * (1 - _ROUNDED)) & (seconds <= high * (1 + _ROUNDED)))
     lows = np.where(bounded & ~wrong, np.minimum(low, seconds), np.nan)
     highs = np.where(bounded & ~wrong, np.maximum(high, seconds), np.nan)
+    strange = ~failed & ~_are_times(seconds)  # NaN, and values of other units among them
     recorded = []
     start = 0
     for row in rows:
         part = slice(start, start + len(row.pairs))
         start = part.stop
+        if strange[part].any() and (defect := _defect(row)):
+            note(row.benchmark, f"{defect}; it is left out")
+            continue
         whole = RecordedRow(
             benchmark=row.benchmark,
             version=row.named.get("version"),
             pairs=row.pairs,
-            outcome=row.outcome,
-            seconds=row.seconds,
+            outcome=outcome[part],
+            seconds=seconds[part],
             low=lows[part],
             high=highs[part],
             began=_began(row.named),
@@ -358,17 +366,29 @@ def _recorded_rows(rows: Sequence[_Raw], rounds: Rounds, note: Callable[[str, st
     return tuple(recorded)
 
 
+def _defect(row: _Raw) -> str | None:
+    """Return what is wrong with the first result that is no value: asv stores null for a failure and NaN for n/a."""
+    is_time = identity.unit(row.benchmark) == units.SECONDS
+    wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s" if is_time else "a number"
+    for value in row.columns[0]:
+        is_missing = value is None or (isinstance(value, float) and math.isnan(value))
+        if not (is_missing or (bounds.is_time(value) if is_time else bounds.is_number(value))):
+            return _wrong("result", f"{wanted}, null or NaN", value)
+    return None
+
+
 def _without_contradictions(
     row: RecordedRow, raw: _Raw, rounds: Rounds, note: Callable[[str, str], None]
 ) -> RecordedRow:
     """Return a row without the values that asv's intervals exclude. Its telemetry tells which of the two is damaged."""
     keep = np.ones(len(row.pairs), np.bool_)
-    for index in np.flatnonzero(_are_times(raw.low) & _are_times(raw.high) & np.isnan(row.low)).tolist():
-        value, timed = raw.seconds[index], rounds.get((row.benchmark, *row.pairs[index]), ())
+    low, high = map(_numbers, raw.columns[1:])
+    for index in np.flatnonzero(_are_times(low) & _are_times(high) & np.isnan(row.low)).tolist():
+        value, timed = row.seconds[index], rounds.get((row.benchmark, *row.pairs[index]), ())
         middle = statistics.median(round_.estimate for round_ in timed) if timed else math.nan
         keep[index] = math.isnan(value) or math.isclose(value, middle, rel_tol=AGREEMENT)
         fate = "the interval is left out" if keep[index] else "it is left out"
-        got = f"{value:g}, and {raw.low[index]:g} to {raw.high[index]:g}, for {', '.join(row.pairs[index])}"
+        got = f"{value:g}, and {low[index]:g} to {high[index]:g}, for {', '.join(row.pairs[index])}"
         note(row.benchmark, f"a value in asv's interval is wanted, got {got}; {fate}")
     columns = {name: getattr(row, name)[keep] for name in ("outcome", "seconds", "low", "high")}
     return replace(row, pairs=tuple(itertools.compress(row.pairs, keep)), **columns)
@@ -428,20 +448,6 @@ def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
     if not isinstance(values, list) or len(values) != length:
         _refuse(key, f"a list of {length}, one for each combination of the parameters", values)
     return values
-
-
-def _values(results: Sequence[object], *, is_time: bool) -> tuple[IntArray, FloatArray]:
-    """Return the outcomes and values of results, times in s. asv stores null for a failure and NaN for n/a."""
-    seconds = _numbers(results)
-    failed = np.array([value is None for value in results], np.bool_)
-    missing = np.isnan(seconds)
-    wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s" if is_time else "a number"
-    for index in np.flatnonzero(~failed & ~(_are_times(seconds) if is_time else np.isfinite(seconds))).tolist():
-        value = results[index]
-        if not (isinstance(value, float) and math.isnan(value)):
-            _refuse("result", f"{wanted}, null or NaN", value)
-    without_time = np.where(failed, _FAILED, _NOT_APPLICABLE)
-    return np.where(missing, without_time, _MEASURED).astype(np.int32), seconds
 
 
 def _are_times(values: FloatArray) -> NDArray[np.bool_]:

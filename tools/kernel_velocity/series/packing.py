@@ -5,6 +5,7 @@ Series and texts (remarks, methods, code, names of launches) are numbers in the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -47,6 +48,7 @@ ADJUSTMENT = np.dtype(
 Entries = NDArray[np.void]  # of ENTRY, ROUND, TRACKED or ADJUSTMENT
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
 Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
+_AS_RECORDED = ("outcome", "seconds", "low", "high")
 Value = TypeVar("Value", bound=Hashable)
 
 
@@ -121,17 +123,14 @@ def pack(file: ResultsFile, names: Names, notes: list[str]) -> Packed:
 
     `notes` gets a note for each row with values that are not those of the rounds beside them.
     """
-    # one array, as numpy takes longer to join a row's to another than to fill it
-    entries = np.zeros(sum(len(row.pairs) for row in file.rows), ENTRY)
+    sizes = [len(row.pairs) for row in file.rows]
+    entries = np.zeros(sum(sizes), ENTRY)
+    plain = [_has_no_telemetry(file, row) for row in file.rows]
+    _fill_plain(entries, np.repeat(np.array(plain, np.bool_), sizes), file, names)
     rounds: list[tuple[float, ...]] = []
-    start = 0
-    for row in file.rows:
-        part, series = entries[start : start + len(row.pairs)], names.of_row(file, row)
-        if _has_no_telemetry(file, row):
-            _fill_row(part, row, series, names)
-        else:
-            rounds += _fill_values(part, start, file, row, series=series, names=names, notes=notes)
-        start += len(row.pairs)
+    for row, is_plain, stop in zip(file.rows, plain, itertools.accumulate(sizes), strict=True):
+        if not is_plain:
+            rounds += _fill_values(entries, stop - len(row.pairs), file, row, names=names, notes=notes)
     return Packed(
         entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(list(_tracked(file, names)), TRACKED)
     )
@@ -156,17 +155,23 @@ def _has_no_telemetry(file: ResultsFile, row: RecordedRow) -> bool:
     return not any(key in file.rounds or key in file.failures for key in series)
 
 
-def _fill_row(entries: Entries, row: RecordedRow, series: NDArray[np.int32], names: Names) -> None:
-    """Fill in the entries of a row without telemetry: the same as `_fill_values`, for the whole row at once."""
-    measured, bounded = ~np.isnan(row.seconds), ~np.isnan(row.low)
-    entries["series"], entries["outcome"], entries["rounds"] = series, row.outcome, -1
-    if bounded.any():
-        entries["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
-    if measured.any() and (warnings := combine.without_telemetry(row)):
-        entries["remark"][measured] = names.remarks.of((None, warnings))
-    for name in ("seconds", "low", "high"):
-        entries[name] = getattr(row, name)
-    entries["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
+def _fill_plain(entries: Entries, is_plain: NDArray[np.bool_], file: ResultsFile, names: Names) -> None:
+    """Fill in the entries of rows without telemetry: the same as `_fill_values`, for all rows at once."""
+    if not is_plain.any():
+        return
+    sizes = [len(row.pairs) for row in file.rows]
+    columns = {name: np.concatenate([getattr(row, name) for row in file.rows]) for name in _AS_RECORDED}
+    measured, bounded = ~np.isnan(columns["seconds"]), ~np.isnan(columns["low"])
+    warnings = map(combine.without_telemetry, file.rows)
+    remarks = [names.remarks.of((None, several) if several else None) for several in warnings]
+    began = [np.nan if row.began is None else row.began for row in file.rows]
+    columns["series"] = np.concatenate([names.of_row(file, row) for row in file.rows])
+    columns["rounds"] = np.full(len(entries), -1)
+    columns["interval_method"] = np.where(bounded, names.texts.of(ASV_INTERVAL_METHOD), NOTHING)
+    columns["remark"] = np.where(measured, np.repeat(remarks, sizes), NOTHING)
+    columns["began"] = np.where(measured, np.repeat(began, sizes), np.nan)
+    for name, column in columns.items():
+        entries[name][is_plain] = column[is_plain]
 
 
 def _fill_values(
@@ -175,18 +180,18 @@ def _fill_values(
     file: ResultsFile,
     row: RecordedRow,
     *,
-    series: NDArray[np.int32],
     names: Names,
     notes: list[str],
 ) -> list[tuple[float, ...]]:
-    """Fill in the entries of a row, value by value. Return their rounds, of entries from `start` on."""
+    """Fill in the entries of a row, from `start` on, value by value. Return their rounds."""
     rounds: list[tuple[float, ...]] = []
-    for index, number in enumerate(series.tolist()):
+    for index, number in enumerate(names.of_row(file, row).tolist()):
+        at = start + index
         measurement = combine.measurement(file, row, index, {})
         counted = combine.rounds_of(file, measurement)
         code = combine.code_of(file, measurement.key, counted) if counted else None
-        entries[index] = (*_entry(measurement, number, names.texts.of(code), names), _began(file, row, measurement))
-        rounds += _rounds(start + index, counted, names.texts)
+        entries[at] = (*_entry(measurement, number, names.texts.of(code), names), _began(file, row, measurement))
+        rounds += _rounds(at, counted, names.texts)
         if combine.OTHER_TELEMETRY in measurement.warnings:
             where = f"{file.machine}/{stem(file.commit, file.environment)}.json, {row.benchmark}"
             got = f"{measurement.seconds:g} s for {', '.join(row.pairs[index])}"
