@@ -24,8 +24,8 @@ def test_correlation_of_short_stretches_is_unbiased(phi):
 
 
 def test_least_sigma_is_that_of_the_tick():
-    assert noise.least_sigma(np.array([0.1, 0.1]), np.array([0.1])) == MIN_SIGMA
-    assert noise.least_sigma(np.array([0.0, 0.5]), np.array([0.3])) == pytest.approx(0.2 / math.sqrt(12))
+    assert noise.least_sigma(np.array([0.1, 0.1, 0.1])) == MIN_SIGMA
+    assert noise.least_sigma(np.array([0.0, 0.5, 0.3])) == pytest.approx(0.2 / math.sqrt(12))
     assert noise.least_sigma(np.array([0.0, 1e-12, 0.3])) == pytest.approx(0.3 / math.sqrt(12))
 
 

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats.changepoints import segment
@@ -143,16 +145,22 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
     """Yield each search with the change points between what is settled and a place, which ends the window."""
     starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
-    for number, (logs, start) in enumerate(zip(windows, starts, strict=True)):
-        first, end = _ends(logs)
-        first = 0 if start else first
-        windows[number], starts[number] = logs[first:end], start + first
-    large = [number for number, window in enumerate(windows) if window.size >= 2 * FEWEST_A_SIDE]
-    bases = {number: windows[number][: grown(windows[number].size)] for number in large}
-    sigmas = {number: max(float(difference_sigma(basis)), least_sigma(basis)) for number, basis in bases.items()}
-    even = {number: clipped(windows[number], sigma) for number, sigma in sigmas.items()}
-    prices = [2 * sigma**2 * math.log(bases[number].size) for number, sigma in sigmas.items()]
-    cuts = dict(zip(large, segment.cheapest([even[number] - even[number][0] for number in large], prices), strict=True))
+    for numbers, together in _by_size(windows):
+        firsts, lasts = _ends(together)
+        for number, first, last in zip(numbers, firsts, lasts, strict=True):
+            start = 0 if starts[number] else first
+            windows[number], starts[number] = windows[number][start:last], starts[number] + start
+    prepared = dict[int, tuple[FloatArray, float, float]]()  # without spikes; the least scatter; the price of a cut
+    for numbers, together in _by_size(windows):
+        basis = together[:, : grown(together.shape[1])]
+        least = least_sigma(basis)
+        sigma = np.maximum(difference_sigma(basis), least)
+        price = 2 * sigma**2 * math.log(basis.shape[1])
+        prepared |= zip(
+            numbers, zip(clipped(together, sigma), least.tolist(), price.tolist(), strict=True), strict=True
+        )
+    even, prices = [logs for logs, _, _ in prepared.values()], [price for *_, price in prepared.values()]
+    cuts = dict(zip(prepared, segment.cheapest([logs - logs[0] for logs in even], prices), strict=True))
     for number, (search, start) in enumerate(zip(searches, starts, strict=True)):
         begin = max(search.settled[-1].index - start, 0) if search.settled else 0
         first = max((search.blocks - 1) * BLOCK - start, begin + segment.FEWEST_A_SIDE)
@@ -160,27 +168,36 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
         if not candidates:
             yield search, ()
             continue
-        window = _Window(even[number], begin, least_sigma(bases[number]))
+        window = _Window(*prepared[number][:2], begin)
         earlier = [replace(point, index=point.index - start) for point in search.settled]
         points = window.points(window.standing(candidates), earlier)
         yield search, tuple(replace(point, index=point.index + start) for point in points)
 
 
-def _ends(window: FloatArray) -> tuple[int, int]:
-    """Return where the first level of a window begins, and where its last one ends.
+def _by_size(windows: Sequence[FloatArray]) -> Iterator[tuple[list[int], FloatArray]]:
+    """Yield windows of one size as rows, with their numbers. Too short ones for a cut are left out."""
+    numbers = defaultdict[int, list[int]](list)
+    for number, window in enumerate(windows):
+        if window.size >= 2 * FEWEST_A_SIDE:
+            numbers[window.size].append(number)
+    yield from ((some, np.array([windows[number] for number in some])) for some in numbers.values())
+
+
+def _ends(windows: FloatArray) -> tuple[list[int], list[int]]:
+    """Return where the first level of each window begins, and where its last one ends.
 
     A level of fewer values than FEWEST_A_SIDE at an end is left out: a large step to it would hide all steps near it.
     """
-    if window.size < 2 * FEWEST_A_SIDE:
-        return 0, window.size
-    far = GROSS * max(float(difference_sigma(window)), least_sigma(window))
+    far = GROSS * np.maximum(difference_sigma(windows), least_sigma(windows))
 
-    def left_out(values: FloatArray) -> int:
-        beside = [values[at : at + segment.FEWEST_A_SIDE] for at in range(1, FEWEST_A_SIDE)]
-        apart = [np.abs(values[: at + 1, None] - level).min() > far for at, level in enumerate(beside)]
-        return max((at + 1 for at, is_apart in enumerate(apart) if is_apart), default=0)
+    def left_out(values: FloatArray) -> NDArray[np.int64]:
+        most = np.zeros(len(values), np.int64)
+        for size in range(1, FEWEST_A_SIDE):
+            level = values[:, size : size + segment.FEWEST_A_SIDE]
+            most[np.abs(values[:, :size, None] - level[:, None]).min(axis=(1, 2)) > far] = size
+        return most
 
-    return left_out(window), window.size - left_out(window[::-1])
+    return left_out(windows).tolist(), (windows.shape[1] - left_out(windows[:, ::-1])).tolist()
 
 
 @dataclass(frozen=True)
@@ -196,13 +213,13 @@ class _Cut:
 class _Window:
     """A window of a series, in which cuts are tested."""
 
-    def __init__(self, logs: FloatArray, begin: int, least: float) -> None:
+    def __init__(self, logs: FloatArray, least: float, begin: int) -> None:
         """Begin.
 
         Args:
             logs: the values of the window, without spikes.
-            begin: the place where its first level begins.
             least: the least scatter to assume.
+            begin: the place where its first level begins.
         """
         self._logs, self._begin, self._least = logs, begin, least
         self._steps: dict[tuple[int, int, int], Step] = {}  # by the places of a cut and of its neighbours

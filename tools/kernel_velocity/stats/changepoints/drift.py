@@ -51,7 +51,7 @@ def drift(values: Sequence[float | None]) -> Drift:
     first, last = int(indices[0]), int(indices[-1])
     if logs.size < FEWEST:
         return Drift(first=first, last=last)
-    logs = clipped(logs, float(difference_sigma(logs)))
+    logs = clipped(logs, difference_sigma(logs))
     step, squared = _line(indices.astype(np.float64), logs)
     stepwise = _best_step(logs) < squared
     return Drift(first=first, last=last, ratio=math.exp(step.after - step.before), p=step.p, stepwise=stepwise)
@@ -65,7 +65,7 @@ def _line(positions: FloatArray, logs: FloatArray) -> tuple[Step, float]:
     squared = float(rest @ rest)
     inflated = inflation(correlation(float(rest[1:] @ rest[:-1]), squared, logs.size))
     span = float(positions[-1] - positions[0])
-    variance = max(squared / (logs.size - 2), least_sigma(logs) ** 2) * inflated
+    variance = max(squared / (logs.size - 2), float(least_sigma(logs)) ** 2) * inflated
     middle, half = float(logs.mean()), slope * span / 2
     step = Step.of(
         means=(middle - half, middle + half),

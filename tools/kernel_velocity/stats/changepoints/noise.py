@@ -10,9 +10,10 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints.values import MIN_SIGMA, Step, windows_of
+from kernel_velocity.stats.changepoints.values import MIN_SIGMA, Step
 
 MAD_SIGMA = 1 / NormalDist().inv_cdf(0.75)  # of a normal distribution, in median absolute deviations
 TRIM = 0.2  # a side: Yuen, Biometrika 61(1), 1974
@@ -58,33 +59,41 @@ def median(values: FloatArray) -> float:
     return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
 
 
-def least_sigma(*parts: FloatArray) -> float:
-    """Return the least standard deviation to assume of these values: MIN_SIGMA, or that of their tick, tick / sqrt(12).
+def least_sigma(values: FloatArray) -> FloatArray:
+    """Return the least standard deviation to assume of values: MIN_SIGMA, or that of their tick, tick / sqrt(12).
 
     The tick is the smallest difference of two values: that of a coarse timer, and next to nothing without one. Three
-    equal readings of such a timer do not prove a small scatter.
+    equal readings of such a timer do not prove a small scatter. The shapes are those of `iqr_sigma`.
     """
-    ordered = np.concatenate(parts)
-    ordered.sort()
-    gaps = ordered[1:] - ordered[:-1]
-    gaps = gaps[gaps > SAME]
-    return max(MIN_SIGMA, float(gaps.min()) / math.sqrt(12)) if gaps.size else MIN_SIGMA
+    ordered = np.sort(values, axis=-1)
+    gaps = ordered[..., 1:] - ordered[..., :-1]
+    tick = np.min(gaps, axis=-1, initial=math.inf, where=gaps > SAME)
+    return np.where(tick < math.inf, np.maximum(MIN_SIGMA, tick / math.sqrt(12)), MIN_SIGMA)
 
 
 def running_median(values: FloatArray, half: int) -> FloatArray:
-    """Return the median of the values up to `half` places to both sides of each. Towards the ends, of fewer."""
-    beyond = np.full(half, math.inf)  # sorts behind every value
-    ordered = np.sort(windows_of(np.concatenate([beyond, values, beyond]), 2 * half + 1), axis=1)
-    indices = np.arange(values.size)
+    """Return the median of the values up to `half` places to both sides of each. Towards the ends, of fewer.
+
+    Args:
+        values: (..., n), as is the result.
+    """
+    beyond = np.full((*values.shape[:-1], half), math.inf)  # sorts behind every value
+    windows = sliding_window_view(np.concatenate([beyond, values, beyond], axis=-1), 2 * half + 1, axis=-1)
+    ordered = np.sort(windows, axis=-1)
+    indices = np.arange(values.shape[-1])
     sizes = np.minimum(indices, half) + np.minimum(indices[::-1], half) + 1
-    doubled: FloatArray = ordered[indices, (sizes - 1) // 2] + ordered[indices, sizes // 2]
+    doubled: FloatArray = ordered[..., indices, (sizes - 1) // 2] + ordered[..., indices, sizes // 2]
     return doubled / 2
 
 
-def clipped(values: FloatArray, sigma: float) -> FloatArray:
-    """Return the values without spikes: each at most CLIP sigmas from the median of the five around it."""
-    middle = running_median(values, HALF_WIDTH)
-    return np.minimum(np.maximum(values, middle - CLIP * sigma), middle + CLIP * sigma)
+def clipped(values: FloatArray, sigma: FloatArray) -> FloatArray:
+    """Return the values without spikes: each at most CLIP sigmas from the median of the five around it.
+
+    Args:
+        values: (..., n), as is the result. sigma: (...).
+    """
+    middle, most = running_median(values, HALF_WIDTH), CLIP * sigma[..., None]
+    return np.minimum(np.maximum(values, middle - most), middle + most)
 
 
 def correlation(lagged: float, squared: float, size: float) -> float:
@@ -114,7 +123,7 @@ def yuen(first: FloatArray, second: FloatArray) -> Step:
 
     Correlation inflates the variance of a mean, and divides the number of independent points.
     """
-    least = least_sigma(first, second)
+    least = float(least_sigma(np.concatenate([first, second])))
     (left, *left_sums), (right, *right_sums) = _trimmed(first, least), _trimmed(second, least)
     lagged, squared = (left + right for left, right in zip(left_sums, right_sums, strict=True))
     inflated = inflation(correlation(lagged, squared, (first.size + second.size) / 2))

@@ -118,19 +118,6 @@ def observed(values: Values) -> Observed:
     return Observed(logs[indices], indices)
 
 
-def windows_of(values: FloatArray, size: int) -> FloatArray:
-    """Return all windows of `size` values: (windows, size), a view.
-
-    Note: numpy's `sliding_window_view` takes longer than most of what is done with the windows.
-
-    Args:
-        values: float64, contiguous.
-        size: values of a window.
-    """
-    count = max(values.size - size + 1, 0)
-    return np.ndarray((count, size), np.float64, values, 0, (values.itemsize, values.itemsize))
-
-
 def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:
     """Return the warning that `what` needs more points. None if there are enough."""
     return () if have >= wanted else (f"need >= {wanted} points for {what}, have {have}",)
