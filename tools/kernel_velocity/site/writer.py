@@ -195,8 +195,10 @@ def _packed(head: str, text: bytes) -> bytes:
     """Return a script with JSON as letters of 15 bits of its gzip each, in UTF-16: Base64 has a quarter more bytes."""
     packed = gzip.compress(text, _LEVEL, mtime=0)
     bits = np.unpackbits(np.frombuffer(packed, np.uint8))
-    rows = np.pad(bits, (0, -len(bits) % _BITS)).reshape(-1, _BITS)
-    letters = np.packbits(np.pad(rows, ((0, 0), (16 - _BITS, 0)))).view(">u2") + _LETTER
+    rows = np.zeros((-(-bits.size // _BITS), 16), np.uint8)
+    bits.resize(len(rows) * _BITS)  # with zeros
+    rows[:, 16 - _BITS :] = bits.reshape(-1, _BITS)
+    letters = np.packbits(rows).view(">u2") + _LETTER
     before, after = f'{head}{{"size":{len(packed)},"gzip":"'.encode("utf-16-le"), '"});\n'.encode("utf-16-le")
     return codecs.BOM_UTF16_LE + before + letters.astype("<u2").tobytes() + after
 
