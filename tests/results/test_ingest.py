@@ -12,7 +12,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.results import backup, ingest, lines, sessions
+from kernel_velocity.results import asv_file, backup, ingest, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from tests.results.spooled import (
     COLUMNS,
@@ -88,6 +88,14 @@ def test_machine_facts_without_rounds_are_dropped(tmp_path):
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
     assert lines.read_sessions(path, []) == ()
     assert ingest.ingest(tmp_path, now=4.0 + ingest.GRACE + 1).pruned == 1
+
+
+def test_a_run_without_rounds_records_the_machine_facts(tmp_path):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    began = asv_file.StoredFile(path).measured_at - 1.0
+    session(tmp_path, began, governor="performance")
+    ingest.ingest(tmp_path, now=began + 10.0, machine=path.parent.name)
+    assert [record.began for record in lines.read_sessions(path, [])] == [began]
 
 
 def test_a_malformed_session_is_set_aside(tmp_path):

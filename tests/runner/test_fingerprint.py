@@ -11,7 +11,7 @@ import pytest
 
 import kernels
 from kernel_velocity.config import Project
-from kernel_velocity.results import lines, sessions
+from kernel_velocity.results import sessions
 from kernel_velocity.runner import fingerprint
 
 BUILD_INFO = Path("kernels", "_native", "build-info.json")  # where the wheels of this repository have it
@@ -136,11 +136,8 @@ def wheel(tmp_path):
 
 
 def recorded(wheel):
-    """Return the session that is written beside a results file."""
-    file = wheel.parent / "results" / "bench-1" / "abc-env.json"
-    fingerprint.record(file, 5.0, wheel, {})
-    (session,) = lines.read_sessions(file, [])
-    return session
+    """Return the session as it is recorded."""
+    return sessions.decode(sessions.encode(fingerprint.session(5.0, wheel, {})))
 
 
 def test_record_holds_the_machine_the_compilers_and_the_code(wheel):

@@ -11,10 +11,8 @@ from kernel_velocity.ab import session as ab_session
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import UNITS
 from kernel_velocity.lab import sessions
-from kernel_velocity.runner import session
+from kernel_velocity.runner import select, session
 from kernel_velocity.runner.asv import Ended
-from kernel_velocity.runner.records import Records
-from kernel_velocity.runner.select import Selection
 from kernel_velocity.runner.session import Session
 from tests.ab.simulated_machine import OTHER, SERIES, a_round
 
@@ -53,7 +51,7 @@ def work(tmp_path, monkeypatch, environment):
     monkeypatch.setattr(session, "settings", lambda: conf)
     monkeypatch.setattr(session, "environment_of", lambda conf: environment)
     monkeypatch.setattr(session, "get_repo", lambda conf: None)
-    series = SimpleNamespace(tracked=(), series=(), versions={})
+    series = SimpleNamespace(tracked=(), series=(SERIES,), versions={})
     return Session(root=tmp_path, commits=(COMMIT,), series=series, rounds=8, machine="box")
 
 
@@ -87,7 +85,7 @@ def test_build_names_the_command_that_builds_again(work, environment, toolchain,
 
 def test_measure_names_the_command_that_measures_again(work, monkeypatch):
     monkeypatch.setattr(Session, "is_measured", lambda self, commit: True)
-    monkeypatch.setattr(session, "is_tracked", lambda *_, **__: True)
+    monkeypatch.setattr(select, "is_tracked", lambda *_, **__: True)
     work.measure(False, out := io.StringIO())
     assert out.getvalue() == "1 commit measured already (`kv track --again 1` repeats them)\n"
 
@@ -139,14 +137,8 @@ def test_ceilings_expression_selects_those_of_a_device():
         assert not expression.search(f"my_device.{name}.track_timer_tick")
 
 
-@pytest.fixture
-def records(tmp_path):
-    selection = Selection(series=(SERIES,), versions={SERIES[0]: "1"})
-    return Records(results=tmp_path, machine="box", environment="env", series=selection)
-
-
-def write(records, *rounds, more=b""):
-    path = records.path(COMMIT)
+def write(work, *rounds, more=b""):
+    path = work.path(COMMIT)
     beside = path.parent / "telemetry" / f"{path.stem}.jsonl"
     beside.parent.mkdir(parents=True)
     beside.write_bytes("".join(f"{telemetry.encode(record)}\n" for record in rounds).encode() + more)
@@ -166,21 +158,21 @@ def measured(series, ago):
         ((5.0, -3600.0), False),  # before the clock was set back by an hour
     ],
 )
-def test_measured_since_wants_every_round_newer(records, ago, expected):
-    write(records, *(measured(SERIES, seconds) for seconds in ago))
-    assert records.measured_since(COMMIT, time.time() - 100) is expected
+def test_measured_since_wants_every_round_newer(work, ago, expected):
+    write(work, *(measured(SERIES, seconds) for seconds in ago))
+    assert work.measured_since(COMMIT, time.time() - 100) is expected
 
 
-def test_measured_since_ignores_other_series(records):
-    write(records, measured(SERIES, 5.0), measured(OTHER, 200.0))
-    assert records.measured_since(COMMIT, time.time() - 100)
-    assert not records.measured_since(COMMIT, time.time() - 1)
+def test_measured_since_ignores_other_series(work):
+    write(work, measured(SERIES, 5.0), measured(OTHER, 200.0))
+    assert work.measured_since(COMMIT, time.time() - 100)
+    assert not work.measured_since(COMMIT, time.time() - 1)
 
 
 @pytest.mark.parametrize("more", [b'{"b": "\xff\xfe"}\n', b"{\n", b'{"b": 3}\n\n'])
-def test_malformed_line_is_noted_and_skipped(records, more):
+def test_malformed_line_is_noted_and_skipped(work, more):
     record = measured(SERIES, 5.0)
-    beside = write(records, record, more=more)
-    assert records.rounds(COMMIT) == [telemetry.decode(telemetry.encode(record))]
-    (note,) = records.notes
+    beside = write(work, record, more=more)
+    assert work.recorded_rounds(COMMIT) == [telemetry.decode(telemetry.encode(record))]
+    (note,) = work.notes
     assert note.startswith(f"{beside.parts[-3]}/telemetry/{beside.name}:2: ")

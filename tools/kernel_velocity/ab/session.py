@@ -182,12 +182,12 @@ class AsvRunner:
                 raise _TimeIsUpError
 
         self._remove_results()
-        paths = {"KV_SPOOL": str(folder.relative_to(self.root)), "KV_ROUNDS": str(rounds)}
+        spool = {"KV_SPOOL": str(folder.relative_to(self.root))}
         try:
             ended = run_asv(
                 measuring(self.root / FOLDER / "commits.txt", commits, series, machine(MACHINE), options),
                 root=self.root,
-                environment={**os.environ, **self._environment.build_env_vars, **paths},
+                environment={**os.environ, **self._environment.build_env_vars, **spool},
                 log=self._log,
                 on_line=on_line,
             )

@@ -127,16 +127,16 @@ def _ingest_commit(
             rounds, failures = _settle(file, claimed_rounds, failed_here, summary)
             left -= rounds
             left_failed -= failures
-            left_sessions = _keep_sessions(file, left_sessions, rounds)
+            began = file.measured_at if summary.machine and file is here else -math.inf  # errors have no rounds
+            left_sessions = _keep_sessions(file, left_sessions, max([began, *(round_.time for round_ in rounds)]))
         _put_back(spool, [(round_.time, telemetry.encode(round_)) for round_ in fresh if round_ in left], summary)
         waiting = [(failure.time, failure_lines.encode(failure)) for failure in failed if failure in left_failed]
         _put_back(failed_spool, waiting, summary)
         _put_back(session_spool, [(session.began, session_facts.encode(session)) for session in left_sessions], summary)
 
 
-def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
-    """Store the sessions of a file's rounds beside it. Return the others."""
-    newest = max((round_.time for round_ in rounds), default=-math.inf)
+def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], newest: float) -> list[SessionFacts]:
+    """Store the sessions that began by the `newest` Unix time of a file, s, beside it. Return the others."""
     for session in waiting:
         if session.began <= newest:
             lines.append_session(file.path, session)

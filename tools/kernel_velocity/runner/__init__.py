@@ -19,11 +19,10 @@ the leaves, results, series and roofline. A node that only measures imports it w
     live.py          start a live stage in a measuring process
     peaks.py         `kv peaks`
     publish.py       write the site in a process without threads
-    records.py       recorded results of a run's commits
     report.py        the tables and lines that `kv track` prints
     resume.py        which commits of an interrupted run need how many rounds
     select.py        the series to measure, and which of them are complete
-    session.py       one run: build, measure, ingest, publish
+    session.py       one run: build, measure, ingest, publish, and what is recorded of its commits
     sharing.py       the table of series that share a process
     stages.py        ceilings, timers, traces and shared processes, measured in the process that live.py starts
     track.py         `kv track`

@@ -24,7 +24,7 @@ from typing import Any
 from kernel_velocity.config import Project
 from kernel_velocity.harness import documents, gpu, isolation
 from kernel_velocity.harness.under_test import find_info
-from kernel_velocity.results import lines, sessions
+from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.runner.host import compiler, torch_version
 
@@ -34,11 +34,6 @@ _CPUS = Path("/sys/devices/system/cpu")
 _CPU_INFO = Path("/proc/cpuinfo")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/version.py
-
-
-def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[str, str]) -> None:
-    """Write `session` of the same arguments beside a results file."""
-    lines.append_session(results_file, session(began, unpacked, environ))
 
 
 def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> SessionFacts:

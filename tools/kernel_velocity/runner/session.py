@@ -6,13 +6,15 @@ import logging
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from asv.console import log
 from asv.repo import get_repo
+from asv.results import get_filename
 
 from kernel_velocity import config, units
 from kernel_velocity.errors import KernelVelocityError, ResultsError
@@ -20,26 +22,29 @@ from kernel_velocity.files import remove_left
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import backup, ingest
+from kernel_velocity.results import backup, ingest, lines, sessions
 from kernel_velocity.results import failures as failure_lines
-from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series
+from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.ingest import by_series
+from kernel_velocity.results.join import StoredSeries, join
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.runner import code_hash, fingerprint, report, resume
+from kernel_velocity.runner import code_hash, fingerprint, report, resume, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.publish import write_site
-from kernel_velocity.runner.records import Records
 from kernel_velocity.runner.report import Cost
-from kernel_velocity.runner.select import CEILINGS_MODULE, Selection, is_tracked, wrong_errors
+from kernel_velocity.runner.select import CEILINGS_MODULE, Selection
+from kernel_velocity.series import past
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
+Line = TypeVar("Line", Round, Failure)
 
 
 @dataclass(kw_only=True)
 class Session:
-    """The state of a run. `root` must be the current folder, which asv uses."""
+    """The state of a run, and what is recorded of its commits. `root` must be the current folder, which asv uses."""
 
     root: Path
     commits: tuple[str, ...]  # newest first
@@ -53,32 +58,16 @@ class Session:
     tracked: tuple[str, ...] = ()  # commits whose errors and compiler figures this run took
     notes: dict[str, None] = field(default_factory=dict)  # problems, one line each, in order
     reader: Reader = field(default_factory=Reader)
-    records: Records = field(init=False)
     _began: float = field(default_factory=time.time)
     _ended: float = 0.0
 
     def __post_init__(self) -> None:
         self._conf = settings()
         self._environment = environment_of(self._conf)
-        self.records = Records(
-            results=Path(self._conf.results_dir).absolute(),
-            machine=self.machine,
-            environment=self.environment,
-            series=self.series,
-            notes=self.notes,
-        )
+        self.results = Path(self._conf.results_dir).absolute()
+        self.environment = str(self._environment.name)  # asv's name of it
         self._method = timing.method(os.environ)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
-
-    @property
-    def results(self) -> Path:
-        """asv's results directory."""
-        return self.records.results
-
-    @property
-    def environment(self) -> str:
-        """asv's name of the environment."""
-        return str(self._environment.name)
 
     def build(self, again: bool, out: TextIO) -> None:
         """Build every commit that is not in the cache. One that does not build is left out from then on.
@@ -147,17 +136,14 @@ class Session:
         pending = (
             commit
             for commit in built
-            if not is_tracked(self.records.stored_series(commit), tracked, failures=self.records.failure_counts(commit))
+            if not select.is_tracked(self._stored_series(commit), tracked, failures=self._failure_counts(commit))
         )
         self.tracked = tuple(dict.fromkeys((*(self.measured if tracked else ()), *pending)))
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
-        backup.keep(self.root, map(self.records.path, {*self.measured, *self.tracked}))
-        done = {
-            commit: 0 if again else self.records.resumable_rounds(commit, self.rounds, self._method)
-            for commit in self.measured
-        }
+        backup.keep(self.root, map(self.path, {*self.measured, *self.tracked}))
+        done = {commit: 0 if again else self._resumable_rounds(commit) for commit in self.measured}
         if line := resume.summary(done, self.rounds, SHORT):
             print(line, file=out)
         try:
@@ -180,8 +166,6 @@ class Session:
         Raises:
             KernelVelocityError: asv itself failed.
         """
-        for commit in commits:  # before measuring, so that a killed run leaves no timing without its facts
-            fingerprint.record(self.records.path(commit), self._began, self._environment.unpacked(commit), os.environ)
         ended = self._asv_run(commits, series, options, lambda line: self._progress(line, out))
         if not ended.is_whole:
             raise KernelVelocityError(str(ended))
@@ -197,7 +181,7 @@ class Session:
         return run_asv(
             measuring(self.root / ".asv" / "track-commits.txt", commits, series, self.machine, options),
             root=self.root,
-            environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
+            environment=os.environ,
             log=self._log,
             on_line=on_line,
         )
@@ -212,7 +196,7 @@ class Session:
             return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
-        backup.keep(self.root, map(self.records.path, newest))
+        backup.keep(self.root, map(self.path, newest))
         try:
             ended = self._asv_run(newest, (), ["--bench", ceilings_expression(device)])
         finally:
@@ -232,10 +216,14 @@ class Session:
                 flush=True,
             )
 
+    def path(self, commit: str) -> Path:
+        """Return the path of asv's results file of a commit."""
+        return self.results / str(get_filename(self.machine, commit, self.environment))
+
     def is_readable(self, commit: str) -> bool:
         """Return whether asv can read a commit's results file. A broken one is noted, because asv would abort."""
         try:
-            self.records.stored(commit)
+            self._stored_series(commit)
         except ResultsError as error:
             self.unreadable[commit] = f"not measured: {commit[:SHORT]}: {error}; move that file away"
         return commit not in self.unreadable
@@ -249,12 +237,60 @@ class Session:
         self._environment.forget_failures(self.commits)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return `Records.measured_since`."""
-        return self.records.measured_since(commit, when)
+        """Return whether every recorded round of a commit's chosen series is newer than a Unix time, s. False: none."""
+        wanted = set(self.series.series)
+        times = [record.time for record in self.recorded_rounds(commit) if (record.benchmark, record.params) in wanted]
+        now = time.time()  # a later time was recorded before the clock was set back
+        return bool(times) and all(when <= moment <= now for moment in times)
 
     def is_measured(self, commit: str) -> bool:
-        """Return whether a commit's recorded results are complete."""
-        return self.records.is_measured(commit, self.rounds, self._method)
+        """Return whether every series of a commit has its rounds by this run's method, or a reason for their lack."""
+        stored, recorded = self._stored_series(commit), by_series(self.recorded_rounds(commit))
+        joined = {series: join(recorded.get(series, ()), value) for series, value in stored.items()}
+        other = {series for series, values in joined.items() if values and values[-1].method != self._method}
+        failures = self._failure_counts(commit)
+        return select.is_measured(stored, self.series.series, self.rounds, failures=failures, other_method=other)
+
+    def _resumable_rounds(self, commit: str) -> int:
+        """Return how many rounds of a commit this run can append to. 0 where the machine has changed."""
+        last = sessions.at(lines.read_sessions(self.path(commit), []), None)
+        if last is not None and sessions.changes(last.facts, fingerprint.now(os.environ)):
+            return 0
+        return resume.resumable_rounds(
+            self._stored_series(commit),
+            by_series(self.recorded_rounds(commit)),
+            self.series.series,
+            failures=self._failure_counts(commit),
+            rounds=self.rounds,
+            method=self._method,
+            now=time.time(),
+        )
+
+    def _stored_series(self, commit: str) -> dict[Series, StoredSeries]:
+        """Return the stored series of a commit whose version is that of today's suite.
+
+        Raises:
+            ResultsError: the results file is not one of asv.
+        """
+        if not (path := self.path(commit)).exists():
+            return {}
+        stored, versions = StoredFile(path), self.series.versions
+        return {key: value for key, value in stored.series() if stored.version(key[0]) == versions.get(key[0])}
+
+    def _failure_counts(self, commit: str) -> Counter[Series]:
+        """Return the number of recorded failures of each series, inapplicable ones included."""
+        failures = self._lines(commit, failure_lines.SUFFIX, failure_lines.decode)
+        return Counter((failure.benchmark, failure.params) for failure in failures)
+
+    def recorded_rounds(self, commit: str) -> list[Round]:
+        """Return the recorded rounds of a commit. Malformed lines are noted."""
+        return self._lines(commit, lines.ROUNDS, lines.decode_round)
+
+    def _lines(self, commit: str, suffix: str, decode: Callable[[str], Line]) -> list[Line]:
+        notes: list[str] = []
+        records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
+        self.notes.update(dict.fromkeys(notes))
+        return records
 
     def _note_deaths(self) -> None:
         """Write the failures of processes that crashed or timed out, and could not do so themselves."""
@@ -285,29 +321,37 @@ class Session:
 
     def measurements(self) -> list[Measurement]:
         """Return the recorded measurements of the run's commits and series on this machine."""
-        return self.records.measurements(self.commits, self.root) if self.has_results() else []
+        if not self.has_results():
+            return []
+        here, wanted = (self.machine, self.environment), set(self.series.series)
+        recorded = past.open(self.results, self.root, commits=self.commits)
+        self.notes.update(dict.fromkeys(recorded.problems))
+        return [
+            measurement
+            for commit in recorded.paths
+            for measurement in recorded.at(commit)
+            for key in [measurement.key]
+            if (key.machine, key.environment) == here and (key.benchmark, (key.implementation, key.case)) in wanted
+        ]
 
     def failures(self) -> dict[str, list[Failure]]:
         """Return the recorded failures of each commit."""
-        return {commit: self.records.failures(commit) for commit in self.commits}
+        return {commit: self._lines(commit, failure_lines.SUFFIX, failure_lines.decode) for commit in self.commits}
 
     def wrong_errors(self) -> dict[str, list[Series]]:
         """Return, by commit, the errors that failed although the same call has a time."""
         readable = (commit for commit in self.commits if commit not in self.unreadable)
-        return {commit: wrong_errors(self.records.stored_series(commit), self.series.errors) for commit in readable}
+        return {commit: select.wrong_errors(self._stored_series(commit), self.series.errors) for commit in readable}
 
     def costs(self) -> list[Cost]:
         """Return the cost of each commit in this run, oldest first."""
         wall = report.wall_clock(self.reader.steps, self._ended)
-        return [
-            report.cost(
-                commit, self.build_seconds.get(commit, 0.0), wall.get(commit[:SHORT], 0.0), self._rounds_of_run(commit)
-            )
-            for commit in reversed(self.measured)
-        ]
 
-    def _rounds_of_run(self, commit: str) -> list[Round]:
-        return [round_ for round_ in self.records.rounds(commit) if round_.time >= self._began]
+        def cost(commit: str) -> Cost:
+            rounds = [round_ for round_ in self.recorded_rounds(commit) if round_.time >= self._began]
+            return report.cost(commit, self.build_seconds.get(commit, 0.0), wall.get(commit[:SHORT], 0.0), rounds)
+
+        return [cost(commit) for commit in reversed(self.measured)]
 
 
 def ceilings_expression(device: str) -> str:
