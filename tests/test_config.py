@@ -47,11 +47,14 @@ def test_settings_of_plugins_and_comments_pass(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("tool = 3", "tool must be a table (got 3)"),
-        ("[tool]\nkernel-velocity = []", "tool.kernel-velocity must be a table (got [])"),
-        ("[tool.kernel-velocity]\nbuilt-from = ['']", "built-from must be a list of texts"),
-        ("[tool.kernel-velocity]\nbuilt_from = ['a']", "built_from is no setting; there are build, built-from"),
-        ("[tool.kernel-velocity]\nbuild = 3", "build must be a shell command"),
+        ("tool = 3", "a table of keys is wanted, got 3"),
+        ("[tool]\nkernel-velocity = []", "a table of keys is wanted, got []"),
+        ("[tool.kernel-velocity]\nbuilt-from = ['']", "built-from[0]: a text that is not empty is wanted"),
+        (
+            "[tool.kernel-velocity]\nbuilt_from = ['a']",
+            "built_from: one of build, built-from, kernels, sources, toolchain is wanted",
+        ),
+        ("[tool.kernel-velocity]\nbuild = 'make'", "build: a shell command that puts what it builds into {out}"),
         ("x = " + "[" * 10_000, "no TOML: nested too deeply"),
         ("x = 1" + "0" * 5000, "Exceeds the limit"),
     ],

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kernel_velocity.config import Project
+from kernel_velocity.config import OfKernel, Project
 from kernel_velocity.runner import code_hash
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None or shutil.which("objdump") is None, reason="no compiler")
@@ -15,7 +15,7 @@ HELPER = "static __attribute__((noinline)) float twice(float x) { return 2.5f * 
 KERNEL = "void scale(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = twice(x[i]); }\n"
 OTHER = "void other(float* x, int n) { for (int i = 0; i < n; ++i) x[i] += x[i]; }\n"
 TABLE = "int table[] = {3, 4, 5};\n"
-PROJECT = Project(of_kernels={"scale": {"symbols": ("libk.so:scale",)}, "other": {"symbols": ("libk.so:other",)}})
+PROJECT = Project(kernels={name: OfKernel(symbols=(f"libk.so:{name}",)) for name in ("scale", "other")})
 
 
 def hashes(folder, source, align=64):
@@ -106,5 +106,5 @@ def test_build_that_describes_itself_is_left_alone(tmp_path):
 
 
 def test_missing_symbols(tmp_path, before):
-    project = Project(of_kernels={"scale": {"symbols": ("libk.so:scale", "libk.so:gone")}})
+    project = Project(kernels={"scale": OfKernel(symbols=("libk.so:scale", "libk.so:gone"))})
     assert code_hash.missing_symbols(tmp_path / "before", project) == ["libk.so:gone"]

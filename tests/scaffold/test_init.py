@@ -126,13 +126,16 @@ def test_folder_within_a_repository_is_refused(repository):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("build = 5", "build must be a shell command that puts what it builds into {out} (got 5)"),
-        ('build = "make"', "(got 'make')"),
-        ("built-form = []", "built-form is no setting; there are build, built-from, toolchain, sources, kernels"),
-        ('built-from = "src"', "built-from must be a list of texts, such as [\"src\"] (got 'src')"),
-        ("[kernels]\nnorm = 5", "kernels.norm must be a table (got 5)"),
-        ('[kernels.norm]\nsymbols = ["norm"]', 'kernels.norm.symbols must be a list such as ["libnorm.so:layernorm"]'),
-        ("[kernels.norm]\nsource = []", "kernels.norm.source is no setting; there are sources, symbols"),
+        ("build = 5", "build: a text is wanted, got 5"),
+        ('build = "make"', "is wanted, got 'make'"),
+        ("built-form = []", "built-form: one of build, built-from, kernels, sources, toolchain is wanted, got []"),
+        ('built-from = "src"', "built-from: a list is wanted, got 'src'"),
+        ("[kernels]\nnorm = 5", "kernels.norm: a table of keys is wanted, got 5"),
+        (
+            '[kernels.norm]\nsymbols = ["norm"]',
+            "kernels.norm.symbols[0]: a symbol such as libnorm.so:layernorm is wanted",
+        ),
+        ("[kernels.norm]\nsource = []", "kernels.norm.source: one of sources, symbols is wanted, got []"),
         ("build = ", "Invalid value"),
     ],
 )

@@ -21,82 +21,85 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 import json5
 
+from kernel_velocity import fields
 from kernel_velocity.bounds import is_number
-from kernel_velocity.errors import UsageError
+from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.fields import KEY, Rule
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.suite import Suite
 
 NAME = "asv.conf.json"
 OWN_FILE, PROJECT_FILE, SECTION = "kernel-velocity.toml", "pyproject.toml", "kernel-velocity"
 OUT = "{out}"
-_LISTS, _OF_A_KERNEL = ("built-from", "toolchain", "sources"), ("sources", "symbols")
 ALIKE = 0.8  # of difflib: an unknown setting so near to one of asv's is a slip of the pen
-_TEXT, _FOLDER, _TEXTS, _COMMAND = "a text", "a path", "a list of texts", "a command, or a list of commands"
-_NUMBER, _SECONDS, _TABLE, _TABLES = "a whole number", "a time in seconds", "an object", "a list of objects"
-_EXPRESSIONS, _METHOD = "an object whose keys are regular expressions", "auto, spawn or forkserver"
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _is_list_of_texts(value: object) -> bool:
+def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
-def _is_seconds(value: object) -> bool:
-    return is_number(value) and value > 0
-
-
-def _is_table_of_expressions(value: object) -> bool:
+def _are_expressions(value: object) -> bool:
     try:
         return isinstance(value, dict) and all(re.compile(key) for key in value)
     except (re.error, RecursionError, OverflowError):
         return False
 
 
-_ASV_TYPES: Mapping[str, Callable[[Any], object]] = {
-    _TEXT: lambda value: value is None or _is_text(value),
-    _FOLDER: lambda value: _is_text(value) and value.strip(),
-    _TEXTS: _is_list_of_texts,
-    _COMMAND: lambda value: value is None or _is_text(value) or _is_list_of_texts(value),
-    _NUMBER: lambda value: type(value) is int and value >= 0,
-    _SECONDS: _is_seconds,
-    _TABLE: lambda value: isinstance(value, dict),
-    _TABLES: lambda value: isinstance(value, list) and all(isinstance(part, dict) for part in value),
-    _EXPRESSIONS: _is_table_of_expressions,
-    _METHOD: lambda value: value in (None, "auto", "spawn", "forkserver"),
+_METHODS = (None, "auto", "spawn", "forkserver")
+_SETTINGS: Mapping[str, Rule] = {  # of asv 0.6, by name
+    name: Rule(wanted, holds)
+    for wanted, holds, names in (
+        ("a whole number", lambda value: type(value) is int and value >= 0, "version hash_length build_cache_size"),
+        ("a text", lambda value: value is None or _is_text(value), "project project_url show_commit_url repo_subdir"),
+        ("a text", lambda value: value is None or _is_text(value), "dvcs environment_type"),
+        ("a path", lambda value: _is_text(value) and value.strip(), "repo benchmark_dir env_dir results_dir html_dir"),
+        ("a list of texts", _are_texts, "branches pythons plugins"),
+        (
+            "a time in seconds",
+            lambda value: is_number(value) and value > 0,
+            "install_timeout default_benchmark_timeout",
+        ),
+        ("an object", lambda value: isinstance(value, dict), "matrix"),
+        ("a list of objects", lambda v: isinstance(v, list) and all(isinstance(x, dict) for x in v), "include exclude"),
+        ("an object whose keys are regular expressions", _are_expressions, "regressions_first_commits"),
+        ("an object whose keys are regular expressions", _are_expressions, "regressions_thresholds"),
+        ("auto, spawn or forkserver", _METHODS.__contains__, "launch_method"),
+    )
+    for name in names.split()
 }
-_SETTINGS: Mapping[str, str] = {  # of asv 0.6, by name: what is wanted
-    **dict.fromkeys(("version", "hash_length", "build_cache_size", "wheel_cache_size"), _NUMBER),
-    **dict.fromkeys(("project", "project_url", "show_commit_url", "repo_subdir", "dvcs"), _TEXT),
-    **dict.fromkeys(("environment_type", "conda_environment_file"), _TEXT),
-    **dict.fromkeys(("repo", "benchmark_dir", "env_dir", "results_dir", "html_dir"), _FOLDER),
-    **dict.fromkeys(("branches", "pythons", "plugins", "conda_channels"), _TEXTS),
-    **dict.fromkeys(("build_command", "install_command", "uninstall_command"), _COMMAND),
-    **dict.fromkeys(("install_timeout", "default_benchmark_timeout"), _SECONDS),
-    **dict.fromkeys(("include", "exclude"), _TABLES),
-    **dict.fromkeys(("regressions_first_commits", "regressions_thresholds"), _EXPRESSIONS),
-    "matrix": _TABLE,
-    "launch_method": _METHOD,
-}
+
+Name = Annotated[str, Rule("a text that is not empty", lambda text: text.strip("/ ") and "\0" not in text)]
+Symbol = Annotated[str, Rule("a symbol such as libnorm.so:layernorm", re.compile(r"[^:\0]+:[^\0]+").fullmatch)]
+Command = Annotated[str, Rule(f"a shell command that puts what it builds into {OUT}", lambda text: OUT in text)]
+
+
+@dataclass(frozen=True)
+class OfKernel:
+    """What the section says of one kernel."""
+
+    sources: tuple[Name, ...] | None = None  # files and folders. None: those of the section
+    symbols: tuple[Symbol, ...] = ()  # functions, as "library:function"
 
 
 @dataclass(frozen=True)
 class Project:
     """What the section of a repository says. Paths are relative to the folder of asv.conf.json."""
 
-    build: str | None = None  # a shell command
-    built_from: tuple[str, ...] = ()  # files and folders. Empty: every file
-    toolchain: tuple[str, ...] = ()  # shell commands
-    sources: tuple[str, ...] = ()  # files and folders, with {kernel} for the name of a kernel
-    of_kernels: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    build: Command | None = None
+    built_from: tuple[Name, ...] = field(default=(), metadata={KEY: "built-from"})  # files, folders. Empty: every file
+    toolchain: tuple[Name, ...] = ()  # shell commands
+    sources: tuple[Name, ...] = ()  # files and folders, with {kernel} for the name of a kernel
+    kernels: Mapping[str, OfKernel] = field(default_factory=dict)
 
     def build_command(self, out: Path) -> str:
         """Return the shell command that builds a checkout into a folder.
@@ -114,7 +117,8 @@ class Project:
 
     def sources_of(self, kernel: str) -> tuple[str, ...]:
         """Return the files and folders that hold the source of a kernel."""
-        patterns = self.of_kernels.get(kernel, {}).get("sources", self.sources)
+        named = self.kernels.get(kernel, OfKernel()).sources
+        patterns = self.sources if named is None else named
         return tuple(pattern.replace("{kernel}", kernel).rstrip("/") for pattern in patterns)
 
     def owners(self, kernels: Iterable[str]) -> Callable[[str], Collection[str]]:
@@ -127,7 +131,7 @@ class Project:
 
     def symbols_of(self, kernel: str) -> tuple[str, ...]:
         """Return the functions of a kernel, as "library:function"."""
-        return self.of_kernels.get(kernel, {}).get("symbols", ())
+        return self.kernels.get(kernel, OfKernel()).symbols
 
     def builds_from(self, path: str) -> bool:
         """Return whether a build depends on a file of the repository."""
@@ -178,10 +182,8 @@ def _check_setting(path: Path, name: str, value: Any) -> None:
     if name not in _SETTINGS:
         if meant := difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=ALIKE):
             raise UsageError(f"{path}: {name!r} is no setting of asv: {meant[0]} is wanted")
-        return
-    wanted = _SETTINGS[name]
-    if not _ASV_TYPES[wanted](value):
-        raise UsageError(f"{path}: {name}: {wanted} is wanted, got {repr(value)[:60]}")
+    elif not _SETTINGS[name].holds(value):
+        raise UsageError(f"{path}: {name}: {_SETTINGS[name].wanted} is wanted, got {repr(value)[:60]}")
 
 
 def suite(root: Path) -> Suite:
@@ -212,29 +214,15 @@ def project(root: Path) -> Project:
     path = own_file if own_file.is_file() else shared
     if not path.is_file():
         return Project()
-    document = toml(path)
+    section: Any = toml(path)
     if path != own_file:
-        tools = _table(path, "tool", document.get("tool", {}))
-        document = _table(path, f"tool.{SECTION}", tools.get(SECTION, {}))
-    section = dict(document)
-    kernels = _table(path, "kernels", section.pop("kernels", {}))
-    build = section.pop("build", None)
-    if build is not None and not (_is_text(build) and OUT in build):
-        raise UsageError(
-            f"{path}: build must be a shell command that puts what it builds into {OUT} (got {repr(build)[:60]})"
-        )
-    lists = _lists(path, "", section, _LISTS)
-    of_kernels = {
-        name: _lists(path, f"kernels.{name}.", _table(path, f"kernels.{name}", table), _OF_A_KERNEL)
-        for name, table in kernels.items()
-    }
-    return Project(
-        build,
-        tuple(name.rstrip("/") for name in lists.get("built-from", ())),
-        lists.get("toolchain", ()),
-        lists.get("sources", ()),
-        of_kernels,
-    )
+        tools = section.get("tool", {})
+        section = tools.get(SECTION, {}) if isinstance(tools, dict) else tools
+    try:
+        project = fields.parse(Project, section, path)
+    except ResultsError as error:
+        raise UsageError(str(error)) from None
+    return replace(project, built_from=tuple(name.rstrip("/") for name in project.built_from))
 
 
 def toml(path: Path) -> dict[str, Any]:
@@ -249,26 +237,3 @@ def toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: no TOML: nested too deeply") from None
     except ValueError as error:  # not UTF-8, no TOML, or a whole number of thousands of digits
         raise UsageError(f"{path}: {error}") from None
-
-
-def _table(path: Path, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{path}: {name} must be a table (got {repr(value)[:60]})")
-    return value
-
-
-def _lists(path: Path, prefix: str, table: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the settings of a table, which are lists of texts."""
-    for name, value in table.items():
-        if name not in names:
-            allowed = ", ".join(names if prefix else ("build", *names, "kernels"))
-            raise UsageError(f"{path}: {prefix}{name} is no setting; there are {allowed}")
-        if not (_is_list_of_texts(value) and all(text.strip("/ ") for text in value)):
-            raise UsageError(
-                f'{path}: {prefix}{name} must be a list of texts, such as ["src"] (got {repr(value)[:60]})'
-            )
-        if name == "symbols" and not all(":" in text for text in value):
-            raise UsageError(
-                f'{path}: {prefix}{name} must be a list such as ["libnorm.so:layernorm"] (got {repr(value)[:60]})'
-            )
-    return {name: tuple(value) for name, value in table.items()}

@@ -84,7 +84,7 @@ def missing_symbols(build: Path, project: Project) -> list[str]:
     """Return the symbols of the section that no library of a build has, as "library:function"."""
     return [
         symbol
-        for kernel in project.of_kernels
+        for kernel in project.kernels
         for symbol in project.symbols_of(kernel)
         if (functions := _functions(build, symbol)) is not None and symbol.partition(":")[2] not in functions
     ]
