@@ -49,9 +49,9 @@ def test_commits_of_merges_by_a_line_of_the_message(tree):
         ((merge.hexsha,), merge.hexsha[:8]),
         ((merge.hexsha,), expecting.hexsha[:8]),
     ]
-    between = history.announcing(tree.repository, main.hexsha, merge.hexsha, saying="Perf-Expected")
+    between = history.announcing(tree.repository, f"{main.hexsha}..{merge.hexsha}", saying="Perf-Expected")
     assert {commit.sha for commit in between} == {merge.hexsha, expecting.hexsha}
-    assert history.announcing(tree.repository, merge.hexsha, main.hexsha, saying="Perf-Expected") == ()
+    assert history.announcing(tree.repository, f"{merge.hexsha}..{main.hexsha}", saying="Perf-Expected") == ()
 
 
 @pytest.mark.parametrize("sha", ["f" * 40, "0" * 40])
@@ -88,7 +88,7 @@ def test_history_without_a_repository(tmp_path):
 
 def test_history_without_a_commit(tmp_path):
     git.Repo.init(tmp_path).close()
-    with pytest.raises(HistoryError, match=r"git cannot list the commits of HEAD: .*HEAD"):
+    with pytest.raises(HistoryError, match=r"git cannot read the commits of HEAD: .*HEAD"):
         history.read(tmp_path, [])
 
 

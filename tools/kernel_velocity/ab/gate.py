@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         else:
             comparisons = relink.confirm(runners, base, head, series, budget)
         commits = git.read(Path(), [base, head]).commits
-        announcing = git.announcing(Path(), base, head, saying=decisions.KEY)
+        announcing = git.announcing(Path(), f"{base}..{head}", saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)
         kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
         report = GateReport(

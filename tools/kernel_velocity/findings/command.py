@@ -130,7 +130,7 @@ def _expect(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO
     """Record an expectation, and apply it to the recorded findings."""
     if not decisions.is_expression(args.bench):
         raise UsageError(f"--bench {args.bench!r} is not a regular expression")
-    commits = _commits(args.repository, args.range)
+    commits = tuple(reversed(git.commits(args.repository, args.range)))
     ends = dict.fromkeys(sha[:SHORT] for sha in (commits[0], commits[-1]))
     expectation = Expectation(
         id=slug("expect", *ends, args.bench[:40], f"{now:%Y%m%d-%H%M%S}"),
@@ -146,13 +146,3 @@ def _expect(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO
         decided = decisions.expected(finding, [expectation], when=now)
         if decided.state is State.EXPECTED and finding.state is not State.EXPECTED:
             _write(args.results, finding, decided, out)
-
-
-def _commits(repository: Path, text: str) -> tuple[str, ...]:
-    """Return the commits of a range along first parents, oldest first."""
-    single = [] if ".." in text else ["--no-walk"]
-    done = git.run(repository, "rev-list", "--first-parent", "--reverse", *single, "--end-of-options", text, "--")
-    commits = tuple(done.stdout.split())
-    if done.returncode != 0 or not commits:
-        raise UsageError(f"RANGE {text!r} names no commit of this repository; {git.EXAMPLES}")
-    return commits

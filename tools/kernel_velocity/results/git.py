@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import git
@@ -48,23 +48,33 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
     Raises:
         HistoryError: no git repository, or one without a commit.
     """
+    with opened(repository, "the commits of HEAD") as repo:
+        line = repo.git.rev_list("HEAD", "--first-parent").split()
+        shallow = Path(repo.common_dir, "shallow").exists()
+        distinct = dict.fromkeys(wanted)
+        listed = _listed_commits(repo, distinct.keys() & line)
+        candidates = (listed.get(sha) or commit_of(repo, sha) for sha in distinct)
+        commits = {commit.sha: commit for commit in candidates if commit is not None}
+        return History(line=tuple(reversed(line)), commits=commits, shallow=shallow, tags=_tags(repo))
+
+
+@contextlib.contextmanager
+def opened(repository: Path, what: str) -> Iterator[git.Repo]:
+    """Open a repository to read something, which the message of an error names.
+
+    Raises:
+        HistoryError: there is none, or git cannot read what the body asks for.
+    """
     try:
         with git.Repo(repository, search_parent_directories=True) as repo:
-            line = repo.git.rev_list("HEAD", "--first-parent").split()
-            shallow = Path(repo.common_dir, "shallow").exists()
-            distinct = dict.fromkeys(wanted)
-            listed = _listed_commits(repo, distinct.keys() & line)
-            candidates = (listed.get(sha) or commit_of(repo, sha) for sha in distinct)
-            commits = {commit.sha: commit for commit in candidates if commit is not None}
-            tags = _tags(repo)
+            yield repo
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise HistoryError(
             f"{repository}: no git repository, a clone of the kernels' is wanted: name it with --repository"
         ) from None
-    except git.GitCommandError as error:
-        reason = str(error.stderr).strip().partition("\n")[0]
-        raise HistoryError(f"{repository}: git cannot list the commits of HEAD: {reason}") from None
-    return History(line=tuple(reversed(line)), commits=commits, shallow=shallow, tags=tags)
+    except (git.GitError, OSError, ValueError) as error:
+        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
+        raise HistoryError(f"{repository}: git cannot read {what}: {reason}: try `git fsck`") from None
 
 
 def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[str, tuple[Commit, ...]]:
@@ -77,65 +87,44 @@ def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[s
         saying: text, not a regular expression. Upper and lower case are equal.
     """
     ranges = {merge.sha: f"{merge.parents[0]}..{merge.sha}" for merge in merges if len(merge.parents) > 1}
-    matches = {sha: _saying(repository, wanted, saying) for sha, wanted in ranges.items()}
+    matches = {sha: announcing(repository, wanted, saying=saying) for sha, wanted in ranges.items()}
     return {sha: tuple(commit for commit in commits if commit.sha != sha) for sha, commits in matches.items()}
 
 
-def announcing(repository: Path, base: str, head: str, *, saying: str) -> tuple[Commit, ...]:
-    """Return the commits of `head` that `base` lacks and whose messages have a line that begins with `saying`."""
-    return _saying(repository, f"{base}..{head}", saying)
+def announcing(repository: Path, wanted: str, *, saying: str) -> tuple[Commit, ...]:
+    """Return the commits of a range whose messages have a line that begins with `saying`, newest first.
 
-
-def _saying(repository: Path, wanted: str, saying: str) -> tuple[Commit, ...]:
-    """Return the commits of a range, newest first. git searches: a branch may bring thousands."""
-    with git.Repo(repository, search_parent_directories=True) as repo:
+    git searches: a branch may bring thousands.
+    """
+    with opened(repository, f"the commits {wanted}") as repo:
         options = ("--regexp-ignore-case", "--basic-regexp", f"--grep=^{saying}")
         listed = repo.git.rev_list(*options, "--end-of-options", wanted, "--").split()
         return tuple(commit for sha in listed if (commit := commit_of(repo, sha)) is not None)
 
 
-def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the files that commits changed, against their first parents, by full SHA.
+def changed_lines(repository: Path, commits: Sequence[str]) -> dict[str, tuple[tuple[str, str, str], ...]]:
+    """Return the files that commits changed against their first parents, by full SHA.
+
+    Each file has the numbers of lines added and removed, "-" of a binary file.
 
     Args:
         repository: a folder inside the working tree. commits: full SHAs that the repository has.
-    """
-    return _changes(repository, commits, "--name-only")
-
-
-def changed_lines(repository: Path, commits: Sequence[str]) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the files that commits changed with the numbers of lines added and removed, "-" of a binary file.
-
-    The arguments and the result are those of `touched`.
 
     Raises:
         HistoryError: git cannot read a commit's files, as in a clone without them.
     """
-    try:
-        changes = _changes(repository, commits, "--numstat")
-    except git.GitCommandError as error:
-        reason = str(error.stderr).strip().partition("\n")[0]
-        raise HistoryError(f"{repository}: git cannot read the files of {len(commits)} commits: {reason}") from None
+    if not commits:
+        return {}
+    options = ("--no-walk=unsorted", "--first-parent", "-m", "--root", "--no-renames", "--numstat", "-z")
+    with opened(repository, f"the files of {len(commits)} commits") as repo:
+        text: str = repo.git.log(*options, "--format=%x01%H", "--end-of-options", *commits, "--")
 
     def numbers(line: str) -> tuple[str, str, str]:
         added, removed, name = line.split("\t", 2)
         return name, added, removed
 
-    return {sha: tuple(map(numbers, lines)) for sha, lines in changes.items()}
-
-
-def _changes(repository: Path, commits: Sequence[str], what: str) -> dict[str, tuple[str, ...]]:
-    """Return what git says of each file that commits changed, against their first parents, by full SHA."""
-    if not commits:
-        return {}
-    options = ("--no-walk=unsorted", "--first-parent", "-m", "--root", "--no-renames", what, "-z")
-    with git.Repo(repository, search_parent_directories=True) as repo:
-        text: str = repo.git.log(*options, "--format=%x01%H", "--end-of-options", *commits, "--")
-    files = {}
-    for part in text.split("\x01")[1:]:
-        sha, _, lines = part.partition("\0")
-        files[sha.strip()] = tuple(line for line in lines.lstrip("\n").split("\0") if line)
-    return files
+    parts = (part.partition("\0") for part in text.split("\x01")[1:])
+    return {sha.strip(): tuple(map(numbers, filter(None, lines.lstrip("\n").split("\0")))) for sha, _, lines in parts}
 
 
 def difference(repository: Path, commit: str, paths: Iterable[str]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 import git
 
 from kernel_velocity.config import Project
-from kernel_velocity.errors import HistoryError
-from kernel_velocity.results.git import commit_of
+from kernel_velocity.results.git import commit_of, opened
 from kernel_velocity.results.records import Commit
 
 SUFFIXES = (
@@ -49,7 +48,7 @@ def changes(repository: Path, project: Project, kernels: Collection[str]) -> Map
     sources = dict.fromkeys(source for kernel in kernels for source in project.sources_of(kernel))
     if not sources:
         return {}
-    with _repository(repository, sources) as repo:
+    with opened(repository, f"the commits of {', '.join(sources)}") as repo:
         log = repo.git(c=["log.showRoot=true", "core.quotePath=false"]).log(
             *("HEAD", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--name-only"),
             *(f"--format={_COMMIT}%H", "--", *(f":(top){source}" for source in sources)),
@@ -89,23 +88,10 @@ def versions(
     used = [sha for sha, (start, end) in zip(along, stretches, strict=True) if start < end]
     if not used:
         return ()
-    with _repository(repository, sources) as repo:
+    with opened(repository, f"{', '.join(sources)} of a measured commit") as repo:
         shas = used[-MOST_VERSIONS:]
         versions = ((commit_of(repo, sha), _files(repo, sha, sources)) for sha in shas)
         return tuple(Version(commit=commit, files=files) for commit, files in versions if commit and files)
-
-
-@contextmanager
-def _repository(repository: Path, sources: Iterable[str]) -> Iterator[git.Repo]:
-    """Open a repository. What git cannot do is a HistoryError."""
-    try:
-        with git.Repo(repository, search_parent_directories=True) as repo:
-            yield repo
-    except (git.GitError, OSError, ValueError) as error:
-        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
-        raise HistoryError(
-            f"{repository}: git cannot read {', '.join(sources)} of a measured commit: {reason}: try `git fsck`"
-        ) from None
 
 
 def _files(repo: git.Repo, sha: str, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:

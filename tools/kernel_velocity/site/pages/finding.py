@@ -86,10 +86,11 @@ def build(site: Site) -> Iterator[Page]:
     """Yield the page of every finding."""
     commits = _commits(site)
     suspected = [sha for finding in site.findings for sha in finding.commits[-MOST_COMMITS:] if sha in commits]
+    changed = git.changed_lines(site.repository, tuple(dict.fromkeys(suspected)))
     sources = Sources(
         site=site,
         commits=commits,
-        touched=git.touched(site.repository, tuple(dict.fromkeys(suspected))),
+        touched={sha: [name for name, *_ in files] for sha, files in changed.items()},
         series=by_slot(site),
         sessions={platform: dict(site.sessions(platform)) for platform in site.platforms},
     )
