@@ -4,6 +4,7 @@
 """
 
 import ast
+import functools
 import re
 from html import escape
 from pathlib import Path
@@ -61,13 +62,14 @@ def modules(package):
     return sorted((ROOT / package).rglob("*.py"))
 
 
+@functools.cache
 def imports(path, *, top_only=False):
     """Return the absolute names that a module imports. What only type checkers see is left out."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(inner)
         for node in ast.walk(tree)
-        if (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        if (isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test))
         or (top_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         for inner in ast.walk(node)
     }
@@ -80,10 +82,15 @@ def imports(path, *, top_only=False):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 or path.is_relative_to(ROOT / "kernels"), f"{path}: relative import"
             result |= {f"{node.module}.{alias.name}" for alias in node.names} if node.level == 0 else set()
-        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+        elif isinstance(node, ast.Call) and "import_module" in names_in(node.func):
             names = (str(name.value) for name in node.args if isinstance(name, ast.Constant))
             result |= {name for name in names if name.startswith("kernel_velocity.")}
-    return result
+    return frozenset(result)
+
+
+def names_in(node):
+    """Return the names that an expression has, alone and behind dots."""
+    return {getattr(inner, "id", getattr(inner, "attr", None)) for inner in ast.walk(node)}
 
 
 def module_name(path):

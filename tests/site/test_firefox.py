@@ -32,13 +32,10 @@ def firefox(request):
     browser.close()
 
 
-@pytest.fixture(scope="module", params=["file", "http"])
-def address(request, whole_site):
-    """Where the site is read from."""
+@pytest.fixture(scope="module")
+def server(whole_site):
+    """The address of a server of the site."""
     _, out = whole_site
-    if request.param == "file":
-        yield out.as_uri()
-        return
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=out))
     threading.Thread(target=server.serve_forever).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -46,27 +43,30 @@ def address(request, whole_site):
     server.server_close()
 
 
-@pytest.fixture
-def firefox_tab(firefox, address):
-    with watched(firefox, (address, "data:"), offline=address.startswith("file")) as page:
-        yield page
+def opened(page, address, out, kind):
+    """Open the first page of a kind, which has one heading."""
+    page.goto(f"{address}/{min(path.name for path in out.glob('*.html') if kind_of(path.name) == kind)}")
+    assert page.locator("h1:visible").count() == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_page_in_firefox(firefox_tab, address, whole_site, kind):
-    _, out = whole_site
-    name = min(path.name for path in out.glob("*.html") if kind_of(path.name) == kind)
-    firefox_tab.goto(f"{address}/{name}")
-    assert firefox_tab.locator("h1:visible").count() == 1
-    if kind == "kernel":
-        firefox_tab.wait_for_function(DRAWN)
-    if kind == "roofline":
-        dot = firefox_tab.locator("svg.frame .mark").last.bounding_box()
-        frame = firefox_tab.locator("svg.frame").last.bounding_box()
-        assert frame["x"] < dot["x"] < frame["x"] + frame["width"]
-        assert frame["y"] < dot["y"] < frame["y"] + frame["height"] and 8 < dot["width"] < 20
-
-
-def test_every_kind_of_page_is_opened(whole_site):
+def test_every_kind_of_page_from_files(firefox, whole_site):
     _, out = whole_site
     assert {kind_of(path.name) for path in out.glob("*.html")} == set(KINDS)
+    with watched(firefox, (out.as_uri(), "data:")) as page:
+        for kind in KINDS:
+            opened(page, out.as_uri(), out, kind)
+            if kind == "kernel":
+                page.wait_for_function(DRAWN)
+            if kind == "roofline":
+                dot = page.locator("svg.frame .mark").last.bounding_box()
+                frame = page.locator("svg.frame").last.bounding_box()
+                assert frame["x"] < dot["x"] < frame["x"] + frame["width"]
+                assert frame["y"] < dot["y"] < frame["y"] + frame["height"] and 8 < dot["width"] < 20
+
+
+def test_pages_with_data_over_http(firefox, server, whole_site):
+    with watched(firefox, (server, "data:"), offline=False) as page:
+        for kind in ("kernel", "compare"):
+            opened(page, server, whole_site[1], kind)
+            if kind == "kernel":
+                page.wait_for_function(DRAWN)
