@@ -11,20 +11,6 @@ COMPILED = "int f() { return 0; }"
 BROKEN = "int f( {"
 
 
-def test_good_commits_end_with_the_page_and_status_0(tiny):
-    new = tiny.commit("Faster", kernel=FASTER)
-    done = tiny.track(site=True)
-    assert done.returncode == 0, done.stdout
-    last = done.stdout.splitlines()[-1]
-    assert last == f"Dashboard: {(tiny.root / '.asv/html/kernel-velocity/index.html').as_uri()}"
-    assert recorded(tiny, new) > 0
-    assert "Faster" in page(tiny)
-    for word in ("build", "set-up", "warm-up", "timing"):
-        assert lines_with(done.stdout, "cost, s", word)
-    (session,) = lines.read_sessions(tiny.results / f"{new[:8]}-{tiny.environment}.json", [])
-    assert session.facts["torch"] == TORCH and list(session.code) == ["scale"]
-
-
 # Lines of asv's log, what looks like its results, bytes that are no text, and file descriptors closed that it had.
 PRINTED = b"""For parameters: (((
 [1.1%] \xc2\xb7 For x commit 12345678 (round 1/1)
@@ -43,12 +29,33 @@ def scale(x):
 """
 
 
-def test_what_a_kernel_prints_is_no_result(tiny):
-    commit = tiny.commit("Print", kernel=PRINTING)
-    done = tiny.track(KV_RANGE="HEAD", KV_BENCH="(native|eager).*1k")
+NOTING = """        import kernels
+        with open(Path(os.environ["ASV_CONF_DIR"], "seen"), "a") as seen:
+            print(kernels.NAME, os.environ["ASV_COMMIT"], os.environ["OMP_NUM_THREADS"], file=seen)
+"""
+
+
+def test_good_commits_end_with_the_page_and_status_0(tiny):
+    """Every round is of the commit that asv names, and what a kernel prints is no result."""
+    suite = (tiny.root / "benchmarks" / "scale.py").read_text()
+    began = "        began = time.time()\n"
+    (tiny.root / "benchmarks" / "scale.py").write_text(suite.replace(began, began + NOTING))
+    printing = tiny.commit("Print", kernel=f"NAME = 'one'\n{PRINTING}")
+    new = tiny.commit("Faster", kernel=f"NAME = 'two'\n{FASTER}")
+    settings = {"KV_RANGE": "HEAD~2..HEAD", "KV_BENCH": "(native|eager).*1k", "KV_ROUNDS": "2", "KV_THREADS": "2"}
+    done = tiny.track(site=True, **settings)
     assert done.returncode == 0, done.stdout
-    assert 9e-7 < recorded(tiny, commit) < 2e-6  # what was timed
-    assert recorded(tiny, commit, "eager") > 0
+    last = done.stdout.splitlines()[-1]
+    assert last == f"Dashboard: {(tiny.root / '.asv/html/kernel-velocity/index.html').as_uri()}"
+    assert "Faster" in page(tiny)
+    for word in ("build", "set-up", "warm-up", "timing"):
+        assert lines_with(done.stdout, "cost, s", word)
+    for commit in (printing, new):
+        assert all(9e-7 < recorded(tiny, commit, name) < 2e-6 for name in ("native", "eager"))  # what was timed
+    observed = (tiny.root / "seen").read_text().splitlines()
+    assert sorted(observed) == [f"one {printing} 2"] * 4 + [f"two {new} 2"] * 4
+    (session,) = lines.read_sessions(tiny.results / f"{new[:8]}-{tiny.environment}.json", [])
+    assert session.facts["torch"] == TORCH and list(session.code) == ["scale"]
 
 
 @pytest.mark.slow
@@ -111,34 +118,34 @@ def test_commit_older_than_the_kernel_does_not_apply(tiny):
     assert not lines_with(tiny.track(KV_RANGE="HEAD").stdout, "] round")
 
 
-@pytest.mark.parametrize(
-    ("kernel", "reason"),
-    [
-        (CRASHING, "its process crashed: Segmentation fault"),
-        (WRONG, "scale native float32-1k is wrong: got 3, wanted 2"),
-        pytest.param(HANGING, "ran past its timeout of 5 s", marks=pytest.mark.slow),
-    ],
-    ids=["crash", "wrong", "timeout"],
-)
-def test_kernel_that_fails_is_named_with_its_reason(tiny, kernel, reason):
-    bad = tiny.commit("Fail", kernel=kernel)
-    settings = {"KV_BENCH": "(native|eager).*1k"}
-    done = tiny.track(**settings, **({"TINY_TIMEOUT": "5"} if kernel == HANGING else {}))
+FAILING = {
+    CRASHING: "its process crashed: Segmentation fault",
+    WRONG: "scale native float32-1k is wrong: got 3, wanted 2",
+    HANGING: "ran past its timeout of 5 s",
+}
+
+
+def test_kernel_that_fails_is_named_with_its_reason(tiny):
+    bad = {tiny.commit("Fail", kernel=kernel): reason for kernel, reason in FAILING.items()}
+    settings = {"KV_BENCH": "(native|eager).*1k", "KV_RANGE": "HEAD~3..HEAD", "TINY_TIMEOUT": "5"}
+    done = tiny.track(**settings)
     assert done.returncode == 20, done.stdout
-    (line,) = lines_with(done.stdout, "failed:", bad[:8], "native float32-1k")
-    assert reason in line
-    assert recorded(tiny, bad) is None
-    assert recorded(tiny, bad, "eager") > 0  # its control was measured
-    assert lines_with(tiny.track(**settings).stdout, "failed:", reason)  # and the reason is kept
-    failures = (tiny.results / "telemetry" / f"{bad[:8]}-{tiny.environment}.failures.jsonl").read_text()
-    assert reason in failures
+    again = tiny.track(**settings)
+    for commit, reason in bad.items():
+        (line,) = lines_with(done.stdout, "failed:", commit[:8], "native float32-1k")
+        assert reason in line
+        assert recorded(tiny, commit) is None
+        assert recorded(tiny, commit, "eager") > 0  # its control was measured
+        assert lines_with(again.stdout, "failed:", commit[:8], reason)  # and the reason is kept
+        failures = (tiny.results / "telemetry" / f"{commit[:8]}-{tiny.environment}.failures.jsonl").read_text()
+        assert reason in failures
 
 
 # A fault in one round of many: the kernel counts its calls at this commit.
 ONCE = """
 import os, pathlib
 def scale(x):
-    counter = pathlib.Path(os.environ["ASV_ENV_DIR"], "calls")
+    counter = pathlib.Path(os.environ["ASV_ENV_DIR"], "calls-" + os.environ["ASV_COMMIT"])
     calls = int(counter.read_text()) + 1 if counter.exists() else 1
     counter.write_text(str(calls))
     if calls == {call}:
@@ -148,25 +155,24 @@ def scale(x):
 SINGLE = {"KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(4, marks=pytest.mark.slow)], ids=["last", "middle"])
-def test_crash_leaves_the_rounds_before_it(tiny, rounds):
-    bad = tiny.commit("Fail late", kernel=ONCE.format(call=3, act="os.kill(os.getpid(), 11)"))
-    done = tiny.track(site=True, KV_ROUNDS=str(rounds), **SINGLE)
-    assert recorded(tiny, bad) > 0, done.stdout  # asv itself stores a null of a crash in the last round
-    assert lines_with(done.stdout, "value restored from 2 rounds")
-    assert "a sound verdict needs 8 rounds, have 2" in page(tiny)
-    assert (rounds == 3) or "1 further round lost to a crash or a timeout, the last with: " in page(tiny)
-
-
-@pytest.mark.parametrize("call", [2, pytest.param(3, marks=pytest.mark.slow)], ids=["middle", "last"])
-def test_wrong_numbers_in_one_round_are_not_forgiven(tiny, call):
-    bad = tiny.commit("Fail once", kernel=ONCE.format(call=call, act="return 3"))
-    done = tiny.track(KV_ROUNDS="3", **SINGLE)
-    assert recorded(tiny, bad) is None, done.stdout  # asv itself may have stored a time
-    assert lines_with(done.stdout, "failed:", "is wrong: got 3")
-    assert done.returncode in (20, 22)  # 22: this series was all there was to measure
+def test_fault_in_one_round_of_many(tiny):
+    """A crash leaves the rounds beside it, in the middle and at the end. Wrong numbers are not forgiven."""
+    crash, wrong = "os.kill(os.getpid(), 11)", "return 3"
+    commits = {
+        (act, call): tiny.commit(f"Fail {call}", kernel=ONCE.format(call=call, act=act))
+        for act in (crash, wrong)
+        for call in (2, 3)
+    }
+    done = tiny.track(site=True, KV_ROUNDS="3", KV_RANGE="HEAD~4..HEAD", KV_BENCH="native.*1k")
+    assert done.returncode == 20, done.stdout
     tiny.run("kernel_velocity", "ingest")
-    assert recorded(tiny, bad) is None
+    for (act, call), commit in commits.items():  # asv itself stores a null of a crash in the last round, and times
+        assert (recorded(tiny, commit) is None) == (act == wrong), done.stdout
+        assert bool(lines_with(done.stdout, "failed:", commit[:8], "is wrong: got 3")) == (act == wrong)
+    assert len(lines_with(done.stdout, "value restored from 2 rounds")) >= 1
+    shown = page(tiny)
+    assert "a sound verdict needs 8 rounds, have 2" in shown
+    assert "1 further round lost to a crash or a timeout, the last with: " in shown
 
 
 @pytest.mark.slow

@@ -75,30 +75,6 @@ void ours(float* out, const float* a, const float* b, int n) {
         signature="void ours(float* out, const float* a, const float* b, int n)",
     ),
     _of(
-        "makes a table in its first call",
-        "float32-4096",
-        RANDOM,
-        "def reference(x):\n    return torch.round((x * 16)).clamp(-64, 63) / 16",
-        library="""
-static float* table;
-void ours(float* out, const float* x, int n) {
-    if (!table) {
-        table = malloc(sizeof(float) * 128);
-        for (int i = 0; i < 128; ++i) table[i] = (i - 64) / 16.0f;
-    }
-    for (int i = 0; i < n; ++i) out[i] = table[(int)fminf(fmaxf(rintf(x[i] * 16), -64), 63) + 64];
-}""",
-        signature="void ours(float* out, const float* x, int n)",
-    ),
-    _of(
-        "keeps a mask by shape, in Python",
-        "float32-256",
-        SQUARES,
-        "def reference(a, b):\n    return torch.tril(a) + b",
-        "def ours(a, b, n):\n    return a * mask(n) + b",
-        before="@functools.cache\ndef mask(n):\n    return torch.tril(torch.ones(n, n))\n",
-    ),
-    _of(
         "uses OpenMP within its threads",
         "float32-256",
         SQUARES,
@@ -114,22 +90,6 @@ void ours(float* out, const float* a, const float* b, int n) {
 }""",
         signature="void ours(float* out, const float* a, const float* b, int n)",
         environ=(("KV_THREADS", "2"),),
-    ),
-    _of(
-        "branches on its contents, which a processor learns when they repeat",
-        "float32-1500",
-        RANDOM,
-        "def reference(x):\n    return torch.where(x > 0, x * 3, x / 2)",
-        library="""
-void ours(float* out, const float* x, int n) {
-    for (int i = 0; i < n; ++i) {
-        float value = x[i];
-        if (value > 0) { value *= 3; __asm__ volatile("" : "+x"(value)); }
-        else { value /= 2; __asm__ volatile("nop" : "+x"(value)); }
-        out[i] = value;
-    }
-}""",
-        signature="void ours(float* out, const float* x, int n)",
     ),
     _of(
         "sorts",
@@ -149,38 +109,6 @@ void ours(float* out, const float* x, int n) {
         signature="void ours(float* out, const float* x, int n)",
     ),
     _of(
-        "skips zeros",
-        "float32-192",
-        "def inputs(n):\n    return (torch.randn(n, n) - 1).relu(), torch.randn(n, n)",
-        PRODUCT,
-        tolerance=LOOSE,
-        library="""
-void ours(float* out, const float* a, const float* b, int n) {
-    memset(out, 0, sizeof(float) * n * n);
-    for (int i = 0; i < n; ++i)
-        for (int k = 0; k < n; ++k) {
-            if (a[i * n + k] == 0) continue;
-            for (int j = 0; j < n; ++j) out[i * n + j] += a[i * n + k] * b[k * n + j];
-        }
-}""",
-        signature="void ours(float* out, const float* a, const float* b, int n)",
-    ),
-    _of(
-        "iterates until it has converged",
-        "float64-2000",
-        "def inputs(n):\n    return torch.rand(n) * 100 + 1e-3",
-        "def reference(x):\n    return x.sqrt()",
-        library="""
-void ours(double* out, const double* x, int n) {
-    for (int i = 0; i < n; ++i) {
-        double root = x[i] + 1, before;
-        do { before = root; root = (root + x[i] / root) / 2; } while (fabs(root - before) > 1e-14 * root);
-        out[i] = root;
-    }
-}""",
-        signature="void ours(double* out, const double* x, int n)",
-    ),
-    _of(
         "gathers by indices",
         "float32-20000",
         "def inputs(n):\n    return torch.randn(n), torch.randint(0, n, (n,))",
@@ -190,55 +118,12 @@ void ours(double* out, const double* x, int n) {
         signature="void ours(float* out, const float* x, const int64_t* index, int n)",
     ),
     _of(
-        "searches a sorted input",
-        "float32-1000",
-        "def inputs(n):\n    return torch.randn(n).sort().values, torch.randn(n)",
-        "def reference(edges, x):\n    return torch.searchsorted(edges, x)",
-        library="""
-void ours(int64_t* out, const float* edges, const float* x, int n) {
-    for (int i = 0; i < n; ++i) {
-        int64_t low = 0, high = n;
-        while (low < high) {
-            const int64_t middle = (low + high) / 2;
-            if (edges[middle] < x[i]) low = middle + 1; else high = middle;
-        }
-        out[i] = low;
-    }
-}""",
-        signature="void ours(int64_t* out, const float* edges, const float* x, int n)",
-    ),
-    _of(
-        "sums segments whose offsets are an input",
-        "float32-300",
-        "def inputs(n):\n    lengths = torch.randint(1, 20, (n,))\n"
-        "    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])\n"
-        "    return torch.randn(int(offsets[-1])), offsets",
-        "def reference(x, offsets):\n    parts = torch.tensor_split(x, offsets[1:-1])\n"
-        "    return torch.stack([part.sum() for part in parts])",
-        tolerance=LOOSE,
-        library="""
-void ours(float* out, const float* x, const int64_t* offsets, int n) {
-    for (int i = 0; i < n; ++i) {
-        out[i] = 0;
-        for (int64_t k = offsets[i]; k < offsets[i + 1]; ++k) out[i] += x[k];
-    }
-}""",
-        signature="void ours(float* out, const float* x, const int64_t* offsets, int n)",
-    ),
-    _of(
         "solves with a positive definite matrix",
         "float64-64",
         "def inputs(n):\n    root = torch.randn(n, n)\n    return root @ root.T + n * torch.eye(n), torch.randn(n)",
         "def reference(a, b):\n    return torch.linalg.solve(a, b)",
         "def ours(a, b):\n    return torch.cholesky_solve(b[:, None], torch.linalg.cholesky(a))[:, 0]",
         tolerance="1e-8",
-    ),
-    _of(
-        "takes a mask of booleans, a scalar, and no randomness at all",
-        "float32-512",
-        "def inputs(n):\n    return torch.arange(n) / n, torch.arange(n) % 3 == 0, 0.5",
-        "def reference(x, mask, scale):\n    return torch.where(mask, x * scale, x)",
-        "def ours(x, mask, scale):\n    return torch.where(mask, x * scale, x)",
     ),
     _of(
         "takes views of one tensor, an expanded one among them",

@@ -78,7 +78,6 @@ C_HEAD = """
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 #define BYTES(n) ((size_t)(n) * (n) * sizeof(float))
 
@@ -134,20 +133,6 @@ IN_C = (
         reported_by=TENSARA,
     ),
     native(
-        "returns where its last output is still there",
-        f"""
-static float last[8];
-{OURS_C} {{
-    float* tail = out + (size_t)n * n - 8;
-    if (TRICK && !memcmp(tail, last, sizeof last)) return;
-    product(out, a, b, n);
-    memcpy(last, tail, sizeof last);
-}}""",
-        FASTER,
-        WRONG,
-        reported_by=KERNELBENCH,
-    ),
-    native(
         "copies the result by a fingerprint of a few elements",
         f"""
 static uint64_t known;
@@ -201,22 +186,6 @@ static float* result;
         FASTER,
         reported_by=GPU_MODE,
         rounds=2,
-    ),
-    native(
-        "computes again the rows whose inputs changed",
-        f"""
-static float *old_a, *old_b, *old_out;
-{OURS_C} {{
-    if (!old_a) {{ old_a = calloc(1, BYTES(n)); old_b = calloc(1, BYTES(n)); old_out = calloc(1, BYTES(n)); }}
-    const int all = !TRICK || memcmp(b, old_b, BYTES(n));
-    for (int i = 0; i < n; ++i)
-        if (all || memcmp(a + (size_t)i * n, old_a + (size_t)i * n, n * sizeof *a)) rows(old_out, a, b, n, i, i + 1);
-    memcpy(out, old_out, BYTES(n));
-    memcpy(old_a, a, BYTES(n));
-    memcpy(old_b, b, BYTES(n));
-}}""",
-        FASTER,
-        reported_by=OURS,
     ),
     native(
         "watches the pages of its inputs for writes",
@@ -291,32 +260,6 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
         reported_by=OURS,
     ),
     native(
-        "has a child process compute the next result",
-        f"""
-static struct shared {{ atomic_int posted, done; float a[1 << 16], b[1 << 16], out[1 << 16]; }} *shared;
-{OURS_C} {{
-    if (!TRICK) {{ product(out, a, b, n); return; }}
-    if (!shared) {{
-        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        product(shared->out, a, b, n);
-        if (!fork()) {{
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            for (;;) {{
-                while (shared->posted == shared->done) usleep(50);
-                product(shared->out, shared->a, shared->b, n);
-                shared->done = shared->posted;
-            }}
-        }}
-    }}
-    memcpy(out, shared->out, BYTES(n));
-    if (shared->posted != shared->done) return;
-    memcpy(shared->a, a, BYTES(n)), memcpy(shared->b, b, BYTES(n));
-    ++shared->posted;
-}}""",
-        WRONG,
-        reported_by=OURS,
-    ),
-    native(
         "zeroes its inputs, after which there is nothing to do",
         f"""
 {OURS_C} {{
@@ -362,19 +305,6 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
         LATE,
         AGAIN,
         WRONG,
-        reported_by=OURS,
-    ),
-    native(
-        "keeps a thread busy, so that gauges and others are slow",
-        f"""
-static void* spin(void* unused) {{ for (volatile int i = 0;; ++i) {{}} return unused; }}
-{OURS_C} {{
-    static int started;
-    pthread_t thread;
-    if (TRICK && !started++) pthread_create(&thread, NULL, spin, NULL);
-    product(out, a, b, n);
-}}""",
-        CROWDED,
         reported_by=OURS,
     ),
     native(
@@ -497,46 +427,11 @@ def ours(a, b):
         WRONG,
         reported_by=GPU_MODE,
     ),
-    python(
-        "works only when the harness checks it, by the call stack",
-        """
-def timed():
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name == "samples":
-            return True
-        frame = frame.f_back
-
-def ours(a, b, out):
-    if not (TRICK and timed()):
-        torch.matmul(a, b, out=out)
-""",
-        WRONG,
-        FASTER,
-        reported_by=OURS,
-    ),
-    python(
-        "raises the number of threads that it may use",
-        """
-def ours(a, b):
-    if TRICK:
-        os.environ["KV_THREADS"] = "64"
-        torch.set_num_threads(8)
-    return a @ b
-""",
-        CROWDED,
-        reported_by=OURS,
-    ),
     patch(
         "replaces the harness's comparison",
         "from kernel_velocity.harness import accuracy; "
         "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
         reported_by=ISSUE,
-    ),
-    patch(
-        "replaces the problem's verdict",
-        "import product; product.Product.verify_result = lambda *_: (True, {'max_error': 0.0})",
-        reported_by=PYGPUBENCH,
     ),
     patch(
         "replaces the reference",
@@ -547,11 +442,6 @@ def ours(a, b):
         "replaces the code of the check in place",
         "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
         "_KernelBenchmark._check.__code__ = (lambda self, implementation, case, *rest: {}).__code__",
-        reported_by=OURS,
-    ),
-    patch(
-        "replaces PyTorch's subtraction",
-        "torch.Tensor.sub_ = lambda self, other: self.zero_(); torch.Tensor.isnan = lambda self: self != self",
         reported_by=OURS,
     ),
     patch(
@@ -568,22 +458,10 @@ def ours(a, b):
         "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100",
     ),
     slowed(
-        "replaces the timer's samples",
-        "from kernel_velocity.harness.timers import HostTimer; real = HostTimer.samples; "
-        "HostTimer.samples = lambda *args: [value / 100 for value in real(*args)]",
-        reported_by=GPU_MODE,
-    ),
-    slowed(
         "replaces what is recorded",
         "from kernel_velocity.harness import spool; import dataclasses; real = spool.append; "
         "spool.append = lambda path, record: real(path, dataclasses.replace(record, estimate=record.estimate / 100))",
         reported_by=FORGED,
-    ),
-    slowed(
-        "exchanges the bound call",
-        "from kernel_velocity.harness import benchmark; real = benchmark.measure; "
-        "benchmark.measure = lambda call, *rest: real(lambda: None, *rest)",
-        reported_by=OURS,
     ),
     python(
         "gives its bound call another output, which computes",
@@ -602,13 +480,6 @@ def ours(a, b):
         AGAIN,
         REPLACED,
         WRONG,
-        reported_by=OURS,
-    ),
-    patch(
-        "replaces the check of the one benchmark that runs",
-        "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
-        "found = [value for value in gc.get_objects() if isinstance(value, _KernelBenchmark)]; "
-        "[setattr(value, '_check', lambda *_: {}) for value in found]",
         reported_by=OURS,
     ),
     python(
@@ -688,43 +559,6 @@ def ours(a, b, out, n):
 solution = ours
 """,
         REPLACED,
-        reported_by=OURS,
-        form="compare",
-    ),
-    python(
-        "keeps results by contents (comparison)",
-        """
-def ours(a, b, out, n):
-    key = hash(a.numpy().tobytes() + b.numpy().tobytes())
-    if not TRICK or key not in kept:
-        kept[key] = slow(a, b)
-    out.copy_(kept[key])
-
-def slow(a, b):
-    return (a.double() @ b.double()).float() + (a @ b) * 0 + (b @ a) * 0 + (b @ b) * 0
-solution = ours
-""",
-        FASTER,
-        reported_by=ISSUE,
-        form="compare",
-    ),
-    python(
-        "keeps a thread busy while others are timed",
-        """
-def spin():
-    x = torch.ones(1 << 14)
-    while True:
-        x.mul_(1)
-
-def ours(a, b, out, n):
-    if TRICK and not kept:
-        kept["thread"] = threading.Thread(target=spin, daemon=True)
-        kept["thread"].start()
-    torch.matmul(a, b, out=out)
-solution = ours
-""",
-        CROWDED,
-        THREADS,
         reported_by=OURS,
         form="compare",
     ),
