@@ -6,8 +6,10 @@ const KV = {
 
   /** Returns what is known of a file. */
   entryOf(name) {
-    if (!KV.entries.has(name)) KV.entries.set(name, Promise.withResolvers());
-    return KV.entries.get(name);
+    const entry = KV.entries.get(name) ?? {};
+    entry.promise ??= new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }));
+    KV.entries.set(name, entry);
+    return entry;
   },
 
   /** Returns a promise of a value whose file holds its gzip, `size` bytes, as letters of 15 bits (site/writer.py). */

@@ -154,7 +154,6 @@ function changeAt(columns, entry) {
       return verdict.word === "unchanged" ? undefined : verdict;
     }
   }
-  return undefined;
 }
 
 // ---- the model of a chart -------------------------------------------------------------------------------------------
@@ -256,7 +255,7 @@ function modelOf(page, choice, loaded, axis, testCase) {
 
 // ---- the page -------------------------------------------------------------------------------------------------------
 
-const SMALL = 230, TALL = 440; // px
+const [SMALL, TALL] = [230, window.innerWidth > 640 ? 440 : 330]; // px
 
 /** Shows the tables of a choice. */
 function showTables(choice) {

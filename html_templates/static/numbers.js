@@ -129,23 +129,3 @@ const Verdicts = {
   },
   words: ({ word, ratio }, unit) => (Verdicts.isChange({ word }) ? Numbers.change(1 / ratio, unit) : word),
 };
-
-/**
- * Returns the cell of an entry of a series (data.js), as site/text.py has it: its rate with interval and time, its time where
- * the FLOPs are unknown. `change`: what it did, of Verdicts; `more`: texts below.
- */
-function resultCell(series, entry, change, more = []) {
-  if (series === undefined || entry < 0) return valueCell("absent", "–");
-  const { flop, operation, unit } = series;
-  const [outcome, time, low, high] = [series.outcome, series.seconds, series.low, series.high].map((values) => values[entry]);
-  const remarks = (series.remarks[entry] ?? []).join("; ");
-  const below = [...more, remarks && span("detail remarks", foreign(remarks))];
-  if (outcome !== "measured") return valueCell(outcome, outcome, below);
-  const isKnown = low !== null && high !== null;
-  const text = Numbers.inUnit(time, unit);
-  const rate = (seconds) => flop / seconds / 1e9;
-  const [shown, detail] = flop === null
-    ? [text, isKnown && `${Numbers.inUnit(low, unit)} to ${Numbers.inUnit(high, unit)}`]
-    : [Numbers.value(rate(time), `G${operation}S`), `${isKnown ? `${Numbers.interval(rate(high), rate(low), `G${operation}S`)} · ` : ""}${text}`];
-  return valueCell(change ? Verdicts.tone(change, unit) : "", shown, [change && span("change", Verdicts.words(change, unit)), detail, ...below]);
-}

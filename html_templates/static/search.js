@@ -14,15 +14,13 @@
     return [...entries, ...ofCommits].map(([text, href, more = ""]) => ({ text, href, names: `${text} ${more}`.toLowerCase() }));
   }
 
-  const link = ({ text, href }) => make("li", {}, make("a", { href }, foreign(text)));
-
   async function find() {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     try {
       searchable ??= load();
       const searched = words.length ? await searchable : [];
       const matches = searched.filter(({ names }) => words.every((word) => names.includes(word)));
-      results.replaceChildren(...matches.slice(0, MOST).map(link));
+      results.replaceChildren(...matches.slice(0, MOST).map(({ text, href }) => make("li", {}, make("a", { href }, foreign(text)))));
       output.textContent = !words.length ? "" : matches.length > MOST ? `${MOST} of ${Numbers.count(matches.length)} found` : `${matches.length} found`;
     } catch (error) {
       searchable = null;

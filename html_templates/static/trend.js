@@ -63,7 +63,7 @@ const Trend = (() => {
     if (scale === "log") return [Math.min(least, roof) / 1.15, Math.max(most, roof) * 1.25];
     const [low, high] = scale === "zero" ? [Math.min(least, 0), Math.max(most, 0, roof < FAR * most ? roof : 0)] : [least, most];
     const height = high - low || Math.abs(high) || 1;
-    return [scale === "zero" && low === 0 ? 0 : low - 0.1 * height, high + 0.2 * height];
+    return [scale === "zero" && low === 0 ? 0 : low - 0.1 * height, high + 0.12 * height];
   }
 
   /** Returns round numbers for a logarithmic axis: of more than a decade 1, 2 and 5 times powers of ten. uPlot's begin at its end. */

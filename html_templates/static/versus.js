@@ -8,7 +8,7 @@ const AT_ONCE = 32; // files loaded together
 const SIDES = ["a", "b"];
 const WORDS = ["slower", "faster", "unchanged", "undecided"];
 
-const page = Object.fromEntries(["choice", "progress", "problems", "result", "summary", "means", "rows", "none", "more"].map((id) => [id, document.getElementById(id)]));
+const page = Object.fromEntries(["choice", "progress", "problems", "result", "summary", "means", "rows", "notes", "none", "more"].map((id) => [id, document.getElementById(id)]));
 const fields = page.choice.elements;
 const loaded = new Map(); // name of a series -> its columns
 /** @type {any} */
@@ -218,12 +218,27 @@ function ratioCell({ change, unit }) {
   return valueCell(Verdicts.tone(change, unit), "", [span("change", words(change, unit)), ...details]);
 }
 
+const notes = new Map(); // remark -> its number among the footnotes of the rows
+
+/** Returns the cell of a side: its rate with interval and time, its time where the FLOPs are unknown. */
+function sideCell(value, isAdjusted) {
+  if (value === null) return valueCell("absent", "–");
+  const { series: { flop, operation, unit, outcome: { [value.entry]: outcome }, remarks: { [value.entry]: remarks } }, seconds, low, high, adjusted } = value;
+  const numbers = (remarks ?? []).map((remark) => notes.get(remark) ?? notes.set(remark, notes.size + 1).size);
+  const marks = numbers.length > 0 && make("sup", { class: "marks" }, numbers.join(", "));
+  if (outcome !== "measured") return valueCell(outcome, outcome, [marks]);
+  const [time, rateUnit, rate] = [Numbers.inUnit(seconds, unit), `G${operation}S`, (of) => flop / of / 1e9];
+  const interval = low === null || high === null ? "" : flop === null
+    ? `${Numbers.inUnit(low, unit)} to ${Numbers.inUnit(high, unit)}` : Numbers.interval(rate(high), rate(low), rateUnit);
+  return valueCell("", flop === null ? time : Numbers.value(rate(seconds), rateUnit),
+    [marks, [interval, flop !== null && time].filter(Boolean).join(" · "), isAdjusted && `adjusted: ${Numbers.seconds(adjusted)}`]);
+}
+
 /** Returns the table row of a test case. */
 function caseRow(row) {
-  const side = (value) => resultCell(value?.series, value?.entry, undefined, row.change.adjusted ? [`adjusted: ${Numbers.seconds(value.adjusted)}`] : []);
   return make("tr", {},
-    head(make("a", { href: row.trend }, foreign(row.kernel)), span("device", ` ${row.place}`)),
-    make("td", { class: "names" }, foreign(row.names), span("detail", foreign(row.test))), ratioCell(row), side(row.a), side(row.b));
+    head(make("a", { href: row.trend }, foreign(row.kernel), " ", foreign(row.test)), span("names", row.place && `${row.place} · `, foreign(row.names))),
+    ratioCell(row), ...[row.a, row.b].map((value) => sideCell(value, row.change.adjusted)));
 }
 
 const counts = (rows) => WORDS.map((word) => rows.filter(({ change }) => change.word === word).length);
@@ -241,7 +256,7 @@ function meanRows(rows) {
   const times = rows.filter(({ unit }) => unit === "seconds");
   if (groups.length > 1 && times.length) groups.push([times.length < rows.length ? "all times" : "all", times]);
   return groups.map(([name, members]) => make("tr", {}, head(foreign(name)), valueCell("", "", [span("change", words(meanOf(members), members[0].unit))]),
-    ...[members.length, ...counts(members)].map((number) => valueCell("", String(number)))));
+    ...[members.length, ...counts(members)].map((number) => make("td", {}, String(number)))));
 }
 
 /** Returns the result in one sentence, and its tone; `known` are the rows that have a ratio. */
@@ -264,7 +279,9 @@ function drawResult() {
   const fits = ({ name, change }) => wanted.every((word) => `${name} ${change.word ?? ""}`.toLowerCase().includes(word));
   const rows = sorted(rowsOf().filter(fits));
   const known = rows.filter((row) => row.change.ratio !== undefined);
+  notes.clear();
   page.rows.querySelector("tbody").replaceChildren(...rows.slice(0, MOST_ROWS).map(caseRow));
+  page.notes.replaceChildren(...[...notes.keys()].map((remark) => make("li", {}, foreign(remark))));
   page.means.querySelector("tbody").replaceChildren(...meanRows(known));
   page.means.hidden = known.length === 0;
   const [result, tone = ""] = sentence(known, rows);

@@ -348,7 +348,7 @@ def test_phone_begins_with_the_last_change(tab, site):
     tree, out = site
     tab.set_viewport_size({"width": 390, "height": 844})
     show(tab, out, "kernel-matmul-Cpu.html")
-    commit, choices = tab.locator(".blamed a.sha"), tab.locator("#choice")
+    commit, choices = tab.locator(".blamed a.sha"), tab.locator("#choice select[name=case]")
     assert commit.inner_text() == tree.commits[2][:8] and choices.is_hidden()
     box = tab.locator(".chart:visible").bounding_box()
     assert commit.bounding_box()["y"] < box["y"] and box["y"] + box["height"] < 844

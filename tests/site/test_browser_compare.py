@@ -148,8 +148,8 @@ def show(tab, out, hash_=""):
 def rows(tab):
     """Return kernel, implementation and ratio of each row."""
     script = """() => [...document.querySelectorAll("#rows tbody tr")].map((row) => [
-      row.querySelector("a").textContent, row.querySelector("td bdi").textContent,
-      row.querySelector("td:nth-of-type(2) .change")?.textContent ?? ""])"""
+      row.querySelector("a bdi").textContent, row.querySelector(".names bdi").textContent,
+      row.querySelector("td:nth-of-type(1) .change")?.textContent ?? ""])"""
     return [tuple(row) for row in tab.evaluate(script)]
 
 
@@ -256,7 +256,7 @@ def test_default_is_newest_against_before(tab, out):
     assert (state["a"], state["b"], state["am"]) == (SHAS[2][:12], SHAS[3][:12], "bench-1")
     assert summary(tab).startswith("B is as fast as A in the geometric mean of 4 test cases: 4 unchanged")
     assert ("matmul", "eager", "") in rows(tab) and ("matmul", "<b>x</b>", "not comparable") in rows(tab)
-    texts = tab.locator("#rows .detail").all_inner_texts()
+    texts = tab.locator("#rows .detail, #notes li").all_inner_texts()
     assert "timed by another method" in texts and any("<script>" in text for text in texts)
 
 
@@ -266,8 +266,8 @@ def test_link_has_every_choice(tab, out):
     assert rows(tab) == [("matmul", "native", "10.0% slower")]
     values = tab.locator("#rows tbody td.value .text").all_inner_texts()
     assert values == ["4.00 GFLOPS", "3.64 GFLOPS"]
-    assert tab.locator("#rows td:nth-of-type(3) .detail").inner_text() == "3.96 to 4.04 GFLOPS · 1.00 ms"
-    assert tab.locator("#rows tbody td:nth-of-type(2) .detail").inner_text() == "±1.0%"
+    assert tab.locator("#rows td:nth-of-type(2) .detail").inner_text() == "3.96 to 4.04 GFLOPS · 1.00 ms"
+    assert tab.locator("#rows tbody td:nth-of-type(1) .detail").inner_text() == "±1.0%"
     state = chosen(tab)
     assert {name: state[name] for name in ("b", "ai", "kernel", "text")} == {
         **{"b": SHAS[1][:12], "ai": "native", "kernel": "matmul Cpu", "text": "1M"}
@@ -448,7 +448,7 @@ def test_adjusted_values_are_compared(tab, changed):
     copy = changed(files)
     show(tab, copy, f"#a={SHAS[0][:8]}&ai=eager&bi=native&kernel=matmul+Cpu")
     assert rows(tab) == [("matmul", "eager → native", "0.800× as fast")]
-    cells = [cell.split("\n") for cell in tab.locator("#rows tbody td").all_inner_texts()[2:]]
+    cells = [cell.split("\n") for cell in tab.locator("#rows tbody td").all_inner_texts()[1:]]
     assert cells[0] == ["4.00 GFLOPS", "3.96 to 4.04 GFLOPS · 1.00 ms", "adjusted: 1.00 ms"]
     assert cells[1] == ["4.44 GFLOPS", "4.40 to 4.49 GFLOPS · 900 µs", "adjusted: 1.25 ms"]
 

@@ -274,7 +274,7 @@ def test_source_of_any_version(tab, tmp_path):
     assert source_part.locator("option").count() == 2
     source_part.locator("select").select_option(tree.commits[0])
     tab.wait_for_function(f"document.querySelector('.source pre').textContent === {old!r}")
-    assert source_part.locator("h3").all_inner_texts() == ["matmul.cpp"]
+    assert source_part.locator(".files h3").all_inner_texts() == ["matmul.cpp"]
     assert tab.evaluate("window.pwned") is None
     change(tab, lambda: tab.select_option("select[name=unit]", "µs"))  # leaves the source in the address
     tab.reload()

@@ -15,10 +15,10 @@ _DASHES = (SOLID, "dashed", "dotted", "dotdash")
 
 
 def colours(implementations: tuple[str, ...]) -> dict[str, str]:
-    """Return the colour of every implementation. A known one has the same colour on every page."""
+    """Return the colour of every implementation, known ones first. A known one has the same colour on every page."""
     others = [name for name in implementations if name not in COLOURS]
-    further = {name: _OTHERS[index % len(_OTHERS)] for index, name in enumerate(others)}
-    return {name: COLOURS.get(name) or further[name] for name in implementations}
+    usual = {name: colour for name, colour in COLOURS.items() if name in implementations}
+    return usual | {name: _OTHERS[index % len(_OTHERS)] for index, name in enumerate(others)}
 
 
 def dashes(implementations: tuple[str, ...]) -> dict[str, str]:

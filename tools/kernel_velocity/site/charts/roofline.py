@@ -23,7 +23,7 @@ LINE, LETTER = 15, 6.6  # px of a line of text, and of a letter in it
 ANCHORS = {"start": 0.0, "middle": 0.5, "end": 1.0}
 DOT = 7  # px from the middle of a point to its end
 APART = 1.5  # times: labels of lines that lie closer would cover each other, and are merged
-STEPS = 10  # parts of the left half of DRAM's slope, at which its label may begin
+STEPS = 10  # parts of half a line, at which its label may begin or end
 
 Anchor = tuple[float, float, int, int]  # FLOP/B, GFLOPS, px to the right and downwards
 
@@ -165,6 +165,7 @@ def _name_peaks(writer: _Writer, peaks: Mapping[str, float]) -> None:
 
     "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat a rate.
     """
+    left, right = writer.plot.x.low, writer.plot.x.high
     groups: list[list[tuple[str, float]]] = []
     for peak in sorted(peaks.items(), key=lambda pair: -pair[1]):
         if groups and groups[-1][0][1] < APART * peak[1]:
@@ -175,7 +176,8 @@ def _name_peaks(writer: _Writer, peaks: Mapping[str, float]) -> None:
         rates = [(dtype, units.rate(peak / GIGA, units.rate_unit(dtype))) for dtype, peak in group]
         equal = itertools.groupby(rates, key=lambda pair: pair[1])
         text = ", ".join(f"{', '.join(dtype for dtype, _ in pairs)} {rate}" for rate, pairs in equal)
-        writer.write(text, [(writer.plot.x.high, group[0][1] / GIGA, -4, -6)], "end")
+        ends = [right * (left / right) ** (step / (2 * STEPS)) for step in range(STEPS)]
+        writer.write(text, [(x, group[0][1] / GIGA, -4, -6) for x in ends], "end")
 
 
 def _name_dots(writer: _Writer, name: Name, rates: Sequence[float]) -> None:

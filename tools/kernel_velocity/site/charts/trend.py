@@ -8,13 +8,6 @@ from kernel_velocity.errors import UsageError
 
 FOLDER = Path(__file__).parent / "uplot"
 FILES = ("uPlot.iife.min.js", "uPlot.min.css")
-# As it is read, uPlot asks Intl for a format and for the time zone: .013 s of the .11 that a page's thread needs. The
-# chart has its own formats, and its times are UTC.
-BEGIN = b"var uPlot = ((Intl) => {\n"
-END = b"""
-return uPlot;
-})({ NumberFormat: class {}, DateTimeFormat: class { resolvedOptions() { return {}; } } });
-"""
 
 
 def files() -> dict[str, bytes]:
@@ -27,5 +20,4 @@ def files() -> dict[str, bytes]:
         if not path.is_file():
             package = Path(__file__).parents[3]
             raise UsageError(f"{path}: the charts' library is missing: install the package, `pip install -e {package}`")
-    script, style = FILES
-    return {script: BEGIN + (FOLDER / script).read_bytes() + END, style: (FOLDER / style).read_bytes()}
+    return {name: (FOLDER / name).read_bytes() for name in FILES}

@@ -297,15 +297,12 @@ def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width
 
 
 def headline(table: Table, row: Row) -> list[str]:
-    """Return a row in words: time, rate, share of the limit, against FASTEST, and what it did over each span."""
+    """Return a row in words: time, rate, share of the limit, against FASTEST."""
     now = _time(table, row, Footnotes())
-    spans = zip(table.spans, row.verdicts, strict=True)
-    verdicts_ = [(span.name, verdict) for span, verdict in spans if verdict is not None]
     return [
         *filter(None, (now.text, now.detail)),
         *([] if row.share is None else [f"{model.percent(row.share.of_limit)} of {row.share.limit}"]),
         *([] if row.speedup is None else [f"{units.significant(row.speedup)}{units.MULTIPLE} {FASTEST}"]),
-        *(f"{name}: {text.verdict(verdict, row.columns.unit)}" for name, verdict in verdicts_),
     ]
 
 

@@ -98,7 +98,7 @@ class Headline(NamedTuple):
     """What the first test case of the page does now on a machine."""
 
     name: str
-    words: str  # the overview's row
+    words: Sequence[str]  # the overview's row, the time first
     change: tuple[Cell, CommitLine] | None  # the last one, and the commit to blame
 
 
@@ -114,8 +114,7 @@ def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[Headline
             machine = "" if len(table.site.platforms) == 1 else key.machine
             name = " · ".join(filter(None, (key.implementation, first, name_parts(key.benchmark).state, machine)))
             row = table.row(key)
-            words = " · ".join(home_table.headline(table, row))
-            heads.append(Headline(name, words, home_table.last_change(table, row)))
+            heads.append(Headline(name, home_table.headline(table, row), home_table.last_change(table, row)))
     return heads
 
 
@@ -274,13 +273,13 @@ def _marks(site: Site, chart: Chart, group: Group) -> Table:
         shown = [keys[name] for name in finding["series"] if name in keys]
         if shown:
             marks.append((finding, "finding", shown))
-    marks += [(mark, mark["kind"], []) for mark in (*chart.tags, *group.environment)]
+    marks += [(mark, "", []) for mark in chart.tags] + [(mark, "environment", []) for mark in group.environment]
     marks += [(mark, "change point", [key]) for key in group.columns for mark in chart.changes[key]]
     marks.sort(key=lambda mark: -site.order[mark[0]["commit"]])
 
-    def words(mark: Mark) -> str | Cell:
-        detail = f" ({mark['detail']})" if "detail" in mark else ""
-        return Cell(text=mark["text"], href=mark["page"]) if "page" in mark else mark["text"] + detail
+    def event(mark: Mark, kind: str) -> Cell:
+        detail = ", ".join(filter(None, (kind, mark.get("detail"))))
+        return Cell(text=mark["text"], href=mark.get("page", ""), detail=detail)
 
     def only(names: Iterable[str]) -> str:
         distinct = set(names)
@@ -289,39 +288,37 @@ def _marks(site: Site, chart: Chart, group: Group) -> Table:
     rows = [
         (
             text.commit_line(site.commits[mark["commit"]]),
-            kind,
-            *([only(key.implementation for key in about)] if chart.device else []),
-            only(key.case for key in about),
-            words(mark),
+            event(mark, kind),
+            Cell(text=only(key.case for key in about), detail=only(key.implementation for key in about)),
         )
         for mark, kind, about in marks[:MARKS]
     ]
-    implementation = {"implementation": ""} if chart.device else {}
-    columns = {"commit": "commit", "what": "", **implementation, "test case": "", "in words": ""}
     label = f"events: {group.platform.machine}, {group.platform.environment}, {group.state}"
+    columns = {"commit": "commit", "event": "event", "test case": "of"}
     return Table(label, columns, rows, f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "")
 
 
 def _figures(site: Site, chart: Chart) -> Table:
     """Return the figures of the compiled code as a table."""
 
-    def value(figure: Mapping[str, Any], step: int) -> Cell:
+    def value(figure: Mapping[str, Any], step: int) -> str:
         unit = " bytes" if figure["unit"].startswith("bytes") else ""
-        return Cell(text=f"{figure['value'][step]:,}{unit}")
+        return f"{figure['value'][step]:,}{unit}" if len(figure["value"]) >= -step else ""
 
     rows = [
         (
-            FIGURES[figure["benchmark"].rpartition(".")[2]],
-            figure["target"],
+            Cell(
+                text=f"{FIGURES[figure['benchmark'].rpartition('.')[2]]}, {figure['target']}", detail=figure["machine"]
+            ),
             value(figure, -1),
-            value(figure, -2) if len(figure["value"]) > 1 else "",
+            value(figure, -2),
             text.commit_line(site.commits[figure["commit"][-1]]),
-            f"{figure['machine']} · {figure['environment']}",
         )
         for figure in chart.figures
     ]
-    columns = {"figure": "", "compiled for": "", "now": "value", "before": "value", "since": "commit", "machine": ""}
-    return Table(f"compiled code of {chart.kernel}", columns, rows)
+    return Table(
+        f"compiled code of {chart.kernel}", {"figure": "of", "now": "value", "before": "value", "since": "commit"}, rows
+    )
 
 
 def source_files(kernel: str, versions: Sequence[Version]) -> Iterator[DataFile]:
