@@ -166,7 +166,7 @@ def test_fault_in_one_round_of_many(tiny):
     done = tiny.track(site=True, KV_ROUNDS="3", KV_RANGE="HEAD~4..HEAD", KV_BENCH="native.*1k")
     assert done.returncode == 20, done.stdout
     tiny.run("kernel_velocity", "ingest")
-    for (act, call), commit in commits.items():  # asv itself stores a null of a crash in the last round, and times
+    for (act, _), commit in commits.items():  # asv itself stores a null of a crash in the last round, and times
         assert (recorded(tiny, commit) is None) == (act == wrong), done.stdout
         assert bool(lines_with(done.stdout, "failed:", commit[:8], "is wrong: got 3")) == (act == wrong)
     assert len(lines_with(done.stdout, "value restored from 2 rounds")) >= 1

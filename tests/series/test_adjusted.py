@@ -110,7 +110,7 @@ def times(site):
     }
 
 
-@settings(max_examples=3)
+@settings(max_examples=8)
 @given(
     arrivals=st.permutations(range(COMMITS)),
     cuts=st.lists(st.integers(1, COMMITS), max_size=4),

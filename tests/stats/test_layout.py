@@ -32,8 +32,8 @@ def sessions(random, count, change=0.0, shape="normal", scatter=None):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layout_alone_is_different_at_most_as_often_as_p_says(count, shape):
     random = np.random.default_rng(count)
-    answers = [layout.beyond(sessions(random, count, shape=shape)).answer for _ in range(600)]
-    assert answers.count(Answer.DIFFERENT) <= layout.P * 600 + 3 * math.sqrt(layout.P * 600)
+    answers = [layout.beyond(sessions(random, count, shape=shape)).answer for _ in range(2000)]
+    assert answers.count(Answer.DIFFERENT) <= layout.P * 2000 + 3 * math.sqrt(layout.P * 2000)
 
 
 @pytest.mark.parametrize(("scatter", "count", "least"), [(0.005, 4, 0.98), (0.01, 4, 0.65), (0.01, 8, 0.98)])
