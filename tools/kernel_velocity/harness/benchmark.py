@@ -102,7 +102,7 @@ class _KernelBenchmark:
         self._began, self._threads = time(), threads()  # now: a kernel could raise KV_THREADS
         check_device(implementation, self.problem)
         check_package(os.environ)
-        prepare_torch(self.device)
+        timing.prepare_torch(self.device)
         ORIGINALS.note(self.problem)
         timing.prepare(self.device, os.environ)
         test = self.problem.test_case(case)
@@ -289,28 +289,6 @@ def _figure_method(kernel: str, name: str, unit: str) -> Any:
         return figure(build_info(), kernel, name, target)
 
     return tracked(name, unit, value, " of the compiled code for a target")
-
-
-def prepare_torch(device: str) -> None:
-    """Set threads and the arithmetic of float32 for this process.
-
-    Raises:
-        NotImplementedError: torch or the device is missing.
-    """
-    try:
-        import torch  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise NotImplementedError("PyTorch is not installed") from None
-    torch.set_num_threads(threads())
-    torch.set_grad_enabled(False)
-    products = torch.backends.cuda.matmul
-    products.allow_tf32 = False  # float32 products in float32, whatever the image's default
-    # Of two bytes summed up in float32, as ours: by default cuBLAS may add the parts of a sum in the inputs' type.
-    products.allow_fp16_reduced_precision_reduction = products.allow_bf16_reduced_precision_reduction = False
-    if device == "cuda" and not torch.cuda.is_available():
-        raise NotImplementedError("PyTorch sees no CUDA device")
 
 
 def _cache() -> Path:

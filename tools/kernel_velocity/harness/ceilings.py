@@ -17,11 +17,11 @@ from time import perf_counter
 from typing import Any
 
 from kernel_velocity.harness import statistics
-from kernel_velocity.harness.benchmark import prepare_torch
 from kernel_velocity.harness.reported import cache_size, free_memory, name, reported
 from kernel_velocity.harness.sampling import calibrate, warm_up
 from kernel_velocity.harness.stopping import without_burn_in
 from kernel_velocity.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
+from kernel_velocity.harness.timing import prepare_torch
 from kernel_velocity.harness.workloads import (
     AROUND,
     BEYOND,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kernel_velocity.harness import gate, gpu
-from kernel_velocity.harness.reported import cache_size
+from kernel_velocity.harness.reported import cache_size, threads
 from kernel_velocity.harness.stopping import StoppingRule, VariationOfRates, from_environment, method_hash
 from kernel_velocity.harness.timers import (
     Call,
@@ -50,6 +50,28 @@ def cold(method: Method) -> Method:
 def is_cold(method: Callable[..., Any]) -> bool:
     """Return whether the caches are overwritten before each sample of a method."""
     return getattr(method, "_cold", False)
+
+
+def prepare_torch(device: str) -> None:
+    """Set threads and the arithmetic of float32 for this process.
+
+    Raises:
+        NotImplementedError: torch or the device is missing.
+    """
+    try:
+        import torch  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise NotImplementedError("PyTorch is not installed") from None
+    torch.set_num_threads(threads())
+    torch.set_grad_enabled(False)
+    products = torch.backends.cuda.matmul
+    products.allow_tf32 = False  # float32 products in float32, whatever the image's default
+    # Of two bytes summed up in float32, as ours: by default cuBLAS may add the parts of a sum in the inputs' type.
+    products.allow_fp16_reduced_precision_reduction = products.allow_bf16_reduced_precision_reduction = False
+    if device == "cuda" and not torch.cuda.is_available():
+        raise NotImplementedError("PyTorch sees no CUDA device")
 
 
 # Settings -------------------------------------------------------------------------------------------------------------

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.reported import cache_size
 from kernel_velocity.harness.sampling import batch_for, warm_up
-from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timers import Call, SyncTimer, Timer
+
+if TYPE_CHECKING:
+    from kernel_velocity.harness.suite import Series
 
 FORMAT = 1
 CAP = 20_000  # samples: 0.25 MB of JSON, and more than any rule of ours looks at

@@ -23,10 +23,10 @@ from typing import Any, TextIO
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, timing
-from kernel_velocity.harness.benchmark import prepare_torch
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.implementations import check
 from kernel_velocity.harness.suite import Suite
+from kernel_velocity.harness.timing import prepare_torch
 from kernel_velocity.runner import facts, fingerprint
 from kernel_velocity.runner.checks import installed_torch
 from kernel_velocity.runner.facts import Facts

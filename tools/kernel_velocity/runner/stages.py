@@ -26,10 +26,10 @@ from kernel_velocity import config
 from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError, NothingMeasured, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import ceilings, documents, independent, sharing, traces
-from kernel_velocity.harness.benchmark import prepare_torch
 from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
+from kernel_velocity.harness.timing import prepare_torch
 from kernel_velocity.runner import live
 
 MISSING = "missing.json"
