@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -77,7 +78,7 @@ class Client:
     def submit(self, function, *args, **options):
         if function is not worker.measure:
             return None
-        order = worker.Order.decode(args[0].encode())  # as it travels
+        order = pickle.loads(pickle.dumps(args[0]))  # as it travels
         assert order == args[0] and list(self.there) and options["workers"][0] in self.there
         self.orders.append(order)
         return Future(self, order)
@@ -244,11 +245,6 @@ def test_job_of_a_lost_machine_goes_elsewhere_whole(world):
     again = [order for order in world.client.orders if order.job.commits == late[0].job.commits]
     assert next(order.job.machine for order in again if order.job.lanes == late[0].job.lanes) == "two"
     assert not (world.root / "results" / "two").exists()
-    # A result that comes a second time changes nothing
-    done = next(order for order in world.client.orders if order.job.machine == "one")
-    before = contents(world.root / "results")
-    assert not take(done.job, world.client.measure(done))
-    assert contents(world.root / "results") == before
 
 
 def test_full_disk_costs_its_machine_the_lane_and_is_named(world):

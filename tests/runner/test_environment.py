@@ -387,17 +387,6 @@ def test_whole_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolch
     assert env.code() == (toolchain if is_unpacked else None)
 
 
-def test_failure_of_another_machine_is_not_repeated(rebuilt, tmp_path):
-    env, _ = rebuilt
-    env.forget_build(COMMIT)
-    other = FakeCompiler(tmp_path / "other", lambda: None)
-    path = other._failure_path(COMMIT)
-    path.parent.mkdir(parents=True)
-    path.write_text("x.cpp:1: error: y\n")
-    assert env.unpack(COMMIT, other.packed(COMMIT)) and env.failed_before(COMMIT)
-    assert not env.is_built(COMMIT)
-
-
 @pytest.mark.parametrize(("holder", "error"), [("1", KeyboardInterrupt), ("", UserError)])
 def test_interrupt_at_the_locks_is_an_error_of_asv_alone(monkeypatch, holder, error):
     def interrupted(_root):

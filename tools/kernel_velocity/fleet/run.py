@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import statistics
 import tempfile
 import time
 from collections import Counter
@@ -33,7 +32,6 @@ from kernel_velocity.results import blocks, git
 from kernel_velocity.runner import backfill, publish, select
 from kernel_velocity.runner.track import Settings
 from kernel_velocity.series import past
-from kernel_velocity.stats import link
 
 POLL = 1.0  # s between two looks at the machines
 LOST = 15.0  # s that a machine may be away before its lanes go elsewhere; Dask restarts a worker in a few
@@ -53,7 +51,6 @@ class Fleet:
     first: str  # SHA of the repository's first commit
     limits: Limits
     wants_ceilings: bool = True
-    scatter: float | None = None  # typical standard error of the log of a recorded time of an anchor
     device: str | None = None  # of all machines, "cpu" or "cuda"
     lanes: dict[str, Lane] = field(default_factory=dict)
     levels: dict[str, backfill.Levels] = field(default_factory=dict)  # of lanes, where --every halves intervals
@@ -61,7 +58,6 @@ class Fleet:
     last_seen: dict[str, float] = field(default_factory=dict)  # of machines, by the monotonic clock
     running: dict[Any, tuple[Job, Machine, float]] = field(default_factory=dict)  # by the future of Dask
     builds: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # kind and commit -> the future of Dask
-    merged: set[str] = field(default_factory=set)  # keys of jobs
     with_ceilings: set[str] = field(default_factory=set)  # machines
     there: set[str] = field(default_factory=set)  # addresses of workers, when we last looked
     unfit: set[str] = field(default_factory=set)  # addresses of workers that get no job
@@ -95,8 +91,6 @@ class Fleet:
         """Note what is recorded of the lanes."""
         problems: list[str] = []
         recorded = blocks.read(self.results, problems)
-        errors = [time.error for block in recorded for time in block.times]
-        self.scatter = statistics.median(errors) if errors else None
         for block in recorded:
             if block.rounds >= self.settings.rounds and not self.settings.again:
                 self.note(block.lanes, block.machine, block.commits, self._still_there(block.anchors))
@@ -314,29 +308,24 @@ class Fleet:
                 self.refuse(job, machine.name, str(future.exception()))
             future.release()
 
-    def take(self, job: Job, result: Result) -> bool:
-        """Merge what came back. Return whether it was new."""
-        if job.key in self.merged:
-            self.say(f"{result.machine}: {_what(job)} came back again, and counts once")
-            return False
+    def take(self, job: Job, result: Result) -> None:
+        """Merge what came back. Dask hands out each result once."""
         if result.reason:
             self.refuse(job, result.machine, result.reason)
-            return False
+            return
         if result.tar:
             try:
                 self.merge(result)
             except KernelVelocityError as error:
                 self.refuse(job, result.machine, str(error))
-                return False
+                return
             self.with_ceilings.add(result.machine)
-        self.merged.add(job.key)
         self.statuses.add(result.status)
         self.spent[result.machine] = self.spent.get(result.machine, 0.0) + result.seconds
         self.note(job.lanes, result.machine, job.commits, job.anchors)
         self.look_back()
         self.learn(job, result.seconds)
         self.say(f"{result.machine}: measured {_what(job)} in {_minutes(result.seconds)}; {self.progress()}")
-        return True
 
     def merge(self, result: Result) -> None:
         """Merge a tar into results/, as a node's.
@@ -447,7 +436,7 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
     if not plan.jobs and not plan.left:
         fleet.say("nothing to do: everything is measured already (`--again 1` repeats it)")
         return 0
-    if not fleet.merged:
+    if not fleet.statuses:
         return NothingMeasured.exit_code
     order = (NothingMeasured, BuildFailed, BenchmarkFailed)
     if fleet.given_up() and fleet.failures:
@@ -466,19 +455,11 @@ def summary(plan: Plan, fleet: Fleet) -> str:
     ]
     blocks_of = Counter(name for job in plan.jobs for name in job.lanes)
     if any(count > 1 for count in blocks_of.values()) or any(lane.anchors for lane in fleet.lanes.values()):
-        lines.append(_links(fleet.limits.anchors, fleet.scatter))
+        shared = units.count(fleet.limits.anchors, "anchor commit") if fleet.limits.anchors else "no anchor commit"
+        lines.append(f"blocks share {shared}{'' if fleet.limits.anchors else ': their values cannot be linked'}")
     if plan.left:
         lines.append(f"{units.count(len(plan.left), 'job')} do not fit into the budget: {_what(plan.left[0])} first")
     return "\n".join(lines)
-
-
-def _links(anchors: int, scatter: float | None) -> str:
-    if not anchors:
-        return "blocks share no anchor commit: their values cannot be linked"
-    shared = f"blocks share {units.count(anchors, 'anchor commit')}"
-    if scatter is None:
-        return f"{shared}; how sure their links are shows after the first block"
-    return f"{shared}: a link is expected to be {units.share(link.expected(anchors, scatter))} uncertain"
 
 
 def _what(job: Job) -> str:

@@ -411,20 +411,16 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._cache._remove_cache_dir(commit)
 
     def packed(self, commit: str) -> bytes | None:
-        """Return what is stored of a commit's build, or of its failure, as a .tar.xz. None: neither is."""
-        failure = self._failure_path(commit)
-        if not self.is_built(commit) and not failure.exists():
+        """Return what is stored of a commit's build as a .tar.xz. None: it is not built."""
+        if not self.is_built(commit):
             return None
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            if self.is_built(commit):
-                tar.add(self.unpacked(commit).parent, ".")
-            else:
-                tar.add(failure, FAILED_FOLDER)
+            tar.add(self.unpacked(commit).parent, ".")
         return lzma.compress(packed.getvalue(), check=lzma.CHECK_SHA256, preset=1)
 
     def unpack(self, commit: str, packed: bytes) -> bool:
-        """Store the build that another machine of this kind made, or its failure, as `packed` returns it.
+        """Store the build that another machine of this kind made, as `packed` returns it.
 
         Returns:
             whether it is whole, and of this machine's toolchain. Another is left out.
@@ -433,13 +429,8 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             contents = lzma.decompress(packed)  # checks its SHA-256
         except lzma.LZMAError:
             return False
-        cache = Path(self._cache.create_cache_dir(commit))
         with tarfile.open(fileobj=io.BytesIO(contents)) as tar:
-            tar.extractall(cache, filter="data")
-        if (failure := cache / FAILED_FOLDER).is_file():
-            replace_text(self._failure_path(commit), failure.read_text(encoding="utf-8", errors="replace"))
-            self.forget_build(commit)
-            return True
+            tar.extractall(self._cache.create_cache_dir(commit), filter="data")
         self._cache.finalize_cache_dir(commit)
         if self.is_built(commit) and self.other_toolchain(commit) is None:
             return True

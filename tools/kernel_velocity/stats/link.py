@@ -44,8 +44,3 @@ def link(ratios: Sequence[float], errors: Sequence[float]) -> Link:
 def median_error(logs: Sequence[float]) -> float:
     """Return the standard error of the median of rounds that are about normal."""
     return math.sqrt(math.pi / 2) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else ONE_ROUND
-
-
-def expected(anchors: int, error: float) -> float:
-    """Return the standard error of a link by some commits whose times have this standard error. Infinite by none."""
-    return math.sqrt(2 / anchors) * error if anchors else math.inf
