@@ -28,7 +28,7 @@ from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.nightly import journal
 from kernel_velocity.offline import archive
 from kernel_velocity.results import foreign, machines
-from kernel_velocity.roofline import ceilings, table
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
 from kernel_velocity.series import past
 from kernel_velocity.site import writer
@@ -158,16 +158,9 @@ def write_old_peaks(folder):
     return file_of(".asv/cache/peaks/cpu/1700000000000.json", json.dumps(document))(folder)
 
 
-def old_peaks(path):
-    sessions = [*ceilings.measured_here(path.parents[4], "cpu")]
-    for _ in sessions:
-        table.text(table.of_document(ceilings.newest_document(path.parents[4], "cpu")[1]), sessions)
-    return sessions, () if sessions else ("thrown away",)
-
-
 def peaks(path):
-    result = ceilings.newest_document(path.parents[4], "cpu")
-    return result, () if result else ("thrown away",)
+    sessions = [*ceilings.measured_here(path.parents[4], "cpu")]
+    return sessions, () if sessions else ("thrown away",)
 
 
 def figure(path):
@@ -361,7 +354,7 @@ FORMATS = {
     "evidence": Format(write_evidence, evidence, slow=8),
     "journal": Format(write_journal, night),
     "peaks": Format(write_peaks, peaks, slow=4),
-    "peaks of before": Format(write_old_peaks, old_peaks, True, 4),
+    "peaks of before": Format(write_old_peaks, peaks, True, 4),
     "figure": Format(write_figure, figure),
     "build-info": Format(file_of("build/build-info.json", json.dumps(INFO)), info, True),
     "node's manifest": Format(write_manifest, manifest, True),

@@ -93,7 +93,7 @@ FILES = [  # below the repository; the commands that read it; damaged copies
     (".asv/env/*/asv-build-cache/*/toolchain.txt", (TRACK,), 2),
     (".asv/env/*/asv-build-cache/*/unpacked/**/build-info.json", (TRACK,), 4),
     (".asv/journals/*.json", (NIGHT,), 40),
-    (".asv/cache/peaks/cpu/*.json", (("peaks", "--read"), REPORT), 60),
+    (".asv/cache/peaks/cpu/*.json", (REPORT,), 60),
     (".asv/cache/report/report.sqlite", (REPORT,), 60),
     (".asv/html/kernel-velocity/site.json", (REPORT,), 60),
     ("results/findings/*.toml", (LIST, REPORT), 60),

@@ -45,10 +45,7 @@ def test_sessions_of_peaks_are_oldest_first(tmp_path, monkeypatch):
     assert [entry.began for entry in sessions] == [200.0, 1000.0]
     assert sessions[0].figures["dram_copy_bandwidth"] == 11e9
     assert sessions[0].reported["L2"] == 1 << 20
-    began, newest = ceilings.newest_document(tmp_path, "cpu")
-    assert (began, newest["node"]) == (1000.0, os.uname().nodename)
     assert ceilings.sessions(tmp_path, "cuda") == []
-    assert ceilings.newest_document(tmp_path, "cuda") is None
 
 
 def test_sessions_of_other_nodes_or_devices_are_left_out(tmp_path, monkeypatch):

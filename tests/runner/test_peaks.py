@@ -139,29 +139,17 @@ def test_measurement_is_printed_stored_and_read(stage, tmp_path, monkeypatch):
     assert status == 0
     assert calls == [("ceilings", "--device=cpu", "--caches")]
     assert "DRAM triad bandwidth" in table and "upper quartile of 1 session" in table
-    assert run("--device=cpu", "--root", str(tmp_path), "--read") == (0, table, "")
-    assert len(calls) == 1
-    status, text, _ = run("--device=cpu", "--root", str(tmp_path), "--read", "--json")
-    result = json.loads(text)
-    assert (status, result["name"], result["sessions"]) == (0, "Some device", 1)
-    by_name = {row["name"]: row for row in result["ceilings"]}
-    assert by_name["dram_triad_bandwidth"]["roof"] == 9e9
-    assert by_name["l2_size"]["reported"] == MIB
     assert peaks.latest_roofs(tmp_path, "cpu").levels[-1].bandwidth == pytest.approx(12e9)
     assert peaks.latest_roofs(tmp_path, "cuda") is None
 
 
-def test_read_shows_the_recorded_history(stage, tmp_path, monkeypatch):
+def test_roof_is_over_the_recorded_sessions_of_the_device(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
-    record(tmp_path, "a-env", 4e9, {"peak_float32": 7e10, "threads": 1, "l2_size": None})
-    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
-    assert status == 0
-    assert "70.0 GFLOPS" in table and "n/a: L2 size: recorded without a value" in table
     stage(document(a_machine()))
-    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
-    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")  # the recorded one is the newer still
-    assert "Some device; the roof is the upper quartile of 2 sessions" in table
-    assert "n/a: L2 size: recorded without a value" in table
+    record(tmp_path, "a-env", 4e9, {"peak_float32": 7e10, "threads": 1, "l2_size": None})
+    record(tmp_path, "b-env", 4e9, {"peak_float32": 7e10, "threads": 1, "device_id": device_id("Another")})
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path))
+    assert status == 0 and "Some device; the roof is the upper quartile of 2 sessions" in table
 
 
 def test_measurement_holds_the_lock(stage, tmp_path, monkeypatch):
@@ -175,24 +163,6 @@ def test_measurement_holds_the_lock(stage, tmp_path, monkeypatch):
         status, out, err = run("--device=cpu", "--root", str(tmp_path))
         assert (status, out, len(calls)) == (2, "", 1)
         assert err.startswith("error: another run is measuring in this clone") and err.count("\n") == 1
-        assert run("--device=cpu", "--root", str(tmp_path), "--read")[0] == 0  # disturbs nobody
-
-
-def test_session_of_another_device_has_no_device_name(stage, tmp_path, monkeypatch):
-    monkeypatch.delenv("KV_THREADS", raising=False)
-    stage(document(a_machine()))
-    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
-    values = {"peak_float32": 7e10, "threads": 1, "device_id": device_id("Another")}
-    record(tmp_path, "a-env", 4e9, values)
-    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
-    assert status == 0
-    assert "Some device" not in table and "upper quartile of 1 session" in table and "device id" not in table
-
-
-def test_read_without_a_measurement_is_refused(tmp_path):
-    status, out, err = run("--device=cpu", "--root", str(tmp_path), "--read")
-    assert (status, out) == (2, "")
-    assert err == "error: --read: no ceilings of cpu are recorded yet; `kv peaks` measures them\n"
 
 
 def test_missing_device_is_one_line(stage, tmp_path):

@@ -37,11 +37,6 @@ def keep(root: Path, document: Document) -> Path:
     return path
 
 
-def newest_document(root: Path, device: str) -> tuple[float, dict[str, Any]] | None:
-    """Return the Unix time, s, and the newest document of `kv peaks` on this node, or None."""
-    return next(_documents(root, device), None)
-
-
 def sessions(root: Path, device: str, machine: str | None = None, name: str | None = None) -> list[CeilingSession]:
     """Return the sessions of one device of this machine with KV_THREADS threads, oldest first.
 
@@ -80,12 +75,6 @@ def of_machine(paths: Iterable[Path], root: Path, machine: str, device: str) -> 
     return tuple(sorted(every, key=lambda session: session.began))
 
 
-def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
-    """Yield the sessions of `kv peaks` on this node, newest first. `root` as in `sessions`."""
-    for began, document in _documents(root, device):
-        yield session_of(document, began)
-
-
 def session_of(document: Document, began: float) -> CeilingSession:
     """Return the session of a document that began at a Unix time, s."""
     return CeilingSession(
@@ -100,8 +89,8 @@ def _folder(root: Path, device: str) -> Path:
     return root / ".asv" / "cache" / "peaks" / device
 
 
-def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Yield the Unix times, s, and documents of `kv peaks` on this node, newest first.
+def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
+    """Yield the sessions of `kv peaks` on this node, newest first. `root` as in `sessions`.
 
     Documents of other nodes are skipped: many nodes may share the disk of a checkout.
     """
@@ -114,12 +103,12 @@ def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]
             began = int(path.stem) * 1e-3
             if not _is_sound(document, device):  # before there were checksums, nothing else told
                 continue
-            session_of(document, began)
+            session = session_of(document, began)
             is_here = document["node"] == os.uname().nodename
         except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             continue
         if is_here:
-            yield began, document
+            yield session
 
 
 def _is_sound(document: Document, device: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_velocity import units
-from kernel_velocity.harness.device_figures import ID, PEAK, UNITS, Figure, doubts, figures
+from kernel_velocity.harness.device_figures import ID, PEAK, Figure, doubts, figures
 from kernel_velocity.roofline.roofs import CeilingSession, roof
 from kernel_velocity.tables import Table, aligned
 
@@ -115,16 +115,6 @@ def of_document(document: Mapping[str, Any]) -> Shown:
         reported=document["reported"].get("caches", {}),
         warnings=doubts(document),
     )
-
-
-def of_session(session: CeilingSession, device: str, name: str) -> Shown:
-    """Return a recorded session for display. Asv stores neither spreads nor reasons."""
-    figures = tuple(
-        Figure(name=figure, unit=unit, value=value, why="" if value is not None else "recorded without a value")
-        for figure, unit in UNITS[device].items()
-        for value in [session.figures.get(figure)]
-    )
-    return Shown(device=device, name=name, figures=figures, reported=session.reported, warnings=session.warnings)
 
 
 def rows(shown: Shown, sessions: Sequence[CeilingSession]) -> list[Row]:

@@ -16,33 +16,24 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness import documents, reported
-from kernel_velocity.harness.device_figures import ID, device_id
+from kernel_velocity.harness import documents
 from kernel_velocity.roofline import ceilings, table
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, roofs
-from kernel_velocity.roofline.table import Shown
+from kernel_velocity.roofline.roofs import SESSIONS, roofs
 from kernel_velocity.runner import host, live
-
-JSON_FORMAT = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
-    parser.add_argument("--read", action="store_true", help="show the last ceilings, without measuring")
-    parser.add_argument("--json", action="store_true", help="print it as JSON, in base units")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
 
@@ -50,31 +41,16 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure, store and print the ceilings. Return the exit status.
 
     Raises:
-        UsageError: the device is missing, another run is measuring, or --read finds no measurement.
+        UsageError: the device is missing, or another run is measuring.
     """
     device = args.device or host.device()
-    if not args.read:
-        with lock.held(args.root):  # it and a run of `kv track` would disturb each other
-            print(f"measuring the ceilings of {device}, about half a minute", file=err, flush=True)
-            ceilings.keep(args.root, measure_document(device))
-    sessions = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
-    if not sessions:
-        raise UsageError(f"--read: no ceilings of {device} are recorded yet; `kv peaks` measures them")
-    newest = _newest(args.root, device, sessions[-1])
-    print(_json(newest, sessions) if args.json else table.text(newest, sessions), file=out)
+    with lock.held(args.root):  # it and a run of `kv track` would disturb each other
+        print(f"measuring the ceilings of {device}, about half a minute", file=err, flush=True)
+        document = measure_document(device)
+        ceilings.keep(args.root, document)
+    sessions = ceilings.sessions(args.root, device, machine=_machine(), name=document["name"])[-SESSIONS:]
+    print(table.text(table.of_document(document), sessions), file=out)
     return 0
-
-
-def _newest(root: Path, device: str, session: CeilingSession) -> Shown:
-    """Return the newest session for display: its whole document if `kv peaks` measured it, else asv's figures."""
-    began, document = ceilings.newest_document(root, device) or (None, None)
-    if document is not None and began == session.began:
-        return table.of_document(document)
-    if document is not None and session.figures.get(ID) in (None, device_id(document["name"])):
-        name = document["name"]
-    else:
-        name = reported.name("cpu") if device == "cpu" else ""
-    return table.of_session(session, device, name)
 
 
 def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | None:
@@ -125,15 +101,3 @@ def measure_document(device: str) -> dict[str, Any]:
 def _machine() -> str | None:
     """Return the name of this machine in asv's results that KV_MACHINE sets, or None."""
     return os.environ.get("KV_MACHINE") or None
-
-
-def _json(newest: Shown, sessions: Sequence[CeilingSession]) -> str:
-    document = {
-        "format": JSON_FORMAT,
-        "device": newest.device,
-        "name": newest.name,
-        "sessions": len(sessions),
-        "ceilings": [asdict(row) for row in table.rows(newest, sessions)],
-        "warnings": list(newest.warnings),
-    }
-    return json.dumps(document, indent=1)
