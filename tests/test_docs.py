@@ -8,15 +8,18 @@ import ast
 import importlib.util
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from kernel_velocity import __main__ as command_line
-from kernel_velocity import config, errors
+from kernel_velocity import errors
 from kernel_velocity.ab import gate_report
 from kernel_velocity.compare import command as compare
 from kernel_velocity.compare import table
+from kernel_velocity.config import OfKernel, Project
+from kernel_velocity.fields import KEY
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import RULES, Reason
 from kernel_velocity.offline import run as offline
@@ -221,7 +224,8 @@ def test_settings_page_names_what_make_reads():
 
 def test_settings_page_names_the_keys_of_a_repository():
     section = SETTINGS.partition("## Of a repository")[2].partition("\n## ")[0]
-    assert {"build", *config._LISTS, *config._OF_A_KERNEL} <= set(re.findall(r"`([a-z-]+)`", section))
+    keys = {field.metadata.get(KEY, field.name) for kind in (Project, OfKernel) for field in fields(kind)}
+    assert keys - {"kernels"} <= set(re.findall(r"`([a-z-]+)`", section))
 
 
 def test_every_exit_status_is_documented():

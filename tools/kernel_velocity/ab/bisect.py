@@ -11,8 +11,6 @@ does not build, 2 there is nothing to search for, or usage.
 from __future__ import annotations
 
 import argparse
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -21,9 +19,8 @@ from kernel_velocity import config
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.bisection import Bisection, bisect
 from kernel_velocity.ab.gate_report import change, in_words
-from kernel_velocity.ab.session import FOLDER, NAMED, AsvRunner
+from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
-from kernel_velocity.files import replace_text
 from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.results import git
@@ -68,9 +65,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         bisection = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
         _refuse(bisection)
         left = [commits[sha] for sha in bisection.left]
-        evidence = _write(bisection, commits[good], commits[bad], left)
     print(_conclusion(bisection, left), file=out)
-    print(f"evidence: {evidence}; rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
+    print(f"rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
     return 0 if bisection.isolated is not None and bisection.isolated.slower else 11
 
 
@@ -127,24 +123,3 @@ def _conclusion(bisection: Bisection, left: Sequence[Commit]) -> str:
         return "\n".join([*lines, f"  ({bisection.reason})"])
     isolated = "" if bisection.isolated is None else f"\n  against the commit before it: {_figures(bisection.isolated)}"
     return f"culprit: {in_words(left[0])}{isolated}\n  {bisection.reason}"
-
-
-def _write(bisection: Bisection, good: Commit, bad: Commit, left: Sequence[Commit]) -> Path:
-    """Write the path of a bisection as JSON, and return the file."""
-    words = re.sub(r"[^A-Za-z0-9.]+", "-", gate_report.name(bisection.series))
-    path = FOLDER / f"bisect-{words}-{good.sha[:NAMED]}-{bad.sha[:NAMED]}.json"
-    data = {
-        **gate_report.series_object(bisection.series),
-        "good": gate_report.commit_object(good),
-        "bad": gate_report.commit_object(bad),
-        "whole": gate_report.comparison_object(bisection.whole),
-        "steps": [
-            {"commit": step.commit, "slow": step.slow, **gate_report.comparison_object(step.comparison)}
-            for step in bisection.tried[1:]
-        ],
-        "left": [gate_report.commit_object(commit) for commit in left],
-        "own": bisection.isolated and gate_report.comparison_object(bisection.isolated),
-        "reason": bisection.reason,
-    }
-    replace_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
-    return path
