@@ -10,7 +10,7 @@ from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.runner import report
-from kernel_velocity.runner.asv import Death, Reader
+from kernel_velocity.runner.asv import Reader
 from kernel_velocity.runner.report import Cost
 from tests.results.test_joining import ROUND
 
@@ -52,10 +52,10 @@ def test_reader_finds_steps():
 
 
 def test_reader_finds_crashes_and_timeouts():
-    crash, timeout = read(OUTPUT).deaths
-    assert (crash.commit, crash.benchmark) == ("67b1eb8c", "scale.Cpu.time_hot")
-    assert (crash.params, crash.what) == (("native", "float32-1k"), "its process crashed: Segmentation fault")
-    assert (timeout.params, timeout.what) == (("native", "float32-2k"), "ran past its timeout of 180 s")
+    (commit, crash), (_, timeout) = read(OUTPUT).deaths
+    assert (commit, crash.benchmark, crash.died) == ("67b1eb8c", "scale.Cpu.time_hot", True)
+    assert (crash.params, crash.error) == (("native", "float32-1k"), "its process crashed: Segmentation fault")
+    assert (timeout.params, timeout.error) == (("native", "float32-2k"), "ran past its timeout of 180 s")
 
 
 @given(st.text())
@@ -176,11 +176,11 @@ def test_failed_lines_have_the_last_reason():
 def test_short_lines():
     whole, short = measurement(OLD), dataclasses.replace(measurement(NEW), rounds=5)
     whole = dataclasses.replace(whole, rounds=8)
-    death = Death(commit=NEW[:8], benchmark="k.Cpu.time_hot", params=("native", "c"), what="crashed")
+    death = Failure(benchmark="k.Cpu.time_hot", params=("native", "c"), time=0.0, error="crashed", died=True)
     line = "incomplete: bbbbbbbb k.Cpu.time_hot native c: 3 of 8 rounds ended without a value"
     assert list(map(str, report.short([whole, short], 8, []))) == [line]
-    assert list(map(str, report.short([whole, short], 8, [death]))) == [f"{line}: crashed"]
-    (died,) = report.short([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
+    assert list(map(str, report.short([whole, short], 8, [(NEW[:8], death)]))) == [f"{line}: crashed"]
+    (died,) = report.short([whole], 8, [(OLD[:8], death)])
     assert died.why == "1 of 8 rounds ended without a value: crashed"  # although what was there before is put back
     assert report.short([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
 

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,22 +54,12 @@ class Step:
     time: float  # Unix time, s
 
 
-@dataclass(frozen=True, kw_only=True)
-class Death:
-    """A measuring process that crashed or timed out."""
-
-    commit: str  # 8 digits
-    benchmark: str
-    params: tuple[str, ...]
-    what: str
-
-
 @dataclass(kw_only=True)
 class Reader:
     """Collect the steps and crashes of asv's output, line by line."""
 
     steps: list[Step] = field(default_factory=list)
-    deaths: list[Death] = field(default_factory=list)
+    deaths: list[tuple[str, Failure]] = field(default_factory=list)  # commit, 8 digits, and a failure without its time
     _benchmark: str = ""
     _params: tuple[str, ...] = ()
 
@@ -104,17 +94,14 @@ class Reader:
     def failures(self, commits: Iterable[str], when: float) -> Iterator[tuple[str, Failure]]:
         """Yield the deaths as failures of some commits at a Unix time, s: their processes could not write them."""
         full = {commit[:SHORT]: commit for commit in commits}
-        for death in self.deaths:
-            if death.commit in full:  # else a kernel printed it
-                yield (
-                    full[death.commit],
-                    Failure(benchmark=death.benchmark, params=death.params, time=when, error=death.what, died=True),
-                )
+        for commit, failure in self.deaths:
+            if commit in full:  # else a kernel printed it
+                yield full[commit], replace(failure, time=when)
 
     def _died(self, what: str) -> None:
         if self.steps and self._params:
-            death = Death(commit=self.steps[-1].commit, benchmark=self._benchmark, params=self._params, what=what)
-            self.deaths.append(death)
+            death = Failure(benchmark=self._benchmark, params=self._params, time=0.0, error=what, died=True)
+            self.deaths.append((self.steps[-1].commit, death))
 
 
 def _strings(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement, Outcome
-from kernel_velocity.runner.asv import Death, Step
+from kernel_velocity.runner.asv import Step
 from kernel_velocity.tables import columns
 
 LIMITS = {"core": 150, "full": 600}  # s, cost limit of a commit on two cores, by tier (contract)
@@ -155,11 +155,11 @@ def _series(value: Measurement) -> Series:
     return value.key.benchmark, (value.key.implementation, value.key.case)
 
 
-def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Death]) -> list[Lacking]:
-    """Return the measured series with fewer than `rounds` rounds, or with a crash in this run."""
+def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[tuple[str, Failure]]) -> list[Lacking]:
+    """Return the measured series with fewer than `rounds` rounds, or with a crash in this run (`Reader.deaths`)."""
     crashes: dict[tuple[str, Series], list[str]] = {}
-    for death in deaths:
-        crashes.setdefault((death.commit, (death.benchmark, death.params)), []).append(death.what)
+    for commit, failure in deaths:
+        crashes.setdefault((commit, (failure.benchmark, failure.params)), []).append(failure.error)
     lacking = []
     for value in measurements:
         series = _series(value)
