@@ -35,38 +35,29 @@ def test_first_night_is_clean_and_the_next_has_a_heartbeat(tiny):
 
 
 @pytest.mark.slow
-def test_regression_stays_open_at_its_commit_until_decided(tiny):
-    slow, rounds = plant(tiny), {"KV_ROUNDS": "4"}
+def test_regression_is_confirmed_and_stays_open_until_decided(tiny):
+    rounds = {"KV_ROUNDS": "2"}
+    assert tiny.nightly("--no-ceilings", **rounds).returncode == 0
+    slow = tiny.commit("Slow", kernel=SLOWER)
     reports = {name: tiny.root.parent / name for name in ("markdown", "json", "junit")}
-    done = tiny.nightly(*(f"--{name}={path}" for name, path in reports.items()), **rounds)
-    assert done.returncode == 10, done.stdout
-    (result,) = findings(tiny)
-    assert (result["kind"], result["state"], result["commits"]) == ("regression", "confirmed", [slow])
-    assert result["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
+    options = [f"--{name}={path}" for name, path in reports.items()]
+    for budget, status, state in ((".001", 11, "suspect"), ("120", 10, "confirmed")):  # the first is over at once
+        done = tiny.nightly("--no-ceilings", f"--budget={budget}", *options, **rounds)
+        assert done.returncode == status, done.stdout
+        (result,) = findings(tiny)
+        assert (result["kind"], result["state"], result["commits"]) == ("regression", state, [slow])
     assert all(slow[:8] in path.read_text() for path in reports.values())
-    again = tiny.nightly(**rounds)
-    assert again.returncode == 10 and not lines_with(again.stdout, "looking again"), again.stdout
-    assert findings(tiny) == [result]
+    assert result["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
     tiny.git("reset", "-q", "--hard", f"{slow}~1")  # a rebase takes the commit away
     tiny.commit("Without the slow one", kernel=f"{GOOD}# three times\n")
-    done = tiny.nightly(f"--json={reports['json']}", **rounds)
+    done = tiny.nightly("--no-ceilings", f"--json={reports['json']}", **rounds)
     assert done.returncode == 10, done.stdout
+    assert findings(tiny) == [result]
     notes = json.loads(reports["json"].read_text())["notes"]
     assert [result["id"] in note for note in notes if "not on this line" in note] == [True], notes
     decision = ["--reason", "wanted", "--until", "2999-01-01"]
     assert tiny.run("kernel_velocity", "findings", "acknowledge", result["id"], *decision).returncode == 0
-    assert tiny.nightly(**rounds).returncode == 0
-
-
-@pytest.mark.slow
-def test_suspect_without_time_is_confirmed_by_the_next_night(tiny):
-    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
-    slow = tiny.commit("Slow", kernel=SLOWER)
-    for budget, status, state in ((".001", 11, "suspect"), ("120", 10, "confirmed")):  # the first is over at once
-        done = tiny.nightly("--no-ceilings", f"--budget={budget}", KV_ROUNDS="2")
-        assert done.returncode == status, done.stdout
-        (result,) = findings(tiny)
-        assert (result["kind"], result["state"], result["commits"]) == ("regression", state, [slow])
+    assert tiny.nightly("--no-ceilings", **rounds).returncode == 0
 
 
 @pytest.mark.slow
