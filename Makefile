@@ -17,9 +17,9 @@ STAMP := $(VENV)/.up-to-date
 # cmake and ninja come with the venv; `env` and not `export PATH`, so that `PYTHON` is looked up as the user's shell does.
 IN_VENV := env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH"
 
-# A file of tests stays in one process: many share a costly beginning.
+# A file of tests stays in one process: many share a costly beginning. tests/conftest.py says which file begins.
 JOBS ?= 2
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
+SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
 KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN WAIT RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER PATIENCE ISOLATE
@@ -72,12 +72,10 @@ nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings a
 test: build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)
 
-# In this order: the folders with the longest files begin, else a core would be idle while the other is at one of these.
-LONGEST := tests/fleet tests/scaffold tests/offline tests/kernels tests/tricks
-OTHERS := $(filter-out $(LONGEST) %/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
-
+# Many of them wait for processes and clocks: three keep two cores busy.
+test-slow: JOBS := $(if $(filter command environment,$(origin JOBS)),$(JOBS),3)
 test-slow: build ## the tests that take minutes
-	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) --no-loadscope-reorder $(LONGEST) $(OTHERS) -m 'slow and not alone'
+	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) -m 'slow and not alone'
 	$(IN_VENV) $(PY) -m pytest $$(grep -rl --include='test_*.py' 'pytest.mark.alone' tests) -m 'slow and alone'
 
 # TypeScript reads the scripts as they are; npm keeps it in its cache: 4 MB, 24 unpacked.
