@@ -121,7 +121,7 @@ def fill_at(tiny, reached):
     return printed
 
 
-def test_night_that_ends_early_seven_times_is_as_an_undisturbed_one(tiny):
+def test_night_cut_off_seven_times_ends_as_an_undisturbed_one(tiny):
     slow = plant(tiny)
     (tiny.host / "sitecustomize.py").write_text(FULL)
     printed = [

@@ -2,7 +2,6 @@
 
 import io
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from kernel_velocity.scaffold import files as new_files
 from kernel_velocity.scaffold import new
 from kernel_velocity.scaffold.signature import DEFAULT, parse
 from tests.challenge_files import CHALLENGE
+from tests.scaffold import generating
+from tests.scaffold.generating import ROOT, STRICT, tool
 
-ROOT = Path(__file__).parents[2]
-TYPES = ROOT / ".mypy_cache" / "scaffold"  # of PyTorch: without it each call takes 20 s
 LONG = [f"{word}_of_the_longest_name:bfloat16*" for word in ("abc", "def", "ghi", "jkl")]
 LONG += ["factor_of_a_longest_name:float", "another_number_as_longed:int", "result_of_a_longest_name:bfloat16*!"]
 # Names and types that make lines break everywhere.
@@ -51,13 +50,7 @@ def repository(tmp_path):
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
     """A tree with a kernel of every signature and both ABIs, and the repository's own settings of the tools."""
-    root = tmp_path_factory.mktemp("generated")
-    shutil.copytree(ROOT / "kernels/_native", root / "kernels/_native", ignore=shutil.ignore_patterns("*.so"))
-    (root / "benchmarks").mkdir()
-    for name in ("asv.conf.json", "pyproject.toml", ".clang-format", "kernels/__init__.py", "benchmarks/__init__.py"):
-        shutil.copy(ROOT / name, root / name)
-    shutil.copy(ROOT / "kernels/py.typed", root / "kernels")
-    (root / "tools").symlink_to(ROOT / "tools")
+    root = generating.repository(tmp_path_factory.mktemp("generated"))
     paths = []
     for name, text in SIGNATURES.items():
         for abi in new_files.ABIS:
@@ -65,12 +58,6 @@ def generated(tmp_path_factory):
             new.write_all(root, files)
             paths += files
     return root, paths
-
-
-def tool(root, *command):
-    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 def test_python_code_is_formatted_and_clean(generated):
@@ -84,9 +71,8 @@ def test_python_code_is_formatted_and_clean(generated):
 @pytest.mark.slow
 def test_python_code_is_typed(generated):
     root, paths = generated
-    pytest.importorskip("mypy", reason="mypy is not installed")
     sources = [str(path) for path in paths if path.suffix == ".py" and path.parts[0] != "tests"]
-    tool(root, sys.executable, "-m", "mypy", "--cache-dir", str(TYPES), *sources)
+    generating.check_types(root, sources)
 
 
 def test_native_code_is_formatted_and_compiles_without_a_warning(generated):
@@ -96,12 +82,11 @@ def test_native_code_is_formatted_and_compiles_without_a_warning(generated):
         pytest.skip("clang-format is not installed")
     native = [str(path) for path in paths if path.suffix in (".cpp", ".cu")]
     tool(root, str(formatter), "--dry-run", "-Werror", *native)
-    strict = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
     sources = [name for name in native if name.endswith(".cpp")]
     (root / "all.cpp").write_text("".join(f'#include "{name}"\n#undef solution\n' for name in sources))
-    tool(root, "c++", *strict, "all.cpp")
+    tool(root, *STRICT, "all.cpp")
     for name in [name for name in sources if name.endswith("_s.cpp")][-2:]:
-        tool(root, "c++", *strict, "-DKV_SOLUTION", name)
+        tool(root, *STRICT, "-DKV_SOLUTION", name)
 
 
 @pytest.mark.slow

@@ -4,19 +4,16 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.scaffold import public
 from tests.public_problems import PUBLIC, TENSARA, write
+from tests.scaffold.generating import STRICT, check_types, repository, tool
 
 pytest.importorskip("torch", reason="problems make torch tensors")
-ROOT = Path(__file__).parents[2]
-TYPES = ROOT / ".mypy_cache" / "scaffold"  # of PyTorch: without it each call takes 20 s
 NAMES = {f"p{number}": key for number, key in enumerate(PUBLIC)}
 
 
@@ -24,18 +21,6 @@ def run(root, name, path, *options):
     out, err = io.StringIO(), io.StringIO()
     status = main(["new", name, "--problem", str(path), "--root", str(root), *options], out, err)
     return status, out.getvalue(), err.getvalue()
-
-
-def repository(root):
-    """A folder that looks like the repository to `new`, with its settings of the tools."""
-    shutil.copytree(ROOT / "kernels/_native", root / "kernels/_native", ignore=shutil.ignore_patterns("*.so"))
-    for folder in ("benchmarks", "tests/kernels"):
-        (root / folder).mkdir(parents=True)
-    for name in ("asv.conf.json", "pyproject.toml", ".clang-format", "kernels/__init__.py", "benchmarks/__init__.py"):
-        shutil.copy(ROOT / name, root / name)
-    shutil.copy(ROOT / "kernels/py.typed", root / "kernels")
-    (root / "tools").symlink_to(ROOT / "tools")
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +35,6 @@ def generated(tmp_path_factory):
     return root
 
 
-def tool(root, *command):
-    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
 def test_python_code_is_formatted_and_clean(generated):
     pytest.importorskip("ruff", reason="ruff is not installed")
     for command in ("format --diff", "check"):
@@ -64,17 +43,15 @@ def test_python_code_is_formatted_and_clean(generated):
 
 @pytest.mark.slow
 def test_python_code_is_typed(generated):
-    pytest.importorskip("mypy", reason="mypy is not installed")
     sources = [f"{folder}/{name}{end}" for name in NAMES for folder, end in (("benchmarks", ".py"), ("kernels", ""))]
-    tool(generated, sys.executable, "-m", "mypy", "--cache-dir", str(TYPES), *sources)
+    check_types(generated, sources)
 
 
 def test_native_code_compiles_without_a_warning(generated):
-    strict = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
     sources = [f"kernels/{name}/{name}.cpp" for name in NAMES]
     (generated / "all.cpp").write_text("".join(f'#include "{name}"\n#undef solution\n' for name in sources))
-    tool(generated, "c++", *strict, "all.cpp")
-    tool(generated, "c++", *strict, "-DKV_SOLUTION", sources[0])
+    tool(generated, *STRICT, "all.cpp")
+    tool(generated, *STRICT, "-DKV_SOLUTION", sources[0])
 
 
 @pytest.mark.slow
