@@ -237,7 +237,7 @@ function sideCell(value, isAdjusted) {
 /** Returns the table row of a test case. */
 function caseRow(row) {
   return make("tr", {},
-    head(make("a", { href: row.trend }, foreign(row.kernel), " ", foreign(row.test)), span("names", row.place && `${row.place} · `, foreign(row.names))),
+    head(make("a", { href: row.trend }, foreign(row.kernel), " ", foreign(row.test)), make("br", {}), span("names", row.place && `${row.place} · `, foreign(row.names))),
     ratioCell(row), ...[row.a, row.b].map((value) => sideCell(value, row.change.adjusted)));
 }
 

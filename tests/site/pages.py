@@ -180,8 +180,7 @@ def add_session(tree, index, **facts):
 
 def cases_of(page):
     """Return the test cases of all rows of a commit's page."""
-    quiet = [row for section in page.sections for fold in section.folds for row in fold.rows]
-    return {row.case for row in page.changed} | {case for _, case, *_ in quiet}
+    return {row.case for rows in (page.changed, *(section.rows for section in page.sections)) for row in rows}
 
 
 def make_ragged(tree):

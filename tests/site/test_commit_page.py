@@ -50,15 +50,19 @@ def test_findings_first_the_surest_of_them(tree):
         ("matmul", "native", "float32-512x512x512"),
         ("add_mul_exp", "native", "float32-5M"),
     ]
-    assert [row.finding.href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
+    assert [row.finding and row.finding.href for row in page.changed] == [
+        "finding-sure.html",
+        "finding-maybe.html",
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(("most", "is_open"), [(8, True), (7, False)])
-def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
+def test_fold_of_few_rows_is_open(tree, monkeypatch, most, is_open):
     monkeypatch.setattr(commit_page, "OPEN_UP_TO", most)
     (section,) = commit(tree, tree.commits[0]).sections
-    assert [fold.is_open for fold in section.folds] == [is_open] * 2
-    assert {fold.summary for fold in section.folds} == {"4 without a baseline"}
+    assert (section.is_open, section.summary) == (is_open, "8 without a baseline")
     (line,) = section.left_out
     assert section.has_absent and line.endswith(
         "what it needs: add_mul_exp.Cpu.time_hot triton (float32-500k, float32-5M); "
@@ -67,13 +71,12 @@ def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
 
 
 @pytest.mark.parametrize(("most", "rows"), [(11, 0), (12, 4)])
-def test_folds_of_too_many_rows_link_to_their_values(tree, monkeypatch, most, rows):
+def test_too_many_rows_link_to_their_values(tree, monkeypatch, most, rows):
     monkeypatch.setattr(commit_page, "HELD_UP_TO", most)
     page = commit(tree, tree.commits[2])
     (section,) = page.sections
     assert len(page.changed) == 4
-    kernels = [("add_mul_exp", 2), ("matmul", 2)] if rows else []
-    assert [(fold.kernel, len(fold.rows)) for fold in section.folds] == kernels
+    assert len(section.rows) == rows
     before, sha = tree.commits[1][:12], tree.commits[2][:12]
     link = f"compare.html#a={before}&am={synthetic.MACHINE}&ae={synthetic.ENVIRONMENT}&b={sha}"
     assert section.compared == ("" if rows else link)
@@ -88,10 +91,10 @@ def test_change_over_another_method(tree):
     lines = [telemetry.parse(line) | {"m": "bbbb0000"} for line in path.read_text().splitlines()]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     page = commit(tree, tree.commits[4])
-    assert page.lead.startswith("Changes are against the commit measured before it")
-    (row, *_) = (row for section in page.sections for fold in section.folds for row in fold.rows if row[0] == "eager")
+    assert page.heads == ["against the commit before"]
+    (row, *_) = (row for section in page.sections for row in section.rows if row.implementation == "eager")
     assert f"against {tree.commits[2][:8]}: its parent has no time of it" in [
-        page.footnotes[mark - 1] for mark in row[-1]
+        page.footnotes[mark - 1] for mark in row.cell.marks
     ]
 
 
@@ -108,20 +111,13 @@ def test_tag_beside_the_line(tree):
     assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())
 
 
-def test_first_line_names_the_largest_changes(tree):
-    (first, *_), more = commit(tree, tree.commits[2]).headline.changes, commit(tree, tree.commits[2]).headline.more
-    assert first[0] == "add_mul_exp float32-5M native" and first[2:] == ("2.51× faster", "faster") and more == 1
-    assert commit(tree, tree.commits[1]).headline.changes == []
-
-
 def test_lost_value_is_a_change(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native", "eager"))
     say_why(tree, 4, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
     page = commit(tree, tree.commits[4])
     assert names(page.changed) == [("matmul", "native", "float32-512x512x512")]
     (row,) = page.changed
-    assert (row.cell.text, row.evidence) == ("n/a", "")
-    assert page.headline.changes[0][2:] == ("n/a", "")
+    assert (row.cell.text, row.cell.href) == ("n/a", "")
     assert page.footnotes[row.cell.marks[0] - 1] == "n/a: gone"
     assert page.sections[0].lead == "6 unchanged, 4 without a baseline, 2 n/a"
 
@@ -129,9 +125,9 @@ def test_lost_value_is_a_change(tree):
 def test_rows_link_to_their_measurement(tree):
     sha = tree.commits[2]
     page = commit(tree, sha)
-    quiet = [row[2] for section in page.sections for fold in section.folds for row in fold.rows]
-    assert len({address for address in (*(row.evidence for row in page.changed), *quiet) if address}) == 8
-    assert all(row.evidence.startswith(f"measurement.html#commit={sha}&series=series-") for row in page.changed)
+    links = [row.cell.href for row in (*page.changed, *(row for section in page.sections for row in section.rows))]
+    assert len(set(links)) == 8
+    assert all(link.startswith(f"measurement.html#commit={sha}&series=series-") for link in links)
 
 
 def test_build_against_the_newest_that_is_known(tree):
@@ -181,8 +177,7 @@ def test_page_follows_from_its_inputs(tree):
 def test_parent_not_measured(tree):
     results_file(tree, 1).unlink()
     page = commit(tree, tree.commits[2])
-    assert "may not be its parent" in page.lead
-    assert page.heads == ["against the one before"]
+    assert page.heads == ["against the commit before"]
     assert f"against {tree.commits[0][:8]}: its parent has no time of it" in page.footnotes
     assert page.parents == [(tree.commits[1][:8], "")]
     assert page.older.href == f"commit-{tree.commits[0][:8]}.html"

@@ -269,6 +269,13 @@ def verdict_tone(value: Verdict, unit: str = units.SECONDS) -> str:
     return value.word.value
 
 
+def verdict_cell(value: Verdict | None, unit: str) -> Cell:
+    """Return the cell of a verdict on values in a unit. None: there is nothing to compare."""
+    if value is None:
+        return absent()
+    return Cell(text=verdict(value, unit), detail=verdict_detail(value), tone=verdict_tone(value, unit))
+
+
 def rates(seconds: FloatArray, flop: FloatArray, unit: NDArray[np.str_]) -> list[str]:
     """Return rates with their units, the value where the FLOPs are unknown (NaN), "" where there is none (NaN)."""
     gflops = (flop / seconds / 1e9).tolist()

@@ -27,17 +27,15 @@ import numpy as np
 
 from kernel_velocity import units
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Affected, Finding, State, finding_href
 from kernel_velocity.results import git, identity
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Slot
-from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.series.changes import NONE, Truth
-from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import model, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_values, home, measurement
@@ -63,7 +61,7 @@ CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository ap
 NOT_RECORDED = "not recorded"
 # Columns of a table: head -> CSS class
 KERNEL = {"kernel": "", "code hash": "sha", "against before": "", "registers and spills, maximum over functions": ""}
-OPEN_UP_TO = 20  # rows: with no more, folds are open from the start
+OPEN_UP_TO = 20  # rows: with no more, a fold is open from the start
 # Values at a place of which the page of a commit on the line holds all rows. Of more, it holds those that changed, and
 # links to where the reader's machine compares the others: a site of 500 commits by 1000 series would hold half a
 # million. What would have been seen of the others changes with the newest values, so such a page stays as it is.
@@ -71,7 +69,6 @@ HELD_UP_TO = 100
 MOST_LINES = 400  # of a difference
 MOST_FILES = 20  # named on a page
 FILES_AT_ONCE = 64  # commits that git is asked about in one call
-NAMED_CHANGES = 3  # of the first line
 _KEY = ("machine", "environment", "benchmark", "implementation", "case")
 _SURE = (State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.SUSPECT, State.NEW)
 
@@ -151,7 +148,7 @@ class Maker:
         commit, site = self.site.commits[sha], self.site
         shown, rows = self.values(sha), self._rows(sha)
         is_first = rows.is_first(shown)
-        changed = rows.rows(shown[is_first])
+        changed = rows.rows(rows.ordered(shown[is_first]))
         at_platforms = [(platform, shown.at(platform.machine, platform.environment)) for platform in site.platforms]
         quiet = shown[~is_first]
         sections = [
@@ -159,7 +156,7 @@ class Maker:
         ]
         older, newer = self._neighbours.get(sha, (None, None))
         line, tag = text.commit_line(commit), self._tag(sha)
-        against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
+        against = "parent" if _is_against(shown, commit.parents[:1]) else "the commit before"
         return {
             "name": line.href,
             "sha": sha,
@@ -180,7 +177,6 @@ class Maker:
             "heads": [f"against {against}", *([f"against {tag}"] if tag else [])],
             "tag": tag,
             "changed": changed,
-            "headline": _headline(changed),
             "sources": self._sources(sha),
             "files": self._changed_files(sha),
             "url": site.commit_url(sha),
@@ -289,18 +285,14 @@ class Maker:
         return "" if tag == NO_TAG else ", ".join(self.site.tags[self.site.line[tag]])
 
     def _lead(self, commit: Commit, values: Values) -> str:
-        """Return what the changes of a commit are against, or why there are none."""
+        """Return why there is nothing to compare, or no trend. "" where there is no reason to."""
         on_line = commit.sha in self.site.order
         beside = "" if on_line else "It is not on the first-parent line of HEAD, so it is on no trend. "
         if not len(values):
             return beside + "Every value recorded for it is n/a."
         if (values.outcome == FAILED).all():
             return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
-        if not values.before.is_known.any():
-            return beside + "No earlier measurement to compare with."
-        if _is_against(values, commit.parents[:1]):
-            return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
-        return beside + "Changes are against the commit measured before it, which may not be its parent (footnotes)."
+        return beside if values.before.is_known.any() else beside + "No earlier measurement to compare with."
 
     def _section(self, sha: str, platform: Platform, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
         """Return what was measured of a commit on a machine. `quiet` are all values that did not change.
@@ -312,12 +304,15 @@ class Maker:
         is_absent = shown.outcome == NOT_APPLICABLE
         absent = commit_values.absent(shown[is_absent])
         left_out = commit_values.left_out(values, self.site.past.benchmarks)
+        quiet_rows = rows.rows(shown[~is_absent]) if is_held else ()
         return {
             "place": platform,
             "lead": commit_values.summary(values),
             "machine": self.site.machine_steps.get((platform, sha), ()),
             "build": self._build(platform, sha),
-            "folds": rows.folds(shown[~is_absent]) if is_held else (),
+            "rows": quiet_rows,
+            "summary": commit_values.summary(shown[~is_absent]),
+            "is_open": len(quiet_rows) <= OPEN_UP_TO,
             "compared": "" if is_held else rows.compared(shown),
             "unshown": f"{len(shown):,} values",
             "left_out": [*absent, *left_out] if is_held else (),
@@ -395,23 +390,6 @@ def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
     }
 
 
-def _headline(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the first changes of a commit: subject, address, verdict, colour. And how many more there are."""
-    changed = [
-        (" ".join(filter(None, (row["kernel"], row["case"], row["implementation"]))), row["href"], *shown)
-        for row in rows
-        if (shown := _verdict(row["cell"], row["changes"][0])) is not None
-    ]
-    return {"changes": changed[:NAMED_CHANGES], "more": max(len(changed) - NAMED_CHANGES, 0)}
-
-
-def _verdict(now: Cell, change: Cell) -> tuple[str, str] | None:
-    """Return what became of a value, with its colour: that it is gone, or its change. None where it did not change."""
-    if now.tone:
-        return now.text, "failed" if now.tone == Outcome.FAILED.value else ""
-    return (change.text, change.tone) if change.tone in (Word.SLOWER.value, Word.FASTER.value) else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class RowMaker:
     """Makes the rows of one commit's page, whose footnotes are numbered together."""
@@ -448,30 +426,27 @@ class RowMaker:
         return len(_SURE) + 1, -abs(effect)
 
     def rows(self, values: Values) -> list[dict[str, Any]]:
-        """Return the rows of what changed, in order."""
-        shown = self.ordered(values)
+        """Return the rows of some values."""
         columns = {
-            "evidence": map(self._evidence, shown.keys, shown.outcome.tolist()),
-            "cell": self._cells(shown),
-            "changes": zip(_changes(shown, "before"), _changes(shown, "tag"), strict=True),
+            "cell": self._cells(values),
+            "changes": zip(
+                *(map(text.verdict_cell, values.verdicts(base), values.unit.tolist()) for base in BASES), strict=True
+            ),
         }
-        rows = zip(shown.keys, *columns.values(), strict=True)
+        rows = zip(values.keys, *columns.values(), strict=True)
         return [self._names(key) | dict(zip(columns, cells, strict=True)) for key, *cells in rows]
 
     def _names(self, key: SeriesKey) -> dict[str, Any]:
         """Return the names of a series and the finding that it shows."""
         kernel, device, state = name_parts(key.benchmark)
         shown = self.finding_of(key)
-        finding = Cell(text="")
-        if shown is not None:
-            words = f"{shown[0].state.value}: {finding_text.effect(shown[1])}"
-            finding = Cell(text=words, href=finding_href(shown[0].id))
+        finding = None if shown is None else Cell(text=shown[0].state.value, href=finding_href(shown[0].id))
         return {
             "machine": key.machine,
             "kernel": kernel,
             "device": device,
             "state": state,
-            "href": self._href(kernel, device, text.trend_href(key)),
+            "href": text.trend_href(key) if text.kernel_href(kernel, device) in self.kernels else "",
             "implementation": key.implementation,
             "case": key.case,
             "finding": finding,
@@ -479,12 +454,13 @@ class RowMaker:
 
     def _cells(self, values: Values) -> Iterator[Cell]:
         """Yield times with their rates."""
-        columns = (values.outcome.tolist(), _times(values), _rates(values), self._marks(values))
-        for outcome, time, rate, marks in zip(*columns, strict=True):
+        columns = (values.keys, values.outcome.tolist(), _times(values), _rates(values), self._marks(values))
+        for key, outcome, time, rate, marks in zip(*columns, strict=True):
+            href = self._evidence(key, outcome)
             if outcome == MEASURED:
-                yield Cell(text=time, detail=rate, marks=marks)
+                yield Cell(text=time, detail=rate, marks=marks, href=href)
             else:
-                yield Cell(text=OUTCOMES[outcome].value, tone=OUTCOMES[outcome].value, marks=marks)
+                yield Cell(text=OUTCOMES[outcome].value, tone=OUTCOMES[outcome].value, marks=marks, href=href)
 
     def _marks(self, values: Values) -> Iterator[tuple[int, ...]]:
         """Yield the numbers of the footnotes: of remarks, and where a change is not against the parent."""
@@ -495,42 +471,10 @@ class RowMaker:
                 remarks += (f"against {values.others[other][:SHORT]}: its parent has no time of it",)
             yield self.notes.marks(remarks)
 
-    def _href(self, kernel: str, device: str, href: str) -> str:
-        """Return an address on a kernel's page. "" where there is no such page."""
-        return href if text.kernel_href(kernel, device) in self.kernels else ""
-
     def _evidence(self, key: SeriesKey, outcome: int) -> str:
         """Return the address of how a number came to be. "" for n/a and other suites."""
         has_rounds = outcome != NOT_APPLICABLE and name_parts(key.benchmark).device
         return measurement.href(self.commit.sha, key) if has_rounds else ""
-
-    def folds(self, values: Values) -> list[dict[str, Any]]:
-        """Return what did not change, a fold for each benchmark in the series' order.
-
-        Rows are implementation, case, evidence, value, the changes against before and tag, footnotes.
-        """
-        groups, group = values.series.groups
-        values = values[np.argsort(group[values.which], kind="stable")]
-        starts = np.unique(group[values.which], return_index=True, return_counts=True)
-        rows = list(self._quiet(values))
-        folds = []
-        for index, start, count in zip(*(column.tolist() for column in starts), strict=True):
-            machine, environment, benchmark = groups[index]
-            kernel, device, state = name_parts(benchmark)
-            href = text.kernel_href(kernel, device, state=state, machine=machine, environment=environment)
-            folds.append(
-                {
-                    "kernel": kernel,
-                    "device": device,
-                    "state": state,
-                    "href": self._href(kernel, device, href),
-                    "count": count,
-                    "summary": commit_values.summary(values[start : start + count]),
-                    "rows": rows[start : start + count],
-                    "is_open": len(values) <= OPEN_UP_TO,
-                }
-            )
-        return folds
 
     def compared(self, values: Values) -> str:
         """Return where a platform's values are compared with those before. Html_templates/static/versus.js reads it."""
@@ -538,28 +482,6 @@ class RowMaker:
         before = f"a={values.others[int(others.max())][:DIGITS]}&" if others.size else ""
         platform = f"am={quote_plus(key.machine, errors='replace')}&ae={quote_plus(key.environment, errors='replace')}"
         return f"compare.html#{before}{platform}&b={self.commit.sha[:DIGITS]}"
-
-    def _quiet(self, values: Values) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of what did not change, as tuples: a page has thousands of these."""
-        changes = (values.verdicts(base) for base in BASES)
-        columns = (
-            values.keys,
-            values.outcome.tolist(),
-            values.unit.tolist(),
-            _times(values),
-            self._marks(values),
-            *changes,
-        )
-        for key, outcome, unit, time, marks, *verdicts in zip(*columns, strict=True):
-            shown = time if outcome == MEASURED else OUTCOMES[outcome].value
-            yield (
-                key.implementation,
-                key.case,
-                self._evidence(key, outcome),
-                shown,
-                *map(partial(_in_words, unit), verdicts),
-                marks,
-            )
 
 
 def _times(values: Values) -> list[str]:
@@ -573,22 +495,3 @@ def _rates(values: Values) -> list[str]:
     flop = values.series.flop[values.which]
     rates = text.rates(values.figure("seconds"), flop, values.unit)
     return ["" if math.isnan(work) else rate for rate, work in zip(rates, flop.tolist(), strict=True)]
-
-
-def _changes(values: Values, base: str) -> Iterator[Cell]:
-    """Yield the verdicts against one of BASES with the commits that they are against."""
-    against: Against = getattr(values, base)
-    for verdict, other, unit in zip(values.verdicts(base), against.other.tolist(), values.unit.tolist(), strict=True):
-        if verdict is None:
-            yield text.absent()
-        else:
-            tone = text.verdict_tone(verdict, unit)
-            words = (text.verdict_detail(verdict), values.others[other][:SHORT])
-            yield Cell(text=text.verdict(verdict, unit), detail=" ".join(filter(None, words)), tone=tone)
-
-
-def _in_words(unit: str, verdict: Verdict | None) -> str:
-    """Return a verdict as text, "" for None."""
-    return (
-        "" if verdict is None else " ".join(filter(None, (text.verdict(verdict, unit), text.verdict_detail(verdict))))
-    )

@@ -256,7 +256,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
     columns = site.series(event.key)
     kernel, device, state = name_parts(event.key.benchmark)
     point, unit = event.point, columns.unit
-    verdict = verdicts.of_step(point)
+    change = text.verdict_cell(verdicts.of_step(point), unit)
     before, after = (math.exp(level) for level in (point.before, point.after))
     finding = next((event.finding for event in group if event.finding is not None), None)
     return {
@@ -264,13 +264,13 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
         "where": " · ".join(filter(None, (device, state, event.key.implementation, event.key.machine))),
         "case": event.key.case,
         "href": text.trend_href(event.key),
-        "change": text.verdict(verdict, unit),
-        "tone": text.verdict_tone(verdict, unit),
+        "change": change.text,
+        "tone": change.tone,
         "is_over": event.is_over,
-        "chart": sparkline(columns, point.index, text.verdict_tone(verdict, unit), svg.WIDE) if has_chart else "",
+        "chart": sparkline(columns, point.index, change.tone, svg.WIDE) if has_chart else "",
         "commit": text.commit_line(commit),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
-        "margin": text.verdict_detail(verdict),
+        "margin": change.detail,
         "others": [
             f"{event.key.case} {text.verdict(verdicts.of_step(event.point), unit)}"
             for event in group[1 : MOST_CASES + 1]
@@ -312,7 +312,7 @@ def last_change(table: Table, row: Row) -> tuple[Cell, CommitLine] | None:
     if not points:
         return None
     commit = table.site.commits[table.site.line[row.columns.position[points[-1].index]]]
-    return _change(verdicts.of_step(points[-1]), row.columns.unit), text.commit_line(commit)
+    return text.verdict_cell(verdicts.of_step(points[-1]), row.columns.unit), text.commit_line(commit)
 
 
 def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
         "share": _share(row, notes),
         "lacking": row.lacking,
         "speedup": "" if row.speedup is None else f"{units.significant(row.speedup)}{units.MULTIPLE}",
-        "changes": [_change(verdict, columns.unit) for verdict in row.verdicts],
+        "changes": [text.verdict_cell(verdict, columns.unit) for verdict in row.verdicts],
         "sparkline": sparkline(columns, *mark),
         "others": [(other.implementation, units.value(seconds, columns.unit)) for other, seconds in table.others(row)],
         "order": " ".join(_order(row)),
@@ -369,13 +369,6 @@ def _share(row: Row, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] 
         return None
     share = row.share.of_limit
     return round(60 * min(share, 1.0)), model.percent(share), row.share.limit, notes.marks(model.remarks(row.share))
-
-
-def _change(verdict: Verdict | None, unit: str) -> Cell:
-    if verdict is None:
-        return text.absent()
-    detail = text.verdict_detail(verdict)
-    return Cell(text=text.verdict(verdict, unit), detail=detail, tone=text.verdict_tone(verdict, unit))
 
 
 def _order(row: Row) -> Iterator[str]:

@@ -213,6 +213,7 @@ def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
         "name": series_name(entry.key),
         "benchmark": entry.key.benchmark,
         "kernel": kernel,
+        "device": "",
         "state": state,
         "href": text.trend_href(entry.key),
         "implementation": entry.key.implementation,
