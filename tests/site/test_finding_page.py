@@ -152,34 +152,20 @@ def test_merge_touches_what_it_brought(tree):
     assert history.touched(tree.repository, [merge.hexsha]) == {merge.hexsha: ("side.txt",)}
 
 
-def numbers(figure, *names):
-    """Return attributes of an SVG's shapes."""
-    return [float(value) for name in names for value in re.findall(rf' {name}="([^"]+)"', figure)]
-
-
-def test_figures_lie_inside_their_frames(evidence):
+def test_charts_of_a_rerun(evidence):
     tree, *_ = evidence
-    left, right, top, bottom = (getattr(finding_figures, name) for name in ("LEFT", "RIGHT", "TOP", "BOTTOM"))
     for seed in range(3):
         machine = Machine(speed=dict.fromkeys(tree.commits[2:], 1.02), noise=0.03, seed=seed)
         for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
-            rounds, ratio = finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)
-            before = re.findall(r'<circle [^>]*cx="([^"]+)" cy="([^"]+)"', rounds)
-            after = re.findall(r'transform="translate\(([^ ]+) ([^)]+)\)', rounds)
-            assert len(before) == len(after) == rerun.rounds
-            for x, y in (*before, *after):
-                assert left <= float(x) <= right and top <= float(y) <= bottom
-            (points,) = re.findall(r'<polyline class="running" points="([^"]+)"', ratio)
-            xs, ys = zip(*(map(float, pair.split(",")) for pair in points.split(" ")), strict=True)
-            assert list(xs) == sorted(xs) and max(ys) <= finding_figures.HEIGHT
-            looks = re.findall(r'<g class="look">.*?</g>', ratio)
+            rounds, ratio = finding_figures.rounds_chart(rerun), finding_figures.ratio_chart(rerun)
+            places = [tuple(map(float, place)) for place in re.findall(r"translate\(([\d.]+)%, ([\d.]+)%\)", rounds)]
+            assert len(places) == 2 * rerun.rounds
+            assert all(0 < x < 100 and 0 < y < 100 for x, y in places)
+            looks = re.findall(r"translate\(([\d.]+)%, ([\d.]+)%\)", ratio)
             assert len(looks) == len(rerun.looks)
-            assert numbers(looks[-1], "cy") == [ys[-1]]  # both are the last look's
-            for look in looks:
-                least, low = numbers(look, "y1")
-                most, high = numbers(look, "y2")
-                (middle,) = numbers(look, "cy")
-                assert most <= high <= middle <= low <= least
+            (line,) = re.findall(r'class="line" d="M([^"]+)" stroke=', ratio)
+            _, end = line.split("L")[-1].split(" ")
+            assert float(looks[-1][1]) == pytest.approx(float(end) / 10, abs=0.06)  # both are the last look's
 
 
 def test_headline_without_series(evidence):

@@ -310,7 +310,7 @@ def test_large_home_page_is_small(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     page = home_page.page(read(tree))
     row, card = page["rows"][0], page["cards"][0]
-    line = svg.sparkline([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")
+    line = svg.trend([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")
     full = row | {"kernel": "a_kernel_with_a_name", "sparkline": line, "changes": [row["changes"][0]] * 3}
     cards = [card | {"chart": line}] * home_page.CARDS
     large = page | {"rows": [full] * home_page.ROWS, "more_rows": [full] * 500, "cards": cards}

@@ -86,50 +86,40 @@ def numbers(figure, name, tag="circle"):
     return [float(part.split('"')[1]) for part in figure.split(f"<{tag}")[1:] for part in [part.split(f" {name}=")[1]]]
 
 
-def history(values, level=None):
-    return svg.history(values, marked=[False] * len(values), level=level, label="a")
-
-
-def test_history_newest_at_the_right():
-    heights = numbers(history([1.0, 3.0, 2.0]), "cy")
+def test_sparkline_newest_at_the_right():
+    line = svg.sparkline([1.0, 3.0, 2.0], "a", marked=range(3))
+    heights = numbers(line, "cy")
     assert heights[1] < heights[2] < heights[0]  # of an SVG, y grows downwards
-    assert numbers(history([1.0, 3.0, 2.0]), "cx") == [5, 110, 215]
+    assert numbers(line, "cx") == [3, 60, 117, 117]
 
 
-def test_history_breaks_at_a_missing_value():
-    figure = history([1.0, 2.0, None, 3.0, 4.0])
-    assert (figure.count("<polyline"), figure.count("<circle")) == (2, 4)
-
-
-def test_history_shows_noise_as_no_mountain():
-    first, other = numbers(history([100.0, 100.1]), "cy")
-    assert abs(first - other) < 0.05 * svg.HEIGHT
-    assert set(numbers(history([0.0, 0.0]), "cy")) == {24.0}
+def test_sparkline_breaks_at_a_missing_value():
+    assert svg.sparkline([1.0, 2.0, None, 3.0, None, 4.0], "a").count("M") == 3
 
 
 @settings(max_examples=25)
 @given(st.lists(st.none() | st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf]), max_size=12))
-def test_history_lies_within_its_frame(values):
-    figure = history(values)
+def test_sparkline_lies_within_its_frame(values):
+    line = svg.sparkline(values, "a", marked=range(12), level=1.0)
     finite = [value for value in values if value is not None and math.isfinite(value)]
-    assert figure.count("<circle") == (len(finite) if len(finite) > 1 else 0)
-    assert all(0 <= x <= svg.WIDTH for x in numbers(figure, "cx"))
-    assert all(0 <= y <= svg.HEIGHT for y in numbers(figure, "cy"))
+    assert line.count("<circle") == (len(finite) + 1 if len(finite) > 1 else 0)
+    assert all(0 <= x <= svg.WIDTH for x in numbers(line, "cx"))
+    assert all(0 <= y <= svg.HEIGHT for y in numbers(line, "cy"))
 
 
 def test_sparkline_is_scaled_to_its_range_and_marks_a_step():
-    line = svg.sparkline([5.0, 5.0, 10.0], "GOPS", marked=2, tone="faster")
+    line = svg.trend([5.0, 5.0, 10.0], "GOPS", marked=2, tone="faster")
     assert 'd="M3 25l57 0 57 -22"' in line
     assert (numbers(line, "cx"), numbers(line, "cy")) == ([117, 117], [3, 3])
     assert '<circle class="faster"' in line and line.startswith('<svg class="sparkline"')
     assert "<title>from 5.00 GOPS to 10.0 GOPS over 3 commits</title>" in line
-    assert svg.sparkline([], "GOPS") == svg.sparkline([1.0], "GOPS") == ""
-    noise = svg.sparkline([100.0, 100.1], "GOPS")  # is no mountain
+    assert svg.trend([], "GOPS") == svg.trend([1.0], "GOPS") == ""
+    noise = svg.trend([100.0, 100.1], "GOPS")  # is no mountain
     assert 'd="M3 14l114 0"' in noise
 
 
 def test_sparkline_of_many_commits_shows_the_newest():
-    line = svg.sparkline([1.0] * 1000 + [4.0] * 39 + [8.0], "GFLOPS", marked=1039)
+    line = svg.trend([1.0] * 1000 + [4.0] * 39 + [8.0], "GFLOPS", marked=1039)
     path = line.split(' d="')[1].split('"')[0]
     assert path.startswith("M3 25l") and path.count(" ") == 40 + 38
     assert "from 4.00 GFLOPS to 8.00 GFLOPS over the last 40 of 1,040 commits" in line
@@ -159,5 +149,5 @@ def test_ticks_lie_between_the_ends(low, width):
 
 
 def test_attributes_and_labels_are_escaped():
-    figure = svg.figure("a", 1, 1, '"><script>', [svg.element("g", class_='"')])
-    assert "<script>" not in figure and 'class="&#34;"' in figure
+    line = svg.sparkline([1.0, 2.0], '"><script>', marked=[0], tone='"')
+    assert "<script>" not in line and 'class="&#34;"' in line

@@ -60,6 +60,7 @@ class Mark:
     colour: str
     title: str
     href: str = ""
+    is_hollow: bool = False
     to: float | None = None  # of an older value: the newest one, to which a line leads
     attributes: Mapping[str, str] = field(default_factory=dict)  # others, as `svg.element` takes them
 
@@ -116,6 +117,13 @@ class Plot:
         ends = [(self.x.low, y), (self.x.high, y)] if x is None else [(x, self.y.low), (x, self.y.high)]
         self.line([(a, b) for a, b in ends if a is not None and b is not None], css)
 
+    def area(self, ends: Sequence[tuple[float, float, float]], colour: str) -> None:
+        """Add the area between low and high ends: x, low and high."""
+        outline = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
+        path = "L".join(self._point(x, y) for x, y in outline)
+        if path:
+            self._lines.append(element("path", class_="area", d=f"M{path}z", fill=colour))
+
     def bars(self, bars: Iterable[tuple[float, float, float]], colour: str) -> None:
         """Add bars from 0: left and right end, and height."""
         floor = self.y.at(0.0)
@@ -137,9 +145,10 @@ class Plot:
                 element("line", x1=left, x2=left, y1=top, y2=self.pixel(mark.x, mark.to)[1], stroke=mark.colour)
             )
         moved = f"transform: translate({left}, {top})"
-        parts.append(element("path", d=MARKS[mark.shape], fill=mark.colour, style=moved))
+        colours = {"fill": mark.colour, "color": mark.colour if mark.is_hollow else ""}
+        parts.append(element("path", d=MARKS[mark.shape], **colours, style=moved))
         self._has_links = self._has_links or bool(mark.href)
-        css = "mark" if mark.to is None else "mark older"
+        css = "mark older" if mark.to is not None else "mark hollow" if mark.is_hollow else "mark"
         self._marks.append(element("a" if mark.href else "g", *parts, class_=css, href=mark.href, **mark.attributes))
 
     def write(

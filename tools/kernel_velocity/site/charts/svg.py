@@ -14,11 +14,10 @@ from markupsafe import Markup, escape
 
 from kernel_velocity import units
 
-SPARK_WIDTH, SPARK_HEIGHT, SPARK_EDGE = 120, 28, 3
-WIDE = 240  # a sparkline on a card
-POINTS = 40  # the newest commits of a sparkline; more need more room, and a page has thousands of these
-WIDTH, HEIGHT, EDGE = 220, 48, 5  # of a history
-LEAST_SPAN = 0.1  # of a history, relative to its middle: noise of .1% must not look like a mountain
+WIDTH, WIDE = 120, 240  # of a sparkline, and of one on a card
+HEIGHT, EDGE = 28, 3
+POINTS = 40  # the newest commits of a trend; more need more room, and a page has thousands of these
+LEAST_SPAN = 0.1  # relative to the middle: noise of .1% must not look like a mountain
 TICKS = 4  # about so many on an axis
 PADDING = 0.08  # of an axis, beyond its values
 
@@ -38,67 +37,68 @@ def _escaped(value: object) -> str:
     return str(value) if isinstance(value, Markup | int | float) else str(escape(value))
 
 
-def figure(css: str, width: int, height: int, label: str, shapes: Iterable[Markup], *, title: bool = True) -> Markup:
-    """Return an SVG. `label` says what it shows to those who do not see it, as a title to those who point at it."""
-    children = (element("title", escape(label)),) if title else ()
-    box = f"0 0 {width} {height}"
-    return element("svg", *children, *shapes, class_=css, viewBox=box, role="img", aria_label=label)
-
-
-def sparkline(
-    values: Sequence[float], unit: str, *, marked: int | None = None, tone: str = "", width: int = SPARK_WIDTH
+def trend(
+    values: Sequence[float], unit: str, *, marked: int | None = None, tone: str = "", width: int = WIDTH
 ) -> Markup:
-    """Return the newest POINTS of some values, scaled to their range. Empty for fewer than two.
+    """Return a sparkline of the newest POINTS of some values, which says where it begins and ends.
 
     Args:
         values: one per commit, oldest first. marked: the index of the first value after a step. tone: its class.
     """
-    if len(values) < 2:
-        return Markup("")
     shown = values[-POINTS:]
-    low, high = min(shown), max(shown)
-    middle = low / 2 + high / 2
-    half = max(high / 2 - low / 2, LEAST_SPAN / 2 * abs(middle)) or 1.0
-    step, room = (width - 2 * SPARK_EDGE) / (len(shown) - 1), SPARK_HEIGHT - 2 * SPARK_EDGE
-    points = [
-        (round(SPARK_EDGE + index * step), round(SPARK_EDGE + room * (0.5 - (value - middle) / half / 2)))
-        for index, value in enumerate(shown)
-    ]
-    steps = " ".join(f"{x - left} {y - above}" for (left, above), (x, y) in pairwise(points))
     count = f"{len(values)} commits" if len(shown) == len(values) else f"the last {POINTS} of {len(values):,} commits"
-    label = f"from {units.value(shown[0], unit)} to {units.value(shown[-1], unit)} over {count}"
-    shapes = [element("path", d=f"M{points[0][0]} {points[0][1]}l{steps}")]
-    at = -1 if marked is None else max(marked - len(values) + len(shown), 0)
-    if marked is not None and 0 <= at < len(points):
-        shapes.append(element("circle", class_=tone, cx=points[at][0], cy=points[at][1], r=3.5))
-    shapes.append(element("circle", cx=points[-1][0], cy=points[-1][1], r=2.5))
-    box = f"0 0 {width} {SPARK_HEIGHT}"
-    return element("svg", element("title", escape(label)), *shapes, class_="sparkline", viewBox=box, role="img")
+    label = f"from {units.value(shown[0], unit)} to {units.value(shown[-1], unit)} over {count}" if len(shown) else ""
+    at = [] if marked is None else [max(marked - len(values) + len(shown), 0)]
+    return sparkline(shown, label, marked=at, tone=tone, width=width)
 
 
-def history(values: Sequence[float | None], *, marked: Sequence[bool], level: float | None, label: str) -> Markup:
-    """Return values over sessions, oldest at the left. Empty where fewer than two are known.
+def sparkline(
+    values: Sequence[float | None],
+    label: str,
+    *,
+    marked: Iterable[int] = (),
+    tone: str = "",
+    level: float | None = None,
+    width: int = WIDTH,
+) -> Markup:
+    """Return values scaled to their range, oldest at the left. Empty where fewer than two are known.
 
     Args:
-        values: None or not finite: missing, which breaks the line. marked: which values stand out.
+        values: None or not finite: missing, which breaks the line. marked: the indices of dots of the class `tone`.
         level: of a horizontal line.
     """
-    present = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
-    if len(present) < 2:
+    known = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
+    if len(known) < 2:
         return Markup("")
-    low, high = min(present.values()), max(present.values())
+    low, high = min(known.values()), max(known.values())
     if level is not None:
         low, high = min(low, level), max(high, level)
     middle = low / 2 + high / 2
     half = max(high / 2 - low / 2, LEAST_SPAN / 2 * abs(middle)) or 1.0
-    x = Axis(0, len(values) - 1, EDGE, WIDTH - EDGE)
-    y = Axis(middle - half, middle + half, HEIGHT - EDGE, EDGE)
-    shapes = [] if level is None else [element("line", class_="level", x1=0, x2=WIDTH, y1=y(level), y2=y(level))]
-    shapes += [line((x(i), y(present[i])) for i in run) for run in runs(present) if len(run) > 1]
-    for index, value in present.items():
-        css, radius = ("moved", 4) if marked[index] else ("", 2.5)
-        shapes.append(element("circle", class_=css, cx=x(index), cy=y(value), r=radius))
-    return figure("history", WIDTH, HEIGHT, label, shapes)
+    step = (width - 2 * EDGE) / (len(values) - 1)
+
+    def up(value: float) -> int:
+        return round(EDGE + (HEIGHT - 2 * EDGE) * (0.5 - (value - middle) / half / 2))
+
+    points = {index: (round(EDGE + index * step), up(value)) for index, value in known.items()}
+    path = "".join(_path([points[index] for index in run]) for run in runs(points))
+    at = "" if level is None else up(level)
+    shapes = [] if level is None else [element("line", class_="level", x2=width, y1=at, y2=at)]
+    shapes.append(element("path", d=path))
+    shapes += [
+        element("circle", class_=tone, cx=x, cy=y, r=3.5)
+        for x, y in (points[index] for index in marked if index in points)
+    ]
+    x, y = points[max(points)]
+    shapes.append(element("circle", cx=x, cy=y, r=2.5))
+    box = f"0 0 {width} {HEIGHT}"
+    return element("svg", element("title", escape(label)), *shapes, class_="sparkline", viewBox=box, role="img")
+
+
+def _path(points: Sequence[tuple[int, int]]) -> str:
+    """Return a line through points, of one a dot."""
+    steps = " ".join(f"{x - left} {y - above}" for (left, above), (x, y) in pairwise(points))
+    return f"M{points[0][0]} {points[0][1]}{f'l{steps}' if steps else 'h0'}"
 
 
 class Axis:
@@ -107,23 +107,12 @@ class Axis:
     def __init__(self, low: float, high: float, start: float, end: float, *, is_log: bool = False) -> None:
         self.low, self.high, self._start, self._end, self._is_log = low, high, start, end, is_log
 
-    def __call__(self, value: float) -> str:
-        """Return the coordinate of a value. One beyond the ends lies at the end."""
-        return f"{self.at(value):.1f}"
-
     def at(self, value: float) -> float:
-        """Return the same coordinate as a number."""
+        """Return the coordinate of a value. One beyond the ends lies at the end."""
         inside = min(max(value, self.low), self.high)
         scale = math.log if self._is_log else float
         low, high = scale(self.low), scale(self.high)
         return self._start + (scale(inside) - low) / (high - low) * (self._end - self._start)
-
-
-def vertical(values: Sequence[float], *, top: float, bottom: float) -> Axis:
-    """Return a vertical axis with all of some values on it, and room around them."""
-    low, high = min(values), max(values)
-    room = PADDING * (high - low) or abs(high) * 0.01 or 1.0  # all equal: a line in the middle
-    return Axis(low - room, high + room, bottom, top)
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -145,14 +134,3 @@ def runs(indices: Iterable[int]) -> Iterator[list[int]]:
         run.append(index)
     if run:
         yield run
-
-
-def line(points: Iterable[tuple[str, str]], css: str = "") -> Markup:
-    """Return a line through points."""
-    return element("polyline", class_=css, points=" ".join(f"{x},{y}" for x, y in points))
-
-
-def band(points: Sequence[tuple[str, str, str]]) -> Markup:
-    """Return the area between low and high along x."""
-    outline = [*(f"{x},{high}" for x, _, high in points), *(f"{x},{low}" for x, low, _ in reversed(points))]
-    return element("polygon", class_="band", points=" ".join(outline))

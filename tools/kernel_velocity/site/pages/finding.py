@@ -25,6 +25,7 @@ from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import text as pages
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import finding_figures, home_table
 from kernel_velocity.site.text import DASH, Cell, Platform, Table
@@ -55,7 +56,7 @@ LOOK = {"rounds a side": "", "change of time": "value", "95% interval": "value",
 LOOK |= {"p": "value", "answer": ""}
 ROUND = {"round": "", "began (UTC)": "value", "first": "", "before": "value", "after": "value", "change": "value"}
 TRIED = {
-    "": "",
+    "": "num",
     "commit": "who-did",
     "is": "",
     "time against the good one": "value",
@@ -151,6 +152,7 @@ def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
         "reruns": [_rerun(rerun, number >= UNFOLDED) for number, rerun in enumerate(reruns[:MOST_RERUNS])],
         "left_out": f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
         "paths": [_path(sources, path) for of_machine in evidence.values() for path in of_machine.paths],
+        "signs": [plot.key(shape, colour) for _, shape, colour in finding_figures.SIDES],
         "series": _series(sources, finding),
         "machine": machine,
         "code": [*machine["code"], *_codes(evidence)],
@@ -208,7 +210,7 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         "adjusted": "adjusted: corrected for machine noise in the same milliseconds"
         if rerun.is_adjusted
         else "as measured: no gauge was recorded to adjust them by",
-        "figures": (finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)),
+        "figures": (finding_figures.rounds_chart(rerun), finding_figures.ratio_chart(rerun)),
         "looks": Table(f"the test's result at each look: {label}", LOOK, looks),
         "rounds": Table(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
     }
@@ -267,7 +269,7 @@ def _path(sources: Sources, path: Path) -> dict[str, Any]:
         "series": str(path.identity),
         "machine": path.identity.machine,
         "lead": f"{after}{len(path.tried)} of them measured: {path.reason}",
-        "figure": finding_figures.path_figure(path, between) if is_drawn else "",
+        "figure": finding_figures.path_chart(path, between) if is_drawn else "",
         "steps": Table("the commits measured, in order", TRIED, rows),
     }
 

@@ -288,12 +288,12 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
     }  # fmt: skip
 
 
-def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = svg.SPARK_WIDTH) -> Markup:
+def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = svg.WIDTH) -> Markup:
     """Return the small trend of a series' rates, of its values where it has no rates. An entry can be marked."""
     entries = np.flatnonzero(columns.is_measured)
     values = columns.seconds[entries] if columns.flop is None else columns.gflops[entries]
     at = None if marked is None else int(np.searchsorted(entries, marked))
-    return svg.sparkline(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
+    return svg.trend(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
 
 
 def headline(table: Table, row: Row) -> list[str]:

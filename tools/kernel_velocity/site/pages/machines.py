@@ -231,11 +231,13 @@ def _ceiling(
     unit, values, top = UNITS[device][name], _values(sessions, name), roof(sessions, name)
     change = DASH if ratios[-1] is None else finding_text.change(ratios[-1])
     low, high = (table.value(pick(values), unit, name) for pick in (min, max))
-    chart = svg.history(
+    chart = svg.sparkline(
         [session.figures.get(name) for session in sessions],
-        marked=list(map(ceilings.has_moved, ratios)),
+        f"{table.title(name)} over {units.count(len(sessions), 'session')}",
+        marked=[index for index, ratio in enumerate(ratios) if ceilings.has_moved(ratio)],
+        tone="slower",
         level=top,
-        label=f"{table.title(name)} over {units.count(len(sessions), 'session')}",
+        width=svg.WIDE,
     )
     span = "" if len(values) == 1 else low if low == high else f"{low} to {high}"
     why = ceilings.why(name, len(_values(sessions[-SESSIONS:], name))) if len(sessions) > 1 else ""
