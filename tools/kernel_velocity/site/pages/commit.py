@@ -311,7 +311,6 @@ class Maker:
             "machine": self.site.machine_steps.get((platform, sha), ()),
             "build": self._build(platform, sha),
             "rows": quiet_rows,
-            "summary": commit_values.summary(shown[~is_absent]),
             "is_open": len(quiet_rows) <= OPEN_UP_TO,
             "compared": "" if is_held else rows.compared(shown),
             "unshown": f"{len(shown):,} values",

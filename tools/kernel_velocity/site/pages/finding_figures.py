@@ -97,30 +97,30 @@ def path_chart(path: Path, commits: Sequence[str]) -> Markup:
     Args:
         commits: from GOOD to BAD, oldest first.
     """
-    places = {sha: place for place, sha in enumerate(commits, start=1)}
-    tried = {places[step.commit]: step for step in path.tried if step.commit in places and step.comparison.ratio}
-    order = {place: str(number) for number, place in enumerate(tried, start=1)}
-    changes = {place: _percent(step.comparison.ratio or 1.0) for place, step in tried.items()}
+    positions = {sha: position for position, sha in enumerate(commits, start=1)}
+    tried = {positions[step.commit]: step for step in path.tried if step.commit in positions and step.comparison.ratio}
+    order = {position: str(number) for number, position in enumerate(tried, start=1)}
+    changes = {position: _percent(step.comparison.ratio or 1.0) for position, step in tried.items()}
     x = Span(
         title="commits, numbered as measured",
         low=0.5,
         high=len(commits) + 0.5,
         at=tuple(order),
-        words=lambda place: order[int(place)],
+        words=lambda position: order[int(position)],
     )
     intervals = {
-        place: (_percent(step.comparison.low), _percent(step.comparison.high))
-        for place, step in tried.items()
+        position: (_percent(step.comparison.low), _percent(step.comparison.high))
+        for position, step in tried.items()
         if step.comparison.low is not None and step.comparison.high is not None
     }
     ends = [end for interval in intervals.values() for end in interval if math.isfinite(end)]
     plot = Plot(x, around(CHANGE, [0.0, *changes.values(), *ends]))
     plot.rule("", y=0.0)
-    for place, interval in intervals.items():
-        plot.line([(place, end) for end in interval])
-    looks = {1: STEPS[False]} | {place: STEPS[step.slow] for place, step in tried.items()}
-    for place, (shape, colour) in looks.items():
-        change = changes.get(place, 0.0)
-        name = f"{commits[place - 1][:SHORT]} {text.change(1 + change / 100)}"
-        plot.mark(Mark(x=place, y=change, shape=shape, colour=colour, title=name))
+    for position, interval in intervals.items():
+        plot.line([(position, end) for end in interval])
+    looks = {1: STEPS[False]} | {position: STEPS[step.slow] for position, step in tried.items()}
+    for position, (shape, colour) in looks.items():
+        change = changes.get(position, 0.0)
+        name = f"{commits[position - 1][:SHORT]} {text.change(1 + change / 100)}"
+        plot.mark(Mark(x=position, y=change, shape=shape, colour=colour, title=name))
     return plot.svg("the commits from the good one to the bad one; the table below has the same")
