@@ -67,10 +67,10 @@ def sparkline(
         values: None or not finite: missing, which breaks the line. marked: the indices of dots of the class `tone`.
         level: of a horizontal line.
     """
-    known = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
-    if len(known) < 2:
+    present = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
+    if len(present) < 2:
         return Markup("")
-    low, high = min(known.values()), max(known.values())
+    low, high = min(present.values()), max(present.values())
     if level is not None:
         low, high = min(low, level), max(high, level)
     middle = low / 2 + high / 2
@@ -80,7 +80,7 @@ def sparkline(
     def up(value: float) -> int:
         return round(EDGE + (HEIGHT - 2 * EDGE) * (0.5 - (value - middle) / half / 2))
 
-    points = {index: (round(EDGE + index * step), up(value)) for index, value in known.items()}
+    points = {index: (round(EDGE + index * step), up(value)) for index, value in present.items()}
     path = "".join(_path([points[index] for index in run]) for run in runs(points))
     at = "" if level is None else up(level)
     shapes = [] if level is None else [element("line", class_="level", x2=width, y1=at, y2=at)]
