@@ -158,9 +158,9 @@ def test_charts_of_a_rerun(evidence):
         machine = Machine(speed=dict.fromkeys(tree.commits[2:], 1.02), noise=0.03, seed=seed)
         for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
             rounds, ratio = finding_figures.rounds_chart(rerun), finding_figures.ratio_chart(rerun)
-            places = [tuple(map(float, place)) for place in re.findall(r"translate\(([\d.]+)%, ([\d.]+)%\)", rounds)]
-            assert len(places) == 2 * rerun.rounds
-            assert all(0 < x < 100 and 0 < y < 100 for x, y in places)
+            dots = [tuple(map(float, pair)) for pair in re.findall(r"translate\(([\d.]+)%, ([\d.]+)%\)", rounds)]
+            assert len(dots) == 2 * rerun.rounds
+            assert all(0 < x < 100 and 0 < y < 100 for x, y in dots)
             looks = re.findall(r"translate\(([\d.]+)%, ([\d.]+)%\)", ratio)
             assert len(looks) == len(rerun.looks)
             (line,) = re.findall(r'class="line" d="M([^"]+)" stroke=', ratio)

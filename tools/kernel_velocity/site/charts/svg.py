@@ -82,15 +82,12 @@ def sparkline(
 
     points = {index: (round(EDGE + index * step), up(value)) for index, value in present.items()}
     path = "".join(_path([points[index] for index in run]) for run in runs(points))
-    at = "" if level is None else up(level)
-    shapes = [] if level is None else [element("line", class_="level", x2=width, y1=at, y2=at)]
+    shapes = [] if level is None else [element("line", class_="level", x2=width, y1=up(level), y2=up(level))]
     shapes.append(element("path", d=path))
+    dots = [(points[index], tone, 3.5) for index in marked if index in points]
     shapes += [
-        element("circle", class_=tone, cx=x, cy=y, r=3.5)
-        for x, y in (points[index] for index in marked if index in points)
+        element("circle", class_=css, cx=x, cy=y, r=r) for (x, y), css, r in [*dots, (points[max(points)], "", 2.5)]
     ]
-    x, y = points[max(points)]
-    shapes.append(element("circle", cx=x, cy=y, r=2.5))
     box = f"0 0 {width} {HEIGHT}"
     return element("svg", element("title", escape(label)), *shapes, class_="sparkline", viewBox=box, role="img")
 
