@@ -172,7 +172,7 @@ def test_page_draws_every_chart_in_the_readers_colours(tab, written):
 
     tab.emulate_media(color_scheme="light")
     open_all(tab, written / "plain.html")
-    frames = tab.locator("figure.plot svg.frame:visible")
+    frames = tab.locator("figure svg.frame:visible")
     assert frames.count() == 1 + 4 + 4 + 2  # of the roofline, eager, native, and once: few samples
     boxes = frames.evaluate_all("(all) => all.map((item) => item.getBoundingClientRect().height)")
     assert boxes == [420] + [210] * 10
