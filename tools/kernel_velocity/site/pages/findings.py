@@ -25,6 +25,20 @@ MOST_MACHINES = 3  # named in a row
 def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the list, also without any finding, and the data files of all findings."""
     rows = [_row(site, finding) for finding in sorted(site.findings, key=_rank)]
+    values = {
+        "state": {finding.state.value for finding in site.findings},
+        "kind": {finding.kind.value for finding in site.findings},
+        "machine": {name for row in rows for name in row["machines"]},
+    }
+    choices = [
+        (
+            name,
+            name,
+            ({"open": "open"} if name == "state" else {}) | {"": "all"} | {value: value for value in sorted(of)},
+        )
+        for name, of in values.items()
+        if len(of) > 1 or name == "state"
+    ]
     yield Page(
         name="findings.html",
         template="findings.html",
@@ -32,9 +46,7 @@ def build(site: Site) -> Iterator[Page | DataFile]:
             "rows": rows,
             "folder": site.findings_folder,
             "open": sum(row["is_open"] for row in rows),
-            "kinds": sorted({finding.kind.value for finding in site.findings}),
-            "states": sorted({finding.state.value for finding in site.findings}),
-            "machines": sorted({name for row in rows for name in row["machines"]}),
+            "choices": choices,
         },
     )
     listed = {finding.id: text.as_data(finding) | {"page": finding_href(finding.id)} for finding in site.findings}

@@ -113,7 +113,7 @@ def _choices(entries: Sequence[Placed]) -> list[tuple[str, str, dict[str, str]]]
         ("case", "test case", {key.case: key.case for key in keys}),
         ("implementation", "implementation", {key.implementation: key.implementation for key in keys}),
     ]
-    return [choice for choice in choices if len(choice[2]) > 1]
+    return [(name, word, {"": "all"} | values) for name, word, values in choices if len(values) > 1]
 
 
 def placed(site: Site, platform: Platform, device: str) -> Iterator[Placed]:
