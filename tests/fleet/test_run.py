@@ -2,13 +2,13 @@
 
 import io
 import json
-import pickle
 import shutil
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
+from kernel_velocity import fields
 from kernel_velocity.fleet import run as fleet_run
 from kernel_velocity.fleet import scheduler, worker
 from kernel_velocity.fleet.plan import Lane, Limits
@@ -78,7 +78,7 @@ class Client:
     def submit(self, function, *args, **options):
         if function is not worker.measure:
             return None
-        order = pickle.loads(pickle.dumps(args[0]))  # as it travels
+        order = fields.parse(worker.Order, json.loads(json.dumps(asdict(args[0]))), worker.ORDER)  # as it travels
         assert order == args[0] and list(self.there) and options["workers"][0] in self.there
         self.orders.append(order)
         return Future(self, order)

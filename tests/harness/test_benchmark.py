@@ -262,9 +262,8 @@ def test_block_means_on_request(asv_environment, monkeypatch, is_requested):
     (record,) = rounds(asv_environment)
     stored = [json.loads(path.read_text()) for path in (asv_environment / ".asv" / "blocks" / "env").glob("*.jsonl")]
     assert [(line["b"], line["l"]) for line in stored] == ([(record.benchmark, record.launch)] if is_requested else [])
-    assert all(
-        0.1 < statistics.median(line["seconds"]) / record.estimate < 10 for line in stored
-    )  # s, whatever befell one
+    ratios = [statistics.median(line["seconds"]) / record.estimate for line in stored]
+    assert all(0.01 < ratio < 100 for ratio in ratios)  # s, not ms, on however busy a machine
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_files_of_a_suspected_commit(tree):
     (suspect,) = page.context["page"]["suspected"]
     assert (suspect["own"], suspect["shared"]) == (["kernels/matmul/matmul.cpp"], ["kernels/_native/abi.h"])
     assert suspect["others"] == "2 other files, which matmul is not built from" and suspect["line"].href == ""
-    assert history.touched(tree.repository, [tree.commits[0], commit])[tree.commits[0]] == ()
+    assert history.changed_lines(tree.repository, [tree.commits[0], commit])[tree.commits[0]] == ()
 
 
 @pytest.mark.parametrize("unknown", [None, "2.9.0"])
@@ -149,7 +149,7 @@ def test_merge_touches_what_it_brought(tree):
     repo.index.add(["side.txt"])
     other = repo.index.commit("On the side", parent_commits=[base], head=False)
     merge = repo.index.commit("Merge", parent_commits=[base, other])
-    assert history.touched(tree.repository, [merge.hexsha]) == {merge.hexsha: ("side.txt",)}
+    assert history.changed_lines(tree.repository, [merge.hexsha]) == {merge.hexsha: (("side.txt", "1", "0"),)}
 
 
 def test_charts_of_a_rerun(evidence):

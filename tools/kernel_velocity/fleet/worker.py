@@ -10,9 +10,9 @@ offline` (offline/archive.py), so it is checked and merged like a node's.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
-import pickle
 import re
 import shutil
 import signal
@@ -24,11 +24,11 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import config, lock
+from kernel_velocity import config, fields, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet.plan import Job
@@ -47,7 +47,7 @@ FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
 NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
 # Exit statuses of `track` after which there is nothing to try again. Others are the machine's fault
 FINAL = (0, BenchmarkFailed.exit_code, BuildFailed.exit_code, NothingMeasured.exit_code)
-CLEAN, BUNDLE, ORDER, LOG, BUILDS = "fleet-job", "repository.bundle", "order.pickle", "log.txt", "builds"
+CLEAN, BUNDLE, ORDER, LOG, BUILDS = "fleet-job", "repository.bundle", "order.json", "log.txt", "builds"
 PATIENCE = 30.0  # s in which an interrupted job saves what it has
 _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a job -> its process
 
@@ -136,7 +136,7 @@ def _process(
     with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as scratch, contained() as mark:
         folder = Path(scratch)
         (folder / BUNDLE).write_bytes(bundle)
-        (folder / ORDER).write_bytes(pickle.dumps(order))
+        (folder / ORDER).write_text(json.dumps(asdict(order)), encoding="utf-8")
         (folder / BUILDS).mkdir()
         for commit, made in (pair for several in builds for pair in several.items()):
             if commit in order.job.measured:
@@ -189,7 +189,7 @@ def main(scratch: Path, to_build: Sequence[str]) -> int:
         KernelVelocityError: it cannot be measured here.
         OSError: the disk is full.
     """
-    order: Order = pickle.loads((scratch / ORDER).read_bytes())
+    order = fields.parse(Order, json.loads((scratch / ORDER).read_text(encoding="utf-8")), ORDER)
     clone = _clone(order, scratch / BUNDLE)
     with lock.held(clone, wait=True), contextlib.chdir(clone):
         _check_out(order)
