@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shlex
 import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cuda_on_host.calling import Library
@@ -25,12 +27,11 @@ OF_ENGINE = ("-O2", "-Wall", "-Wextra")
 
 
 class Builder:
-    """Builds the engine and kernels in a folder, each once."""
+    """Builds the engine and kernels in a folder, each once. Several processes may share the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._libraries: dict[tuple[Path, ...], Library] = {}
-        self._engine: Path | None = None
 
     def kernel(self, name: str, file: str | None = None) -> Library:
         """Return the library of kernels/<name>/<name>.cu, or of another file in that folder.
@@ -44,24 +45,38 @@ class Builder:
     def library(self, *sources: Path) -> Library:
         """Return the library of .cu files of one folder, which may include headers below its parent."""
         if sources not in self._libraries:
-            folder = Path(tempfile.mkdtemp(dir=self.folder))  # sources of one name are of different libraries
-            objects = [self._compile(_rewritten(source, folder), OF_KERNELS) for source in sources]
-            self._libraries[sources] = Library(self._link(objects))
+            digest = hashlib.sha256(repr(sources).encode()).hexdigest()  # those of one name may lie in several folders
+            with self._unless_built(Path(digest, "library.so")) as (folder, to):
+                if not to.exists():
+                    objects = [_compile(_rewritten(source, folder), folder, OF_KERNELS) for source in sources]
+                    _link(objects, self._engine(), to)
+            self._libraries[sources] = Library(to)
         return self._libraries[sources]
 
-    def _compile(self, source: Path, flags: Sequence[str]) -> Path:
-        to = (source.parent if source.is_relative_to(self.folder) else self.folder) / f"{source.stem}.o"
-        _run([*COMPILER, *FLAGS, *flags, "-x", "c++", "-c", str(source), "-o", str(to)])
-        return to
+    def _engine(self) -> Path:
+        with self._unless_built(Path("engine", "engine.o")) as (folder, to):
+            return to if to.exists() else _compile(HERE / "engine" / "engine.cpp", folder, OF_ENGINE)
 
-    def _link(self, kernels: Sequence[Path]) -> Path:
-        """Return a library of its own engine and kernels."""
-        if self._engine is None:
-            self._engine = self._compile(HERE / "engine" / "engine.cpp", OF_ENGINE)
-        to = kernels[0].with_suffix(".so")
-        objects = map(str, (self._engine, *kernels))
-        _run([*COMPILER, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", str(to)])
-        return to
+    @contextmanager
+    def _unless_built(self, name: Path) -> Iterator[tuple[Path, Path]]:
+        """Have a file's folder for oneself, to look whether another process has built it."""
+        to = self.folder / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with to.with_name("lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield to.parent, to
+
+
+def _compile(source: Path, folder: Path, flags: Sequence[str]) -> Path:
+    to = folder / f"{source.stem}.o"
+    _run([*COMPILER, *FLAGS, *flags, "-x", "c++", "-c", str(source), "-o", str(to)])
+    return to
+
+
+def _link(kernels: Sequence[Path], engine: Path, to: Path) -> None:
+    """Write a library of its own engine and kernels."""
+    objects = map(str, (engine, *kernels))
+    _run([*COMPILER, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", str(to)])
 
 
 def _rewritten(source: Path, folder: Path) -> Path:

@@ -29,7 +29,7 @@ TARGETS = {
         *BUILD,
         f"{sys.executable} -m pytest -q tests/kernels/test_my_op.py tests/benchmarks/test_problems.py",
     ],
-    "make track": [f"{sys.executable} -m kernel_velocity track"],
+    "make track": [f"{sys.executable} -m kernel_velocity track --no-ceilings"],
 }
 SET_UP_NATIVE = f"""{sys.executable} -c '
 from benchmarks.my_op import Cpu
@@ -41,7 +41,7 @@ except NotImplementedError as why:
 FEWER = {
     "KV_ROUNDS": "1",
     "KV_RANGE": "HEAD",
-    "KV_BENCH": "my_op.*(eager|native).*1M",
+    "KV_BENCH": "my_op.*hot.*(eager|native).*1M",
     "KV_MACHINE": "box",
     "KV_PATIENCE": "0",
     "KV_CUDA": "OFF",  # compiling for it takes a minute: tests/scaffold/test_new.py compiles my_op.cu
