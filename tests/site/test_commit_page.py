@@ -202,7 +202,7 @@ def test_nothing_measured(tree):
     assert (page.sections, page.changed) == ([], [])
     assert page.lead == "Every value recorded for it is n/a."
     kernel_page = kernel(tree)
-    assert [len(table.rows) for table in kernel_page.sections[0].tables] == [4, 4]
+    assert [len(table.rows) for _, table in kernel_page.sections[0].tables] == [4, 4]
 
 
 def test_values_are_those_along_the_series(tree):

@@ -143,7 +143,8 @@ def newest_facts(sessions: Sessions) -> dict[str, tuple[str, float]]:
 def hardware_doubts(sessions: Sessions) -> Iterator[str]:
     """Yield the signs that one name stands for several machines, as sentences."""
     for fact in HARDWARE:
-        values = [session.facts[fact] for _, session in sessions if fact in session.facts]
+        # of a GPU, its limits follow
+        values = [session.facts[fact].partition(";")[0] for _, session in sessions if fact in session.facts]
         runs = [value for value, _ in groupby(values)]
         kinds = list(dict.fromkeys(runs))
         if len(runs) > len(kinds):

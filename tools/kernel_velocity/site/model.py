@@ -27,7 +27,7 @@ from kernel_velocity.results import git, lines, sources
 from kernel_velocity.results.identity import TRACKED
 from kernel_velocity.results.measurement import IntArray, Measurement, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
-from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.results.sessions import SessionFacts, hardware_doubts
 from kernel_velocity.roofline import ceilings as kept_ceilings
 from kernel_velocity.roofline.model import Roofline, Roofs, roofline
 from kernel_velocity.roofline.roofs import CeilingSession, Choice, Chooser
@@ -286,6 +286,13 @@ class Site:
         files = self.past.directory.of_machine(machine)
         ordered = sorted(files, key=lambda file: self.order.get(file.commit, len(self.line)))
         return tuple((file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in ordered)
+
+    def hardware_doubts(self, machine: str) -> Sequence[str]:
+        """Return the signs that a machine's name stands for several machines, as sentences."""
+        recorded = [pair for at in self.platforms if at.machine == machine for pair in self.sessions(at)]
+        by_time = sorted(recorded, key=lambda pair: pair[1].began)
+        # the two spell one CPU in two ways: only where no session tells, the results of a plain asv run do
+        return tuple(hardware_doubts(by_time)) or tuple(hardware_doubts(self.hardware(machine)))
 
     def has_rounds(self, platform: Platform, commit: str) -> bool:
         """Return whether there is telemetry of a commit whose results could be read. Of what, `rounds_at` says."""

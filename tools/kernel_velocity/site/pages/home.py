@@ -14,7 +14,6 @@ from kernel_velocity.findings import text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State, finding_href
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.results import identity as series_identity
-from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
@@ -39,7 +38,6 @@ FEW = 5  # notes shown at once
 NAMED_COMMITS = 3  # of a finding
 NAMED_SERIES = 3  # of a line about silent series
 _URGENCY = (State.CONFIRMED, State.SUSPECT, State.NEW)
-_FACTS = {"cpu": "CPU", "num_cpu": "CPUs", "gpu": "GPU"}
 _TONES = {0: "clean", 10: "bad", 2: "bad", 20: "bad", 21: "bad", 22: "bad"}  # of exit statuses; the others: "doubt"
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
@@ -68,7 +66,9 @@ def page(site: Site) -> dict[str, Any]:
         for number, group in enumerate(groups)
     ]
     unlisted = len(cards) - CARDS - LISTED
-    notes, marks = [*_shared_names(site), *site.notes], Footnotes()
+    machines = dict.fromkeys(platform.machine for platform in site.platforms)
+    doubts = [f"{machine}: {doubt}" for machine in machines for doubt in site.hardware_doubts(machine)]
+    notes, marks = [*doubts, *site.notes], Footnotes()
     rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
     lines = [home_table.line(table, row, marks) for _, table, row in rows]
     commits = [_commit(site, sha, groups) for sha in newest[:RECENT]]
@@ -93,7 +93,6 @@ def page(site: Site) -> dict[str, Any]:
         "has_shares": any(line["share"] for line in lines),
         "lacking": list(dict.fromkeys(line["lacking"] for line in lines if line["lacking"])),
         "has_speedups": any(line["speedup"] for line in lines),
-        "has_others": any(line["others"] for line in lines),
         "machines": len({row["machine"] for row in lines}) > 1,
         "footnotes": marks.texts,
         "commits": commits,
@@ -192,28 +191,6 @@ def _night(verdict: KeptVerdict) -> dict[str, Any]:
         "measured": f"{verdict.measured:,} series measured",  # "series" has no other plural
         "failures": verdict.failures,
     }
-
-
-def _shared_names(site: Site) -> Iterator[str]:
-    """Yield a note for each machine's name under which different hardware was measured: its trends mix the two."""
-    for machine in dict.fromkeys(platform.machine for platform in site.platforms):
-        sessions = [
-            session for platform in site.platforms if platform.machine == machine for session in site.sessions(platform)
-        ]
-        # the two spell one CPU in two ways: only where no session tells, the results of a plain asv run do
-        yield from list(_different(machine, sessions)) or _different(machine, site.hardware(machine))
-
-
-def _different(machine: str, sessions: session_facts.Sessions) -> Iterator[str]:
-    for fact in session_facts.HARDWARE:
-        # of a GPU, its limits follow
-        texts = dict.fromkeys(session.facts.get(fact, "").partition(";")[0] for _, session in sessions)
-        texts.pop("", None)
-        if len(texts) > 1:
-            yield (
-                f"{machine}: results of {len(texts)} different machines under one name ({_FACTS[fact]}: "
-                f"{', then '.join(texts)}): its trends mix them; measure under another name (`kv track --machine ...`)"
-            )
 
 
 def _foreign(site: Site) -> str:

@@ -180,7 +180,8 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     tables = []
     for case in dict.fromkeys(key.case for key in group.columns):
         of_case = {key.implementation: values for key, values in results.items() if key.case == case}
-        tables.append(table(case, of_case, lines, group.commits_of(case), notes))
+        label = f"{case}: {group.platform.machine}, {group.platform.environment}, {group.state}"
+        tables.append((case, table(label, of_case, lines, group.commits_of(case), notes)))
     longest = max(int(columns.is_measured.sum()) for columns in group.columns.values())
     few = too_few(FEWEST_ALONE + 1, "a change point by the series' own noise", longest)
     return {
@@ -239,8 +240,8 @@ def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict |
 
 
 def table(
-    case: str, series: Mapping[str, Recent], lines: Mapping[int, CommitLine], total: int, notes: Footnotes
-) -> dict[str, Any]:
+    label: str, series: Mapping[str, Recent], lines: Mapping[int, CommitLine], total: int, notes: Footnotes
+) -> Table:
     """Return the newest commits of a test case.
 
     Args:
@@ -254,14 +255,13 @@ def table(
         (words, detail, change, tone), remarks = result
         return Cell(text=words, detail=detail, change=change, tone=tone, marks=notes.marks(remarks))
 
-    rows = [
-        (line, [cell(results.get(position)) for results in series.values()])
+    rows: list[Sequence[str | Cell | CommitLine]] = [
+        (line, *(cell(results.get(position)) for results in series.values()))
         for position, line in lines.items()
         if any(position in results for results in series.values())
     ]
-    further = f"the newest {len(rows):,} of {total:,} commits" if len(rows) < total else ""
-    implementations = [name or VALUE for name in series]
-    return {"case": case, "implementations": implementations, "rows": rows, "further": further}
+    further = f"the newest {len(rows):,} of {total:,} commits; the chart has all." if len(rows) < total else ""
+    return Table(label, {"commit": "commit"} | {name or VALUE: "value" for name in series}, rows, further)
 
 
 def _marks(site: Site, chart: Chart, group: Group) -> Table:

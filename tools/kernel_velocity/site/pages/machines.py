@@ -65,7 +65,7 @@ def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
         "anchor": f"machine-{number}",
         "name": machine.name,
         "details": text.details_of(machine),
-        "remarks": tuple(_remarks(site, machine, sessions, facts)),
+        "remarks": tuple(_remarks(site, machine, facts)),
         "environments": Table(
             f"environments of {machine.name}", {"environment": "", "series": "value", "sessions": ""}, environments
         ),
@@ -129,17 +129,14 @@ def _span(sessions: Sessions) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _remarks(site: Site, machine: Machine, sessions: Sessions, facts: Mapping[str, tuple[str, float]]) -> Iterator[str]:
+def _remarks(site: Site, machine: Machine, facts: Mapping[str, tuple[str, float]]) -> Iterator[str]:
     """Yield doubts about a machine's identity."""
     described = dict(machine.details)
     if machine.called is None:
         yield "machine.json is missing or unreadable: run `asv machine` on it"
     elif machine.called != machine.name:
         yield f"its folder is {machine.name}, its machine.json says {machine.called}: rename one of them"
-    # where no session knows the hardware, the results of a plain asv run do
-    yield from list(session_facts.hardware_doubts(sessions)) or session_facts.hardware_doubts(
-        site.hardware(machine.name)
-    )
+    yield from site.hardware_doubts(machine.name)
     for device in DEVICES.values():
         history = site.ceilings(_anywhere(machine), device)
         others = len(history) - len(of_newest(history))
