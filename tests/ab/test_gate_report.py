@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kernel_velocity.ab import gate_report
-from kernel_velocity.ab.code_changes import CodeChange, changes
-from kernel_velocity.ab.gate_report import GateReport, change
+from kernel_velocity.ab.gate_report import CodeChange, GateReport, change, code_changes
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle, known_same, not_compared
 from tests.golden import check_golden
@@ -159,7 +158,7 @@ def info(registers=168, spilled=0, avx2=900, architecture="sm_90"):
 
 
 def test_code_changes_are_figures_that_both_builds_have():
-    differing = changes(info(), info(registers=1128, spilled=16, avx2=950), ["matmul"])
+    differing = code_changes(info(), info(registers=1128, spilled=16, avx2=950), ["matmul"])
     assert list(map(str, differing)) == [
         "matmul avx2: 900 -> 950 bytes",
         "matmul sm_90: 168 -> 1,128 registers of a thread",
@@ -167,8 +166,8 @@ def test_code_changes_are_figures_that_both_builds_have():
     ]
     assert [change.device for change in differing] == ["cpu", "cuda", "cuda"]
     for other in ({}, info(), info(architecture="sm_80", registers=1)):
-        assert changes(other, info(), ["matmul"]) == ()
-    assert changes(info(), info(registers=1), ["other"]) == ()
+        assert code_changes(other, info(), ["matmul"]) == ()
+    assert code_changes(info(), info(registers=1), ["other"]) == ()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from kernel_velocity.findings.last_night import NOTHING
 from kernel_velocity.findings.verdict import Failed, Verdict, exit_status
 from kernel_velocity.nightly import confirm, judge, suspects
 from kernel_velocity.nightly.confirm import Outcome, look_again, pending
-from kernel_velocity.nightly.screen import look_back, shift
+from kernel_velocity.nightly.moves import look_back, shift
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.site.pages import finding as finding_page

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import NothingMeasured, UsageError
-from kernel_velocity.nightly import plan
-from kernel_velocity.nightly.plan import FIRST_NIGHT, MEASURING, RETRIES, CommitState, Why
+from kernel_velocity.nightly import measure
+from kernel_velocity.nightly.measure import FIRST_NIGHT, MEASURING, RETRIES, CommitState, Why
 from tests.results.test_session_kept_values import NAME, write
 
 MEASURED = 1_000.0  # Unix time, s, that `write` says
@@ -34,7 +34,7 @@ def line(text):
 
 
 def planned(text, *, budget=1e6):
-    tonight, left = plan.plan(line(text), budget=budget, seconds_per_commit=60.0)
+    tonight, left = measure.plan(line(text), budget=budget, seconds_per_commit=60.0)
     return list(tonight.items()), list(left.items())
 
 
@@ -97,7 +97,7 @@ def folder(tmp_path):
 @pytest.fixture
 def usable(monkeypatch):
     """Let PyTorch use a device."""
-    return lambda device: monkeypatch.setattr(plan.host, "device", lambda: device)
+    return lambda device: monkeypatch.setattr(measure.host, "device", lambda: device)
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def usable(monkeypatch):
 )
 def test_device_is_the_gpu_where_there_is_one(folder, usable, requested, there, chosen):
     usable(there)
-    assert plan.choose(requested, folder, MEASURED) == chosen
+    assert measure.choose(requested, folder, MEASURED) == chosen
 
 
 def test_lost_gpu_is_no_reason_to_measure_the_cpu(folder, usable):
     usable("cpu")
     with pytest.raises(NothingMeasured) as caught:
-        plan.choose(None, folder, MEASURED + 1.5 * DAY)
+        measure.choose(None, folder, MEASURED + 1.5 * DAY)
     assert str(caught.value).startswith("box: nothing was measured: the GPU that was measured here 1.5 days ago")
     assert "--device cpu" in str(caught.value)
-    assert plan.choose("cpu", folder, MEASURED) == "cpu"
-    assert plan.choose(None, folder, MEASURED + 91 * DAY) == "cpu"  # given away
+    assert measure.choose("cpu", folder, MEASURED) == "cpu"
+    assert measure.choose(None, folder, MEASURED + 91 * DAY) == "cpu"  # given away
 
 
 @pytest.mark.parametrize("values", [None, [None, None]])
@@ -125,8 +125,8 @@ def test_machine_without_a_time_of_a_gpu_measures_its_cpu(folder, usable, values
     path.unlink()
     if values is not None:
         write_times(path, values, "Cuda")
-    assert plan.choose(None, folder, MEASURED) == "cpu"
-    assert plan.choose(None, folder / "new", MEASURED) == "cpu"
+    assert measure.choose(None, folder, MEASURED) == "cpu"
+    assert measure.choose(None, folder / "new", MEASURED) == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_machine_without_a_time_of_a_gpu_measures_its_cpu(folder, usable, values
 def test_device_that_is_not_there_is_refused(folder, usable, requested, words):
     usable("cpu")
     with pytest.raises(UsageError, match=words):
-        plan.choose(requested, folder, MEASURED)
+        measure.choose(requested, folder, MEASURED)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_velocity.nightly.screen import BETWEEN_SESSIONS, shift
+from kernel_velocity.nightly.moves import BETWEEN_SESSIONS, shift
 
 
 def values(number, seed=0, sigma=0.01):

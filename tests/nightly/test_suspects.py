@@ -11,8 +11,7 @@ from kernel_velocity.findings import finding
 from kernel_velocity.findings.finding import Kind, State, Step
 from kernel_velocity.nightly import cases, suspects
 from kernel_velocity.nightly import moves as moves_of
-from kernel_velocity.nightly.moves import move_of
-from kernel_velocity.nightly.screen import Change
+from kernel_velocity.nightly.moves import Change, move_of
 from kernel_velocity.results.identity import Identity
 from tests.findings.nights import LINE, NIGHT, ORDER, WHEN, case, history, identity
 

@@ -7,7 +7,6 @@ rounds.py         reads, pairs, adjusts and judges those rounds
 confirm.py        measures more and more rounds until every series has an answer
 relink.py         measures under several link orders, for a change beyond layout
 bisection.py      the search for the commit that made a series slower
-code_changes.py   figures of compiled code that differ between two builds
 gate.py           `kv gate`
 gate_report.py    the report of a gate: exit status, text, Markdown, JSON, JUnit XML
 bisect.py         `kv bisect`

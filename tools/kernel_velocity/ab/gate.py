@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity import config
-from kernel_velocity.ab import code_changes, gate_report, relink
+from kernel_velocity.ab import gate_report, relink
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.ab.gate_report import GateReport
 from kernel_velocity.ab.session import AsvRunner
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             measured=sum(runner.measured for runner in runners),
             evidence=str(runner.folder(base, head)).replace(f"{LINK_ORDER}1-", f"{LINK_ORDER}*-"),
             expected=decisions.slower_as_expected(comparisons, expectations),
-            code=code_changes.changes(runner.build_info(base), runner.build_info(head), kernels),
+            code=gate_report.code_changes(runner.build_info(base), runner.build_info(head), kernels),
             device=runner.device,
             beyond_layout=args.relink is not None,
             notes=notes,

@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernel_velocity import units
-from kernel_velocity.ab.code_changes import CodeChange
 from kernel_velocity.findings.verdict_formats import Case, junit
+from kernel_velocity.harness import cases, under_test
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
 from kernel_velocity.tables import columns, literal
 
+SPILLS = "spill_bytes"
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """A figure of a kernel's code that differs between two builds."""
+
+    kernel: str
+    device: str  # "cpu" or "cuda", that the code is for
+    target: str  # "avx512", "sm_90"
+    figure: str  # of cases.FIGURES
+    before: int
+    after: int
+
+    @property
+    def spills_more(self) -> bool:
+        """Whether more registers spill to memory: the one figure that is worse the higher it is."""
+        return self.figure == SPILLS and self.after > self.before
+
+    def __str__(self) -> str:
+        """Return it in words: "matmul sm_90: 168 -> 128 registers of a thread"."""
+        unit = "bytes spilled" if self.figure == SPILLS else cases.FIGURES[self.device][self.figure]
+        return f"{self.kernel} {self.target}: {self.before:,} -> {self.after:,} {unit}"
+
+
+def code_changes(before: Mapping[str, Any], after: Mapping[str, Any], kernels: Iterable[str]) -> tuple[CodeChange, ...]:
+    """Return the figures of kernels that two builds (their build-info.json) both have, and that differ."""
+    differing = []
+    for kernel, (device, figures) in itertools.product(kernels, cases.FIGURES.items()):
+        for target, figure in itertools.product(cases.TARGETS[device], figures):
+            with suppress(NotImplementedError):  # a figure that one build lacks is no change
+                old, new = (under_test.figure(info, kernel, figure, target) for info in (before, after))
+                if old != new:
+                    differing.append(CodeChange(kernel, device, target, figure, old, new))
+    return tuple(differing)
+
+
 HEADS = ("benchmark", "answer", "time", "95% interval", "p", "rounds")
 DASH = "-"
 CODE = "The compiled code changed (HEAD against BASE, read from the builds):"
 NOTE = "time: of HEAD against BASE, + is slower; rounds: of each side; p: exact Mann-Whitney"
 BEYOND = "time: of HEAD against BASE beyond layout, + is slower; rounds: of each side; p: Student's t over link orders"
-SPILLS = "code that cannot be run here spills more registers"
+SPILLS_MORE = "code that cannot be run here spills more registers"
 WORDS: Mapping[int, str] = {  # exit status (contract) -> verdict
     0: "no regression",
     10: "regression confirmed",
@@ -156,7 +195,7 @@ class GateReport:
         """The verdict in words, with its reasons where the table may not show them."""
         reasons: list[str] = []
         if self.status == 11:
-            reasons = [*map(doubt, self._others), SPILLS * any(change.spills_more for change in self._unrun)]
+            reasons = [*map(doubt, self._others), SPILLS_MORE * any(change.spills_more for change in self._unrun)]
         if self.status == 22:
             reasons = [
                 comparison.obstacle.value if comparison.obstacle else doubt(comparison) for comparison in self._others

@@ -3,15 +3,12 @@
 Imports `ab`, `findings`, `runner`, `series` and the rooms below them.
 
 command.py     `kv nightly`: the night from its start to its exit status
-plan.py        which commits a night measures, and on which device
 journal.py     the file from which an interrupted night resumes
 measure.py     the measuring half: choose, build, measure, ingest
 conclude.py    the judging half: history, suspicions, re-runs, findings, verdict
 judge.py       the suspicions of a night, and its findings once they were measured again
-screen.py      the detectors: a screen of the newest values, a look back over all
 moves.py       which series moved, by how much, between which commits
 suspects.py    whose doing a move is: a commit's or the machine's
 confirm.py     measures moves again, in turns, and bisects them
-agreement.py   how many of the series that share a kernel moved alike
 cases.py       findings of what the night found
 """

@@ -38,7 +38,7 @@ def discoveries(
     Wasserman, Biometrika 93(3), 2006). A case without a test stays a suspect.
 
     Args:
-        tests: cases, each confirmed by a test of its own, with how much its kernel's other series agree (agreement.py).
+        tests: cases, each confirmed by a test of its own, with how much its kernel's other series agree (judge.py).
         others: p of everything else that the night tested, with the same. They show the one of hundreds that chance
             confirmed.
     """

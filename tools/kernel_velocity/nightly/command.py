@@ -1,6 +1,6 @@
 """``kv nightly`` (`make nightly`): measure what is new, judge it, confirm it, record it, publish it.
 
-    measure     what is new, holes, what did not build, or a heartbeat (plan.py), by asv, into the history
+    measure     what is new, holes, what did not build, or a heartbeat (measure.py), by asv, into the history
     screen      every series with a value of this night against its history. Attribute the moves (suspects.py)
     confirm     the rest, and every series whose code changed, by re-runs in turns. Bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
@@ -28,7 +28,7 @@ from kernel_velocity.findings import last_night
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.verdict import Verdict, exit_status, summary
 from kernel_velocity.findings.verdict_formats import FORMATS
-from kernel_velocity.nightly import conclude, measure, plan
+from kernel_velocity.nightly import conclude, measure
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.journal import Journal, path_of
 from kernel_velocity.results import git
@@ -108,7 +108,7 @@ def _measured(
 ) -> tuple[Session, Journal, str]:
     """Choose the commits of a new or interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None
-    device = plan.choose(wanted, Path(config.results_dir(Path()), name), time.time())
+    device = measure.choose(wanted, Path(config.results_dir(Path()), name), time.time())
     series = select.select(config.suite(Path()), device, settings.tier, settings.bench)
 
     def session(commits: tuple[str, ...]) -> Session:
