@@ -44,13 +44,17 @@ def aligned(table: Table) -> str:
     return f"{table.title}: {table.note}\n{columns([table.heads, *table.rows])}"
 
 
+def plain(text: str) -> str:
+    """Return foreign text on one line, without letters that control a terminal."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
+
+
 def literal(text: str) -> str:
     """Return foreign text for Markdown as a code span on one line, where no name becomes a mention or a link.
 
     Text that would end the span or a table's cell becomes character references inside <code>.
     """
-    line = " ".join(text.split())
-    line = "".join(character for character in line if character.isprintable())
+    line = plain(text)
     if not line:
         return "–"
     if _BREAKS_A_SPAN.search(line):

@@ -16,7 +16,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
-from kernel_velocity.tables import columns, literal
+from kernel_velocity.tables import columns, literal, plain
 
 SPILLS = "spill_bytes"
 
@@ -247,11 +247,6 @@ def change(ratio: float | None) -> str:
 def in_words(commit: Commit) -> str:
     """Return a commit on one line: "7744c6af  Unroll the inner loop (A. Author)"."""
     return f"{commit.sha[:SHORT]}  {plain(commit.subject)} ({plain(commit.author)})"
-
-
-def plain(text: str) -> str:
-    """Return foreign text on one line, without letters that control a terminal."""
-    return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
 def as_text(report: GateReport) -> str:

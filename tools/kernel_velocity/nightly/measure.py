@@ -2,7 +2,9 @@
 
 A night is of one machine and environment. It measures what is new, then the holes that earlier nights left, then what
 did not build. A commit that cannot change a kernel is measured as a heartbeat only, without which a quiet night would
-say nothing about the machine. An interrupted night resumes with the commits that it had chosen, and with what is measured of them.
+say nothing about the machine.
+
+An interrupted night resumes with the commits that it had chosen, and with what is measured of them.
 """
 
 from __future__ import annotations

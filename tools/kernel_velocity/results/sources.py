@@ -15,16 +15,8 @@ from kernel_velocity.config import Project
 from kernel_velocity.results.git import commit_of, opened
 from kernel_velocity.results.records import Commit
 
-SUFFIXES = (
-    ".cu",
-    ".cpp",
-    ".cc",
-    ".c",
-    ".cuh",
-    ".hpp",
-    ".h",
-    ".py",
-)  # of a folder, in the order shown: the kernels, their parts, then what calls them
+# Of files of a folder, in the order shown: the kernels, their parts, then what calls them
+SUFFIXES = (".cu", ".cpp", ".cc", ".c", ".cuh", ".hpp", ".h", ".py")
 MOST_VERSIONS = 100  # with them the data beside a page stays at a few MB, whatever the history
 _COMMIT = "commit "  # begins the line of a commit in git's log; other lines are paths
 

@@ -180,13 +180,10 @@ def machine(name: str | None) -> str:
     requested, name = name, name or Machine.get_unique_machine_name()
     entry = machines.entry(name)
     recorded = str(entry.get("machine", name))
-    if recorded in OWN_FOLDERS and recorded != requested:
+    is_taken = recorded in OWN_FOLDERS and recorded != requested
+    if is_taken or "/" in recorded or recorded in (".", "..") or not recorded.isprintable():
         raise UsageError(
-            f"asv calls this machine {recorded!r}, which is reserved for a folder in results/: name it, MACHINE=bench-2"
-        )
-    if "/" in recorded or recorded in (".", "..") or not recorded.isprintable():
-        raise UsageError(
-            f"asv calls this machine {recorded!r}, which cannot be the name of a folder: name it, MACHINE=bench-2"
+            f"asv calls this machine {recorded!r}, which cannot name its folder in results/: name it, MACHINE=bench-2"
         )
     if "cpu" not in entry:
         machines.complete(name, entry)

@@ -61,7 +61,6 @@ BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what ha
 TOOLCHAIN_FILE = "toolchain.txt"  # beside a build: `fingerprint.toolchain` of its build
 INFO_FILE = "build-info.crc"  # beside a build: the checksum of its build-info.json, whose figures are recorded
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-LOG_TAIL = 40  # lines of a build's log kept with its failure
 # The cause of a failed build, most specific pattern first. pip's own "error: ..." lines only say that it failed.
 _CAUSES = (
     re.compile(r"^\S+:\d+(:\d+)?: (fatal )?error: "),  # GCC and Clang
@@ -353,8 +352,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             reason = "it was killed"
         else:
             reason = first_error_line(output)
-            tail = "\n".join(output.splitlines()[-LOG_TAIL:])
-            replace_text(self._failure_path(commit), f"{reason}\n{tail}\n")
+            replace_text(self._failure_path(commit), f"{reason}\n")
         raise self._announced(CommitNotBuilt(commit, reason, log_path))
 
     def _announced(self, error: CommitNotBuilt) -> CommitNotBuilt:
