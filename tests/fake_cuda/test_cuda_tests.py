@@ -17,6 +17,7 @@ from kernel_velocity.offline.run import cuda_tests
 from tests.kernels.test_triton import FOLDER, ROOT, require_triton
 
 torch = pytest.importorskip("torch", reason="the fake device is PyTorch's")
+pytestmark = pytest.mark.slow  # half a minute
 
 # Why a test is skipped that is not the device's.
 REASONS = (

@@ -17,7 +17,7 @@ from kernel_velocity.lab import contenders, detectors, histories, scoring, true_
 from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Contender, Report
 from kernel_velocity.lab.detectors import STEPS, Plan
 from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
-from kernel_velocity.lab.scoring import BEFORE, SHORT, Agreement, Delay, agreement, among_people, count_alarms, delay
+from kernel_velocity.lab.scoring import BEFORE, SHORT, Agreement, Delay, agreement, count_alarms, delay
 from kernel_velocity.lab.true_night import Tally
 from tests.golden import check_golden
 from tests.stepped_series import stepped
@@ -111,13 +111,6 @@ def test_real_noise_is_that_of_the_series_without_its_steps():
     assert drawn[:5].tolist() == residuals[index : index + 5].tolist()  # in blocks
 
 
-def test_counters_and_short_series_are_no_noise():
-    counter, short = np.repeat([1.0, 2.0, 3.0], 20), np.arange(10.0)
-    assert histories.resampled(real(counter, short)) is None
-    assert len(histories.resampled(real(counter, stepped(0.0), short)).args[0]) == 1
-    assert set(histories.families({"short": real(short)})) == set(STEADY)
-
-
 PLAIN = {"a": [1.0, None, 2], "b": [3.0]}
 ANNOTATED = {"s1": {"values": [1.0, 2.0, 0, -1.0], "annotations": {"x": [2], "y": []}, "higher_is_better": None}}
 
@@ -197,41 +190,10 @@ def test_perfherders_rule_by_hand():
 POINTS = st.sets(st.integers(0, 200), max_size=8)
 
 
-@pytest.mark.parametrize(
-    ("annotations", "reported", "expected"),
-    [
-        ([{100}], {100}, 1.0),
-        ([set()], set(), 1.0),  # nothing happened, nothing reported
-        ([set()], {50}, 2 / 3),  # precision 1/2, recall 1
-        ([{100}], set(), 2 / 3),  # precision 1, recall 1/2
-        ([{100}], {105}, 1.0),  # within the margin
-        ([{100}], {106}, 0.5),  # beyond it: precision 1/2, recall 1/2
-        ([{100}, set()], set(), 2 * 0.75 / 1.75),  # recall (1/2 + 1)/2
-        ([{100}, set()], {100}, 1.0),  # precise for the union; recall 1 for both
-        ([{100, 103}], {101}, 2 * 1 * (2 / 3) / (5 / 3)),  # one report serves one annotation
-        ([{100}], {98, 103}, 2 * (2 / 3) * 1 / (5 / 3)),  # and one annotation takes one report
-        ([{10, 14}], {9, 13}, 1.0),  # the nearest
-        ([{10, 12}], {11, 17}, 1.0),
-        ([{3}], set(), 2 / 3),  # the first point, which everybody finds, is not taken twice
-        ([{100, 200}, {100}], {100, 150}, 2 * (2 / 3) * (5 / 6) / (2 / 3 + 5 / 6)),
-    ],
-)
-def test_f1_by_hand(annotations, reported, expected):
-    assert agreement(annotations, reported).f1 == pytest.approx(expected)
-
-
 @given(annotations=st.lists(POINTS, min_size=1, max_size=3), reported=POINTS)
 def test_f1_is_a_share_and_one_for_agreement(annotations, reported):
     assert 0 < agreement(annotations, reported).f1 <= 1
     assert agreement([reported], reported) == Agreement(1.0, 1.0, 1.0)
-
-
-def test_people_are_held_against_the_others():
-    marks = [frozenset({50}), frozenset({50}), frozenset({50, 100})]
-    parts = [agreement([marks[0], marks[2]], {50}), agreement(marks[:2], marks[2])]
-    assert among_people(marks, None).f1 == pytest.approx((2 * parts[0].f1 + parts[1].f1) / 3)
-    assert among_people(marks, {50}).precision == 1.0
-    assert among_people(marks, {50}).recall == pytest.approx((2 * 5 / 6 + 1) / 3)
 
 
 @pytest.fixture
@@ -294,12 +256,6 @@ def test_bad_input_is_one_line_and_status_2(monkeypatch, tmp_path, data):
         status, out, err = run(monkeypatch, *argv)
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert err.startswith("error: ") and text in err
-
-
-def test_series_cut_from_one_are_in_one_half():
-    halves = detectors.half_of(["sap_9_split1", "sap_10_split1", "sap_9_split2", "sap_2_split1", "x", "y"])
-    assert halves["sap_9_split1"] == halves["sap_9_split2"] != halves["sap_10_split1"] == halves["sap_2_split1"]
-    assert halves["x"] != halves["y"]
 
 
 def test_golden_page(accept, monkeypatch):
