@@ -1,31 +1,113 @@
 """Full disks and read-only folders: one line with the path, and the next run brings what is missing.
 
 A library makes them so, for all processes of a command (`full.c`): root may write anywhere else. TINY_DISKS is the
-number of cases: 6 of them, by TINY_SEED, or as many as are wanted.
+number of cases: 4 of them, by TINY_SEED, or as many as are wanted.
 """
 
 import errno
 import os
 import random
 import subprocess
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.faults.test_killed import COMMANDS, ROUNDS, SEED, VARIABLES, contents, recorded
-from tests.faults.test_killed_nights import left_over, measured
-from tests.faults.tiny import lines_with, rounds_begun, wait_for
+from tests.faults.test_gate import evidence
+from tests.faults.test_killed_nights import left_over, measured, without_figures
+from tests.faults.test_nightly import plant
+from tests.faults.tiny import Tiny, lines_with, rounds_begun, wait_for
 
-__all__ = ["recorded"]  # a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+SEED = int(os.environ.get("TINY_SEED", "0"))
+ROUNDS = 4
+A_SIDE = 8  # rounds of a gate
+VARIABLES = {"KV_MACHINE": "box", "KV_TIER": "core", "KV_BENCH": "native.*1k", "KV_ROUNDS": str(ROUNDS)}
 
 
-def have_both_rounds(tiny, _text):
-    assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * 2
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command of `kv`.
+
+    Attributes:
+        words: its arguments. status: its exit status. prepare: what is done before.
+        check: raises where something is lost or wrong after the command has ended, by what it printed.
+    """
+
+    words: Sequence[str]
+    check: Callable[[Tiny, str], None]
+    status: int = 0
+    prepare: Callable[[Tiny], None] = lambda tiny: None
 
 
-SINGLE = {"track": replace(COMMANDS["track"], words=["track", "--range=HEAD^!"], check=have_both_rounds)}
+def slow_commit(tiny):
+    return tiny.git("log", "--format=%H", "--grep=^Slow$")
+
+
+def have_all_rounds(tiny, _text, commits=2):
+    assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * commits
+
+
+def is_confirmed(tiny, text):
+    have_all_rounds(tiny, text, 4)
+    assert [line[1:4] for line in without_figures(tiny)] == [["regression", "confirmed", [slow_commit(tiny)]]]
+
+
+def is_slower(tiny, _text):
+    counts = [len(evidence(tiny, tiny.git("rev-parse", name))) for name in ("HEAD~3", "HEAD")]
+    assert all(A_SIDE <= count <= A_SIDE + 2 for count in counts), counts
+
+
+def is_site(tiny, _text):
+    assert (tiny.root / "site" / "index.html").read_text().rstrip().endswith("</html>")
+    assert slow_commit(tiny)[:8] in "".join(path.read_text() for path in tiny.root.glob("site/*.html"))
+
+
+def measure_by_asv(tiny):
+    """Have asv alone measure a commit, whose rounds then wait in the spool."""
+    shape = ["--interleave-rounds", "-a", "rounds=2", "--record-samples", "--bench", VARIABLES["KV_BENCH"], "HEAD^!"]
+    assert tiny.asv("run", "--machine=box", *shape).returncode == 0
+    (path,) = (path for path in tiny.root.glob(".asv/spool/*/*.jsonl") if path.name.count(".") == 1)
+    (tiny.root.parent / "spooled").write_text(path.read_text())
+
+
+def is_ingested(tiny, _text):
+    new = tiny.git("rev-parse", "--short=8", "HEAD")
+    lines = (tiny.results / "telemetry" / f"{new}-{tiny.environment}.jsonl").read_text().splitlines()
+    assert sorted(lines) == sorted((tiny.root.parent / "spooled").read_text().splitlines())
+
+
+def measure_all(tiny):
+    done = tiny.run("kernel_velocity", "track", "--no-site", "--range=HEAD~3..HEAD", "--rounds=1", **VARIABLES)
+    assert done.returncode == 0, done.stdout
+
+
+def contents(tiny):
+    """Return every file of what was recorded before."""
+    commit = tiny.git("rev-parse", "--short=8", "HEAD~3")
+    return {path: path.read_bytes() for path in tiny.results.rglob(f"{commit}-*")}
+
+
+@pytest.fixture(scope="module")
+def recorded(template, tmp_path_factory):
+    """Return the folder of a repository with a slow commit, and one before it that is measured."""
+    tiny = template.copy(tmp_path_factory.mktemp("recorded"))
+    plant(tiny)
+    done = tiny.run("kernel_velocity", "track", "--no-site", "--range=HEAD~3^!", **VARIABLES)
+    assert done.returncode == 0, done.stdout
+    return tiny
+
+
+COMMANDS = {
+    "track": Command(words=["track", "--range=HEAD^!"], check=have_all_rounds),
+    "gate": Command(words=["gate", "HEAD~3", "HEAD", "--bench=native.*1k"], status=10, check=is_slower),
+    "nightly": Command(words=["nightly", "--no-ceilings"], status=10, check=is_confirmed),
+    "report": Command(words=["report", "--out=site"], prepare=measure_all, check=is_site),
+    "ingest": Command(words=["ingest"], prepare=measure_by_asv, check=is_ingested),
+}
+
+
 SPOOL, TELEMETRY, RESULTS, FINDINGS = ".asv/spool", "results/box/telemetry", "results/", "results/findings"
 CACHE, ENVIRONMENT, LOGS, LOCK, JOURNALS = ".asv/cache", ".asv/env", ".asv/logs", ".asv/lock", ".asv/journals"
 HTML, MACHINE_LOCK, MACHINES, BACKUP = ".asv/html", "/kernel-velocity-", "/.asv-machine.json", ".asv/track-before"
@@ -40,7 +122,7 @@ WRITES = [
     *[("nightly", part, 14) for part in (".asv/ab", FINDINGS)],
 ]
 CASES = [(*write, number) for write in WRITES for number in (errno.ENOSPC, errno.EROFS)]
-CHOSEN = random.Random(SEED).sample(CASES, min(len(CASES), int(os.environ.get("TINY_DISKS", "6"))))
+CHOSEN = random.Random(SEED).sample(CASES, min(len(CASES), int(os.environ.get("TINY_DISKS", "4"))))
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +136,7 @@ def library(tmp_path_factory):
 @pytest.mark.parametrize("case", CHOSEN, ids=lambda case: "-".join(map(str, case)))
 def test_disk_without_room_costs_one_line_and_no_round(recorded, tmp_path, library, case):
     name, part, begun, number = case
-    command = (COMMANDS | SINGLE)[name]
+    command = COMMANDS[name]
     tiny = recorded.copy(tmp_path)
     command.prepare(tiny)
     before, when, rounds = contents(tiny), tmp_path / "when", rounds_begun(tiny, "").total()
