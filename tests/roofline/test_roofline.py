@@ -51,37 +51,6 @@ def line(flops, moved, seconds, roofs=ROOFS, *, dtype="float32", working_set=Non
     return roofline(flops=flops, bytes=moved, seconds=seconds, roofs=roofs, dtype=dtype, working_set=working_set)
 
 
-def test_memory_bound_by_hand():
-    """add_mul_exp of 50M elements: 150 MFLOP over 600 MB is 0.25 FLOP/B. The ridge is at 100/20 = 5 FLOP/B.
-
-    The L3 of 32 MiB can hold 33.6 MB of the 600 from call to call. Memory needs 566.4 MB / 20 GB/s = 28.3 ms, so the
-    limit is 5.30 GFLOP/s. In 40 ms it does 3.75 GFLOP/s and 15 GB/s: 70.8%, room.
-    """
-    result = line(150e6, 600e6, 40e-3)
-    assert result.intensity == pytest.approx(0.25)
-    assert result.ridge == pytest.approx(5)
-    assert result.bound == "memory"
-    assert result.attainable == pytest.approx(5.2963e9, rel=1e-4)
-    assert result.achieved == pytest.approx(3.75e9)
-    assert result.bandwidth == pytest.approx(15e9)
-    assert (result.of_limit, result.limit) == (pytest.approx(0.708, abs=1e-3), "DRAM")
-    assert result.cache_benefit == 1
-    assert (result.level, result.label, result.impossible, result.warnings) == ("DRAM", "room", False, ())
-
-
-def test_in_a_cache_by_hand():
-    """500k elements: 6 MB lie in the L3 of 32 MiB, and 1.05 of them in the L2. Memory alone would need 300 us.
-
-    The L3 needs 4.95 MB / 40 GB/s = 123.8 us. It took 160 us: 1.875 times as fast as memory alone, 77% of the L3.
-    """
-    result = line(1.5e6, 6e6, 160e-6)
-    assert result.cache_benefit == pytest.approx(1.875)
-    assert (result.of_limit, result.limit) == (pytest.approx(123.786e-6 / 160e-6, rel=1e-4), "L3")
-    assert (result.level, result.label) == ("L3", "room")
-    assert not result.impossible
-    assert result.warnings == ()
-
-
 def test_no_roofline_without_bytes_or_roofs():
     bare = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=None),), peaks={})
     assert line(1e9, None, 1.0) is None

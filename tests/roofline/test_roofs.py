@@ -35,12 +35,6 @@ def test_roof_is_the_upper_quartile_of_the_last_ten():
     assert roof(many[:1], "peak_float32") == 99
 
 
-def test_roof_of_costs_and_sizes():
-    many = [session(launch_overhead=float(cost), l1_size=float(cost)) for cost in (1, 2, 3, 4, 100)]
-    assert roof(many, "launch_overhead") == 2
-    assert roof(many, "l1_size") == 3
-
-
 def test_levels_have_measured_else_reported_sizes():
     result = roofs([session()], "cpu")
     assert [(level.name, level.size, level.bandwidth) for level in result.levels] == [
@@ -64,24 +58,6 @@ def test_absent_cache_has_no_level():
         began=0.0, figures=FIGURES | {"l3_bandwidth": None, "l3_size": None}, reported={"L1": 1, "L2": 2}
     )
     assert [level.name for level in roofs([bare], "cpu").levels] == ["L1", "L2", "DRAM"]
-
-
-def test_reported_sizes_of_an_earlier_session():
-    silent = CeilingSession(began=1.0, figures=FIGURES, reported={}, warnings=("busy",))
-    result = roofs([session(), silent], "cpu")
-    assert {level.name: level.size for level in result.levels}["L2"] == MIB
-    assert result.warnings == ("busy",)
-
-
-def test_levels_and_peaks_of_a_gpu():
-    gpu = CeilingSession(
-        began=0.0,
-        figures={"dram_read_bandwidth": 3e12, "l2_bandwidth": 5e12, "l2_size": None, "peak_tf32": 4e14},
-        reported={"L2": 50 * MIB},
-    )
-    result = roofs([gpu], "cuda")
-    assert [(level.name, level.size) for level in result.levels] == [("L2", 50 * MIB), ("DRAM", None)]
-    assert result.peaks["tf32"] == 4e14
 
 
 def by_threads(began, peak, count=None):

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.harness.telemetry import parse
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site import badges, model
 from kernel_velocity.site.charts import palette, roofline, trend
 from kernel_velocity.site.charts.plot import Mark, Plot, Span, around
@@ -49,12 +48,6 @@ def test_roofs_that_lie_close_share_a_label():
     assert texts == ["float16, float32 247 GFLOPS, float64 200 GFLOPS"]
 
 
-def test_roofs_of_caches_share_a_label():
-    levels = (("L1", 2e11), ("L2", None), ("L3", 5e10), ("DRAM", 1e10))
-    texts = written(levels=tuple(Level(name=name, size=None, bandwidth=rate) for name, rate in levels))
-    assert texts == ["dashed, from above:", "L1 200 GB/s", "L3 50.0 GB/s", "DRAM 10.0 GB/s"]
-
-
 def test_names_of_dots_keep_apart():
     """Above a dot, further up where another name is, and nowhere where there is no room."""
     names = [roofline.Name(intensity=0.25, text=text, attributes={}) for text in ("first", "second")]
@@ -63,16 +56,6 @@ def test_names_of_dots_keep_apart():
     assert offsets == ["-12", "-27"]
     many = [roofline.Name(intensity=0.25, text="the same", attributes={})] * 20
     assert 2 < len(written(many)) < 20
-
-
-def test_label_of_a_slope_moves_away_from_a_dot():
-    def left(y):
-        dots = [replace(DOT, y=y), replace(DOT, x=1e4, y=10.0)]
-        memory = (Level(name="DRAM", size=None, bandwidth=1e10),)
-        svg = roofline.draw(dots, Roofs(levels=memory, peaks={}), []).svg("")
-        return float(re.search(r'<text x="([\d.]+)%"[^>]*>DRAM 10.0 GB/s<', svg)[1])
-
-    assert left(5.0) == 0 < left(0.55)
 
 
 # ---- charts -----------------------------------------------------------------------------------------------------
@@ -93,17 +76,6 @@ def test_everything_lies_within_the_frame(points, is_log):
     svg = plot.svg("")
     shares = [float(at) for at in re.findall(r"([\d.-]+)%", svg)]
     assert len(shares) > 4 and all(0 <= at <= 100 for at in shares)
-
-
-def test_scales_of_axes():
-    def at(value, **span):
-        return Plot(Span(title="", **span), Span(title="", low=0, high=1)).pixel(value, 1)[0]
-
-    assert at(2.5, low=0, high=10) == "25.00%"
-    assert at(10, low=1, high=1000, is_log=True) == "33.33%"
-    assert Span(title="", low=0.5, high=2e4, is_log=True).ticks() == [1, 10, 100, 1000, 10_000]
-    assert Span(title="", low=9, high=100, is_log=True).ticks() == [10, 20, 50, 100]
-    assert Span(title="", low=2.5, high=3.6, is_log=True).ticks() == Span(title="", low=2.5, high=3.6).ticks()
 
 
 def test_shapes_of_a_plot():

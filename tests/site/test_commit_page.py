@@ -58,18 +58,6 @@ def test_findings_first_the_surest_of_them(tree):
     ]
 
 
-@pytest.mark.parametrize(("most", "is_open"), [(8, True), (7, False)])
-def test_fold_of_few_rows_is_open(tree, monkeypatch, most, is_open):
-    monkeypatch.setattr(commit_page, "OPEN_UP_TO", most)
-    (section,) = commit(tree, tree.commits[0]).sections
-    assert (section.is_open, len(section.rows)) == (is_open, 8)
-    (line,) = section.left_out
-    assert section.has_absent and line.endswith(
-        "what it needs: add_mul_exp.Cpu.time_hot triton (float32-500k, float32-5M); "
-        "matmul.Cpu.time_hot triton (float32-256x256x256, float32-512x512x512)"
-    )
-
-
 @pytest.mark.parametrize(("most", "rows"), [(11, 0), (12, 4)])
 def test_too_many_rows_link_to_their_values(tree, monkeypatch, most, rows):
     monkeypatch.setattr(commit_page, "HELD_UP_TO", most)

@@ -103,41 +103,6 @@ def test_series_golden(tree, accept):
     check_golden(GOLDEN / "series_data.json", as_text(made), accept=accept)
 
 
-def test_commit_says_where_it_was_measured(tree):
-    synthetic.write_json(tree.results / "gpu-2" / "machine.json", synthetic.machine_json("gpu-2"))
-    for index in (3, 4):
-        synthetic.write_commit(tree.results, tree.commits[index], index, machine="gpu-2")
-    assert [commit["places"] for commit in files(tree)["commits"]["commits"]] == [[0], [0], [0], [0, 1], [0, 1]]
-
-
-@pytest.mark.usefixtures("step")
-def test_series_are_the_measurements(tree):
-    site = read(tree)
-    key = key_of(site, *NATIVE)
-    made, columns = whole(files(tree), series_name(key)), site.series(key)
-    for entry in range(len(columns)):
-        stored = columns.measurement(entry, site.line)
-        assert made["commit"][entry] == stored.commit
-        assert made["outcome"][entry] == stored.outcome.value
-        for name, value in (
-            ("seconds", stored.seconds),
-            ("low", stored.interval.low),
-            ("high", stored.interval.high),
-        ):
-            assert made[name][entry] == pytest.approx(value, rel=10 ** (1 - series_data.DIGITS))
-        adjusted = (
-            [stored.adjusted.seconds, stored.adjusted.interval.low, stored.adjusted.interval.high]
-            if stored.adjusted
-            else [None] * 3
-        )
-        got = [made[name][entry] for name in ("adjusted", "adjusted_low", "adjusted_high")]
-        assert got == (
-            [None] * 3 if stored.adjusted is None else pytest.approx(adjusted, rel=10 ** (1 - series_data.DIGITS))
-        )
-        assert (made["rounds"][entry], made["method"][entry]) == (stored.rounds, stored.method)
-        assert (made["remarks"][entry] or []) == list(stored.warnings)
-
-
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
 def test_series_files_after_one_more_commit(tree, monkeypatch, step, older):
     monkeypatch.setattr(model, "STEP", step)
@@ -152,13 +117,6 @@ def test_series_files_after_one_more_commit(tree, monkeypatch, step, older):
     changed = {name.split("-")[0] for name in before if before[name] != after[name]}
     assert changed == ({"newest"} if older < 5 else {"newest", "series"})
     assert len(before) == len(after) == 14
-
-
-def test_series_name_is_of_the_whole_key(tree):
-    key = read(tree).keys[0]
-    assert series_name(key) == "series-1a1cb34dfef53cd9"
-    others = {series_name(dataclasses.replace(key, **{field.name: "x"})) for field in dataclasses.fields(key)}
-    assert len(others | {series_name(key)}) == 7
 
 
 def test_hostile_names_are_data(tmp_path):
@@ -215,25 +173,6 @@ def rounds_of(tree, index=0, wanted=NATIVE):
 def test_rounds_golden(copied, accept):
     machine_records.add_gauges(copied, 1, on_gpu=True)
     check_golden(GOLDEN / "rounds_data.json", as_text(rounds_of(copied, 1)), accept=accept)
-
-
-def test_rounds_are_the_telemetry(copied):
-    machine_records.add_gauges(copied, 1)
-    got, site = rounds_of(copied, 1), read(copied)
-    recorded = sorted(site.rounds_at(site.platforms[0], copied.commits[1])[NATIVE], key=lambda round_: round_.time)
-    for name, field in {"estimate": "estimate", "began": "time", **measurement.FIELDS}.items():
-        values = [getattr(round_, field) for round_ in recorded]
-        if any(value is not None for value in values):
-            wanted = (
-                values
-                if isinstance(values[0], str)
-                else pytest.approx(values, rel=1e-3 if name != "estimate" else 1e-4)
-            )
-            assert got["rounds"][name] == wanted, name
-    (value,) = [value for value in site.at(copied.commits[1]) if value.key == key_of(site, *NATIVE)]
-    assert got["base"] == pytest.approx(value.seconds, rel=1e-5)
-    ends = [got["base"] * (1 + got[end]) for end in ("low", "high")]
-    assert ends == pytest.approx([value.interval.low, value.interval.high], rel=2e-5)
 
 
 def test_rounds_out_of_all_proportion(copied):

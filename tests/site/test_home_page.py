@@ -181,21 +181,6 @@ def test_span_since_a_tag(tree):
     assert row_of(home(tree), "float32-5M").changes[1].text == "unchanged"
 
 
-def test_week_counts_from_the_commit_date(tree):
-    """The second was written a month before the last, and waited: it is younger than a week all the same."""
-    with git.Repo(tree.repository) as repo:
-        actor = git.Actor("Ada Lovelace", "somebody@example.org")
-        parents, shas = [], []
-        for written, joined in ((1, 1), (2, 20), (21, 21), (22, 22)):
-            dates = {"author_date": f"2026-03-{written:02}T12:00:00", "commit_date": f"2026-03-{joined:02}T12:00:00"}
-            made = repo.index.commit("c", parent_commits=parents, author=actor, committer=actor, head=False, **dates)
-            parents, shas = [made], [*shas, made.hexsha]
-        repo.head.reset(made, working_tree=False)
-    for index, sha in enumerate(shas):
-        synthetic.write_commit(tree.results, sha, index)
-    assert spans(tree)[:2] == (Span("last 3 commits", 0), Span("7 days", 0))
-
-
 def test_span_of_many_commits(tree, monkeypatch):
     monkeypatch.setattr(home_table, "RECENT", 2)
     assert spans(tree)[0] == Span("last 2 commits", 2)

@@ -31,20 +31,6 @@ def session(began, **facts):
     return SessionFacts(began=began, facts=nights.FACTS | facts)
 
 
-def test_environment_marks():
-    sessions = [
-        (LINE[4], session(4.0, driver="590", governor="powersave")),
-        (LINE[0], session(1.0)),
-        (LINE[2], session(2.0)),
-        ("beside", session(9.0, driver="1")),
-    ]
-    (mark,) = kernel_chart.environment_marks(sessions, ORDER)
-    assert (mark["commit"], mark["label"]) == (LINE[4], "driver 590 +1")
-    assert mark["text"] == "driver: 550 → 590; governor: performance → powersave"
-    newest = [(LINE[0], session(5.0, driver="590")), (LINE[0], session(1.0)), (LINE[1], session(6.0, driver="590"))]
-    assert kernel_chart.environment_marks(newest, ORDER) == kernel_chart.environment_marks([], ORDER) == []
-
-
 def test_finding_of_other_series_or_commits():
     at, sessions = kernel_chart.measured_line(LINE, ORDER), {(KEY.machine, KEY.environment): [(LINE[0], session(1.0))]}
     others = [(nights.finding(), dataclasses.replace(KEY, implementation="eager"))]

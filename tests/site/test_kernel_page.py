@@ -69,10 +69,6 @@ def made(long):
     return kernel(long, "matmul-Cuda"), files["kernel-matmul-Cuda"].value()
 
 
-def test_rows_of_many_series():
-    assert [kernel_page.limit(series) for series in (1, 4, 8, 20, 999)] == [50, 50, 25, 10, 5]
-
-
 def test_long_page_golden(long, accept):
     text = words(kernel_files(long)["kernel-matmul-Cuda.html"])
     check_golden(GOLDEN / "long-kernel.txt", text + "\n", accept=accept)
@@ -82,24 +78,6 @@ def test_marks_golden(made, accept):
     marks = {name: made[1][name] for name in ("marks", "groups")}
     marks["series"] = [{name: series[name] for name in ("name", "quantities")} for series in made[1]["series"]]
     check_golden(GOLDEN / "marks_data.json", as_text(marks), accept=accept)
-
-
-def test_marks_are_counted(long, monkeypatch):
-    monkeypatch.setattr(kernel_page, "MARKS", 2)
-    marks = kernel(long, "matmul-Cuda").sections[0].marks
-    assert (len(marks.rows), marks.further) == (2, "the newest 2 of 7")
-
-
-def test_changes_are_the_verdicts(long):
-    tones = []
-    for key in long.keys:
-        series = {key: long.series(key)}
-        (whole,) = kernel_page.recent(series, long.verdicts, 0)
-        tones += [(key.implementation, position, tone) for position, ((_, _, _, tone), _) in whole.items()]
-        (newest,) = kernel_page.recent(series, long.verdicts, 150)
-        assert newest == {position: result for position, result in whole.items() if position >= 150}
-    steps = [(name, tone) for name, _, tone in tones if tone in ("slower", "faster")]
-    assert steps == [("native", "faster"), ("native", "slower")] * 2  # as planted, hot and cold
 
 
 def test_errors_of_the_newest_version(long):
@@ -184,15 +162,6 @@ def test_quantities_of_what_is_known():
     no_peak = Roofs(levels=(DRAM,), peaks={})
     assert quantities(None, 1e6, no_peak) == {EFFICIENCY, BENEFIT, TIME}
     assert kernel_chart.roof(of(2e9, None), no_peak) is None
-
-
-def test_roof_that_binds():
-    roofs = Roofs(levels=(CACHE, DRAM), peaks={"float32": 100e9})
-    assert kernel_chart.roof(of(30e9, 120e6), roofs)["text"] == "float32 peak"
-    hot, cold = (kernel_chart.roof(of(30e6, 120e6, f"matmul.Cpu.time_{state}"), roofs) for state in ("hot", "cold"))
-    assert hot["text"] == cold["text"] == "DRAM"
-    assert hot["seconds"] == pytest.approx((120e6 - CACHE.size) / 20e9)  # the cache spares DRAM what it can hold
-    assert cold["seconds"] == pytest.approx(120e6 / 20e9)
 
 
 def test_implementation_alone_has_no_speed_up():

@@ -6,7 +6,6 @@ import pytest
 
 from kernel_velocity.site.pages import kernel_sizes
 from tests import foreign_tree, synthetic
-from tests.site import machine_records
 from tests.site.pages import kernel, kernel_files, make_na, read
 
 
@@ -31,17 +30,6 @@ def test_line_of_each_implementation(tree):
     for title in titles(figure):
         name, case, rate = re.fullmatch(r"(\w+), (\S+): ([\d.]+) GFLOPS \(\w{8}\)", title).groups()
         assert float(rate) == pytest.approx(newest[name, case].gflops[-1], rel=0.01)
-
-
-def test_roof_of_each_size(tree):
-    """Of what moves more than it computes, in bytes."""
-    machine_records.add_ceilings(tree, 4)
-    (figure,) = kernel(tree, "add_mul_exp-Cpu").sections[0].sizes
-    assert (figure.title, figure.has_roof) == ("bandwidth by size, float32", True)
-    assert "roof dashed" in figure.svg
-    texts = re.findall(r">([^<]+)</text>", figure.svg)
-    assert "L3" in texts and [text for text in texts if text.endswith(("k", "M"))] == ["500k", "5M"]
-    assert all(re.search(r" GB/s, [\d.]+% of \w+ \(", title) for title in titles(figure))
 
 
 def test_times_of_another_suite(tmp_path):

@@ -52,24 +52,6 @@ def test_rates_are_those_of_measurements():
     assert text.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(text.rate, measurements), ""]
 
 
-def test_footnotes_are_numbered_in_order_of_use():
-    notes = text.Footnotes()
-    assert notes.marks(["thin", "noisy"]) == (1, 2)
-    assert notes.marks(["new", "noisy", "thin", "thin"]) == (1, 2, 3)
-    assert notes.marks([]) == ()
-    assert notes.texts == ("thin", "noisy", "new")
-
-
-def test_footnotes_join_counts_of_rounds():
-    notes = text.Footnotes()
-    first = notes.marks(("contended in 3 of 8 rounds (busy)", "need 7 rounds, have 2", "driver 3 of 8"))
-    assert first == (1, 2, 3)
-    assert notes.marks(("contended in 12 of 12 rounds (busy)",)) == (1,)
-    assert notes.marks(("contended in 1 of 8 rounds",)) == (4,)
-    assert notes.marks(("need 7 rounds, have 5", "driver 4 of 8")) == (2, 5)
-    assert notes.texts[:2] == ("contended in 3 to 12 of 8 to 12 rounds (busy)", "need 7 rounds, have 2 to 5")
-
-
 @pytest.mark.parametrize("name", ["bench-1", "a&b=c#d +%2e", "\N{ROCKET} \u05e9\u05dc\u05d5\u05dd", ""])
 def test_kernel_link_holds_the_choice(name):
     choice = {"state": "hot", "machine": name, "environment": f"{name}-py3.11", "case": f"float32-{name}"}
