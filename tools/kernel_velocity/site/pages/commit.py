@@ -60,7 +60,12 @@ DIGITS = 12  # of a hash in the data file's name and in links to compare.html
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
 NOT_RECORDED = "not recorded"
 # Columns of a table: head -> CSS class
-KERNEL = {"kernel": "", "code hash": "sha", "against before": "", "registers and spills, maximum over functions": ""}
+KERNEL = {
+    "kernel": "",
+    "code hash": "sha",
+    "against before": "",
+    "CUDA code: registers and spills, maximum over functions": "",
+}
 OPEN_UP_TO = 20  # rows: with no more, a fold is open from the start
 # Values at a place of which the page of a commit on the line holds all rows. Of more, it holds those that changed, and
 # links to where the reader's machine compares the others: a site of 500 commits by 1000 series would hold half a
