@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus
@@ -431,20 +431,18 @@ class RowMaker:
 
     def rows(self, values: Values) -> list[dict[str, Any]]:
         """Return the rows of some values."""
-        columns = {
-            "cell": self._cells(values),
-            "changes": zip(
-                *(map(text.verdict_cell, values.verdicts(base), values.unit.tolist()) for base in BASES), strict=True
-            ),
-        }
-        rows = zip(values.keys, *columns.values(), strict=True)
-        return [self._names(key) | dict(zip(columns, cells, strict=True)) for key, *cells in rows]
+        unit, flop = values.unit.tolist(), values.series.flop[values.which].tolist()
+        changes = zip(*(map(text.verdict_cell, values.verdicts(base), unit) for base in BASES), strict=True)
+        cells = map(_cell, values.outcome.tolist(), values.figure("seconds").tolist(), flop, unit)
+        rows = zip(values.keys, cells, self._marks(values), changes, strict=True)
+        return [self._row(*row) for row in rows]
 
-    def _names(self, key: SeriesKey) -> dict[str, Any]:
-        """Return the names of a series and the finding that it shows."""
+    def _row(self, key: SeriesKey, cell: Cell, marks: tuple[int, ...], changes: Sequence[Cell]) -> dict[str, Any]:
+        """Return the row of a value: names, time with rate, changes against BASES, the finding that it shows."""
         kernel, device, state = name_parts(key.benchmark)
         shown = self.finding_of(key)
-        finding = None if shown is None else Cell(text=shown[0].state.value, href=finding_href(shown[0].id))
+        # n/a and other suites have no rounds
+        has_rounds = device and cell.tone != OUTCOMES[NOT_APPLICABLE].value
         return {
             "machine": key.machine,
             "kernel": kernel,
@@ -453,18 +451,10 @@ class RowMaker:
             "href": text.trend_href(key) if text.kernel_href(kernel, device) in self.kernels else "",
             "implementation": key.implementation,
             "case": key.case,
-            "finding": finding,
+            "cell": replace(cell, marks=marks, href=measurement.href(self.commit.sha, key) if has_rounds else ""),
+            "changes": changes,
+            "finding": None if shown is None else Cell(text=shown[0].state.value, href=finding_href(shown[0].id)),
         }
-
-    def _cells(self, values: Values) -> Iterator[Cell]:
-        """Yield times with their rates."""
-        columns = (values.keys, values.outcome.tolist(), _times(values), _rates(values), self._marks(values))
-        for key, outcome, time, rate, marks in zip(*columns, strict=True):
-            href = self._evidence(key, outcome)
-            if outcome == MEASURED:
-                yield Cell(text=time, detail=rate, marks=marks, href=href)
-            else:
-                yield Cell(text=OUTCOMES[outcome].value, tone=OUTCOMES[outcome].value, marks=marks, href=href)
 
     def _marks(self, values: Values) -> Iterator[tuple[int, ...]]:
         """Yield the numbers of the footnotes: of remarks, and where a change is not against the parent."""
@@ -475,11 +465,6 @@ class RowMaker:
                 remarks += (f"against {values.others[other][:SHORT]}: its parent has no time of it",)
             yield self.notes.marks(remarks)
 
-    def _evidence(self, key: SeriesKey, outcome: int) -> str:
-        """Return the address of how a number came to be. "" for n/a and other suites."""
-        has_rounds = outcome != NOT_APPLICABLE and name_parts(key.benchmark).device
-        return measurement.href(self.commit.sha, key) if has_rounds else ""
-
     def compared(self, values: Values) -> str:
         """Return where a platform's values are compared with those before. Html_templates/static/versus.js reads it."""
         key, others = values.series.keys[values.which[0]], values.before.other[values.before.is_known]
@@ -488,14 +473,9 @@ class RowMaker:
         return f"compare.html#{before}{platform}&b={self.commit.sha[:DIGITS]}"
 
 
-def _times(values: Values) -> list[str]:
-    """Return the values in their units: of a kernel, times."""
-    seconds, units_ = values.figure("seconds").tolist(), values.unit.tolist()
-    return [text.figure(value, unit) for value, unit in zip(seconds, units_, strict=True)]
-
-
-def _rates(values: Values) -> list[str]:
-    """Return the rates. "" where the FLOPs are unknown."""
-    flop = values.series.flop[values.which]
-    rates = text.rates(values.figure("seconds"), flop, values.unit)
-    return ["" if math.isnan(work) else rate for rate, work in zip(rates, flop.tolist(), strict=True)]
+def _cell(outcome: int, seconds: float, flop: float, unit: str) -> Cell:
+    """Return a time with its rate, or why there is none."""
+    if outcome != MEASURED:
+        return Cell(text=OUTCOMES[outcome].value, tone=OUTCOMES[outcome].value)
+    rate = "" if math.isnan(flop) else units.rate(flop / seconds / 1e9, unit)
+    return Cell(text=text.figure(seconds, unit), detail=rate)
