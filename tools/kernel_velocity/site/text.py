@@ -187,6 +187,13 @@ def trend_href(key: SeriesKey) -> str:
     return kernel_href(kernel, device, state=state, machine=key.machine, environment=key.environment, case=key.case)
 
 
+def names_of(key: SeriesKey) -> dict[str, str]:
+    """Return the names of a series, by the word for what each names."""
+    kernel, device, state = name_parts(key.benchmark)
+    names = {"kernel": kernel, "device": device, "state": state, "implementation": key.implementation}
+    return names | {"case": key.case, "machine": key.machine, "environment": key.environment}
+
+
 def commit_line(commit: Commit) -> CommitLine:
     """Return a commit as a line of a table shows it."""
     return CommitLine(

@@ -439,18 +439,12 @@ class RowMaker:
 
     def _row(self, key: SeriesKey, cell: Cell, marks: tuple[int, ...], changes: Sequence[Cell]) -> dict[str, Any]:
         """Return the row of a value: names, time with rate, changes against BASES, the finding that it shows."""
-        kernel, device, state = name_parts(key.benchmark)
+        kernel, device, _ = name_parts(key.benchmark)
         shown = self.finding_of(key)
         # n/a and other suites have no rounds
         has_rounds = device and cell.tone != OUTCOMES[NOT_APPLICABLE].value
-        return {
-            "machine": key.machine,
-            "kernel": kernel,
-            "device": device,
-            "state": state,
+        return text.names_of(key) | {
             "href": text.trend_href(key) if text.kernel_href(kernel, device) in self.kernels else "",
-            "implementation": key.implementation,
-            "case": key.case,
             "cell": replace(cell, marks=marks, href=measurement.href(self.commit.sha, key) if has_rounds else ""),
             "changes": changes,
             "finding": None if shown is None else Cell(text=shown[0].state.value, href=finding_href(shown[0].id)),

@@ -318,21 +318,15 @@ def last_change(table: Table, row: Row) -> tuple[Cell, CommitLine] | None:
 def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
     """Return what the template shows of a row."""
     key, columns = row.key, row.columns
-    kernel, device, state = name_parts(key.benchmark)
     levels = table.site.past.verdicts[key]
     since = table.spans[0].position if table.spans else NO_TAG
     steps = [point for point in levels.points if point.is_blamed and columns.position[point.index] > since]
     step = max(steps, key=lambda point: abs(point.after - point.before), default=None)
     mark = () if step is None else (step.index, text.verdict_tone(verdicts.of_step(step), columns.unit))
-    return {
-        "kernel": kernel,
-        "device": device,
-        "state": state,
-        "implementation": key.implementation,
-        "case": key.case,
-        "machine": key.machine,
+    names = text.names_of(key)
+    return names | {
         "href": text.trend_href(key),
-        "search": " ".join((kernel, device, state, key.implementation, key.case, key.machine)).lower(),
+        "search": " ".join(names.values()).lower(),
         "time": _time(table, row, notes),
         "share": _share(row, notes),
         "lacking": row.lacking,
@@ -383,15 +377,7 @@ def _order(row: Row) -> Iterator[str]:
 def _data(table: Table, row: Row) -> dict[str, Any]:
     """Return a row as data: times in s, shares as fractions, changes as ratios of times, new / old."""
     key, entry = row.key, row.entry
-    kernel, device, state = name_parts(key.benchmark)
-    return {
-        "machine": key.machine,
-        "environment": key.environment,
-        "kernel": kernel,
-        "device": device,
-        "state": state,
-        "implementation": key.implementation,
-        "case": key.case,
+    return text.names_of(key) | {
         "commit": None if entry is None else table.site.line[row.columns.position[entry]],
         "value": None if entry is None else float(row.columns.seconds[entry]),
         "unit": row.columns.unit,

@@ -208,16 +208,10 @@ def _names(entries: Sequence[Placed]) -> Iterator[Name]:
 def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
     """Return a series as a row. A dash where something is not known."""
     roofline, unit = entry.roofline, entry.key.rate_unit
-    kernel, _, state = name_parts(entry.key.benchmark)
-    row = {
+    row = text.names_of(entry.key) | {
         "name": series_name(entry.key),
         "benchmark": entry.key.benchmark,
-        "kernel": kernel,
-        "device": "",
-        "state": state,
         "href": text.trend_href(entry.key),
-        "implementation": entry.key.implementation,
-        "case": entry.key.case,
         "commit": entry.commit[:SHORT],
         "commit_href": text.commit_href(entry.commit),
         "intensity": DASH if entry.intensity is None else units.intensity(entry.intensity, entry.key.dtype),
