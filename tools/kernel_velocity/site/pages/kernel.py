@@ -137,7 +137,7 @@ def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, An
         "data": chart.name,
         "first_data": ["commits", chart.name, *_first_series(chart, states[0])],
         "places": list(dict.fromkeys(group.platform for group in chart.groups)),
-        "states": states,
+        "states": {state: state for state in states},
         "cases": list(dict.fromkeys(cases)),
         "first_case": _first_case(chart.columns),
         "quantities": {name: words for name, words in AXES.items() if name in offered},
