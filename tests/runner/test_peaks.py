@@ -1,4 +1,4 @@
-"""`kv peaks`: its table, the figures of vendors, and a measurement that is stored and read again."""
+"""`kv peaks`: its table, and a measurement that is stored and read again."""
 
 import io
 import json
@@ -14,7 +14,6 @@ from kernel_velocity.harness.device_figures import device_id
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline import table as peaks_table
-from kernel_velocity.roofline.table import of_document, vendor
 from kernel_velocity.runner import live, peaks
 from tests.golden import check_golden
 from tests.harness.test_device_figures import a_machine, document
@@ -41,64 +40,12 @@ def on_an_h100():
 def test_table_of_a_cpu(accept):
     raw = document(a_machine())
     slower = document([*a_machine()[:-6]])
-    check_golden(
-        GOLDEN / "peaks_cpu.txt", peaks_table.text(of_document(raw), [session(slower), session(raw)]), accept=accept
-    )
+    check_golden(GOLDEN / "peaks_cpu.txt", peaks_table.text(raw, [session(slower), session(raw)]), accept=accept)
 
 
 def test_table_of_a_known_gpu(accept):
     raw = on_an_h100()
-    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(of_document(raw), [session(raw)]), accept=accept)
-
-
-def test_rows_have_the_share_of_the_vendors_figure():
-    raw = on_an_h100()
-    rows = {row.name: row for row in peaks_table.rows(of_document(raw), [session(raw)])}
-    assert rows["peak_tf32"].vendor == 494.5e12
-    assert rows["peak_tf32"].share == pytest.approx(410 / 494.5)
-    assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
-    assert (rows["l2_size"].reported, rows["l2_size"].vendor, rows["l2_size"].share) == (50 * MIB, 50 * MIB, None)
-    assert rows["peak_int8"].value == rows["peak_int8"].roof == 2 * rows["peak_bfloat16"].value  # it was not measured
-    assert rows["peak_int8"].share == pytest.approx(1360 / 1979)
-
-
-@pytest.mark.parametrize(
-    ("name", "bandwidth", "bfloat16"),
-    [
-        ("NVIDIA A100-SXM4-40GB", 1555e9, 312e12),
-        ("NVIDIA A100-PCIE-40GB", 1555e9, 312e12),
-        ("NVIDIA A100-SXM4-80GB", 2039e9, 312e12),
-        ("NVIDIA A100 80GB PCIe", 1935e9, 312e12),
-        ("NVIDIA H100 80GB HBM3", 3350e9, 989.5e12),
-        ("NVIDIA H100 PCIe", 2000e9, 756.5e12),
-        ("NVIDIA H200", 4800e9, 989.5e12),
-        ("NVIDIA L4", 300e9, 121e12),
-        ("NVIDIA GeForce RTX 4090", 1008e9, 165.2e12),
-    ],
-)
-def test_vendor_figures_of_known_gpus(name, bandwidth, bfloat16):
-    result = vendor(name)
-    assert result.figures["dram_read_bandwidth"] == bandwidth
-    assert result.figures["peak_bfloat16"] == pytest.approx(bfloat16)
-    assert "NVIDIA" in result.source and "20" in result.source
-    assert result.figures["peak_int8"] == pytest.approx(bfloat16 * (4 if "4090" in name else 2), rel=0.01)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "AMD EPYC",
-        "NVIDIA L40S",
-        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-        "NVIDIA GeForce RTX 4090 D",
-        "NVIDIA GeForce RTX 4090 Laptop GPU",
-        "NVIDIA H200 NVL",
-        "NVIDIA GH200 480GB",
-        "NVIDIA A10",
-    ],
-)
-def test_no_vendor_figures_of_other_devices(name):
-    assert vendor(name) is None
+    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(raw, [session(raw)]), accept=accept)
 
 
 @pytest.fixture

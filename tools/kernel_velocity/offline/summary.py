@@ -159,7 +159,7 @@ def _sharing(document: Mapping[str, Any] | None) -> str:
 
 
 def _ceilings(document: Mapping[str, Any]) -> str:
-    return _fenced(table.text(table.of_document(document), [session_of(document, 0.0)]))
+    return _fenced(table.text(document, [session_of(document, 0.0)]))
 
 
 def _counts(report: Report) -> str:

@@ -6,5 +6,5 @@ import the harness, the leaves, and results.
     ceilings.py  read and write the ceilings of sessions, and how they moved
     model.py     the roofline of one timing, its memory traffic, its cache benefit
     roofs.py     the roofs of a machine from its sessions, and those of a commit
-    table.py     the table of `kv peaks`, with the figures of GPU vendors
+    table.py     the table of `kv peaks`
 """

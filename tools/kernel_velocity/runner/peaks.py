@@ -1,4 +1,4 @@
-"""``kv peaks``: measure the ceilings of this machine, and show them beside those of the OS and the vendor.
+"""``kv peaks``: measure the ceilings of this machine, and show them beside those that the OS reports.
 
 In a script, in half a minute, bandwidths in B/s and peaks in FLOP/s:
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         document = measure_document(device)
         ceilings.keep(args.root, document)
     sessions = ceilings.sessions(args.root, device, machine=_machine(), name=document["name"])[-SESSIONS:]
-    print(table.text(table.of_document(document), sessions), file=out)
+    print(table.text(document, sessions), file=out)
     return 0
 
 
