@@ -7,7 +7,6 @@ damaged cache is thrown away. `tests/faults/test_damaged_files.py` has the comma
 import contextlib
 import functools
 import json
-import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,12 +149,6 @@ def night(path):
 def write_peaks(folder):
     document = test_device_figures.document(test_device_figures.a_machine())
     return ceilings.keep(folder, document)
-
-
-def write_old_peaks(folder):
-    """Write a document of before there were checksums."""
-    document = test_device_figures.document(test_device_figures.a_machine()) | {"node": os.uname().nodename}
-    return file_of(".asv/cache/peaks/cpu/1700000000000.json", json.dumps(document))(folder)
 
 
 def peaks(path):
@@ -365,7 +358,6 @@ FORMATS = {
     "evidence": Format(write_evidence, evidence, slow=8),
     "journal": Format(write_journal, night),
     "peaks": Format(write_peaks, peaks, slow=4),
-    "peaks of before": Format(write_old_peaks, peaks, True, 4),
     "figure": Format(write_figure, figure),
     "build-info": Format(file_of("build/build-info.json", json.dumps(INFO)), info, True),
     "node's manifest": Format(write_manifest, manifest, True),

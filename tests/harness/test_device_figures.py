@@ -24,7 +24,6 @@ from kernel_velocity.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
 
 PACES = (100e9, 60e9, 30e9, 12e9)
 KIB, MIB = 1 << 10, 1 << 20
-PEAKS = [name for name in UNITS["cpu"] if name.startswith("peak_")]
 CPU = {"L1": 32 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
 SIZES = sweep_sizes(8 * KIB, 32 * MIB, None)
 
@@ -127,20 +126,6 @@ def test_dram_bandwidth_is_the_faster_of_two_streams(pace, copy, triad):
     assert figure["dram_read_bandwidth"].value == pytest.approx(12e9)
     within = figures_of([*machine, *(stream(what, 64 * MIB, 99e9) for what in AROUND)])
     assert within["dram_copy_bandwidth"].value == 11e9  # a set that is no four times the cache
-
-
-@pytest.mark.parametrize(
-    ("lacking", "absent", "why"),
-    [
-        (AROUND, ["dram_copy_bandwidth", "dram_triad_bandwidth"], "measured before streams around the caches were"),
-        ([MULTIPLY_ADDS], PEAKS, "measured before multiply-adds in registers were"),
-    ],
-)
-def test_old_document_lacks_what_was_not_measured(lacking, absent, why):
-    machine = [ceiling for ceiling in a_machine() if ceiling.what not in lacking]
-    assert [entry.name for entry in figures_of(machine).values() if (entry.value, entry.why) == (None, why)] == absent
-    on_gpu = figures_of(machine, device="cuda", caches={"L2": 50 * MIB})
-    assert on_gpu["peak_float32"].value == 1e11
 
 
 @pytest.mark.parametrize(("pace", "wanted"), [(3e11, 3e11), (0.5e11, 1e11)])

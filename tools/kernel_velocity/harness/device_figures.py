@@ -128,35 +128,22 @@ def largest_cache(measured: Mapping[str, int | None], reported: Mapping[str, int
 
 
 def _memory(ceilings: Sequence[Ceiling], cache: int | None, device: str) -> dict[str, Ceiling]:
-    """Return memory's bandwidths, of sets BEYOND the last cache. Where its size is not known, of the largest set.
-
-    A CPU's document from before streams around the caches were measured has no copy and no triad: it would say less
-    than the machine can.
-    """
-    kinds = {"copy": ("copy",), "read": ("read", REREAD), "triad": ("triad",)}
-    measured, chosen = {ceiling.what for ceiling in ceilings}, {}
-    for name, whats in kinds.items():
+    """Return memory's bandwidths, of sets BEYOND the last cache. Where its size is not known, of the largest set."""
+    chosen = {}
+    for name in ("copy", "read", "triad"):
         around = [what for what in AROUND if device == "cpu" and what.startswith(name)]
-        largest = max((ceiling.bytes or 0 for ceiling in ceilings if ceiling.what in (*whats, *around)), default=0)
-        best = _best(ceilings, *whats, *around, low=BEYOND * cache if cache else largest)
-        if best.value is not None and not measured.issuperset(around):
-            best = replace(best, value=None, spread=None, why="measured before streams around the caches were")
-        chosen[f"dram_{name}_bandwidth"] = best
+        whats = (name, *around, *([REREAD] if name == "read" else []))
+        largest = max((ceiling.bytes or 0 for ceiling in ceilings if ceiling.what in whats), default=0)
+        chosen[f"dram_{name}_bandwidth"] = _best(ceilings, *whats, low=BEYOND * cache if cache else largest)
     return chosen
 
 
 def _peak(ceilings: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
-    """Return the highest rate of arithmetic on numbers of a dtype.
-
-    A CPU's document from before multiply-adds were measured has none: it would say less than the machine can.
-    """
+    """Return the highest rate of arithmetic on numbers of a dtype."""
     computed = (dtype, _COMPUTED.get(dtype)) if device == "cpu" else (dtype,)
     products = [ceiling for ceiling in ceilings if ceiling.what == "matmul" and ceiling.dtype == dtype]
     adds = [ceiling for ceiling in ceilings if ceiling.what == MULTIPLY_ADDS and ceiling.dtype in computed]
-    best = _best([*products, *adds], "matmul", MULTIPLY_ADDS)
-    if best.value is not None and not adds and device == "cpu":
-        return replace(best, value=None, spread=None, why="measured before multiply-adds in registers were")
-    return best
+    return _best([*products, *adds], "matmul", MULTIPLY_ADDS)
 
 
 def _caches(

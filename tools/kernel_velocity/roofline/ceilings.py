@@ -25,14 +25,13 @@ from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, C
 Document = Mapping[str, Any]
 
 MOVED = 0.05  # relative: a ceiling repeats to about 2% on a quiet machine, and a roof may be off by as much
-FORMAT = 2  # of the documents; the first with a checksum
 CONDITIONS = (THREADS, ID)  # figures that identify the measured device, and are no ceilings
 
 
 def keep(root: Path, document: Document) -> Path:
     """Write a document that `kv peaks` measured now. Return its file."""
     path = _folder(root, document["device"]) / f"{time.time_ns() // 1_000_000}.json"
-    text = json.dumps({**document, "node": os.uname().nodename, "kept": FORMAT}, indent=1)
+    text = json.dumps({**document, "node": os.uname().nodename}, indent=1)
     replace_text(path, documents.with_checksum(text) + "\n")
     return path
 
@@ -92,40 +91,19 @@ def _folder(root: Path, device: str) -> Path:
 def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
     """Yield the sessions of `kv peaks` on this node, newest first. `root` as in `sessions`.
 
-    Documents of other nodes are skipped: many nodes may share the disk of a checkout.
+    Documents of other nodes are skipped: many nodes may share the disk of a checkout. So are damaged ones, and those of
+    before there were checksums.
     """
     paths = sorted(_folder(root, device).glob("*.json"), key=lambda path: path.stem.zfill(20), reverse=True)
     for path in paths:
         try:
-            document = documents.read(path)
-            if "kept" in document:
-                document = documents.read_checked(path)
-            began = int(path.stem) * 1e-3
-            if not _is_sound(document, device):  # before there were checksums, nothing else told
-                continue
-            session = session_of(document, began)
+            document = documents.read_checked(path)
             is_here = document["node"] == os.uname().nodename
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+            session = session_of(document, int(path.stem) * 1e-3)
+        except (OSError, ValueError, LookupError):
             continue
         if is_here:
             yield session
-
-
-def _is_sound(document: Document, device: str) -> bool:
-    """Return whether the parts of a document have the types that `harness.ceilings.measure` gives them."""
-    caches = document["reported"].get("caches", {})
-    ceilings = document["ceilings"]
-    numbers = [ceiling[key] for ceiling in ceilings for key in ("value", "spread", "bytes")]
-    texts = [text for ceiling in ceilings for text in (ceiling["what"], ceiling["unit"], ceiling["why"])]
-    texts += [document["name"], *document["warnings"], *(flag for ceiling in ceilings for flag in ceiling["flags"])]
-    texts += [ceiling["dtype"] for ceiling in ceilings if ceiling["dtype"] is not None]
-    return (
-        document["device"] == device
-        and all(number is None or (bounds.is_number(number) and number >= 0) for number in numbers)
-        and all(bounds.is_number(size) and size > 0 for size in caches.values())
-        and type(document["reported"]["threads"]) is int
-        and all(isinstance(text, str) for text in texts)
-    )
 
 
 def recorded(paths: Iterable[Path], device: str, reported: Mapping[str, int] | None = None) -> Iterator[CeilingSession]:
