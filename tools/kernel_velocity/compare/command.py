@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "names or regular expressions, separated by commas (default: all)"
     add("--implementations", metavar="NAMES", help=text)
     add("--reference", metavar="NAME", help="the implementation that speed-ups are relative to (default: the first)")
-    add("--tolerance", help="allowed error: 1e-3, or rtol=1e-3,atol=1e-5, or epsilon; 1 allows integers off by one")
+    add("--tolerance", help="allowed error: 1e-3, or rtol=1e-3,atol=1e-5; 1 allows integers off by one")
     add("--threads", type=int, help="CPU threads (default: KV_THREADS, else 1)")
 
     add = parser.add_argument_group("how it is measured").add_argument

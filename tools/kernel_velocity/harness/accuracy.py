@@ -44,7 +44,6 @@ _COMPARABLE = ", ".join([*FORMATS, *INTEGERS])
 
 # Tolerances -----------------------------------------------------------------------------------------------------------
 
-PRESETS = ("default", "epsilon")
 # 1e-5 and 1e-7 are what published suites of kernels allow, and the absolute tolerances of torch.testing.assert_close.
 # Two epsilon: a result and one intermediate that are rounded once err by half of one each; the rest is reserve.
 _DEFAULTS: Mapping[str, tuple[float, str]] = {
@@ -53,8 +52,7 @@ _DEFAULTS: Mapping[str, tuple[float, str]] = {
     "float32": (1e-5, "default of float32: 1e-5, as published suites"),
     "float64": (1e-7, "default of float64: 1e-7, as published suites"),
 }
-EPSILONS = 1000  # of the preset "epsilon", another convention of published suites: lax in float16, where it allows .98
-_WANTED = "wanted a number (1e-3), rtol=1e-3,atol=1e-5, or one of " + ", ".join(PRESETS)
+_WANTED = "wanted a number (1e-3), or rtol=1e-3,atol=1e-5"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,61 +65,43 @@ class Tolerance:
         rtol: relative tolerance, a fraction. Of integers it means nothing.
         atol: absolute tolerance, in the output's own unit.
         source: where the figures come from, one line for a person.
-        preset: a name of PRESETS: the figures depend on the output's dtype, and `resolved` gives them. Until
-            then both are 0, the strictest there is.
 
     Raises:
-        ValueError: a figure is negative, NaN or infinite, or the preset unknown.
+        ValueError: a figure is negative, NaN or infinite.
     """
 
     rtol: float
     atol: float
     source: str
-    preset: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"tolerance: {name} is {value!r}; a finite number of at least 0 is wanted")
-        if self.preset not in (None, *PRESETS):
-            raise ValueError(f"tolerance: preset {self.preset!r} is not known; {_WANTED}")
 
     def __str__(self) -> str:
         """Return it as `parse_tolerance` reads it."""
-        return self.preset or f"rtol={self.rtol!r},atol={self.atol!r}"
-
-    def resolved(self, dtype: str) -> Tolerance:
-        """Return the figures for an output of a dtype ("float32"). The tolerance itself where no preset is named.
-
-        Raises:
-            ValueError: a preset does not know that dtype.
-        """
-        return self if self.preset is None else tolerance_of(dtype, self.preset)
+        return f"rtol={self.rtol!r},atol={self.atol!r}"
 
 
-def tolerance_of(dtype: str, preset: str = "default") -> Tolerance:
-    """Return what a preset allows an output of a dtype.
+def tolerance_of(dtype: str) -> Tolerance:
+    """Return what an output of a dtype may differ by where nothing is stated.
+
+    1e-5 for float32, 1e-7 for float64, two machine epsilon for float16 and bfloat16, relative and absolute alike. So
+    results far below 1 are hardly checked: a problem that knows their size has a better one. Integers, booleans: 0.
 
     Args:
         dtype: "float32" or "torch.float32", and so on.
-        preset: "default": 1e-5 for float32, 1e-7 for float64, two machine epsilon for float16 and bfloat16, relative
-            and absolute alike, so that results far below 1 are hardly checked: a problem that knows the size of its
-            results has a better one. "epsilon": 1000 machine epsilon. Integers and booleans: 0.
 
     Raises:
-        ValueError: the preset or the dtype is not known.
+        ValueError: the dtype is not known.
     """
     name = dtype.removeprefix("torch.")
-    if preset not in PRESETS:
-        raise ValueError(f"tolerance: preset {preset!r} is not known; {_WANTED}")
     if name in INTEGERS:
-        return Tolerance(rtol=0.0, atol=0.0, source=f"{preset} of {name}: exact")
-    if name not in EPSILON:
+        return Tolerance(rtol=0.0, atol=0.0, source=f"default of {name}: exact")
+    if name not in _DEFAULTS:
         raise ValueError(f"tolerance: none is known for dtype {name}; there are {_COMPARABLE}")
-    if preset == "epsilon":
-        allowed, source = EPSILONS * EPSILON[name], f"epsilon of {name}: {EPSILONS} machine epsilon"
-    else:
-        allowed, source = _DEFAULTS[name]
+    allowed, source = _DEFAULTS[name]
     return Tolerance(rtol=allowed, atol=allowed, source=source)
 
 
@@ -130,14 +110,12 @@ def parse_tolerance(text: str) -> Tolerance:
 
     Args:
         text: a number ("1e-3") for both figures: an integer output may then differ by so many ("1": off by one is
-            allowed). "rtol=1e-3,atol=1e-5", what is left out being 0, or a preset ("default", "epsilon").
+            allowed). "rtol=1e-3,atol=1e-5", what is left out being 0.
 
     Raises:
         ValueError: one line with what was wrong and what is wanted.
     """
     stated = text.strip()
-    if stated in PRESETS:
-        return Tolerance(rtol=0.0, atol=0.0, source=f"preset {stated}", preset=stated)
     parts = stated.split(",") if "=" in stated else [f"rtol={stated}", f"atol={stated}"]
     figures: dict[str, float] = {}
     for part in parts:
@@ -157,9 +135,8 @@ def parse_tolerance(text: str) -> Tolerance:
 
 NAMES = (
     *("right", "why", "wrong", "first_wrong", "first_wrong_index", "first_expected", "first_actual", "elements"),
-    *("max_error", "max_absolute_error", "mean_absolute_error", "max_relative_error", "mean_relative_error"),
-    *("max_ulp_error", "mean_ulp_error", "mean_signed_error", "total_error", "off_by_one"),
-    *("nan", "infinite", "missing", "expected_nan", "expected_infinite", "passes_1e5", "rtol", "atol", "tolerance"),
+    *("max_error", "max_absolute_error", "mean_absolute_error", "max_relative_error", "max_ulp_error"),
+    *("total_error", "off_by_one", "nan", "infinite", "missing", "passes_1e5", "rtol", "atol", "tolerance"),
     *("expected_shape", "actual_shape", "expected_dtype", "actual_dtype"),
 )
 # What a message has besides `why`, where it is not 0.
@@ -179,8 +156,8 @@ def compare(
         expected: any shape. Floats (float16, bfloat16, float32, float64), integers or booleans. It may lie on
             another device, and either may be strided.
         actual: the output, of the same shape.
-        tolerance: what is allowed, also as `parse_tolerance` reads it ("1e-3", "rtol=1e-5,atol=0", "epsilon"). None:
-            the default of the output's dtype.
+        tolerance: what is allowed, also as `parse_tolerance` reads it ("1e-3", "rtol=1e-5,atol=0"). None: the default
+            of the output's dtype.
         dtype: the one that the output must have, such as "float32". None: that of `expected`, or any floating one
             where that is float64: a reference of higher precision.
 
@@ -193,24 +170,23 @@ def compare(
         wrong: number of wrong elements. first_wrong, first_wrong_index: flat index and indices of the first.
         first_expected, first_actual: the two values there. elements: number of elements.
         max_absolute_error, mean_absolute_error: of |actual - expected|, over pairs of finite numbers.
-        total_error: the sum of |actual - expected|. mean_signed_error: mean of actual - expected: a bias.
-        max_relative_error, mean_relative_error: of |actual - expected| / |expected|. For |expected| below the smallest
-            normal number (float64: that of float32, integers: 1) that stands in its place.
-        max_ulp_error, mean_ulp_error: of |actual - expected| in units in the last place of the expected value in
-            the output's dtype: a result that is correctly rounded has at most .5. None of integers.
+        total_error: the sum of |actual - expected|.
+        max_relative_error: of |actual - expected| / |expected|. For |expected| below the smallest normal number
+            (float64: that of float32, integers: 1) that stands in its place.
+        max_ulp_error: of |actual - expected| in units in the last place of the expected value in the output's dtype: a
+            result that is correctly rounded has at most .5. None of integers.
         max_error: the largest of what is smaller, absolute or relative error, element by element. Of integers the
             largest absolute error. This is what is tracked per commit.
         passes_1e5: whether max_error is at most 1e-5 and no NaN or infinity is unexpected or missing. Of integers
             whether all are equal. As published suites have it: each error is within 1e-5, absolutely or relatively.
         nan, infinite: elements that are NaN or infinite and should not be. missing: elements that should be and are
-            not. expected_nan, expected_infinite: elements that are, and should be. None of integers.
+            not. None of integers.
         off_by_one: integers that differ by exactly 1. None of floats.
         rtol, atol, tolerance: what was allowed, and where that comes from.
         expected_shape, actual_shape, expected_dtype, actual_dtype: tuples, and names such as "float32".
 
     Raises:
-        ValueError: the tolerance is not understood, numbers of this dtype are not compared here (complex, for one),
-            or the preset does not know it.
+        ValueError: the tolerance is not understood, or numbers of this dtype are not compared here (complex, for one).
     """
     allowed = parse_tolerance(tolerance) if isinstance(tolerance, str) else tolerance
     unlike = _unlike(expected, actual, dtype)
@@ -223,7 +199,7 @@ def compare(
     if unlike is not None:
         return figures | {"right": False, "why": unlike}
     name = _dtype(actual)
-    allowed = (allowed or tolerance_of(name)).resolved(name)
+    allowed = allowed or tolerance_of(name)
     errors: FloatErrors | IntegerErrors
     if name in FORMATS:
         errors = FloatErrors(name, rtol=allowed.rtol, atol=allowed.atol)
@@ -398,9 +374,8 @@ class _Errors:
         self.elements = 0
         self.wrong = 0
         self.first: tuple[int, Any, Any] | None = None  # flat index, wanted, got
-        self._kinds = kinds
         self._largest = dict.fromkeys(("error", *kinds), 0.0)
-        self._total = dict.fromkeys(("signed", *kinds), 0.0)
+        self._total = 0.0  # of absolute errors
 
     def _count(self, mask: torch.Tensor, offset: int, wanted: torch.Tensor, got: torch.Tensor) -> None:
         """Count the wrong elements of a block. `mask` is True where one is."""
@@ -413,19 +388,17 @@ class _Errors:
 
     def _grow(self, kind: str, errors: torch.Tensor) -> None:
         self._largest[kind] = max(self._largest[kind], float(errors.max()))
-        self._total[kind] += float(errors.sum())
+        self._total += float(errors.sum()) if kind == "absolute" else 0.0
 
     def _sizes(self, compared: int) -> dict[str, float | None]:
-        """Return the errors by name, means over `compared` elements."""
-        count = max(compared, 1)
-        sizes = {
-            "max_error": self._largest["error"],
-            **{f"max_{kind}_error": self._largest[kind] for kind in self._kinds},
-            **{f"mean_{kind}_error": self._total[kind] / count for kind in self._kinds},
-            "mean_signed_error": self._total["signed"] / count,
-            "total_error": self._total["absolute"],
-        }
-        return {name: _capped(value) for name, value in sizes.items()}
+        """Return the errors by name, the mean over `compared` elements.
+
+        JSON can hold them: an error from zero, counted in subnormals, may be beyond float64.
+        """
+        sizes = {"max_error": self._largest["error"]}
+        sizes |= {f"max_{kind}_error": value for kind, value in self._largest.items() if kind != "error"}
+        sizes |= {"mean_absolute_error": self._total / max(compared, 1), "total_error": self._total}
+        return {name: min(value, sys.float_info.max) for name, value in sizes.items()}
 
 
 class FloatErrors(_Errors):
@@ -441,7 +414,7 @@ class FloatErrors(_Errors):
         # difference from zero, divided by 1e-308, would be infinite.
         self._floor = 2.0 ** max(exponent, -126)
         self._aside = 0  # elements of which one is NaN or infinite: they have no error
-        self._odd = dict.fromkeys(("nan", "infinite", "missing", "expected_nan", "expected_infinite"), 0)
+        self._odd = dict.fromkeys(("nan", "infinite", "missing"), 0)
 
     def add(self, offset: int, wanted: torch.Tensor, got: torch.Tensor) -> None:
         """Take a block, both 1-D. `offset` is the flat index of its first element."""
@@ -450,12 +423,9 @@ class FloatErrors(_Errors):
         size = wanted.to(torch.float64, copy=True)
         error = got.to(torch.float64, copy=True).sub_(size)
         self.elements += error.numel()
-        signed = float(error.sum())
         unlike = None
-        if not math.isfinite(signed):  # whatever is not finite leaves no finite sum
+        if not math.isfinite(float(error.sum())):  # whatever is not finite leaves no finite sum
             unlike = self._set_aside(size, error, got)
-            signed = float(error.sum())
-        self._total["signed"] += signed
         self._grow("absolute", error.abs_())
         size.abs_()
         mask = error > size.mul(self._rtol).add_(self._atol)
@@ -488,7 +458,7 @@ class FloatErrors(_Errors):
         same = infinite & (values == wanted.to(got.dtype).to(torch.float64))
         odd = was_nan | wanted.isinf()
         wrong = {"nan": nan & ~was_nan, "infinite": infinite & ~same, "missing": odd & ~(nan | infinite)}
-        for name, mask in (wrong | {"expected_nan": nan & was_nan, "expected_infinite": same}).items():
+        for name, mask in wrong.items():
             self._odd[name] += int(mask.sum())
         aside = odd | nan | infinite
         self._aside += int(aside.sum())
@@ -521,12 +491,10 @@ class IntegerErrors(_Errors):
         if wanted.dtype == got.dtype and not bool((wanted != got).any()):
             return
         size = wanted.to(torch.int64)  # also because torch compares no two unlike types if one of them is unsigned
-        signed = _difference(got.to(torch.int64), size)
-        error = signed.abs()
+        error = _difference(got.to(torch.int64), size).abs()
         self._count(error > self._limit, offset, wanted, got)
         self._off_by_one += int((error == 1).sum())
         distance = error.to(torch.float64)
-        self._total["signed"] += float(signed.to(torch.float64).sum())
         self._grow("absolute", distance)
         self._grow("relative", distance / size.to(torch.float64).abs().clamp_min(1.0))
 
@@ -545,11 +513,3 @@ def _difference(got: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     if bool(over.any()):
         difference.masked_fill_(over & (got > wanted), _LARGEST).masked_fill_(over & (got < wanted), -_LARGEST)
     return difference.clamp_min(-_LARGEST)  # -2^63 has no absolute value
-
-
-def _capped(value: float) -> float | None:
-    """Return a figure that JSON can hold: an error from zero, counted in subnormals, may be beyond float64.
-
-    None of a sum that is not a number: its parts overflowed with either sign.
-    """
-    return None if math.isnan(value) else min(max(value, -sys.float_info.max), sys.float_info.max)
