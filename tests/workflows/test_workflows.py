@@ -69,6 +69,11 @@ def test_an_action_has_one_version():
     assert names == sorted(set(names))
 
 
+def test_no_expression_in_scripts():
+    for where, _, step in SCRIPT_STEPS:
+        assert "${{" not in step["run"], where
+
+
 @pytest.mark.parametrize("file", WORKFLOWS)
 def test_rights_of_jobs(file):
     assert WORKFLOWS[file]["permissions"] == {}
