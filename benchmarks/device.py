@@ -26,7 +26,7 @@ def measured(device: str) -> Document:
         document = ceilings.measure(device, caches=True)
     except NotImplementedError as error:
         return {"unavailable": str(error)}
-    return {"figures": {figure.name: figure.value for figure in figures(document)}}
+    return {"figures": {name: ceiling.value for name, ceiling in figures(document).items()}}
 
 
 class _Device:

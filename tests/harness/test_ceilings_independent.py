@@ -122,7 +122,7 @@ def ours(_try):
     products = {
         ceiling.dtype: ceiling.value for ceiling in ceilings.from_document(document) if ceiling.what == "matmul"
     }
-    return {figure.name: figure.value for figure in figures(document)} | {"matmul": products["float32"]}
+    return {name: figure.value for name, figure in figures(document).items()} | {"matmul": products["float32"]}
 
 
 def plain_product():

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness.ceilings import DTYPES, Ceiling, sweep_sizes, warnings
+from kernel_velocity.harness.ceilings import DTYPES, Ceiling, sweep_sizes
 from kernel_velocity.harness.device_figures import (
     FALL,
     STRETCH,
     UNITS,
-    doubts,
     falls,
     figures,
     largest_cache,
@@ -83,7 +82,7 @@ def a_machine():
 
 
 def figures_of(*args, **named):
-    return {figure.name: figure for figure in figures(document(*args, **named))}
+    return figures(document(*args, **named))
 
 
 def test_figures_use_working_sets_of_their_level():
@@ -160,18 +159,6 @@ def test_larger_size_of_the_last_cache_counts():
     assert largest_cache({"L2": 1, "L3": 5}, {"L3": 7}) == 7
     assert largest_cache({"L2": 1, "L3": 9}, {"L3": 7}) == 9
     assert largest_cache({"L2": 1, "L3": None}, {"L2": 7}) is None
-
-
-def test_spread_samples_are_one_warning():
-    wide = [stream("copy", size, 1e9, spread=0.2) for size in (1 << 20, 1 << 21)]
-    raw = document([*wide, stream("read", 1 << 21, 1e9, spread=0.01, flags=("underfed",))])
-    raw["warnings"] = [*warnings(wide), "read (2097152 bytes): underfed", "no copy of 4 times the cache"]
-    assert doubts(raw) == (
-        "read (2097152 bytes): underfed",
-        "no copy of 4 times the cache",
-        "the samples of 2 of 3 measurements spread by more than 5%: a busy machine",
-    )
-    assert doubts(document([])) == ()
 
 
 def test_other_format_is_refused():

@@ -134,11 +134,10 @@ def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
 def warnings(ceilings: Sequence[Ceiling]) -> list[str]:
     """Return what makes ceilings doubtful: samples that spread, flags, copies that take less time than their call."""
     texts = [f"{_title(ceiling)}: {flag}" for ceiling in ceilings for flag in ceiling.flags]
-    texts += [
-        f"{_title(ceiling)}: its samples spread by {ceiling.spread:.0%}"
-        for ceiling in ceilings
-        if ceiling.spread is not None and ceiling.spread > SPREAD
-    ]
+    if wide := sum(ceiling.spread is not None and ceiling.spread > SPREAD for ceiling in ceilings):
+        texts.append(
+            f"the samples of {wide} of {len(ceilings)} measurements spread by more than {SPREAD:.0%}: a busy machine"
+        )
     launch = next((ceiling.value for ceiling in ceilings if ceiling.what == "launch"), None) or 0.0
     copies = {c.bytes: c.value for c in ceilings if c.what == "copy" and c.bytes and c.value}
     drowned = [size for size, rate in copies.items() if launch * rate / size > CALL_SHARE]

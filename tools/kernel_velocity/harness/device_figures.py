@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from kernel_velocity.harness.ceilings import REREAD, SPREAD, Ceiling, from_document, warnings
+from kernel_velocity.harness.ceilings import REREAD, Ceiling, from_document
 from kernel_velocity.harness.workloads import AROUND, BEYOND, MULTIPLY_ADDS
 
 CACHES: Mapping[str, tuple[str, ...]] = {"cpu": ("L1", "L2", "L3"), "cuda": ("L2",)}  # innermost first
@@ -47,22 +47,8 @@ _FORMATS = {("cpu", name): "2" for name in ("dram_copy_bandwidth", "dram_triad_b
 _COMPUTED = {"float16": "float32", "bfloat16": "float32"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One figure. `value` is None where it could not be measured, and `why` is the reason.
-
-    `spread` is that of the samples (robust standard deviation over median), None where it has none.
-    """
-
-    name: str
-    unit: str
-    value: float | None
-    spread: float | None = None
-    why: str = ""
-
-
-def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
-    """Return the figures of a document that `ceilings.measure` made with a sweep of the caches.
+def figures(document: Mapping[str, Any]) -> dict[str, Ceiling]:
+    """Return the figures of a document that `ceilings.measure` made with a sweep of the caches, by name, as ceilings.
 
     Raises:
         ValueError: the document is of another format.
@@ -77,11 +63,7 @@ def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
     chosen[ID] = Ceiling(what=ID, unit="CRC-32", value=device_id(document["name"]))
     absent = Ceiling(what="", unit="", value=None, why="it was not measured")
-    return tuple(
-        Figure(name=name, unit=unit, value=best.value, spread=best.spread, why=best.why)
-        for name, unit in UNITS[device].items()
-        for best in (chosen.get(name, absent),)
-    )
+    return {name: chosen.get(name, absent) for name in UNITS[device]}
 
 
 def version(device: str, name: str) -> str:
@@ -92,20 +74,6 @@ def version(device: str, name: str) -> str:
 def device_id(name: str) -> int:
     """Return the CRC-32 of a device's name: the number that tells two devices of one machine apart."""
     return zlib.crc32(name.encode())
-
-
-def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the warnings of a document. Those of samples that spread, on a busy machine dozens, as one."""
-    ceilings = from_document(document)
-    of_spread = set(warnings(ceilings)) - set(warnings([replace(ceiling, spread=None) for ceiling in ceilings]))
-    wide = sum(ceiling.spread is not None and ceiling.spread > SPREAD for ceiling in ceilings)
-    texts = [warning for warning in document["warnings"] if warning not in of_spread]
-    if wide:
-        texts.append(
-            f"the samples of {wide} of {len(document['ceilings'])} measurements spread by more than {SPREAD:.0%}: "
-            "a busy machine"
-        )
-    return tuple(texts)
 
 
 def _best(ceilings: Iterable[Ceiling], *whats: str, low: float = 0.0, high: float = math.inf) -> Ceiling:

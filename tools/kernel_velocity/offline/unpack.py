@@ -141,10 +141,10 @@ def _put_ceilings(folder: Path, manifest: Manifest, paths: Sequence[Path]) -> No
         return
     document = documents.read_checked(measured)
     device, file = document["device"], StoredFile(newest)
-    for figure in figures(document):
-        values: dict[Params, Sequence[float] | None] = {(): None if figure.value is None else [figure.value]}
-        name = f"device.{DEVICES[device]}.track_{figure.name}"
-        file.put(name, version(device, figure.name), values, measured.stat().st_mtime)
+    for name, ceiling in figures(document).items():
+        values: dict[Params, Sequence[float] | None] = {(): None if ceiling.value is None else [ceiling.value]}
+        series = f"device.{DEVICES[device]}.track_{name}"
+        file.put(series, version(device, name), values, measured.stat().st_mtime)
     file.save()
 
 

@@ -18,7 +18,7 @@ from kernel_velocity import bounds, config
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.device_figures import ID, UNITS, device_id, doubts, figures, version
+from kernel_velocity.harness.device_figures import ID, UNITS, device_id, figures, version
 from kernel_velocity.harness.reported import data_caches, threads
 from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, CeilingSession, is_rate, of_newest, roof
 
@@ -78,9 +78,9 @@ def session_of(document: Document, began: float) -> CeilingSession:
     """Return the session of a document that began at a Unix time, s."""
     return CeilingSession(
         began=began,
-        figures={figure.name: figure.value for figure in figures(document)},
+        figures={name: ceiling.value for name, ceiling in figures(document).items()},
         reported=document["reported"].get("caches", {}),
-        warnings=doubts(document),
+        warnings=tuple(document["warnings"]),
     )
 
 

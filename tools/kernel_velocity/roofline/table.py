@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernel_velocity import units
-from kernel_velocity.harness.device_figures import ID, PEAK, doubts, figures
+from kernel_velocity.harness.device_figures import ID, PEAK, UNITS, figures
 from kernel_velocity.roofline.roofs import CeilingSession, roof
 from kernel_velocity.tables import Table, aligned
 
@@ -21,22 +21,23 @@ def text(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> str
         document: of `harness.ceilings.measure`. sessions: those that the roofs are over, this one included.
     """
     sizes = {f"{name.lower()}_size": size for name, size in document["reported"].get("caches", {}).items()}
-    ceilings = [figure for figure in figures(document) if figure.name != ID]
+    ceilings = {name: ceiling for name, ceiling in figures(document).items() if name != ID}
+    units_of = UNITS[document["device"]]
     rows = [
         [
-            title(figure.name),
-            value(figure.value, figure.unit, figure.name),
-            "-" if figure.spread is None else units.share(figure.spread),
-            value(roof(sessions, figure.name), figure.unit, figure.name),
-            value(sizes.get(figure.name), figure.unit, figure.name),
+            title(name),
+            value(ceiling.value, units_of[name], name),
+            "-" if ceiling.spread is None else units.share(ceiling.spread),
+            value(roof(sessions, name), units_of[name], name),
+            value(sizes.get(name), units_of[name], name),
         ]
-        for figure in ceilings
+        for name, ceiling in ceilings.items()
     ]
     note = f"{document['name']}; the roof is the upper quartile of {units.count(len(sessions), 'session')}"
     notes = [
         WEAK,
-        *(f"n/a: {title(figure.name)}: {figure.why}" for figure in ceilings if figure.value is None),
-        *(f"warning: {warning}" for warning in doubts(document)),
+        *(f"n/a: {title(name)}: {ceiling.why}" for name, ceiling in ceilings.items() if ceiling.value is None),
+        *(f"warning: {warning}" for warning in document["warnings"]),
     ]
     heads = ["ceiling", "measured", "spread", "roof", "reported"]
     return "\n".join([aligned(Table("Ceilings", note, heads, rows)), "", *notes])
