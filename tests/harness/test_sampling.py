@@ -5,10 +5,10 @@ import pytest
 from kernel_velocity.harness import gate, sampling
 from kernel_velocity.harness.sampling import batch_for, measure
 from kernel_velocity.harness.stopping import CoefficientOfVariation, FixedCount, FixedTime, without_burn_in
-from kernel_velocity.harness.timers import BaseTimer, HostTimer
+from kernel_velocity.harness.timers import HostTimer, Timer
 
 
-class FakeTimer(BaseTimer):
+class FakeTimer(Timer):
     """A timer whose calls take what a list says, without waiting."""
 
     batch_limit = 1 << 20

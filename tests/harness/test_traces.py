@@ -8,13 +8,13 @@ import pytest
 
 from kernel_velocity.harness import timing, traces
 from kernel_velocity.harness.suite import Series
-from kernel_velocity.harness.timers import BaseTimer
+from kernel_velocity.harness.timers import Timer
 from kernel_velocity.harness.traces import record, take
 from tests.harness import pretend_cuda
 from tests.suite import SUITE
 
 
-class ScriptedTimer(BaseTimer):
+class ScriptedTimer(Timer):
     """Each sample is the number of the call that ended it. Notes how it was asked."""
 
     batch_limit = 64

@@ -9,46 +9,14 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise, repeat
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 Call = Callable[[], object]
-
-
-class Timer(Protocol):
-    """What `sampling` needs of a timer."""
-
-    flags: set[str]  # what went wrong while timing, such as "underfed"
-    empty_calls: int  # how many a batch lasts at least
-    by_wall: bool  # whether much time passes outside the samples: then a rule's seconds are those of the host's clock
-
-    @property
-    def batch_limit(self) -> int:
-        """Return the most calls that a batch may have."""
-        ...
-
-    def samples(self, call: Call, batch: int, n: int) -> list[float]:
-        """Return n samples: seconds per call, each over `batch` calls back to back."""
-        ...
-
-    def tick(self) -> float:
-        """Return the smallest difference that the clock shows, in seconds."""
-        ...
-
-    def overhead(self) -> float:
-        """Return what an empty call reads as, in seconds."""
-        ...
-
-    def restart(self) -> None:
-        """Forget flags, and what was read of the device's clock."""
-        ...
-
-    def clocks(self) -> list[float]:
-        """Return the device's clock beside the samples, Hz, in order. [] where it is not read."""
-        ...
 
 
 @contextmanager
@@ -67,21 +35,39 @@ def _nothing() -> None:
     """Stand in for a kernel that does nothing, and for a clock that is not read."""
 
 
-class BaseTimer:
-    """What all timers have: flags."""
+class Timer(ABC):
+    """What `sampling` needs of a timer. `samples` are seconds per call, each over `batch` calls back to back."""
 
     # A batch lasts at least so many empty calls, so that what one reads as moves a sample by no more than 5%.
     empty_calls = 20
+    by_wall: bool  # whether much time passes outside the samples: then a rule's seconds are those of the host's clock
 
     def __init__(self) -> None:
-        self.flags: set[str] = set()
+        self.flags: set[str] = set()  # what went wrong while timing, such as "underfed"
+
+    @property
+    @abstractmethod
+    def batch_limit(self) -> int:
+        """Return the most calls that a batch may have."""
+
+    @abstractmethod
+    def samples(self, call: Call, batch: int, n: int) -> list[float]:
+        """Return n samples in seconds per call."""
+
+    @abstractmethod
+    def tick(self) -> float:
+        """Return the smallest difference that the clock shows, in seconds."""
+
+    @abstractmethod
+    def overhead(self) -> float:
+        """Return what an empty call reads as, in seconds."""
 
     def restart(self) -> None:
-        """Forget the flags."""
+        """Forget flags, and what was read of the device's clock."""
         self.flags.clear()
 
     def clocks(self) -> list[float]:
-        """Return nothing: there is no clock of a device to read."""
+        """Return the device's clock beside the samples, Hz, in order. [] where it is not read."""
         return []
 
 
@@ -92,7 +78,7 @@ class StandingClockError(RuntimeError):
     """A clock that does not move."""
 
 
-class HostTimer(BaseTimer):
+class HostTimer(Timer):
     """`time.perf_counter_ns` around a batch: right for calls that return when the work is done.
 
     Args:
@@ -103,8 +89,13 @@ class HostTimer(BaseTimer):
     def __init__(self, flush: Call | None = None) -> None:
         super().__init__()
         self.by_wall = flush is not None
-        self.batch_limit = 1 << 20 if flush is None else 1
+        self._limit = 1 << 20 if flush is None else 1
         self._flush = flush
+
+    @property
+    def batch_limit(self) -> int:
+        """Return the most calls that a batch may have."""
+        return self._limit
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples in seconds per call."""
@@ -149,7 +140,7 @@ class SyncTimer(HostTimer):
     def __init__(self, synchronize: Call, flush: Call | None = None) -> None:
         super().__init__(self._settle)
         self.by_wall = True  # a batch waits for the device before it begins
-        self.batch_limit = 1 << 20 if flush is None else 1
+        self._limit = 1 << 20 if flush is None else 1
         self._synchronize, self._before = synchronize, flush or _nothing
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
@@ -226,7 +217,7 @@ class TorchEvents:
         return replay
 
 
-class CudaEventTimer(BaseTimer):
+class CudaEventTimer(Timer):
     """CUDA events around batches, all enqueued while a finite blocker keeps the device busy.
 
     Without the blocker the device waits for the host and an event pair includes the launch gap: a kernel of 7 us can
