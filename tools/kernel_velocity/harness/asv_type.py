@@ -91,7 +91,7 @@ class RoundBenchmark(_Recorded):
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
         owner = func.__self__
-        params = owner.cold_params if timing.is_cold(func) else owner.params
+        params = owner.cold_params if timing.is_cold(name) else owner.params
         super().__init__(name, func, attr_sources, params)
         self.type = "time"
         self.unit = "seconds"
@@ -101,7 +101,7 @@ class RoundBenchmark(_Recorded):
 
     def _set_up(self) -> None:
         super()._set_up()
-        if timing.is_cold(self.func):
+        if timing.is_cold(self.name):
             timing.flush_size(self._owner.device)  # raises where the caches cannot be made cold: n/a, not failed
 
     def _measure(self, *params: Any) -> Any:

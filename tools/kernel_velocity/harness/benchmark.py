@@ -122,7 +122,6 @@ class _KernelBenchmark:
         """Call the implementation once, caches warm. The benchmark type times this by rounds."""
         self._bound.call()
 
-    @timing.cold
     def time_cold(self, implementation: str, case: str) -> None:
         """Call the implementation once, caches overwritten before."""
         self._bound.call()
@@ -146,24 +145,24 @@ class _KernelBenchmark:
             ImpossibleError: the machine cannot do the work in that time.
         """
         rule = from_environment(os.environ)
-        method = getattr(self, name.rpartition(".")[2])
+        cold = timing.is_cold(name)
         call = self._bound.call  # and not the method: a Python function around it takes time
-        timer = timing.timer_of(self.device, method)
+        timer = timing.timer_of(self.device, cold=cold)
         timing.pre_warm(rule, self.device)
         began, before, clock = time(), read_counters(), perf_counter()
         gpu = uuid() if self.device == "cuda" else None
-        with GpuWatch(gpu) as watch, self._gate(method, implementation, case) as quiet:
+        with GpuWatch(gpu) as watch, self._gate(implementation, case, cold=cold) as quiet:
             result = measure(call, timer, rule, watch.look, quiet)
         host = activity(before, read_counters(), perf_counter() - clock)
         wait_for_threads()
         self._fresh.check()
-        waiting = self._waiting(method, call, result.estimate)
+        waiting = None if cold else self._waiting(call, result.estimate)
         check_finished(result.estimate, waiting)
         audit_flags = audit(
             self._bound,
             self._fresh,
             partial(self._check, implementation, case, CHECK_STEP),
-            timer=self._single(timer, method),
+            timer=self._single(timer, cold=cold),
             estimate=result.estimate,
             overhead=result.overhead,
             device=self.device,
@@ -177,7 +176,7 @@ class _KernelBenchmark:
         }
         flags = (*result.flags, *watch.flags, *audit_flags, *(flag for flag, is_raised in raised.items() if is_raised))
         fields = vars(result) | {
-            "flags": tuple(dict.fromkeys((*flags, *self._check_limits(method, case, result.estimate))))
+            "flags": tuple(dict.fromkeys((*flags, *self._check_limits(case, result.estimate, cold=cold))))
         }
         means, clocks = fields.pop("blocks"), fields.pop("clocks")
         record = Round(
@@ -217,13 +216,13 @@ class _KernelBenchmark:
         methods = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if callable(value)}
         return (*vars(self._bound).values(), *sorted(methods & set(vars(self))))
 
-    def _single(self, timer: Timer, method: Any) -> Timer:
+    def _single(self, timer: Timer, *, cold: bool) -> Timer:
         """Return the timer of one call at a time: that of the samples, or events in place of a CUDA graph."""
         if not isinstance(timer, CudaGraphTimer):
             return timer
-        return self.new_timer(timing.flush(self.device) if timing.is_cold(method) else None)
+        return self.new_timer(timing.flush(self.device) if cold else None)
 
-    def _gate(self, method: Any, implementation: str, case: str) -> AbstractContextManager[Gate | None]:
+    def _gate(self, implementation: str, case: str, *, cold: bool) -> AbstractContextManager[Gate | None]:
         """Return the gate of a round: on the CPU only, as NVML tells a GPU's pace.
 
         Beside hot calls it times a control, unless they are a control's own. A cold call's flush takes longer than all
@@ -231,26 +230,23 @@ class _KernelBenchmark:
         """
         if self.device != "cpu":
             return nullcontext()
-        control, is_cold = None, timing.is_cold(method)
-        if implementation not in CONTROLS and not is_cold:
+        control = None
+        if implementation not in CONTROLS and not cold:
             control = bind(CONTROLS[0], self.problem, case, self._inputs, _cache() / "aoti").call
-        working_set = math.inf if is_cold else self.footprints.get(case, 0)
+        working_set = math.inf if cold else self.footprints.get(case, 0)
         return gate.on_cpu(working_set, _cache() / "gauge", os.environ, control)
 
-    def _waiting(self, method: Any, call: Call, estimate: float) -> float | None:
+    def _waiting(self, call: Call, estimate: float) -> float | None:
         """Return the s that a caller waits for a hot call beyond the device's own time. None where that is no other."""
         if self.device != "cuda" or timing.chosen(os.environ) == "sync":
-            return None
-        if timing.is_cold(method):
             return None
         waited = timing.wait(call, self.device, estimate)
         return None if waited is None else waited - estimate
 
-    def _check_limits(self, method: Any, case: str, estimate: float) -> tuple[str, ...]:
+    def _check_limits(self, case: str, estimate: float, *, cold: bool) -> tuple[str, ...]:
         """Return the flags of `limits.check`."""
         footprint, dtype = self.footprints.get(case), dtype_of(case)
         work = Work(flops=self.flops.get(case), bytes=self.bytes.get(case), footprint=footprint, dtype=dtype)
-        cold = timing.is_cold(method)
         return limits.check(work, estimate, self.device, self._threads, _cache() / "limits", cold=cold)
 
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:

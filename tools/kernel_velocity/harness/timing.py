@@ -1,14 +1,10 @@
-"""How a `time_*` method is timed: with warm or cold caches, by which timer.
-
-`cold` marks the method before each of whose samples the caches are overwritten.
-"""
+"""How a round is timed: with warm or cold caches, by which timer."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
 
 from kernel_velocity.harness import gate, gpu
 from kernel_velocity.harness.reported import cache_size, threads
@@ -22,8 +18,6 @@ from kernel_velocity.harness.timers import (
     Timer,
     TorchEvents,
 )
-
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 DEFAULT = "events"
 ON_CUDA: Mapping[str, Callable[[TorchEvents, Call | None], Timer]] = {
@@ -41,15 +35,9 @@ SYNCHRONISED = 21  # samples of what a caller waits; the median counts
 FLUSH = {"cpu": 2, "cuda": 3}
 
 
-def cold(method: Method) -> Method:
-    """Mark a `time_*` method before each of whose samples the caches are overwritten."""
-    method._cold = True  # type: ignore[attr-defined]
-    return method
-
-
-def is_cold(method: Callable[..., Any]) -> bool:
-    """Return whether the caches are overwritten before each sample of a method."""
-    return getattr(method, "_cold", False)
+def is_cold(name: str) -> bool:
+    """Return whether the caches are overwritten before each sample of a benchmark, by its name's last part."""
+    return name.endswith("time_cold")
 
 
 def prepare_torch(device: str) -> None:
@@ -138,14 +126,14 @@ def pre_warm(rule: StoppingRule, device: str) -> None:
     torch.cuda.synchronize()
 
 
-def timer_of(device: str, method: Callable[..., Any]) -> Timer:
-    """Return the timer of a `time_*` method on a device.
+def timer_of(device: str, *, cold: bool) -> Timer:
+    """Return the timer of a round on a device, with cold caches or hot.
 
     Raises:
         NotImplementedError: the caches of this machine cannot be made cold: n/a.
         TimerError: KV_TIMER names none.
     """
-    flush_caches = flush(device) if is_cold(method) else None
+    flush_caches = flush(device) if cold else None
     if device != "cuda":
         return HostTimer(flush_caches)
     return ON_CUDA[chosen(os.environ)](TorchEvents(device), flush_caches)
