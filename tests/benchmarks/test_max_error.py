@@ -20,7 +20,7 @@ CASE = {add_mul_exp: "float32-1M", matmul: "float32-256x256x256", quantize_int8:
 
 def error_of_asv(module):
     """Return `track_max_error` of a module as asv runs it, set to the first combination of its parameters."""
-    return as_asv_runs("ErrorBenchmark", module, "track_max_error")
+    return as_asv_runs("TrackBenchmark", module, "track_max_error")
 
 
 @pytest.mark.parametrize("module", CASE, ids=lambda module: module.__name__)

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 def track_errors(tiny, returned="error"):
     """Have the suite track errors."""
     suite, kernel = tiny.root / "benchmarks" / "__init__.py", tiny.root / "benchmarks" / "scale.py"
-    suite.write_text(suite.read_text() + suite.read_text().replace("RoundBenchmark", "ErrorBenchmark"))
+    suite.write_text(suite.read_text() + suite.read_text().replace("RoundBenchmark", "TrackBenchmark"))
     before = kernel.read_text()
     kernel.write_text(before.replace("\n\nclass Cpu(_Suite):\n", TRACKED.replace("return error", f"return {returned}")))
     assert kernel.read_text() != before

@@ -66,7 +66,7 @@ def built(asv_environment, monkeypatch):
 
 def figure_of_asv(name, target):
     """Return the figure of matmul's CUDA code that asv tracks, set to a target."""
-    return as_asv_runs("FigureBenchmark", matmul, f"track_{name}", cases.TARGETS["cuda"].index(target), "Cuda")
+    return as_asv_runs("TrackBenchmark", matmul, f"track_{name}", cases.TARGETS["cuda"].index(target), "Cuda")
 
 
 def test_figure_needs_no_device(built):

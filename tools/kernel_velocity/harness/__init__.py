@@ -3,7 +3,7 @@
 Other rooms import it for its names, its telemetry and its statistics. Suites import it to define benchmarks.
 
     accuracy.py         error figures of an output, tolerances
-    asv_type.py         asv's benchmark types: rounds, errors, figures of compiled code
+    asv_type.py         asv's benchmark types: rounds, errors and figures of compiled code
     audit.py            was what was timed what was checked: fresh inputs, known and new ones timed in pairs
     benchmark.py        the base class of a suite's asv classes: set-up, checks, one round
     cases.py            names of test cases, implementations, devices

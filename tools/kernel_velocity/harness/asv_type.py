@@ -109,45 +109,34 @@ class RoundBenchmark(_Recorded):
         return self._owner.measure(self.name, *params)
 
 
-class ErrorBenchmark(_Recorded):
-    """Runs `_KernelBenchmark.track_max_error` once: it is no time, and every round would give the same."""
+class TrackBenchmark(_Recorded):
+    """Runs a `track_*` method of `_KernelBenchmark` once: it is no time, and every round would give the same.
 
-    name_regex = re.compile("^track_max_error$")
+    An error is that of a call. A figure of the compiled code (`under_test.figure`) is read, and nothing is set up.
+    """
+
+    name_regex = re.compile(f"^track_(max_error|{'|'.join(name for names in FIGURES.values() for name in names)})$")
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
-        super().__init__(name, func, attr_sources, func.__self__.error_params)
+        owner, self._is_error = func.__self__, name.endswith("track_max_error")
+        super().__init__(name, func, attr_sources, owner.error_params if self._is_error else owner.figure_params)
         self.type = "track"
-        self.unit = ERROR_UNIT
+        self.unit = ERROR_UNIT if self._is_error else func.unit
+
+    def _set_up(self) -> None:
+        if self._is_error:
+            super()._set_up()
 
     def _measure(self, *params: Any) -> float:
-        """Return the error. NaN, asv's "n/a", where the problem gives none.
+        """Return the value. NaN, asv's "n/a", where there is none.
 
         That is written down: asv stores a series that was not measured alike, and the run would repeat it for ever.
         """
-        error = self.func(*params)
-        if error is None:
-            self._record_failure(NotImplementedError(NO_ERROR))
-            return math.nan
-        return float(error)
-
-
-class FigureBenchmark(_Recorded):
-    """Reads a figure of the compiled code (`under_test.figure`) once: nothing is set up, and nothing is run."""
-
-    name_regex = re.compile(f"^track_({'|'.join(name for names in FIGURES.values() for name in names)})$")
-
-    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
-        super().__init__(name, func, attr_sources, func.__self__.figure_params)
-        self.type = "track"
-        self.unit = func.unit
-
-    def _set_up(self) -> None:
-        """Do nothing: the class makes inputs and looks for a device here."""
-
-    def _measure(self, *params: Any) -> float:
-        """Return the figure. NaN, asv's "n/a", where the build has none, which is written down as of errors."""
         try:
-            return float(self.func(*params))
+            value = self.func(*params)
+            if value is None:
+                raise NotImplementedError(NO_ERROR)
+            return float(value)
         except NotImplementedError as error:
             self._record_failure(error)
             return math.nan
@@ -158,7 +147,7 @@ def register() -> None:
 
     The server that forks the rounds imports torch here: 1.3 s, paid once a launch instead of once a round.
     """
-    for kind in (ErrorBenchmark, FigureBenchmark, RoundBenchmark):
+    for kind in (TrackBenchmark, RoundBenchmark):
         if kind not in benchmark_types:
             benchmark_types.insert(0, kind)
     if "run_server" in sys.argv and importlib.util.find_spec("torch") is not None:
