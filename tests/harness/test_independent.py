@@ -20,7 +20,6 @@ from kernel_velocity.harness.independent import (
     compare,
     deviation,
     kernels_time,
-    operations_time,
     row,
 )
 from kernel_velocity.harness.suite import Series
@@ -209,12 +208,11 @@ def test_graph_is_captured_on_its_own_stream(gpu, subject):
     assert 6 <= gpu.replays <= 2 * (1 + independent.REPLAYS)
 
 
-def event(kind, microseconds=0.0, *, annotation=False, self_cpu=0.0):
+def event(kind, microseconds=0.0, *, annotation=False):
     return SimpleNamespace(
         device_type=SimpleNamespace(name=kind),
         time_range=SimpleNamespace(elapsed_us=lambda: microseconds),
         is_user_annotation=annotation,
-        self_cpu_time_total=self_cpu,
     )
 
 
@@ -222,20 +220,18 @@ def test_profiler_adds_kernels_per_call():
     events = [event("CPU", 100.0), *[event("CUDA", 2.0), event("CUDA", 3.0)] * 4]
     assert kernels_time(events, 4) == pytest.approx(5e-6)
     assert kernels_time([*events, event("CUDA", 99.0, annotation=True)], 4) == pytest.approx(5e-6)
-    assert operations_time([event("CPU", self_cpu=3.0), event("CPU", self_cpu=5.0)], 4) == pytest.approx(2e-6)
 
 
 @pytest.mark.parametrize(
-    ("time_of", "events", "why"),
+    ("events", "why"),
     [
-        (kernels_time, [event("CUDA", 1.0)] * 7, "lost events: 7 kernels of 4 equal calls"),
-        (kernels_time, [event("CPU", 1.0)] * 8, "saw no kernels"),
-        (operations_time, [], "no operations"),
+        ([event("CUDA", 1.0)] * 7, "lost events: 7 kernels of 4 equal calls"),
+        ([event("CPU", 1.0)] * 8, "saw no kernels"),
     ],
 )
-def test_profiler_without_all_events_is_refused(time_of, events, why):
+def test_profiler_without_all_events_is_refused(events, why):
     with pytest.raises(NotImplementedError, match=why):
-        time_of(events, 4)
+        kernels_time(events, 4)
 
 
 def test_profiler_waits_for_the_device(gpu, subject, monkeypatch):
@@ -251,7 +247,7 @@ def test_profiler_waits_for_the_device(gpu, subject, monkeypatch):
     kinds = SimpleNamespace(CPU="cpu", CUDA="cuda")
     monkeypatch.setitem(sys.modules, "torch.profiler", SimpleNamespace(profile=profile, ProfilerActivity=kinds))
     monkeypatch.setattr(gpu, "synchronize", lambda: log.append("wait"))
-    assert independent._profiler_cuda(subject[0], 7e-6)() == pytest.approx(7e-6)
+    assert independent._profiler(subject[0], 7e-6)() == pytest.approx(7e-6)
     assert log == [("cpu", "cuda"), "wait", "end"]
 
 
@@ -269,7 +265,7 @@ def test_do_bench_returns_all_times(gpu, subject, monkeypatch):
     assert options == {"warmup": 5.0, "rep": 50.0, "return_mode": "all"}
 
 
-@pytest.mark.parametrize("method", ["_do_bench", "_blocked_autorange", "_profiler_cuda"])
+@pytest.mark.parametrize("method", ["_do_bench", "_blocked_autorange", "_profiler"])
 def test_missing_tool_is_absent(gpu, subject, monkeypatch, method):
     for name in ("triton", "triton.testing", "torch.utils.benchmark", "torch.profiler"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -354,10 +350,3 @@ def test_cpu_methods_time_an_eager_call(real):
     assert document["missing"] == {}
     for name, seconds in only["others"].items():
         assert 0.01 < seconds / only["harness"] < 100, (name, only)  # a busy machine moves it, a wrong unit more
-
-
-def test_profiler_on_cpu_is_for_eager_only(real):
-    bench = SimpleNamespace(call=lambda: None)
-    series = SUITE.series("matmul", "cpu", "native", "float32-256x256x256")
-    with pytest.raises(NotImplementedError, match="only torch's own operations"):
-        independent._profiler_cpu(Subject(series, bench, 1), 1e-3)

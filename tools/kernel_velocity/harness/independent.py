@@ -240,44 +240,22 @@ def _blocked_autorange(subject: Subject, _seconds: float) -> Run:
     return lambda: trimmed_mean(timer.blocked_autorange(min_run_time=SECONDS).times)
 
 
-def _profiled(subject: Subject, seconds: float, device: str, time_of: Callable[[Any, int], float]) -> Run:
-    """Return a run under torch.profiler. `time_of(events, calls)` reads the seconds per call."""
+def _profiler(subject: Subject, seconds: float) -> Run:
+    """The profiler's duration of every kernel, copy and fill on the device, added up."""
     import torch  # noqa: PLC0415 - discovery must work without torch
 
     profiler = _imported("torch.profiler", "this torch has no profiler")
     kinds = profiler.ProfilerActivity
-    activities = [kinds.CPU, kinds.CUDA] if device == "cuda" else [kinds.CPU]
     call, calls = subject.bench.call, _repeats(seconds, PROFILED)
 
     def run() -> float:
-        with profiler.profile(activities=activities) as profile:
+        with profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as profile:
             for _ in range(calls):
                 call()
-            if device == "cuda":
-                torch.cuda.synchronize()
-        return time_of(profile.events(), calls)
+            torch.cuda.synchronize()
+        return kernels_time(profile.events(), calls)
 
     return run
-
-
-def _profiler_cpu(subject: Subject, seconds: float) -> Run:
-    """The profiler's CPU time of all operations."""
-    if subject.series.implementation != "eager":
-        raise NotImplementedError("the profiler sees only torch's own operations: eager")
-    return _profiled(subject, seconds, "cpu", operations_time)
-
-
-def operations_time(events: Sequence[Any], calls: int) -> float:
-    """Return the seconds per call that operations took, each counted without those that it called."""
-    total = sum(event.self_cpu_time_total for event in events)  # us
-    if total <= 0:
-        raise NotImplementedError("the profiler saw no operations")
-    return float(total) * 1e-6 / calls
-
-
-def _profiler_cuda(subject: Subject, seconds: float) -> Run:
-    """The profiler's duration of every kernel, copy and fill on the device, added up."""
-    return _profiled(subject, seconds, "cuda", kernels_time)
 
 
 def kernels_time(events: Sequence[Any], calls: int) -> float:
@@ -360,9 +338,9 @@ def _cold(subject: Subject, _seconds: float) -> str:
 # In order, device -> groups. The profiler comes last: CUPTI and CUDA graphs in one process have crashed (torch.profiler
 # works around it where it knows of graphs), and once used it leaves its hooks in the driver.
 METHODS: Mapping[str, tuple[tuple[Method, ...], ...]] = {
-    "cpu": ((Method("blocked_autorange", _blocked_autorange), Method("profiler", _profiler_cpu)),),
+    "cpu": ((Method("blocked_autorange", _blocked_autorange),),),
     "cuda": (
         (Method("graph", _graph, _gaps), Method("do_bench", _do_bench, _cold)),
-        (Method("profiler", _profiler_cuda, _gaps),),
+        (Method("profiler", _profiler, _gaps),),
     ),
 }
