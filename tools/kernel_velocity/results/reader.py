@@ -205,7 +205,7 @@ def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
 def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
     if not all(isinstance(axis, list) for axis in params):
         _refuse("params", "a list of axes", params)
-    return tuple(tuple(str(value) for value in axis) for axis in params if isinstance(axis, list))
+    return tuple(tuple(map(str, axis)) for axis in params if isinstance(axis, list))
 
 
 @lru_cache(maxsize=10_000)  # the same few names stand in every file

@@ -6,6 +6,7 @@ and static/measurement.js those of data that a page loads.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -34,7 +35,7 @@ def element(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def _escaped(value: object) -> str:
-    return str(value) if isinstance(value, Markup | int | float) else str(escape(value))
+    return str(value) if isinstance(value, Markup | int | float) else html.escape(str(value))  # plain text, at once
 
 
 def trend(

@@ -169,9 +169,7 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
             yield search, ()
             continue
         window = _Window(*prepared[number][:2], begin)
-        earlier = [replace(point, index=point.index - start) for point in search.settled]
-        points = window.points(window.standing(candidates), earlier)
-        yield search, tuple(replace(point, index=point.index + start) for point in points)
+        yield search, window.points(window.standing(candidates), start, search.settled)
 
 
 def _by_size(windows: Sequence[FloatArray]) -> Iterator[tuple[list[int], FloatArray]]:
@@ -208,6 +206,12 @@ class _Cut:
     step: Step  # with AR(1) noise
     loudness: float  # of the step, over the least that stands
     stands: bool
+
+
+def _squares(values: FloatArray) -> float:
+    """Return the summed squares of deviations from the mean."""
+    rest = values - values.sum() / values.size
+    return float(rest @ rest)
 
 
 class _Window:
@@ -265,21 +269,23 @@ class _Window:
         """Return whether a straight line explains the values around a cut better than the step."""
         bounds = [self._begin, *cuts, self._logs.size]
         start, _, end = bounds[(number := cuts.index(cut.index)) : number + 3]
-        sides = self._logs[max(start, cut.index - NEAR) : cut.index], self._logs[cut.index : min(end, cut.index + NEAR)]
-        values = np.concatenate(sides)
-        values -= values.mean()
-        x = np.arange(values.size) - (values.size - 1) / 2
-        line = float(x @ values) / float(x @ x) * x
-        around_step = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
-        return float(((values - line) ** 2).sum()) < around_step
+        first, last = max(start, cut.index - NEAR), min(end, cut.index + NEAR)
+        x = np.arange(last - first) - (last - first - 1) / 2
+        by_line = float(x @ self._logs[first:last]) ** 2 / float(x @ x)  # what a line takes from the squares
+        around_step = sum(_squares(self._logs[side]) for side in (slice(first, cut.index), slice(cut.index, last)))
+        return _squares(self._logs[first:last]) - by_line < around_step
 
-    def points(self, cuts: Sequence[_Cut], earlier: Sequence[ChangePoint]) -> Points:
-        """Return the cuts as change points. `earlier` are those that settled."""
+    def points(self, cuts: Sequence[_Cut], start: int, earlier: Sequence[ChangePoint]) -> Points:
+        """Return the cuts as change points of the series, whose place `start` is the window's first.
+
+        Args:
+            earlier: change points of the series that settled.
+        """
         points = list[ChangePoint]()
         for cut in cuts:
-            step = cut.step
-            levels = [point.before for point in (*earlier, *points) if point.index > cut.index - LOOK_BACK]
+            step, index = cut.step, cut.index + start
+            levels = [point.before for point in (*earlier, *points) if point.index > index - LOOK_BACK]
             near = sum(abs(level - step.after) <= abs(step.after - step.before) / 2 for level in levels)
             interval = replace(step, freedom=max(step.freedom, FEWEST_FREEDOM))
-            points.append(replace(interval.point(cut.index), is_unsteady=near >= RETURNS))
+            points.append(replace(interval.point(index), is_unsteady=near >= RETURNS))
         return tuple(points)
