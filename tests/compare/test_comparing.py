@@ -154,8 +154,8 @@ def test_history_goes_by_the_footprint_too(monkeypatch):
     assert set(again.footprints.values()) == {7} and again.bytes == add_mul_exp.Cpu.bytes
     sets = []
     monkeypatch.setattr("kernel_velocity.harness.gate.on_cpu", lambda size, *_: sets.append(size))
-    for method in (again.time_hot, again.time_cold):
-        again()._gate(method, "eager", "float32-1M")
+    for cold in (False, True):
+        again()._gate("eager", "float32-1M", cold=cold)
     assert sets == [7, math.inf]
 
 
