@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import math
 import mmap
 import os
 import shutil
@@ -10,6 +11,7 @@ import sqlite3
 import types
 
 import git
+import numpy as np
 import pytest
 
 from kernel_velocity.results import reader
@@ -479,3 +481,26 @@ def test_open_with_some_commits(tree, monkeypatch):
     assert set(site.commits) == {tree.commits[1], tree.commits[3]}
     for sha in site.commits:
         assert [dataclasses.replace(measurement, adjusted=None) for measurement in whole.at(sha)] == list(site.at(sha))
+
+
+def test_rows_without_telemetry_are_packed_as_value_by_value(tree, monkeypatch):
+    shutil.rmtree(tree.results / synthetic.MACHINE / "telemetry", ignore_errors=True)
+    path = min((tree.results / synthetic.MACHINE).glob("[0-9a-f]*.json"))
+    document = json.loads(path.read_text())
+    row = next(row for name, row in document["results"].items() if name.endswith("time_hot"))
+    failed, unbounded, *_ = (index for index, value in enumerate(row[0]) if not math.isnan(value))
+    row[0][failed] = row[5][unbounded] = row[6][unbounded] = None  # the ends of asv's interval
+    path.write_text(json.dumps(document))
+    packed = []
+    for is_plain in (True, False):
+        monkeypatch.setattr(packing, "_has_no_telemetry", lambda *_, is_plain=is_plain: is_plain)
+        names = packing.Names()
+        entries = packing.pack(reader.read_file(path, []), names, []).entries
+        texts = [[number and names.texts[number] for number in entries["interval_method"].tolist()]]
+        texts += [[number and names.remarks[number] for number in entries["remark"].tolist()]]
+        packed.append((texts, entries))
+    (texts, entries), (texts_of_values, values) = packed
+    assert texts == texts_of_values
+    for column in set(entries.dtype.names) - {"interval_method", "remark"}:
+        np.testing.assert_array_equal(entries[column], values[column])
+    assert np.isnan(entries["began"]).any() and np.isfinite(entries["began"]).any()

@@ -50,6 +50,10 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _is_command(value: object) -> bool:
+    return value is None or _is_text(value) or _are_texts(value)
+
+
 def _are_expressions(value: object) -> bool:
     try:
         return isinstance(value, dict) and all(re.compile(key) for key in value)
@@ -62,10 +66,12 @@ _SETTINGS: Mapping[str, Rule] = {  # of asv 0.6, by name
     name: Rule(wanted, holds)
     for wanted, holds, names in (
         ("a whole number", lambda value: type(value) is int and value >= 0, "version hash_length build_cache_size"),
+        ("a whole number", lambda value: type(value) is int and value >= 0, "wheel_cache_size"),
         ("a text", lambda value: value is None or _is_text(value), "project project_url show_commit_url repo_subdir"),
-        ("a text", lambda value: value is None or _is_text(value), "dvcs environment_type"),
+        ("a text", lambda value: value is None or _is_text(value), "dvcs environment_type conda_environment_file"),
         ("a path", lambda value: _is_text(value) and value.strip(), "repo benchmark_dir env_dir results_dir html_dir"),
-        ("a list of texts", _are_texts, "branches pythons plugins"),
+        ("a list of texts", _are_texts, "branches pythons plugins conda_channels"),
+        ("a command, or a list of commands", _is_command, "build_command install_command uninstall_command"),
         (
             "a time in seconds",
             lambda value: is_number(value) and value > 0,
@@ -223,7 +229,8 @@ def project(root: Path) -> Project:
         tools = section.get("tool", {})
         section = tools.get(SECTION, {}) if isinstance(tools, dict) else tools
     try:
-        project = fields.parse(Project, section, path)
+        where = path if path == own_file else f"{path}, tool.{SECTION}"
+        project = fields.parse(Project, section, where)
     except ResultsError as error:
         raise UsageError(str(error)) from None
     return replace(project, built_from=tuple(name.rstrip("/") for name in project.built_from))

@@ -49,6 +49,8 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         HistoryError: no git repository, or one without a commit.
     """
     with opened(repository, "the commits of HEAD") as repo:
+        if not repo.head.is_valid():
+            raise HistoryError(f"{repository}: the repository has no commit yet, or HEAD names none: make one")
         line = repo.git.rev_list("HEAD", "--first-parent").split()
         shallow = Path(repo.common_dir, "shallow").exists()
         distinct = dict.fromkeys(wanted)
@@ -73,7 +75,7 @@ def opened(repository: Path, what: str) -> Iterator[git.Repo]:
             f"{repository}: no git repository, a clone of the kernels' is wanted: name it with --repository"
         ) from None
     except (git.GitError, OSError, ValueError) as error:
-        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
+        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0].removeprefix("stderr: '")
         raise HistoryError(f"{repository}: git cannot read {what}: {reason}: try `git fsck`") from None
 
 

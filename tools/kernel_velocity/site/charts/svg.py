@@ -35,7 +35,7 @@ def element(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def _escaped(value: object) -> str:
-    return str(value) if isinstance(value, Markup | int | float) else html.escape(str(value))  # plain text, at once
+    return str(value) if isinstance(value, Markup | int | float) else html.escape(str(value))
 
 
 def trend(

@@ -208,7 +208,7 @@ class _Cut:
     stands: bool
 
 
-def _squares(values: FloatArray) -> float:
+def _squares_around_mean(values: FloatArray) -> float:
     """Return the summed squares of deviations from the mean."""
     rest = values - values.sum() / values.size
     return float(rest @ rest)
@@ -272,8 +272,10 @@ class _Window:
         first, last = max(start, cut.index - NEAR), min(end, cut.index + NEAR)
         x = np.arange(last - first) - (last - first - 1) / 2
         by_line = float(x @ self._logs[first:last]) ** 2 / float(x @ x)  # what a line takes from the squares
-        around_step = sum(_squares(self._logs[side]) for side in (slice(first, cut.index), slice(cut.index, last)))
-        return _squares(self._logs[first:last]) - by_line < around_step
+        around_step = sum(
+            _squares_around_mean(self._logs[side]) for side in (slice(first, cut.index), slice(cut.index, last))
+        )
+        return _squares_around_mean(self._logs[first:last]) - by_line < around_step
 
     def points(self, cuts: Sequence[_Cut], start: int, earlier: Sequence[ChangePoint]) -> Points:
         """Return the cuts as change points of the series, whose place `start` is the window's first.
