@@ -22,7 +22,7 @@ from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, series_data
 from kernel_velocity.site.pages import findings, measurement
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
-from kernel_velocity.stats import growth
+from kernel_velocity.stats import adjust
 from tests import synthetic
 from tests.golden import check_golden
 from tests.site import machine_records
@@ -106,8 +106,8 @@ def test_series_golden(tree, accept):
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
 def test_series_files_after_one_more_commit(tree, monkeypatch, step, older):
     monkeypatch.setattr(model, "STEP", step)
-    monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
-    monkeypatch.setattr(growth, "GROWTH", 2)
+    monkeypatch.setattr(adjust, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
+    monkeypatch.setattr(adjust, "GROWTH", 2)
     newest = list(tree.results.rglob(f"{tree.commits[4][:8]}-*"))
     assert newest
     after = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}

@@ -27,7 +27,7 @@ from kernel_velocity.lab import sessions as identical_sessions
 from kernel_velocity.lab.sessions import Sessions
 from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.stats.changepoints import detector
-from kernel_velocity.stats.changepoints.doubt import beyond_doubt
+from kernel_velocity.stats.changepoints.detector import beyond_doubt
 from kernel_velocity.stats.link import Z, link, median_error
 from kernel_velocity.tables import columns
 
