@@ -60,7 +60,7 @@ def fill(cache: Cache, layout: Layout, paths: Sequence[str], blocks: Sequence[Bl
 
 
 class CachedRound(NamedTuple):
-    """The part of a round that the cache stores: what adjusting reads (`adjust_series.Timed`)."""
+    """The part of a round that the cache stores: what adjusting reads (`adjust_series.AdjustableRound`)."""
 
     launch: str
     time: float  # its index in the order of the value's rounds

@@ -22,7 +22,7 @@ from kernel_velocity.stats import adjust
 from kernel_velocity.stats.adjust import NO_CODE, Code, Logs, RoundKey, centre, deviations, grown, is_usable, slopes
 
 
-class Timed(Protocol):
+class AdjustableRound(Protocol):
     """The fields of a round that adjusting reads. Times and gauges in s, None for a gauge that was not read."""
 
     @property
@@ -51,7 +51,7 @@ class Timed(Protocol):
 
 
 TimedSeries = tuple[SeriesKey, str]  # a series, and the method that timed it
-Rounds = Mapping[str, Sequence[Timed]]  # by commit
+Rounds = Mapping[str, Sequence[AdjustableRound]]  # by commit
 Centres = Mapping[SeriesKey, float]  # usual reading of each control, log s
 
 

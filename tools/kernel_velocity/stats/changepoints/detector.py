@@ -51,7 +51,7 @@ P_CORRELATED = 1e-4  # of Yuen's test with AR(1) noise
 # 100% of them, and never 0 (simulated, correlation 0 to .95, 9 to 60 points a level).
 FEWEST_FREEDOM = 3.0
 REACH = 100  # points a side that are compared: levels of long ago say little
-NEAR = 60  # points a side that tell the scatter, and whether a slope explains them
+NEAR_POINTS = 60  # points a side that tell the scatter, and whether a slope explains them
 RETURNS = 2  # earlier levels near the new one: the series keeps coming back to it
 LOOK_BACK = 150  # points in which they are counted
 BLOCK = 128  # points
@@ -92,13 +92,13 @@ def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None
         ValueError: a value is infinite.
     """
     result = dict[int, Detected]()
-    searches = dict[int, _Search]()
+    searches = dict[int, _PointSearch]()
     for number, (values, then) in enumerate(zip(series, previous, strict=True)):
         digest = _digest(values)
         if then is not None and then.digest == digest:
             result[number] = then
         else:
-            searches[number] = _Search.of(digest, observed(values).logs, then)
+            searches[number] = _PointSearch.of(digest, observed(values).logs, then)
     while growing := [search for search in searches.values() if (search.blocks + 1) * BLOCK < search.logs.size]:
         for search, points in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
             search.settled += [point for point in points if point.index < search.blocks * BLOCK]
@@ -114,7 +114,7 @@ def _digest(values: FloatArray) -> str:
 
 
 @dataclass(kw_only=True, eq=False)
-class _Search:
+class _PointSearch:
     """The search for the change points of a series. The indices of its points are places."""
 
     digest: str  # of the values, missing ones included
@@ -124,7 +124,7 @@ class _Search:
     settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
 
     @classmethod
-    def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _Search:
+    def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _PointSearch:
         """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
         if previous is None or previous.settled_digest != (same := _digest(logs[: previous.blocks * BLOCK])):
             return cls(digest=digest, logs=logs)
@@ -144,7 +144,7 @@ class _Search:
         )
 
 
-def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tuple[_Search, Points]]:
+def _searched(searches: Sequence[_PointSearch], ends: Sequence[int]) -> Iterator[tuple[_PointSearch, Points]]:
     """Yield each search with the change points between what is settled and a place, which ends the window."""
     starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
@@ -248,7 +248,7 @@ class _Window:
         """Compare the levels on both sides of one of the cuts."""
         step = self._step(start, index, end)
         moved, shorter = abs(step.after - step.before), min(step.sizes)
-        first, last = max(self._begin, index - NEAR), min(self._logs.size, index + NEAR)
+        first, last = max(self._begin, index - NEAR_POINTS), min(self._logs.size, index + NEAR_POINTS)
         bounds = [first, *(cut for cut in cuts if first < cut < last), last]
         squares = sum(self._squares_of(*level) for level in pairwise(bounds))
         scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), self._least)
@@ -272,7 +272,7 @@ class _Window:
         """Return whether a straight line explains the values around a cut better than the step."""
         bounds = [self._begin, *cuts, self._logs.size]
         start, _, end = bounds[(number := cuts.index(cut.index)) : number + 3]
-        first, last = max(start, cut.index - NEAR), min(end, cut.index + NEAR)
+        first, last = max(start, cut.index - NEAR_POINTS), min(end, cut.index + NEAR_POINTS)
         x = np.arange(last - first) - (last - first - 1) / 2
         by_line = float(x @ self._logs[first:last]) ** 2 / float(x @ x)  # what a line takes from the squares
         around_step = sum(

@@ -1,16 +1,20 @@
 """Raw traces: every timer and state, from the first call on, in order, nothing smoothed."""
 
+import io
 import json
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.harness import timing, traces
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.harness import timing
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timers import Timer
-from kernel_velocity.harness.traces import record, take
+from lab import record as command
+from lab import traces
+from lab.traces import record, take
 from tests.harness import pretend_cuda
+from tests.package_graph import ROOT
 from tests.suite import SUITE
 
 
@@ -42,13 +46,6 @@ class ScriptedTimer(Timer):
         return 1e-7
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that moves by a tenth of a second at each look."""
-    now = iter(x / 10 for x in range(10**9))
-    monkeypatch.setattr(traces, "perf_counter", lambda: next(now))
-
-
 def test_trace_keeps_the_order_from_the_first_call():
     timer, made = ScriptedTimer(), []
     samples = take(timer, lambda: made.append(1), 3, 0.01)
@@ -62,15 +59,6 @@ def test_trace_ends_at_the_cap(monkeypatch):
     timer = ScriptedTimer()
     assert len(take(timer, lambda: None, 1, 3600.0)) == 1000
     assert max(n for _, n in timer.requests) > 100  # not a look at the clock per sample
-
-
-@pytest.mark.parametrize(
-    ("seconds", "least", "most"), [(0.0, traces.FEWEST, traces.FEWEST), (2.0, traces.FEWEST + 1, 10)]
-)
-def test_slow_call_is_sampled_one_by_one(clock, seconds, least, most):
-    timer = ScriptedTimer()
-    assert least <= len(take(timer, lambda: None, 1, seconds)) <= most
-    assert set(timer.requests) == {(1, 1)}
 
 
 SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
@@ -105,21 +93,6 @@ def test_single_then_batched(scripted):
     assert single["tick"] == 1e-8
 
 
-def test_sync_timer_traces_single_calls_only(scripted, monkeypatch):
-    torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    series = SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024")
-    traces = [
-        (trace["timer"], trace["batch"], trace["chosen"]) for _, trace in record(series, 0.001, lambda name: None)
-    ]
-    assert traces == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("SyncTimer", 1, 1)]
-
-
-def test_no_batched_trace_of_single_calls(scripted, monkeypatch):
-    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
-    assert len(list(record(SERIES, 0.001, lambda name: None))) == 1
-
-
 def test_existing_traces_are_not_repeated(scripted):
     (single, first), (batched, _) = record(SERIES, 0.001, lambda name: None)
     stored = {single: {**first, "chosen": 7}}
@@ -144,14 +117,6 @@ def test_cold_traces_are_single_calls(scripted, monkeypatch):
     assert {trace["state"] for _, trace in record(far, 0.001, lambda name: None)} == {"hot"}
 
 
-def test_flags_are_of_the_samples(scripted, monkeypatch):
-    monkeypatch.setattr(ScriptedTimer, "tick", lambda self: self.flags.add("underfed") or 1e-8)
-    assert all(trace["flags"] == [] for _, trace in record(SERIES, 0.001, lambda name: None))
-    flagging = lambda self, call, batch, n: self.flags.add("underfed") or [1.0] * n  # noqa: E731
-    monkeypatch.setattr(ScriptedTimer, "samples", flagging)
-    assert all(trace["flags"] == ["underfed"] for _, trace in record(SERIES, 0.001, lambda name: None))
-
-
 @pytest.fixture
 def short(monkeypatch):
     torch = pytest.importorskip("torch", reason="traces are of torch tensors")
@@ -159,16 +124,6 @@ def short(monkeypatch):
     for name in ("WARM_UP", "WARM_UP_MOST"):
         monkeypatch.setattr(f"kernel_velocity.harness.sampling.{name}", 0.001)
     return torch
-
-
-def test_real_call_hot_and_cold(short):
-    result = [trace for _, trace in record(SERIES, 0.02, lambda name: None)]
-    assert [trace["state"] for trace in result if trace["batch"] == 1] == ["hot", "cold"]
-    for trace in result:
-        assert trace == json.loads(json.dumps(trace))
-        assert all(1e-6 < value < 1 for value in trace["seconds"])
-        assert 0 < trace["tick"] < 1e-4
-        assert trace["kernel"] == "matmul"
 
 
 def test_gpu_is_traced_by_two_timers(short, monkeypatch):
@@ -182,3 +137,28 @@ def test_gpu_is_traced_by_two_timers(short, monkeypatch):
     made = []
     traces._synchronised(None).samples(lambda: made.append(len(waits)), 1, 5)
     assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
+
+
+def test_recorded_files_are_read_as_they_were_recorded(short, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = io.StringIO()
+    assert command.record(tmp_path, "cpu", r"matmul\..*eager.*256x", 0.02, out) == 0
+    files = traces.files([tmp_path])
+    assert out.getvalue().count("samples of batch") == len(files) >= 2
+    for path, trace in zip(files, traces.read(files), strict=True):
+        document = json.loads(path.read_text())
+        assert (trace.samples, trace.batch) == (document["seconds"], document["batch"])
+        assert 1e-6 < trace.truth < 1
+    assert command.record(tmp_path, "cpu", r"matmul\..*eager.*256x", 0.02, io.StringIO()) == 0
+    assert traces.files([tmp_path]) == files
+
+
+@pytest.mark.parametrize("samples", [[9e-3] * 20 + [1e-3] * 80, [9e-3] * 6000 + [1e-3] * 10_000])
+def test_truth_of_a_recorded_trace_is_its_settled_part(tmp_path, samples):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"format": 1, "unit": "s", "batch": 2, "seconds": samples}))
+    (result,) = traces.read([path])
+    assert (result.truth, result.batch, len(result.samples)) == (pytest.approx(1e-3), 2, len(samples))
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(ResultsError, match="cut off: record it again"):
+        list(traces.read([path]))
