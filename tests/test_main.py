@@ -73,7 +73,7 @@ def test_missing_module_of_this_package_is_a_bug(command):
         run("planted")
 
 
-@pytest.mark.parametrize("argv", [("dance",), ("--loud",), ("findings",), ("findings", "dance")])
+@pytest.mark.parametrize("argv", [("dance",), ("--loud",), ("offline",), ("offline", "dance")])
 def test_usage_errors_are_one_line(argv):
     status, out, err = run(*argv)
     assert (status, out) == (2, "")
