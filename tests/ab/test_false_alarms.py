@@ -17,7 +17,6 @@ from kernel_velocity.__main__ import main
 from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab.false_alarms import ADJUSTED, OURS, RAW, SAMPLE_SIZES, TESTS, by_intervals, judge
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import append, append_blocks, append_line, blocks_path, spool_path
 from kernel_velocity.results import failures
@@ -323,12 +322,6 @@ def test_too_few_is_a_usage_error(argv, text):
         obtain(*argv)
 
 
-def test_lines_without_blocks_are_read(tmp_path):
-    """Telemetry as it was before."""
-    (tmp_path / "01.jsonl").write_text(telemetry.encode(generated.sessions(1)["00"][0].round) + "\n")
-    assert [round_.blocks for round_ in false_alarms.read(tmp_path)["01"]] == [()]
-
-
 def spoilt(**fields):
     """Return a session's line with other fields."""
     return json.dumps(json.loads(generated.line(generated.sessions(1)["00"][0])) | fields).encode()
@@ -343,13 +336,11 @@ BROKEN = {
     "shared launch": (GOOD + b"\n" + GOOD, "rounds of one series share a launch"),
     "no time": (spoilt(e=0), "e: a positive time is wanted, got 0"),
     "no gauge": (spoilt(j=0.0), "j: a positive time"),
-    "no control": (spoilt(K=-1.0), "K: a positive time"),
     **{
         f"blocks {value!r}": (spoilt(blocks=value), "blocks: a list of positive times is wanted, got")
-        for value in ([0], [1e-3, -1e-3], ["a"], None, [True], [float("nan")], [float("inf")])
+        for value in ([0], None, [float("nan")])
     },
     "cut off": (gzip.compress(GOOD)[:-12], ""),
-    "another checksum": (gzip.compress(GOOD)[:-8] + bytes(8), ""),
     "no gzip": (b"no gzip", ""),
 }
 

@@ -54,13 +54,6 @@ def test_trace_keeps_the_order_from_the_first_call():
     assert len(made) == 3 * len(samples)
 
 
-def test_trace_ends_at_the_cap(monkeypatch):
-    monkeypatch.setattr(traces, "CAP", 1000)
-    timer = ScriptedTimer()
-    assert len(take(timer, lambda: None, 1, 3600.0)) == 1000
-    assert max(n for _, n in timer.requests) > 100  # not a look at the clock per sample
-
-
 SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
 
 
@@ -91,15 +84,6 @@ def test_single_then_batched(scripted):
     assert len(scripted) == 2
     assert single["unit"] == "s"
     assert single["tick"] == 1e-8
-
-
-def test_existing_traces_are_not_repeated(scripted):
-    (single, first), (batched, _) = record(SERIES, 0.001, lambda name: None)
-    stored = {single: {**first, "chosen": 7}}
-    ((name, second),) = record(SERIES, 0.001, stored.get)
-    assert name == batched
-    assert second["batch"] == 7
-    assert list(record(SERIES, 0.001, {**stored, batched: second}.get)) == []
 
 
 def test_cold_traces_are_single_calls(scripted, monkeypatch):

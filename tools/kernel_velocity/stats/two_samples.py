@@ -22,7 +22,7 @@ FEWEST_FOR_EXACT = (
 )
 P = 1e-3
 P_WELCH = 0.01  # with fewer rounds
-LEAST = 0.01  # smallest relative change that is reported, whatever the floor
+LEAST_CHANGE = 0.01  # smallest relative change that is reported, whatever the floor
 FLOOR_CONFIDENCE = 0.99  # of the floor, two-sided, under a t distribution
 
 
@@ -123,7 +123,7 @@ def differs(a: FloatArray, b: FloatArray, floors: FloatArray) -> np.ndarray[tupl
     exact = min(a.shape[1], b.shape[1]) >= FEWEST_FOR_EXACT
     significant = mann_whitney(a, b) < P if exact else welch(a, b) < P_WELCH
     moved = np.abs(np.median(a, axis=1) - np.median(b, axis=1))
-    return np.asarray(significant & (moved >= np.maximum(math.log1p(LEAST), floors)))
+    return np.asarray(significant & (moved >= np.maximum(math.log1p(LEAST_CHANGE), floors)))
 
 
 def floor_of(medians: Sequence[float] | FloatArray) -> float:
