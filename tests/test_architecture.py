@@ -47,7 +47,7 @@ def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatc
 
 
 def test_every_folder_has_a_charter_that_lists_its_modules():
-    for face in PACKAGE.rglob("__init__.py"):
+    for face in PACKAGE.parent.rglob("__init__.py"):
         names = {f"{path.stem}.py" for path in face.parent.glob("*.py")} - {"__init__.py"}
         names |= {f"{path.parent.name}/" for path in face.parent.glob("*/__init__.py")}
         missing = [name for name in sorted(names) if f"\n{name}  " not in re.sub(r"\n +", "\n", charter(face))]
@@ -67,8 +67,14 @@ def test_benchmarks_import_harness_and_kernels_only():
         assert all(name.startswith("kernel_velocity.harness.") for name in ours), path
 
 
+def test_only_tests_import_the_lab():
+    for package in ("tools/kernel_velocity", "benchmarks", "kernels"):
+        for path in modules(package):
+            assert "lab" not in {name.split(".")[0] for name in imports(path)}, path
+
+
 def test_only_the_harness_imports_torch_and_kernels():
-    for path in modules("tools"):
+    for path in modules("tools/kernel_velocity"):
         if room(module_name(path)) != "harness":
             roots = {name.split(".")[0] for name in imports(path)}
             assert not roots & (TORCH | {"kernels", "benchmarks"}), path
@@ -152,7 +158,7 @@ def imported_without(packages, names):
 def test_measuring_node_needs_no_analysis_package():
     pytest.importorskip("asv", reason="a node has it")
     names = [module_name(path) for name in NODE for path in modules(f"tools/kernel_velocity/{name}")]
-    faces = [f"kernel_velocity.{name}" for name in (*FACES, "lab.record")]
+    faces = [f"kernel_velocity.{name}" for name in FACES]
     done = imported_without(NOT_ON_A_NODE, [*names, *faces, "tests.conftest"])
     assert done.returncode == 0, done.stderr.splitlines()[-1]
     lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.detector"])  # which needs scipy

@@ -26,7 +26,7 @@ from kernel_velocity.harness.documents import DamagedError
 from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.nightly import journal
 from kernel_velocity.offline import archive
-from kernel_velocity.results import foreign, machines, traces
+from kernel_velocity.results import foreign, machines
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
 from kernel_velocity.series import past
@@ -204,17 +204,6 @@ def write_blocks(folder):
     return file_of("blocks.jsonl", "".join(f"{line}\n" for line in lines))(folder)
 
 
-def trace(path):
-    (record,) = traces.read([path])
-    return record, ()
-
-
-def write_trace(folder):
-    seconds = [1e-5 + 1e-8 * number for number in range(40)]
-    text = documents.with_checksum(json.dumps({"format": 1, "unit": "s", "batch": 4, "seconds": seconds}))
-    return file_of("trace.json", text)(folder)
-
-
 def checked(path):
     return documents.read_checked(path), ()
 
@@ -366,7 +355,6 @@ FORMATS = {
     "state of a slice": Format(write_checked, checked),
     "deaths": Format(write_death, death),
     "finished case": Format(write_case, case),
-    "trace": Format(write_trace, trace),
     "site": Format(write_listing, listing),
     "Google Benchmark": Format(file_of("g.json", GOOGLE), functools.partial(ran, "google-benchmark"), True),
     "nvbench": Format(file_of("n.json", NVBENCH), functools.partial(ran, "nvbench"), True),

@@ -218,13 +218,6 @@ function showRounds({ columns, words }, rounds) {
   $("words").replaceChildren(...explained.map(([word, meaning]) => make("div", {}, make("dt", {}, word), " ", make("dd", {}, meaning))));
 }
 
-/** Links to the raw samples of a series, or says how to record some. */
-function showTraces({ traces }, series) {
-  const trace = traces.find((names) => [series.benchmark, series.implementation, series.case].every((name, at) => name === names[at]));
-  $("trace").replaceChildren(...(trace ? [make("a", { href: trace[3] }, "Raw samples of this series"), ", recorded in this clone by ", make("code", {}, "kv lab record"), "."]
-    : ["A round keeps its estimate, not its samples. ", make("code", {}, "kv lab record"), " records raw samples of every series."]));
-}
-
 // ---- choosing -------------------------------------------------------------------------------------------------------
 
 /** Returns the first of some measured commits, [SHA, number of its place], that has rounds of a series, else one whose file is lost, or null. */
@@ -259,7 +252,6 @@ async function showMeasurement(index, commitOf, wanted, isStep) {
   const gauges = Object.entries(index.gauges).map(([gauge, title]) => againstGauge(gauge, title, rounds, fit));
   $("charts").replaceChildren(overTime(series, rounds), ...gauges.filter((figure) => figure !== null));
   showRounds(index, rounds);
-  showTraces(index, series);
   say("");
   document.body.dataset.ready = `${sha} ${name}`;
 }

@@ -11,7 +11,7 @@ from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats import html
 from kernel_velocity.compare.result import Timed
 from kernel_velocity.site.charts.samples import CHARTS, POINTS, charts
-from kernel_velocity.stats.sample_shape import correlogram
+from kernel_velocity.stats.speedup import correlogram
 from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
 
 

@@ -27,14 +27,6 @@ def test_ceilings(tmp_path):
     assert measured["read", "float32"] == pytest.approx(3.35e12, rel=0.05)  # the fake's memory
 
 
-def test_traces(tmp_path):
-    bench = "--bench=quantize_int8.Cuda.time_hot.*(native|triton).*float32-1M"
-    run("traces", "--device", "cuda", tmp_path, "--seconds=0.001", bench)
-    names = {path.name for path in tmp_path.glob("quantize_int8-cuda-*.json")}
-    assert len(names) == 10
-    assert "quantize_int8-cuda-triton-float32-1M-SyncTimer-cold-single.json" in names
-
-
 def test_timers(tmp_path):
     """Every method that needs no driver times a call. A graph that outlived its tensors would not."""
     bench = "--bench=quantize_int8_rows.*native.*512x|matmul.Cuda.*eager.*float32-1024"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-from kernel_velocity.ab.bisection import bisect
+from kernel_velocity.ab.bisect import bisect
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.findings import evidence_store, store
 from kernel_velocity.findings.evidence import Evidence, Path, Purpose

@@ -32,7 +32,7 @@ from kernel_velocity.harness.stopping import (
     width_and_fall,
     without_burn_in,
 )
-from kernel_velocity.lab.noise import FAMILIES, HELD_OUT, Jitter, _mixture, repetition
+from lab.noise import FAMILIES, HELD_OUT, Jitter, _mixture, repetition
 
 MOST = 2.5  # s that a rule may take in these tests
 # What ends a rule by itself, made short where the published cap is minutes.

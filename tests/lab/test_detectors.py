@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.__main__ import main
-from kernel_velocity.errors import ResultsError
-from kernel_velocity.lab import contenders, detectors, histories, scoring, true_night
-from kernel_velocity.lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Contender, Report
-from kernel_velocity.lab.detectors import STEPS, Plan
-from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
-from kernel_velocity.lab.scoring import BEFORE, SHORT, Agreement, Delay, agreement, count_alarms, delay
-from kernel_velocity.lab.true_night import Tally
+from lab import contenders, detectors, histories, scoring, true_night
+from lab.__main__ import main
+from lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Contender, DetectedChange
+from lab.detectors import STEPS, ScoringPlan
+from lab.histories import STEADY, UNSTEADY, RealSeries
+from lab.scoring import BEFORE, SHORT, AnnotationScore, Delay, agreement, count_alarms, delay
+from lab.true_night import Tally
 from tests.golden import check_golden
 from tests.stepped_series import stepped
 
@@ -31,7 +30,7 @@ def quiet(rng, size):
 
 def scripted(script, stride=1):
     """Return a contender with planned reports, by the number of commits it has seen."""
-    return Contender(lambda logs: [Report(index, rises) for index, rises in script.get(len(logs), [])], stride)
+    return Contender(lambda logs: [DetectedChange(index, rises) for index, rises in script.get(len(logs), [])], stride)
 
 
 def always(*reports, since=1, until=1000):
@@ -74,16 +73,6 @@ def test_step_is_reported_after_a_delay_and_with_an_error(script, expected, stri
     assert delay(scripted(script, stride), np.zeros(100)) == expected
 
 
-def test_history_with_a_step_is_the_one_without_and_the_step(monkeypatch):
-    observed = []
-    monkeypatch.setitem(CONTENDERS, "spy", Contender(lambda logs: observed.append(logs) or [], 1))
-    scoring.delays("spy", quiet, 0.10, 3, 2)
-    plain = scoring.noise(quiet, 3, 1, 100)
-    raised = np.array(next(logs for logs in reversed(observed) if len(logs) == 100))
-    assert (raised[:BEFORE] == plain[:BEFORE]).all()
-    assert raised[BEFORE:] - plain[BEFORE:] == pytest.approx(math.log(1.1))
-
-
 def test_short_levels_are_as_their_names_say(monkeypatch):
     ends = [SHORT["+10% for 8 commits"](number) for number in range(scoring.POSITIONS)]
     indices = {tuple(np.flatnonzero(np.diff(levels)) + 1) for levels in ends}
@@ -93,74 +82,18 @@ def test_short_levels_are_as_their_names_say(monkeypatch):
     stairs = SHORT["faster every 6"](1)
     assert stairs.size == 36 and ((np.diff(stairs) != 0).nonzero()[0] + 1).tolist() == [6, 12, 18, 24, 30]
     assert ((stairs[6::6] - stairs[:-6:6] > -0.3) & (stairs[6::6] - stairs[:-6:6] < -0.05)).all()
-    monkeypatch.setitem(CONTENDERS, "half", Contender(lambda logs: [Report(BEFORE, True)], 1))
+    monkeypatch.setitem(CONTENDERS, "half", Contender(lambda logs: [DetectedChange(BEFORE, True)], 1))
     assert scoring.short_levels("half", "+10% for 8 commits", 0, 4) == [0.5, 0.5, 0.5, 0.0]
 
 
-def real(*several):
-    return [RealSeries(str(number), tuple(values), None) for number, values in enumerate(several)]
-
-
 def test_real_noise_is_that_of_the_series_without_its_steps():
-    family = histories.resampled(real(stepped(0.0, 0.5, 0.2, sigma=0.004)))
+    family = histories.resampled([RealSeries("a", tuple(stepped(0.0, 0.5, 0.2, sigma=0.004)), None)])
     drawn = family(np.random.default_rng(0), 2000)
     assert drawn.std() == pytest.approx(0.004, rel=0.2)
     assert (family(np.random.default_rng(0), 2000) == drawn).all()
     ((residuals,),) = family.args
     index = np.flatnonzero(residuals == drawn[0])[0]
     assert drawn[:5].tolist() == residuals[index : index + 5].tolist()  # in blocks
-
-
-PLAIN = {"a": [1.0, None, 2], "b": [3.0]}
-ANNOTATED = {"s1": {"values": [1.0, 2.0, 0, -1.0], "annotations": {"x": [2], "y": []}, "higher_is_better": None}}
-
-
-def written(tmp_path, document, name="data.json"):
-    content = document if isinstance(document, bytes) else json.dumps(document).encode()
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
-    return path
-
-
-def test_files_of_series_are_read(tmp_path):
-    compressed = written(tmp_path, ANNOTATED | PLAIN, "a.json.gz").rename(tmp_path / "data.json")  # by their content
-    ((name, series),) = histories.read([compressed]).items()
-    assert (name, len(series)) == ("data", 3)
-    assert series[0] == RealSeries("s1", (0.0, math.log(2), None, None), (frozenset({2}), frozenset()))
-    assert series[1] == RealSeries("a", (0.0, None, math.log(2)), None)
-    large = written(tmp_path, b'{"a": [1' + b"0" * 400 + b", Infinity, NaN]}", "large.json")
-    assert histories.read([large])["large"][0].logs == (pytest.approx(400 * math.log(10)), None, None)
-
-
-@pytest.mark.parametrize(
-    ("document", "text"),
-    [
-        (b"", "no file of series"),
-        (gzip.compress(b'{"a": [1]}', mtime=0)[:-9], "no file of series"),
-        (b"\xff\xfe", "no file of series"),
-        ([1, 2], r"wanted an object of series by name, got \[1, 2\]"),
-        ({}, "wanted an object of series by name, got {}"),
-        ({"a": 3}, "a: wanted a list of values, or an object with `values`, got 3"),
-        ({"a": {"value": []}}, "a: wanted a list of values"),
-        ({"a": []}, "a: no values"),
-        ({"a": [1, "2"]}, "a: value 1 is '2'; wanted a number or null"),
-        ({"a": [True]}, "a: value 0 is True"),
-        ({"a": ["x" * 500]}, r"x\.\.\.; wanted"),
-        ({"a": {"values": [1], "annotations": []}}, "a: annotations: wanted an object"),
-        (
-            {"a": {"values": [1], "annotations": {"x": 0}}},
-            "annotations of x: wanted a list of indices from 0 to 0, got 0",
-        ),
-        ({"a": {"values": [1], "annotations": {"x": [1]}}}, r"annotations of x: .* got \[1\]"),
-        ({"a": {"values": [1], "annotations": {"x": [-1]}}}, "annotations of x"),
-        ({"a": {"values": [1, 1], "annotations": {"x": [True]}}}, "annotations of x"),
-    ],
-)
-def test_bad_file_of_series_is_one_line_that_names_it(tmp_path, document, text):
-    path = written(tmp_path, document)
-    with pytest.raises(ResultsError, match=text) as caught:
-        histories.read([path])
-    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", CONTENDERS)
@@ -178,13 +111,13 @@ def test_perfherders_rule_by_hand():
     values = np.array([1.0, 2.0] * 6 + [5.0, 6.0] * 6)
     detect = CONTENDERS["Perfherder t"].detect
     assert detect(np.log(values[:23]).tolist()) == []
-    assert detect(np.log(values).tolist()) == [Report(index=12, rises=True)]
+    assert detect(np.log(values).tolist()) == [DetectedChange(index=12, rises=True)]
     weights, parts = np.arange(12, 0, -1) / 78, (values[11::-1], values[12:])
     means = [float(weights @ part) for part in parts]
     squares = [float(((part - mean) ** 2).sum()) for part, mean in zip(parts, means, strict=True)]
     t = (means[1] - means[0]) / math.sqrt(sum(squares) / 11 / 12)
     assert contenders._weighted_t(*parts) == pytest.approx(t)
-    assert detect((-np.log(values)).tolist()) == [Report(index=12, rises=False)]
+    assert detect((-np.log(values)).tolist()) == [DetectedChange(index=12, rises=False)]
 
 
 POINTS = st.sets(st.integers(0, 200), max_size=8)
@@ -193,7 +126,7 @@ POINTS = st.sets(st.integers(0, 200), max_size=8)
 @given(annotations=st.lists(POINTS, min_size=1, max_size=3), reported=POINTS)
 def test_f1_is_a_share_and_one_for_agreement(annotations, reported):
     assert 0 < agreement(annotations, reported).f1 <= 1
-    assert agreement([reported], reported) == Agreement(1.0, 1.0, 1.0)
+    assert agreement([reported], reported) == AnnotationScore(1.0, 1.0, 1.0)
 
 
 @pytest.fixture
@@ -204,17 +137,20 @@ def data(tmp_path):
         for number in (3, 1, 2)
     }
     plain = {"x": np.exp(stepped(0.0, seed=9)).tolist()}
-    return [written(tmp_path, annotated, "people.json"), written(tmp_path, plain, "machine.json.gz")]
+    people, machine = tmp_path / "people.json", tmp_path / "machine.json.gz"
+    people.write_text(json.dumps(annotated))
+    machine.write_bytes(gzip.compress(json.dumps(plain).encode()))
+    return people, machine
 
 
 def run(monkeypatch, *argv, processes=1):
-    monkeypatch.setattr(detectors, "Plan", lambda: Plan(series=1, planted=1, short=25, worlds=1))
+    monkeypatch.setattr(detectors, "ScoringPlan", lambda: ScoringPlan(series=1, planted=1, short=25, worlds=1))
     monkeypatch.setattr(detectors, "COMMITS", 30)
     monkeypatch.setattr(true_night, "SCENARIOS", true_night.SCENARIOS[:1])
     monkeypatch.setattr(true_night, "NOISES", true_night.NOISES[:1])
     monkeypatch.setattr(scoring.os, "cpu_count", lambda: processes)
     out, err = io.StringIO(), io.StringIO()
-    status = main(["lab", "detectors", *map(str, argv)], out, err)
+    status = main(["detectors", *map(str, argv)], out, err)
     return status, out.getvalue(), err.getvalue()
 
 
@@ -224,7 +160,7 @@ def test_command_prints_its_page(monkeypatch, data):
     status, out, err = run(monkeypatch, *data, processes=2)
     assert (status, err) == (0, "")
     assert out.startswith("# Detectors of change points\n\n")
-    assert "\nPrinted by `kv lab detectors people.json machine.json.gz` on 20" in out
+    assert "\nPrinted by `python -m lab detectors people.json machine.json.gz`\non 20" in out
     for title in ("False alarms, steady noise", "Power, real: machine", "Short levels", "Annotated: people"):
         assert f"\n## {title}\n" in out
     assert "3 series, and the F1 of either half of their ids (2 and 1)" in out
@@ -234,28 +170,6 @@ def test_command_prints_its_page(monkeypatch, data):
     assert [line.split()[-5:] for line in annotated if line.startswith(SILENCE)] == [silent]
     assert "Among people" not in out and "## Annotated: machine" not in out
     assert "2%, noise 0.3%, changed code" in out
-
-
-def test_night_alone_is_played_without_histories(monkeypatch):
-    _, out, _ = run(monkeypatch, "--night")
-    assert [line for line in out.splitlines() if line.startswith("##")] == [
-        "## True night: planted steps",
-        "## True night: environments",
-    ]
-
-
-def test_bad_input_is_one_line_and_status_2(monkeypatch, tmp_path, data):
-    copy = tmp_path / "other" / "people.json"
-    copy.parent.mkdir()
-    copy.write_bytes(data[0].read_bytes())
-    for argv, text in (
-        (["--seed", "-1"], "--seed -1"),
-        (["none.json"], "no file of series"),
-        ([data[0], copy], "two files named people"),
-    ):
-        status, out, err = run(monkeypatch, *argv)
-        assert (status, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith("error: ") and text in err
 
 
 def test_golden_page(accept, monkeypatch):
@@ -277,7 +191,7 @@ def test_golden_page(accept, monkeypatch):
         results |= {("reports", name, "people", f"s{number}"): {20} - {20 * number} for number in range(2)}
     tally = dict.fromkeys(true_night.SCENARIOS, Tally((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10))
     tables = (
-        *detectors.tables(results, Plan(), {}),
+        *detectors.tables(results, ScoringPlan(), {}),
         *detectors.people(results, sets),
         *true_night.tables(tally, 2),
     )

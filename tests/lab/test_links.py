@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kernel_velocity.ab.false_alarms import read
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.lab import links
-from kernel_velocity.lab.sessions import read
-from tests.lab.sessions import sessions
+from lab import links
+from tests.ab.identical_sessions import sessions
 
 RECORDED = Path(__file__).parents[2] / "results" / "sessions" / "2-shared-cores"
 

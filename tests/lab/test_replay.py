@@ -1,22 +1,13 @@
-"""Replaying: costs and errors of rules on traces, trace files, and what is printed and written."""
+"""Replaying: costs and errors of rules on traces, and what is printed of them."""
 
-import argparse
-import io
-import json
-import re
-from functools import partial
-
-import numpy as np
 import pytest
 
-from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.statistics import trimmed_mean
-from kernel_velocity.harness.stopping import RULES, CoefficientOfVariation, FixedCount, FixedTime, ReactiveBenchmarking
-from kernel_velocity.lab import replay as command
-from kernel_velocity.lab.noise import HELD_OUT, TUNING
-from kernel_velocity.lab.replay import ENDED, Outcome, equal_time, replay, worse
-from kernel_velocity.results import traces as trace_files
-from kernel_velocity.results.traces import Trace
+from kernel_velocity.harness.stopping import RULES, FixedCount, FixedTime, ReactiveBenchmarking
+from lab import replay as command
+from lab.noise import HELD_OUT, TUNING
+from lab.replay import ENDED, ReplayOutcome, equal_time, replay, worse
+from lab.traces import Trace
 
 
 def trace(samples, truth=1e-3, batch=1):
@@ -24,7 +15,7 @@ def trace(samples, truth=1e-3, batch=1):
 
 
 def outcome(error=0.01, source="a", covered=True):
-    return Outcome(
+    return ReplayOutcome(
         source=source,
         error=error,
         covered=covered,
@@ -96,91 +87,6 @@ def test_resamples_are_of_sources_with_all_their_repetitions():
     good = [outcome(0.001, str(number // 5)) for number in range(45)]
     bad = [outcome(0.5 if before.source == "0" else 0.001, before.source) for before in good]
     assert 0.62 < worse(bad, good, seed=1)[1] < 0.69
-
-
-def document(samples, **others):
-    return {"format": 1, "unit": "s", "batch": 2, "seconds": samples, **others}
-
-
-def written(folder, name, text):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text if isinstance(text, str) else json.dumps(text))
-    return path
-
-
-@pytest.mark.parametrize("samples", [[9e-3] * 20 + [1e-3] * 80, [9e-3] * 6000 + [1e-3] * 10_000])
-def test_truth_of_a_recorded_trace_is_its_settled_part(tmp_path, samples):
-    (result,) = trace_files.read([written(tmp_path, "t.json", document(samples))])
-    assert (result.truth, result.batch, len(result.samples)) == (pytest.approx(1e-3), 2, len(samples))
-
-
-def test_trace_files_are_found_at_any_depth(tmp_path):
-    with pytest.raises(UsageError, match=r"no traces; `kv lab record`"):
-        trace_files.files([tmp_path])
-    with pytest.raises(UsageError, match="no such file or folder"):
-        trace_files.files([tmp_path / "nowhere"])
-    first = written(tmp_path / "process-01", "a.json", document([1e-3]))
-    two = written(tmp_path / "process-02", "a.json", document([1e-3]))
-    written(tmp_path / "process-02", "missing.json", "{}")
-    written(tmp_path / "process-02", "started.json", "{}")
-    assert trace_files.files([tmp_path]) == [first, two]
-    assert trace_files.files([two]) == [two]
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (json.dumps(document([1e-3] * 9))[:-20], "no trace .* cut off: record it again"),
-        ("[1, 2]", "an object is wanted, got list"),
-        (document([1e-3], format=2), "no trace of format 1 in seconds"),
-        (document([1e-3], unit="ms"), "no trace of format 1 in seconds"),
-        (document([]), "no samples"),
-        (document(None), "no samples"),
-        (document([1e-3, 0.0]), r"sample 1 is 0\.0; wanted a time from 1e-12"),
-        (document(["1e-3"]), "sample 0 is '1e-3'"),
-        (document([float("nan")]), "sample 0 is nan"),
-        (document([1e-3], batch=0), "batch 0; wanted"),
-        (document([1e-3], batch=None), "batch None; wanted"),
-    ],
-)
-def test_bad_trace_file_is_refused(tmp_path, content, text):
-    with pytest.raises(ResultsError, match=text):
-        list(trace_files.read([written(tmp_path, "t.json", content)]))
-
-
-def run(*argv):
-    parser, out = argparse.ArgumentParser(), io.StringIO()
-    command.add_arguments(parser)
-    return command.run(parser.parse_args([str(arg) for arg in argv]), out, io.StringIO()), out.getvalue()
-
-
-@pytest.mark.slow
-def test_command_prints_tables(tmp_path, monkeypatch):
-    """Three mixtures, four rules: a replay of a second."""
-    ours = {name: RULES[name] for name in command.OURS}
-    contenders = {**ours, "cv": CoefficientOfVariation, "fixed_time, 1 s": partial(FixedTime, t_max=1.0)}
-    monkeypatch.setattr(command, "CONTENDERS", contenders)
-    small = {"DEFAULT_MIXTURES": 3, "DEFAULT_REPETITIONS": 2}
-    for name, value in small.items():
-        monkeypatch.setattr(command, name, value)
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(1)
-    written(tmp_path / ".asv/traces", "t.json", document((1e-3 * np.exp(0.01 * rng.standard_normal(900))).tolist()))
-    status, out = run("--seed", 3)
-    assert status == 0
-    for title in ("tuning (seed 3): 6 traces", "held out (seed 3): 6 traces", "recorded (seed 3): 1 traces"):
-        assert title in out
-    assert len(re.findall(r"^fixed_time, equal to adaptive(\.round)?  ", out, re.MULTILINE)) == 6
-    for text in ("budget", "trace ended", "is worse in the median in "):
-        assert text in out
-    assert run("--seed", 3)[1] == out
-    assert run("--seed", 4)[1].splitlines()[:9] != out.splitlines()[:9]
-
-
-def test_seed_must_not_be_negative():
-    with pytest.raises(UsageError, match="--seed -1"):
-        run("--seed", -1)
 
 
 def test_full_replay_is_two_hundred_mixtures_ten_times():

@@ -1,4 +1,4 @@
-"""`kv lab sharing`: the table, and that both kinds of process measure."""
+"""`python -m lab sharing`: the table, and that both kinds of process measure."""
 
 import argparse
 import io
@@ -9,9 +9,9 @@ import pytest
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import sharing
-from kernel_velocity.lab import sharing as command
 from kernel_velocity.runner import live
 from kernel_velocity.runner.sharing import table as table_of
+from lab import sharing as command
 
 
 def row(series, number, longer):

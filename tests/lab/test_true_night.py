@@ -8,15 +8,15 @@ import pytest
 
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import NOTHING
-from kernel_velocity.lab import true_night
-from kernel_velocity.lab.true_night import APART, CODES, EVENT, PAST, SLOWER, Machine
+from lab import true_night
+from lab.true_night import APART, CODES, EVENT, PAST, SLOWER, SimulatedMachine
 
 FIRST = PAST + 2  # place of the first commit that makes a kernel slower
 
 
 def pair_of(world, night, before, after):
     """Return the median log ratio of two commits measured in a night, the machine, and the rounds."""
-    machine = Machine(world, night, np.random.default_rng(0))
+    machine = SimulatedMachine(world, night, np.random.default_rng(0))
     series = next(
         (member.benchmark, (member.implementation, member.case))
         for member in world.series
@@ -30,7 +30,7 @@ def pair_of(world, night, before, after):
 
 def test_planted_step_is_confirmed_in_its_night_at_its_commit():
     world = true_night.planted(0.10, 0.003, CODES[0], (0,))
-    night = true_night.judged(world, FIRST, true_night.Night((), 0, 0, NOTHING, ()), np.random.default_rng(0))
+    night = true_night.judged(world, FIRST, true_night.SimulatedNight((), 0, 0, NOTHING, ()), np.random.default_rng(0))
     (record,) = night.findings
     assert (record.subject, record.kind, record.state) == ("kernel0", Kind.REGRESSION, State.CONFIRMED)
     assert record.commits == (true_night.commit(FIRST),)
@@ -63,7 +63,7 @@ def test_both_sides_of_a_pair_feel_the_machine_and_one_its_code():
 
 
 def test_machine_ends_at_the_deadline_and_resumes():
-    machine = Machine(true_night.planted(0.1, 0.003, CODES[0], (0,)), PAST, np.random.default_rng(0))
+    machine = SimulatedMachine(true_night.planted(0.1, 0.003, CODES[0], (0,)), PAST, np.random.default_rng(0))
     key = ("kernel0.Cpu.time_hot", ("native", "float32-1M"))
     commits = true_night.commit(1), true_night.commit(2)
     assert machine.measure_pair(*commits, [key], 0, math.inf) == {}

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab import session as ab_session
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import UNITS
-from kernel_velocity.lab import sessions
 from kernel_velocity.runner import select, session
 from kernel_velocity.runner.asv import Ended
 from kernel_velocity.runner.session import Session
@@ -57,7 +57,7 @@ def work(tmp_path, monkeypatch, environment):
 
 def test_recover_removes_only_folders_of_runs(work, tmp_path):
     results = tmp_path / "results"
-    for name in (ab_session.MACHINE, sessions.MACHINE, "box", "findings"):
+    for name in (ab_session.MACHINE, false_alarms.SESSIONS_MACHINE, "box", "findings"):
         (results / name).mkdir(parents=True)
         (results / name / "machine.json").write_text("{}")
     out = io.StringIO()

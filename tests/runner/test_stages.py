@@ -54,8 +54,8 @@ def test_stage_runs_in_a_measuring_process(interpreter, monkeypatch, threads, us
     monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
     interpreter('echo "$@"; echo "$MALLOC_MMAP_MAX_ $OMP_NUM_THREADS"; echo note >&2; echo USDT:noise >&2; exit 7')
     out, err = io.StringIO(), io.StringIO()
-    assert live.run("traces", ["folder", "--bench=-x"], out, err) == 7
-    wanted = "-m kernel_velocity.runner.stages traces folder --bench=-x"
+    assert live.run("timers", ["file", "--bench=-x"], out, err) == 7
+    wanted = "-m kernel_velocity.runner.stages timers file --bench=-x"
     assert out.getvalue().splitlines() == [wanted, f"{ALLOCATOR['MALLOC_MMAP_MAX_']} {used}"]
     assert err.getvalue() == "note\n"
 
@@ -116,101 +116,3 @@ def test_timers_fail_without_a_time_not_by_disagreeing(tmp_path, monkeypatch):
     rows[0]["harness"] = None
     status, text = measure("timers", path, "--bench", ONLY_EAGER)
     assert status == 22 and "none of 1 series could be timed" in text
-
-
-# Traces --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def recorded(monkeypatch):
-    """Series that record two traces each, or do what a test says between them."""
-    behaviour = {}
-
-    def record(series, seconds, load):
-        for name in (f"{series.implementation}-cpu-1.json", f"{series.implementation}-cpu-2.json"):
-            if load(name) is None:
-                yield name, {"seconds": [seconds], "batch": 1}
-            if series.implementation in behaviour:
-                raise behaviour[series.implementation]
-
-    monkeypatch.setattr(stages.traces, "record", record)
-    return behaviour
-
-
-def trace(folder, *more):
-    return measure("traces", folder, "--bench", "matmul.*256", *more)
-
-
-def missing(folder):
-    return {load["implementation"]: load for load in json.loads((folder / "missing.json").read_text())["missing"]}
-
-
-def test_trace_that_is_there_is_not_repeated(recorded, tmp_path):
-    assert trace(tmp_path, "--seconds", "0.25")[0] == 0
-    assert documents.read(tmp_path / "native-cpu-2.json") == {"seconds": [0.25], "batch": 1}
-    assert len(list(tmp_path.glob("*-cpu-*.json"))) == 6 and missing(tmp_path) == {}
-    (tmp_path / "eager-cpu-1.json").write_text('{"seconds": [9]}')
-    (tmp_path / "eager-cpu-2.json").unlink()
-    assert trace(tmp_path) == (0, "eager-cpu-2.json: 1 samples of batch 1\n")
-    assert json.loads((tmp_path / "eager-cpu-1.json").read_text()) == {"seconds": [9]}
-
-
-def test_series_without_traces_are_listed_and_cost_no_other(recorded, tmp_path):
-    recorded |= {"compile": NotImplementedError("no\ncompiler"), "eager": RuntimeError("illegal memory access")}
-    status, text = trace(tmp_path)
-    assert status == 20 and "1 series could not be traced" in text
-    assert (missing(tmp_path)["compile"]["why"], missing(tmp_path)["compile"]["failed"]) == ("no compiler", False)
-    assert missing(tmp_path)["compile"]["kernel"] == "matmul"
-    result = missing(tmp_path)["eager"]
-    assert (result["why"], result["failed"]) == ("RuntimeError: illegal memory access", True)
-    assert (tmp_path / "native-cpu-2.json").exists()
-    recorded.clear()
-    measure("traces", tmp_path, "--bench", "matmul.*native.*256")
-    assert set(missing(tmp_path)) == {"compile", "eager"}  # what others missed stays
-    assert trace(tmp_path)[0] == 0 and missing(tmp_path) == {}  # and they are tried again
-
-
-class DiedError(BaseException):
-    """What no process can say: nothing after it runs."""
-
-
-def test_series_that_takes_its_process_with_it_is_given_up(recorded, tmp_path):
-    recorded["eager"] = DiedError()
-    for _ in range(stages.ATTEMPTS):
-        with pytest.raises(DiedError):
-            trace(tmp_path)
-    status, _ = trace(tmp_path)
-    assert status == 20 and "ended 3 times without a word" in missing(tmp_path)["eager"]["why"]
-    assert (tmp_path / "native-cpu-2.json").exists()
-
-
-def test_interrupted_trace_is_no_attempt(recorded, tmp_path):
-    recorded["eager"] = KeyboardInterrupt()
-    assert [trace(tmp_path)[0] for _ in range(stages.ATTEMPTS + 1)] == [130] * (stages.ATTEMPTS + 1)
-
-
-@pytest.mark.parametrize("name", [stages.STARTED, "eager-cpu-1.json"])
-def test_damaged_file_is_made_again(recorded, tmp_path, name):
-    (tmp_path / name).write_text('{"half')
-    assert trace(tmp_path)[0] == 0
-    assert documents.read_checked(tmp_path / name)
-
-
-def test_no_series_at_all_is_nothing_measured(monkeypatch, tmp_path):
-    monkeypatch.setattr(stages.traces, "record", lambda *_: iter_raise(NotImplementedError("no torch")))
-    status, text = trace(tmp_path)
-    assert status == 22 and "no series applies here" in text
-    assert set(missing(tmp_path)) == {"eager", "compile", "native"}
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "4000"])
-def test_time_that_makes_no_sense_is_refused(tmp_path, seconds):
-    assert trace(tmp_path, f"--seconds={seconds}")[0] == 2
-
-
-def test_real_trace(tmp_path, monkeypatch):
-    pytest.importorskip("torch", reason="traces are of torch tensors")
-    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
-    assert measure("traces", tmp_path, "--bench", ONLY_EAGER, "--seconds", "0.01")[0] == 0
-    single = json.loads(next(tmp_path.glob("matmul-cpu-eager-*-single.json")).read_text())
-    assert single["unit"] == "s" and len(single["seconds"]) >= 3

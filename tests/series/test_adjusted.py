@@ -16,7 +16,7 @@ from kernel_velocity.harness.telemetry import GAUGES, parse
 from kernel_velocity.series import adjusted
 from kernel_velocity.series.layout import ADJUSTED
 from kernel_velocity.series.packing import ROUND
-from kernel_velocity.stats import growth
+from kernel_velocity.stats import adjust
 from tests import large_tree, synthetic
 from tests.series.test_past import check, read
 
@@ -61,8 +61,8 @@ def feel(path, *, with_gauge):
 def grows_early():
     """Let the basis grow at 3, 4, 6 and 9 commits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "GROWTH", 2)
-        patch.setattr(growth, "ALWAYS_ANEW", 2)
+        patch.setattr(adjust, "GROWTH", 2)
+        patch.setattr(adjust, "ALWAYS_ANEW", 2)
         yield
 
 

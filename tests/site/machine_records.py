@@ -1,4 +1,4 @@
-"""What results have of a machine beside times: ceilings, session facts, gauges, traces. Seeded. Added to a tree."""
+"""What results have of a machine beside times: ceilings, session facts, gauges. Seeded. Added to a tree."""
 
 import json
 import math
@@ -8,7 +8,6 @@ import statistics
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import device_id, version
 from kernel_velocity.harness.gpu import GpuActivity
-from kernel_velocity.harness.traces import FORMAT as TRACE_FORMAT
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
@@ -82,16 +81,3 @@ def add_gauges(tree, index, *, busy=1.3, on_gpu=False):
                         row[column][number] = bound(estimates) if row[column:] else None
 
     edit(results_file(tree, index), store_medians)
-
-
-def add_trace(clone, samples, name="one.json", process="process-01", **changes):
-    """Keep a trace of add_mul_exp in a clone, as `kv lab record` writes it."""
-    trace = {
-        "format": TRACE_FORMAT, "kernel": "add_mul_exp", "device": "cpu", "implementation": "native",
-        "case": "float32-500k", "timer": "HostTimer", "state": "hot", "batch": 1, "chosen": 1, "tick": 1e-8,
-        "overhead": 3e-8, "flags": [], "unit": "s", "began": BEGAN, "seconds": list(samples),
-    } | changes  # fmt: skip
-    path = clone / ".asv" / "traces" / process / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(trace))
-    return path

@@ -1,7 +1,5 @@
 """Rooflines, machines and measurements in a real browser, from file://, without a network."""
 
-import math
-import random
 import re
 import shutil
 
@@ -25,7 +23,7 @@ MATMUL = {"benchmark": "matmul.Cpu.time_hot", "case": "float32-512x512x512"}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A site with all that these pages show: gauges, ceilings, sessions, traces. One round is of open estimate."""
+    """A site with all that these pages show: gauges, ceilings, sessions. One round is of open estimate."""
     tree = synthetic.build(tmp_path_factory.mktemp("measuring"))
     for index in range(5):
         machine_records.add_gauges(tree, index)
@@ -33,10 +31,6 @@ def site(tmp_path_factory):
     path.write_text(path.read_text().replace('"h": 0.01', '"h": 0.9'))
     for index in range(3):
         machine_records.add_ceilings(tree, index, peak_float32=(90 - 8 * index) * 1e9)
-    rng = random.Random(0)
-    samples = [1e-3 * math.exp(rng.gauss(0, 0.02)) for _ in range(600)]
-    for number in (1, 2):
-        machine_records.add_trace(tree.repository, samples[:: -1 if number == 1 else 1], process=f"process-{number:02}")
     return tree, written(tree)[1]
 
 
@@ -220,10 +214,6 @@ def test_measurement_choices_are_steps_back(tab, site):
     tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[0]}')")
     tab.go_back()
     tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[4]}')")
-    tab.locator("#trace a").click()
-    assert tab.locator("h2 bdi").all_inner_texts() == ["process-01", "process-02"]
-    titles = tab.locator("figure:has(svg.frame) strong").all_inner_texts()
-    assert titles.count("Lag plot") == titles.count("Autocorrelation") == titles.count("Histogram") == 2
 
 
 def test_roofline_choices_are_steps_back(tab, site):

@@ -1,10 +1,8 @@
-"""The data files: series, commits, rounds, fits, traces, findings, and that they say what the results say."""
+"""The data files: series, commits, rounds, fits, findings, and that they say what the results say."""
 
-import dataclasses
 import itertools
 import json
 import math
-import random
 import statistics
 
 import git
@@ -14,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kernel_velocity import fields, units
+from kernel_velocity import fields
 from kernel_velocity.findings import text
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.harness import telemetry
@@ -22,11 +20,11 @@ from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, series_data
 from kernel_velocity.site.pages import findings, measurement
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
-from kernel_velocity.stats import growth
+from kernel_velocity.stats import adjust
 from tests import synthetic
 from tests.golden import check_golden
 from tests.site import machine_records
-from tests.site.pages import GOLDEN, as_text, edit, page_of, read, rendered, results_file
+from tests.site.pages import GOLDEN, as_text, edit, read, results_file
 
 NATIVE = ("matmul.Cpu.time_hot", "native", "float32-512x512x512")
 
@@ -106,8 +104,8 @@ def test_series_golden(tree, accept):
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
 def test_series_files_after_one_more_commit(tree, monkeypatch, step, older):
     monkeypatch.setattr(model, "STEP", step)
-    monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
-    monkeypatch.setattr(growth, "GROWTH", 2)
+    monkeypatch.setattr(adjust, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
+    monkeypatch.setattr(adjust, "GROWTH", 2)
     newest = list(tree.results.rglob(f"{tree.commits[4][:8]}-*"))
     assert newest
     after = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}
@@ -276,55 +274,6 @@ def test_fits_give_the_adjusted_value(copied):
 def test_every_reason_and_flag_is_explained():
     assert set(Reason) <= set(measurement.STOPS)
     assert set(telemetry.FLAGS) <= set(measurement.FLAGS)
-
-
-# ---- traces --------------------------------------------------------------------------------------------------------
-
-
-def samples(number=1000, seed=0):
-    rng = random.Random(seed)
-    return [1e-3 * math.exp(rng.gauss(0, 0.02)) for _ in range(number)]
-
-
-def test_traces_of_a_series(tmp_path):
-    machine_records.add_trace(tmp_path, samples())
-    machine_records.add_trace(tmp_path, samples(seed=1), process="process-02")
-    by_series, problems = measurement.traces(tmp_path)
-    ((series, (first, second)),) = by_series.items()
-    assert (series, problems) == (("add_mul_exp.Cpu.time_hot", "native", "float32-500k"), [])
-    assert (first.process, second.process) == ("process-01", "process-02")
-    assert first.words.startswith("1,000 samples of ") and first.words.endswith(" UTC")
-    assert [chart.figure is None for chart in first.charts] == [False] * 4
-
-
-@pytest.mark.parametrize("number", [1, 2, 20])
-def test_trace_short_or_constant(tmp_path, number):
-    machine_records.add_trace(tmp_path, [1e-3] * number)
-    ((trace,),) = measurement.traces(tmp_path)[0].values()
-    assert trace.words.startswith(f"{units.count(number, 'sample')} of ")
-    assert {chart.title: chart.figure for chart in trace.charts}["Autocorrelation"] is None
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1, "unit": "s", "seconds": [NaN]}'])
-def test_trace_that_cannot_be_read(copied, tmp_path, text):
-    tree = dataclasses.replace(copied, repository=tmp_path / "clone")
-    git.Repo.clone_from(copied.repository, tree.repository)
-    machine_records.add_trace(tree.repository, samples(20)).write_text(text)
-    page = rendered(page_of(measurement, tree))
-    assert "Unreadable traces" in page and "process-01/one.json" in page
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"began": value} for value in (None, "yesterday", 10**400, 1e300)),
-        *({"seconds": [1e-3, value]} for value in (10**400, 1e300)),
-        *({"device": "tpu"}, {"batch": 0}, {"batch": 10**400}),
-    ],
-)
-def test_trace_with_an_unusable_field(tmp_path, change):
-    machine_records.add_trace(tmp_path, samples(20), **change)
-    assert [len(part) for part in measurement.traces(tmp_path)] == [0, 1]
 
 
 # ---- findings ------------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.stats import adjust, adjust_series
-from kernel_velocity.stats.adjust import MIN_ROUNDS, deviations, slopes
-from kernel_velocity.stats.growth import grown
+from kernel_velocity.stats.adjust import MIN_ROUNDS, deviations, grown, slopes
 
 KEYS = [(f"s{session}", f"r{round_}") for session in range(10) for round_ in range(8)]
 CODE = {f"s{session}": "old" if session < 5 else "new" for session in range(10)}

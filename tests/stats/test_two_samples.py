@@ -40,7 +40,7 @@ def test_mann_whitney_is_scipys_exact_one(sets):
 def test_seven_rounds_can_be_significant(rounds, p):
     a = np.arange(rounds, dtype=float)[None]
     assert mann_whitney(a, a + 100) == pytest.approx([p])
-    assert (p < two_samples.P) == (rounds >= two_samples.FEWEST)
+    assert (p < two_samples.P) == (rounds >= two_samples.FEWEST_FOR_EXACT)
 
 
 SETS = st.lists(st.integers(0, 4), min_size=1, max_size=9)

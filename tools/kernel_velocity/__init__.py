@@ -26,13 +26,12 @@ asv.conf.json, never by import.
     series/         every recorded series as columns, adjusted and cached
     runner/         build commits and have asv measure them (`kv track`, `kv peaks`)
     findings/       findings, evidence and verdicts: their files and texts (`kv findings`)
-    ab/             two commits measured in turns (`kv gate`, `kv bisect`)
+    ab/             two commits measured in turns (`kv gate`, `kv bisect`, `kv false-alarms`)
     nightly/        measure and judge the new commits (`kv nightly`)
     site/           the dashboard (`kv report`)
     compare/        implementations side by side on the working tree (`kv compare`)
     offline/        the same on a node without a network (`kv offline`)
     fleet/          many machines measure one history (`kv track --fleet`)
-    lab/            how good the methods are (`kv lab`)
     scaffold/       the files of a new kernel, or of a new suite (`kv new`)
 
     __main__.py     the command line

@@ -48,7 +48,7 @@ COMMANDS: Commands = {
     "export": ("series.export", "export every recorded value as Parquet or CSV, or the newest ones for OpenMetrics"),
     "offline": ("offline", "measure on a machine without a network: pack the suite, run it, unpack the results"),
     "peaks": ("runner.peaks", "measure the ceilings of this machine: bandwidth of memory and caches, FLOP/s"),
-    "lab": ("lab", "evaluate our methods: stopping rules, change-point detectors, false alarms"),
+    "false-alarms": ("ab.false_alarms", "estimate how often identical code is called different on this machine"),
     "ingest": ("results.ingest", "record files of Google Benchmark or nvbench, or the rounds of a killed run"),
 }
 

@@ -1,4 +1,4 @@
-"""Two commits measured in turns: `kv gate`, `kv bisect`, and confirming what a night suspects.
+"""Two commits measured in turns: `kv gate`, `kv bisect`, `kv false-alarms`, and what a night suspects.
 
 Imports `findings`, `runner` and the rooms below them.
 
@@ -6,8 +6,8 @@ session.py        measures two commits in turns by asv and records their rounds
 rounds.py         reads, pairs, adjusts and judges those rounds
 confirm.py        measures more and more rounds until every series has an answer
 relink.py         measures under several link orders, for a change beyond layout
-bisection.py      the search for the commit that made a series slower
 gate.py           `kv gate`
 gate_report.py    the report of a gate: exit status, text, Markdown, JSON, JUnit XML
-bisect.py         `kv bisect`
+false_alarms.py   `kv false-alarms`: sessions of identical code, and how often tests call them different
+bisect.py         `kv bisect`: the search for the commit that made a series slower
 """

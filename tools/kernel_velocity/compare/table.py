@@ -16,8 +16,7 @@ from kernel_velocity import units
 from kernel_velocity.compare import text
 from kernel_velocity.compare.result import FAILED, Accuracy, Comparison, Row
 from kernel_velocity.stats import speedup
-from kernel_velocity.stats.sample_shape import Outliers, effective_sample_size, modality, outliers
-from kernel_velocity.stats.speedup import Spread
+from kernel_velocity.stats.speedup import Outliers, Spread, effective_sample_size, modality, outliers
 from kernel_velocity.tables import columns
 
 WIDEST = 160  # characters: more than that is no easier to read

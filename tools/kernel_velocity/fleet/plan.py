@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 
-ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (kv lab links)
+ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (python -m lab links)
 SESSION = 2 * 3600.0  # s; long enough that anchors cost little, short enough that a lost machine does, too
 FEWEST = 8  # commits that a session should have room for: they are compared in turns. Else it measures fewer lanes
 

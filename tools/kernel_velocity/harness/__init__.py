@@ -33,7 +33,6 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     telemetry.py        one JSON line per round
     timers.py           seconds per call: host's clock, CUDA events, graphs
     timing.py           how a method is timed: decorators, choice of timer, cold caches
-    traces.py           raw samples of every timer
     under_test.py       the package under test, and the figures of its compiled code
     user_file.py        a user's Python file, imported with its neighbours
     workloads.py        what ceilings are measured with: streams, products, multiply-adds

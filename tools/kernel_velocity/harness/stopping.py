@@ -178,7 +178,7 @@ class Adaptive(StoppingRule):
     n_min: samples, waived when the time is up. N_floor never.
 
     The constants are for a single run, and were chosen on 3,693 mixtures of noise of the tuning namespace
-    (lab/noise.py, seeds 100 to 103, two traces each) and 400 more (104 and 105, ten each): against a fixed time
+    (tools/lab/noise.py, seeds 100 to 103, two traces each) and 400 more (104 and 105, ten each): against a fixed time
     that costs as much in total, the median error is .93 times as large, p90 .81 times.
     """
 
@@ -247,7 +247,7 @@ class AdaptiveRound(StoppingRule):
     of the budget would not bring it to eps. t_min, t_max: seconds of timing. n_min: samples, waived when the time is
     up. N_floor never.
 
-    Chosen on 1,000 mixtures of noise of the tuning namespace (lab/noise.py, seed 2, two traces each). `adaptive`,
+    Chosen on 1,000 mixtures of noise of the tuning namespace (tools/lab/noise.py, seed 2, two traces each). `adaptive`,
     for a single run, has a better measure of noise and better constants. This one stays as it is: series are recorded
     under its hash, which has its former name.
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.ab.bisection import Bisection, bisect
+from kernel_velocity.ab.bisect import Bisection, bisect
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.ab.rounds import Pair, Pairs, Terms, estimates
 from kernel_velocity.findings import evidence

@@ -18,7 +18,6 @@ asv_file.py     one results file of asv, to read and to change
 backup.py       back up recorded values before measuring them again
 blocks.py       what a machine of a fleet measured in one session, and its anchors
 merge.py        merge the results files of two places
-traces.py       files of recorded traces
 sources.py      the commits that changed a kernel's source, and its versions
 git.py          the repository: commits, ranges, the working tree as a commit
 """

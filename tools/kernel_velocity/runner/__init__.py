@@ -24,6 +24,6 @@ the leaves, results, series and roofline. A node that only measures imports it w
     select.py        the series to measure, and which of them are complete
     session.py       one run: build, measure, ingest, publish, and what is recorded of its commits
     sharing.py       the table of series that share a process
-    stages.py        ceilings, timers, traces and shared processes, measured in the process that live.py starts
+    stages.py        ceilings, timers and shared processes, measured in the process that live.py starts
     track.py         `kv track`
 """

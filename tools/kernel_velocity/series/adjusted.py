@@ -31,9 +31,8 @@ from kernel_velocity.series.layout import ADJUSTED, Layout
 from kernel_velocity.series.linked import Sessions
 from kernel_velocity.series.packing import ADJUSTMENT, NOTHING, ROUND, Entries
 from kernel_velocity.stats import adjust_series
-from kernel_velocity.stats.adjust import Logs
+from kernel_velocity.stats.adjust import Logs, grown
 from kernel_velocity.stats.adjust_series import Centres, Rounds
-from kernel_velocity.stats.growth import grown
 
 _BLOCK = 2_000_000  # rounds in memory at a time: 80 MB
 _NAMES = tuple(field_.name for field_ in fields(SeriesKey))
@@ -61,7 +60,7 @@ def fill(cache: Cache, layout: Layout, paths: Sequence[str], blocks: Sequence[Bl
 
 
 class CachedRound(NamedTuple):
-    """The part of a round that the cache stores: what adjusting reads (`adjust_series.Timed`)."""
+    """The part of a round that the cache stores: what adjusting reads (`adjust_series.AdjustableRound`)."""
 
     launch: str
     time: float  # its index in the order of the value's rounds

@@ -1,6 +1,6 @@
 """Find the change points of series, and store them in the cache for the next report.
 
-Many series are looked at together, which is faster (stats/changepoints/segment.py).
+Many series are looked at together, which is faster (stats/changepoints/detector.py).
 """
 
 from __future__ import annotations

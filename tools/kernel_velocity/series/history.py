@@ -28,7 +28,7 @@ LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
 FEWEST_SESSIONS = 5
 SLACK = 60.0  # s by which a clock may be set back during a night; NTP steps by far less
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
-LEAST = math.log1p(two_samples.LEAST)  # of log values: smaller moves are never reported
+LEAST = math.log1p(two_samples.LEAST_CHANGE)  # of log values: smaller moves are never reported
 
 
 @dataclass(frozen=True, kw_only=True)

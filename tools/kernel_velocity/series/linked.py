@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
 
-FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (kv lab links)
+FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (python -m lab links)
 
 
 @dataclass(frozen=True, eq=False)

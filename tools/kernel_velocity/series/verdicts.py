@@ -29,13 +29,12 @@ from kernel_velocity.series import change_points, controls
 from kernel_velocity.series.change_points import Logs
 from kernel_velocity.series.changes import Indices, Truth
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.detector import MARGIN
-from kernel_velocity.stats.changepoints.doubt import beyond_doubt
+from kernel_velocity.stats.changepoints.detector import MARGIN, beyond_doubt
 from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
-from kernel_velocity.stats.growth import grown
 from kernel_velocity.stats.two_samples import controlled
 
 if TYPE_CHECKING:

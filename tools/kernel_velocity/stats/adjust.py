@@ -32,6 +32,9 @@ ITERATIONS = 20  # of reweighting; it has settled to .1% after ten
 MIN_COVERAGE = 0.9  # share of the rounds in which a gauge must have been read; rounds without it are not adjusted
 MIN_ROUNDS = 8  # per signal: a slope of fewer points is noise; with fewer rounds the last signals are not used
 
+GROWTH = 8  # an estimate is recomputed after 1/8 more entries
+ALWAYS_ANEW = 16  # with up to so many entries it is recomputed every time
+
 
 def is_usable(gauge: Logs, series: Logs) -> bool:
     """Return whether a gauge was read in nearly all rounds of the series, so that few rounds go unadjusted."""
@@ -151,3 +154,16 @@ def _huber(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
             break
         weights = np.asarray(np.minimum(1.0, HUBER * scale / np.maximum(size, scale * 1e-9)))
     return fitted, weights
+
+
+def grown(size: int) -> int:
+    """Return how many first entries of a growing history of `size` an estimate uses, so that it stays stable.
+
+    The number is the largest term up to `size` of the sequence 16, 18, 20, 22, ... that grows by an eighth. Below it
+    `size`. So the estimate depends on the history alone, stays the same until the next term, and its recomputation is
+    spread over the n/8 entries before it.
+    """
+    term = min(size, ALWAYS_ANEW)
+    while term >= ALWAYS_ANEW and term + term // GROWTH <= size:
+        term += term // GROWTH
+    return term

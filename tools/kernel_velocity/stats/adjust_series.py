@@ -4,7 +4,7 @@ A series is adjusted by its gauges. A series without gauges (a GPU's) is adjuste
 environment, method and cache state. All its rounds share an environment, so no adjustment crosses a change of torch.
 
 Slopes and centres are fitted on the commits that were measured first (`basis`), so that adjusted times of old commits
-stay the same until the history has grown by an eighth (stats/growth.py).
+stay the same until the history has grown by an eighth (`adjust.grown`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import GAUGES
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKey, Signal
 from kernel_velocity.stats import adjust
-from kernel_velocity.stats.adjust import NO_CODE, Code, Logs, RoundKey, centre, deviations, is_usable, slopes
-from kernel_velocity.stats.growth import grown
+from kernel_velocity.stats.adjust import NO_CODE, Code, Logs, RoundKey, centre, deviations, grown, is_usable, slopes
 
 
-class Timed(Protocol):
+class AdjustableRound(Protocol):
     """The fields of a round that adjusting reads. Times and gauges in s, None for a gauge that was not read."""
 
     @property
@@ -52,7 +51,7 @@ class Timed(Protocol):
 
 
 TimedSeries = tuple[SeriesKey, str]  # a series, and the method that timed it
-Rounds = Mapping[str, Sequence[Timed]]  # by commit
+Rounds = Mapping[str, Sequence[AdjustableRound]]  # by commit
 Centres = Mapping[SeriesKey, float]  # usual reading of each control, log s
 
 

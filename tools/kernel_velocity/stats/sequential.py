@@ -30,7 +30,7 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats import two_samples
 
 LOOKS = (8, 16, 32, 64)  # rounds a side; even, so that each side goes first equally often
-FLOOR = two_samples.LEAST
+FLOOR = two_samples.LEAST_CHANGE
 Strata = Sequence[tuple[FloatArray, FloatArray]]  # of each session: log seconds per call before, and after
 CONFIDENCE = 0.95  # of the interval: two one-sided tests at 2.5% where it says "same"
 

@@ -17,11 +17,13 @@ from scipy import special
 
 from kernel_velocity.harness.statistics import FloatArray
 
-FEWEST = 7  # rounds a side from which the exact test can reach P: 7 against 7 gives .0006 at least, 6 against 6 .002
+FEWEST_FOR_EXACT = (
+    7  # rounds a side from which the exact test can reach P: 7 against 7 gives .0006 at least, 6 against 6 .002
+)
 P = 1e-3
 P_WELCH = 0.01  # with fewer rounds
-LEAST = 0.01  # smallest relative change that is reported, whatever the floor
-CONFIDENCE = 0.99  # of the floor, two-sided, under a t distribution
+LEAST_CHANGE = 0.01  # smallest relative change that is reported, whatever the floor
+FLOOR_CONFIDENCE = 0.99  # of the floor, two-sided, under a t distribution
 
 
 def controlled(ps: Sequence[float]) -> list[float]:
@@ -118,14 +120,14 @@ def differs(a: FloatArray, b: FloatArray, floors: FloatArray) -> np.ndarray[tupl
         b: (k, m).
         floors: (k,) relative change between sessions of identical code.
     """
-    exact = min(a.shape[1], b.shape[1]) >= FEWEST
+    exact = min(a.shape[1], b.shape[1]) >= FEWEST_FOR_EXACT
     significant = mann_whitney(a, b) < P if exact else welch(a, b) < P_WELCH
     moved = np.abs(np.median(a, axis=1) - np.median(b, axis=1))
-    return np.asarray(significant & (moved >= np.maximum(math.log1p(LEAST), floors)))
+    return np.asarray(significant & (moved >= np.maximum(math.log1p(LEAST_CHANGE), floors)))
 
 
 def floor_of(medians: Sequence[float] | FloatArray) -> float:
-    """Return the largest difference to expect of the log medians of two sessions of identical code, at CONFIDENCE.
+    """Return the largest difference to expect of the log medians of two sessions of identical code, in 99% of cases.
 
     The t quantile for the sessions at hand, times their standard deviation, times the root of two for a difference. The
     deviation is the larger of the usual one and of a robust one, so that a single wild session raises the floor: false
@@ -139,4 +141,4 @@ def floor_of(medians: Sequence[float] | FloatArray) -> float:
         raise ValueError(f"a floor of {values.size} sessions; wanted 3 or more")
     robust = float(np.median(np.abs(values - np.median(values)))) / NormalDist().inv_cdf(0.75)
     deviation = max(float(values.std(ddof=1)), robust)
-    return float(special.stdtrit(values.size - 1, (1 + CONFIDENCE) / 2)) * deviation * math.sqrt(2)
+    return float(special.stdtrit(values.size - 1, (1 + FLOOR_CONFIDENCE) / 2)) * deviation * math.sqrt(2)

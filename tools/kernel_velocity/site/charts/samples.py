@@ -14,7 +14,7 @@ from markupsafe import Markup
 from kernel_velocity import units
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.site.charts.plot import Plot, Span, around
-from kernel_velocity.stats.sample_shape import correlogram
+from kernel_velocity.stats.speedup import correlogram
 
 POINTS = 1500  # at most drawn of a series: evenly spaced ones of a longer one
 FEWEST = 8  # samples of a histogram

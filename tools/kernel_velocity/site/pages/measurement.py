@@ -8,11 +8,7 @@ The page holds words. Its script loads the rounds of the commit in the address,
 - `measured-<16 hex>`: what a file of rounds is of, in its order: the same for most commits, which name it as `series`.
 - `fits-<number of the platform>`: by series the timing method whose rounds are adjusted, by signal its slope and usual
   value, s, and sentences on them. These follow from several commits.
-- `rounds-index`: which commits have rounds where, which series have traces, the columns of the table of rounds, and
-  what words in it mean.
-
-`traces-<16 hex>.html` has the charts of the raw samples of a series that `kv lab record` kept. A trace names no commit
-and no machine. The measurements of the series of the same name link to it.
+- `rounds-index`: which commits have rounds where, the columns of the table of rounds, and what words in it mean.
 
 A file of rounds is written for few bytes. It has, by series, `count`, how many rounds, `base`, the value in s per call
 (the first estimate where there is no value), and columns. `rounds` has columns of all series' rounds, each series' by
@@ -28,26 +24,18 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernel_velocity import bounds, units
-from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness import statistics
-from kernel_velocity.harness.cases import DEVICES, operation
+from kernel_velocity import units
+from kernel_velocity.harness.cases import operation
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.stopping import Reason
-from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, SeriesKey
-from kernel_velocity.results.traces import TRACES
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import palette, samples
-from kernel_velocity.site.charts.samples import Chart
 from kernel_velocity.site.model import Site, results_file
 from kernel_velocity.site.series_data import significant, whole_numbers
 from kernel_velocity.site.text import Platform
@@ -122,23 +110,6 @@ COLUMNS = (  # of the table of rounds: name, heading, and how static/measurement
     ("steal", "stolen", "s"),
     ("launch", "launch", "count"),
 )
-TraceOf = tuple[str, str, str]  # benchmark, implementation, case
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trace:
-    """The raw samples of a process."""
-
-    process: str
-    words: str  # how many, of what, when
-    seconds: Sequence[float]
-
-    @property
-    def charts(self) -> list[Chart]:
-        """Its charts."""
-        return samples.charts(
-            [self.seconds], [statistics.trimmed_mean(np.asarray(self.seconds))], palette.COLOURS["native"]
-        )
 
 
 def href(commit: str, key: SeriesKey) -> str:
@@ -147,16 +118,13 @@ def href(commit: str, key: SeriesKey) -> str:
 
 
 def build(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the page, the rounds of every commit, the slopes of adjusting, and the traces of the clone."""
+    """Yield the page, the rounds of every commit, and the slopes of adjusting."""
     measured: dict[int, list[str]] = {}
     for number, sha, file in files(site):
         if sha:
             measured.setdefault(number, []).append(sha)
         yield file
     yield from fits(site)
-    by_series, problems = traces(site.repository)
-    pages = {series: _traces_page(series, some) for series, some in by_series.items()}
-    yield from pages.values()
     platforms = [
         {
             "machine": platform.machine,
@@ -166,12 +134,10 @@ def build(site: Site) -> Iterator[Page | DataFile]:
         }
         for number, platform in enumerate(site.platforms)
     ]
-    listed = [[*series, page.name] for series, page in pages.items()]
     words = {"words": {**STOPS, **FLAGS}, "columns": COLUMNS, "gauges": GAUGES}
-    index = {"format": FORMAT, "places": platforms, "traces": listed, **words}
+    index = {"format": FORMAT, "places": platforms, **words}
     yield DataFile(name="rounds-index", value=index)
-    context = {"has_rounds": bool(measured), "problems": problems}
-    yield Page(name="measurement.html", template="measurement.html", context=context)
+    yield Page(name="measurement.html", template="measurement.html", context={"has_rounds": bool(measured)})
 
 
 def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
@@ -354,33 +320,3 @@ def _fit_words(slopes: Mapping[str, float | None], explained: float | None) -> s
     explains = "" if explained is None else f" They explain {units.share(explained)}"
     share = explains and f"{explains} of the scatter between rounds of the same code."
     return f"Verdicts use the adjusted value. Slopes: {used}.{share}"
-
-
-def traces(repository: Path) -> tuple[dict[TraceOf, list[Trace]], list[str]]:
-    """Return the traces that a clone has, by series, and a sentence for each file that is not one."""
-    by_series: dict[TraceOf, list[Trace]] = {}
-    problems = []
-    for path in trace_files.inside(repository / TRACES):
-        try:
-            document = trace_files.document(path)
-            benchmark = f"{document['kernel']}.{DEVICES[document['device']]}.time_{document['state']}"
-            series = (benchmark, str(document["implementation"]), str(document["case"]))
-            trace = _trace(path.parent.name, document)
-            by_series.setdefault(series, []).append(trace)
-        except (ResultsError, LookupError, TypeError) as error:
-            problems.append(f"{path.relative_to(repository)}: unreadable trace ({error})")
-    return by_series, problems
-
-
-def _trace(process: str, document: Mapping[str, Any]) -> Trace:
-    if not bounds.is_moment(document["began"]):
-        raise ResultsError(f"began {str(document['began'])[:60]!r}; wanted a Unix time in seconds")
-    counts = f"{units.count(len(document['seconds']), 'sample')} of {units.count(document['batch'], 'call')}"
-    words = ", ".join((counts, str(document["timer"]), units.utc(document["began"])))
-    return Trace(process=process, words=words, seconds=document["seconds"])
-
-
-def _traces_page(series: TraceOf, some: Sequence[Trace]) -> Page:
-    digest = hashlib.sha256("\0".join(series).encode("utf-8", "surrogatepass")).hexdigest()
-    name, context = f"traces-{digest[:16]}.html", {"series": series, "traces": some}
-    return Page(name=name, template="traces.html", context=lambda: context, inputs=repr(context))

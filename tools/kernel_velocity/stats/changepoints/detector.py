@@ -1,6 +1,6 @@
 """Find the change points of series. Pure. Log values.
 
-1. Spikes are clipped, and the series is cut into levels at the least cost (segment.py).
+1. Spikes are clipped, and the series is cut into levels at the least cost.
 2. The weakest cut is dropped until every cut left stands: a step of 1% or more, and loud.
 3. Of these, a step that AR(1) noise or a slope explains as well is no change point.
 4. A change point is unsteady where the series keeps coming back to the level.
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints import segment
+from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, median, yuen
 from kernel_velocity.stats.changepoints.values import (
     MIN_EFFECT,
@@ -37,10 +37,11 @@ from kernel_velocity.stats.changepoints.values import (
     Values,
     observed,
 )
-from kernel_velocity.stats.growth import grown
 
 MARGIN = 5  # points by which two looks may differ on one step; people's annotations differ by as many
-FEWEST_A_SIDE = 6  # points of a level
+FEWEST_A_SIDE = 6  # points of a level on either side of a change point
+FEWEST_BETWEEN_CUTS = 3  # points of a level of the cheapest cuts
+CUT_TOGETHER = 64  # series: their sums stay in a core's cache
 LOUD = 4.0
 YOUNG = 16  # points: a shorter level needs a louder step, in proportion
 VERY_LOUD = 2.5  # times as loud as needed: correlated noise makes no such step
@@ -50,11 +51,13 @@ P_CORRELATED = 1e-4  # of Yuen's test with AR(1) noise
 # 100% of them, and never 0 (simulated, correlation 0 to .95, 9 to 60 points a level).
 FEWEST_FREEDOM = 3.0
 REACH = 100  # points a side that are compared: levels of long ago say little
-NEAR = 60  # points a side that tell the scatter, and whether a slope explains them
+NEAR_POINTS = 60  # points a side that tell the scatter, and whether a slope explains them
 RETURNS = 2  # earlier levels near the new one: the series keeps coming back to it
 LOOK_BACK = 150  # points in which they are counted
 BLOCK = 128  # points
 GROSS = 10.0  # sigmas; values at an end that are so far from all of the next ones are of another level
+CHANCE = 1e-4  # of a step that the values of one session make by chance
+DOUBTS = 5.0  # standard errors of a link, which are estimates themselves: 3.9 let 3 times as many false steps through
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +92,13 @@ def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None
         ValueError: a value is infinite.
     """
     result = dict[int, Detected]()
-    searches = dict[int, _Search]()
+    searches = dict[int, _PointSearch]()
     for number, (values, then) in enumerate(zip(series, previous, strict=True)):
         digest = _digest(values)
         if then is not None and then.digest == digest:
             result[number] = then
         else:
-            searches[number] = _Search.of(digest, observed(values).logs, then)
+            searches[number] = _PointSearch.of(digest, observed(values).logs, then)
     while growing := [search for search in searches.values() if (search.blocks + 1) * BLOCK < search.logs.size]:
         for search, points in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
             search.settled += [point for point in points if point.index < search.blocks * BLOCK]
@@ -111,7 +114,7 @@ def _digest(values: FloatArray) -> str:
 
 
 @dataclass(kw_only=True, eq=False)
-class _Search:
+class _PointSearch:
     """The search for the change points of a series. The indices of its points are places."""
 
     digest: str  # of the values, missing ones included
@@ -121,7 +124,7 @@ class _Search:
     settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
 
     @classmethod
-    def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _Search:
+    def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _PointSearch:
         """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
         if previous is None or previous.settled_digest != (same := _digest(logs[: previous.blocks * BLOCK])):
             return cls(digest=digest, logs=logs)
@@ -141,7 +144,7 @@ class _Search:
         )
 
 
-def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tuple[_Search, Points]]:
+def _searched(searches: Sequence[_PointSearch], ends: Sequence[int]) -> Iterator[tuple[_PointSearch, Points]]:
     """Yield each search with the change points between what is settled and a place, which ends the window."""
     starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
@@ -160,10 +163,10 @@ def _searched(searches: Sequence[_Search], ends: Sequence[int]) -> Iterator[tupl
             numbers, zip(clipped(together, sigma), least.tolist(), price.tolist(), strict=True), strict=True
         )
     even, prices = [logs for logs, _, _ in prepared.values()], [price for *_, price in prepared.values()]
-    cuts = dict(zip(prepared, segment.cheapest([logs - logs[0] for logs in even], prices), strict=True))
+    cuts = dict(zip(prepared, cheapest([logs - logs[0] for logs in even], prices), strict=True))
     for number, (search, start) in enumerate(zip(searches, starts, strict=True)):
         begin = max(search.settled[-1].index - start, 0) if search.settled else 0
-        first = max((search.blocks - 1) * BLOCK - start, begin + segment.FEWEST_A_SIDE)
+        first = max((search.blocks - 1) * BLOCK - start, begin + FEWEST_BETWEEN_CUTS)
         candidates = [index for index in cuts.get(number, ()) if index >= first]
         if not candidates:
             yield search, ()
@@ -191,7 +194,7 @@ def _ends(windows: FloatArray) -> tuple[list[int], list[int]]:
     def left_out(values: FloatArray) -> NDArray[np.int64]:
         most = np.zeros(len(values), np.int64)
         for size in range(1, FEWEST_A_SIDE):
-            level = values[:, size : size + segment.FEWEST_A_SIDE]
+            level = values[:, size : size + FEWEST_BETWEEN_CUTS]
             most[np.abs(values[:, :size, None] - level[:, None]).min(axis=(1, 2)) > far] = size
         return most
 
@@ -245,7 +248,7 @@ class _Window:
         """Compare the levels on both sides of one of the cuts."""
         step = self._step(start, index, end)
         moved, shorter = abs(step.after - step.before), min(step.sizes)
-        first, last = max(self._begin, index - NEAR), min(self._logs.size, index + NEAR)
+        first, last = max(self._begin, index - NEAR_POINTS), min(self._logs.size, index + NEAR_POINTS)
         bounds = [first, *(cut for cut in cuts if first < cut < last), last]
         squares = sum(self._squares_of(*level) for level in pairwise(bounds))
         scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), self._least)
@@ -269,7 +272,7 @@ class _Window:
         """Return whether a straight line explains the values around a cut better than the step."""
         bounds = [self._begin, *cuts, self._logs.size]
         start, _, end = bounds[(number := cuts.index(cut.index)) : number + 3]
-        first, last = max(start, cut.index - NEAR), min(end, cut.index + NEAR)
+        first, last = max(start, cut.index - NEAR_POINTS), min(end, cut.index + NEAR_POINTS)
         x = np.arange(last - first) - (last - first - 1) / 2
         by_line = float(x @ self._logs[first:last]) ** 2 / float(x @ x)  # what a line takes from the squares
         around_step = sum(
@@ -291,3 +294,84 @@ class _Window:
             interval = replace(step, freedom=max(step.freedom, FEWEST_FREEDOM))
             points.append(replace(interval.point(index), is_unsteady=near >= RETURNS))
         return tuple(points)
+
+
+def cheapest(series: Sequence[FloatArray], prices: Sequence[float]) -> list[list[int]]:
+    """Cut each series into levels at the least cost: squared deviations from the levels, and a price for each cut.
+
+    Optimal partitioning (Jackson et al., IEEE Signal Processing Letters 12(2), 2005). PELT prunes the search and finds
+    the same cuts. Here no cut is pruned: one numpy operation does a step of many series, which is faster for series of
+    a few hundred points.
+
+    Args:
+        series: (n,) values of each, near 0, so that sums of squares stay exact.
+        prices: of a cut, for each series.
+
+    Returns:
+        the cuts of each series, ascending, as the number of points before them.
+    """
+    return [
+        cuts
+        for start in range(0, len(series), CUT_TOGETHER)
+        for cuts in _cheapest(
+            series[start : start + CUT_TOGETHER], np.array(prices[start : start + CUT_TOGETHER], dtype=np.float64)
+        )
+    ]
+
+
+def _cheapest(series: Sequence[FloatArray], prices: FloatArray) -> Iterator[list[int]]:
+    """Yield the cuts of each series. A shorter one has zeros at its end, which no cut before them depends on.
+
+    The cost of points s to t as one level is the sum of their squares, less (their sum)^2 / (t - s). The squares of all
+    points are part of every cost, and left out.
+    """
+    count, width = len(series), max(values.size for values in series)
+    sums = np.zeros((count, width + 1))
+    for row, values in zip(sums, series, strict=True):
+        values.cumsum(out=row[1 : values.size + 1])
+    costs = np.full((count, width + 1), np.inf)  # of the points before each place, and of a cut there
+    costs[:, 0] = 0.0
+    last = np.zeros((count, width + 1), np.int64)
+    rows, inverse = np.arange(count), 1 / np.arange(float(width), 0, -1)  # descending: numpy is slow backwards
+    for end in range(FEWEST_BETWEEN_CUTS, width + 1):
+        begins = end - FEWEST_BETWEEN_CUTS + 1
+        table = sums[:, end, None] - sums[:, :begins]
+        table *= table
+        table *= inverse[width - end : width - end + begins]
+        np.subtract(costs[:, :begins], table, out=table)
+        best = table.argmin(axis=1)
+        last[:, end] = best
+        costs[:, end] = table[rows, best] + prices
+    for number, values in enumerate(series):
+        cuts, index = list[int](), int(last[number, values.size])
+        while index:
+            cuts.append(index)
+            index = int(last[number, index])
+        yield cuts[::-1]
+
+
+def beyond_doubt(logs: FloatArray, errors: FloatArray, points: Sequence[ChangePoint]) -> list[ChangePoint]:
+    """Return the change points that the errors of links do not explain.
+
+    The levels of a step are means over sessions, and the error of a session's link moves each by the session's share
+    of it. What remains of both is the doubt. A step also counts where the values of a single session show it. Commits
+    of the same error are of one session.
+
+    Args:
+        logs: values, shape (commits,). NaN: not measured. errors: standard errors of the links, shape (commits,), 0 in
+            the first session. points: ascending.
+    """
+    measured = np.flatnonzero(~np.isnan(logs))
+    logs, errors = logs[measured], errors[measured]
+    cuts = [int(np.searchsorted(measured, point.index)) for point in points]
+    beyond = []
+    for point, start, cut, end in zip(points, [0, *cuts], cuts, [*cuts[1:], logs.size], strict=False):
+        before, after = errors[max(start, cut - REACH) : cut], errors[cut : min(end, cut + REACH)]
+        shares = {error: np.mean(after == error) - np.mean(before == error) for error in np.unique(errors)}
+        doubt = math.hypot(*(error * share for error, share in shares.items()))
+        session = errors == errors[cut]
+        sides = logs[:cut][session[:cut]], logs[cut:][session[cut:]]
+        is_inside = min(map(len, sides)) >= FEWEST_A_SIDE and yuen(*sides).p < CHANCE
+        if is_inside or abs(point.after - point.before) > DOUBTS * doubt:
+            beyond.append(point)
+    return beyond

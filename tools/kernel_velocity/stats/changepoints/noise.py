@@ -23,7 +23,7 @@ CLIP = 3.0  # sigmas from it
 SAME = 1e-9  # log units: two readings of one tick differ by less, from rounding
 
 
-class Side(NamedTuple):
+class TrimmedSide(NamedTuple):
     """A trimmed stretch."""
 
     mean: float
@@ -137,7 +137,7 @@ def yuen(first: FloatArray, second: FloatArray) -> Step:
     )
 
 
-def _trimmed(values: FloatArray, least: float) -> tuple[Side, float, float]:
+def _trimmed(values: FloatArray, least: float) -> tuple[TrimmedSide, float, float]:
     """Return a stretch trimmed, and the two sums for `correlation`, of its winsorised residuals."""
     ordered = np.sort(values)
     cut = int(TRIM * values.size)
@@ -146,5 +146,5 @@ def _trimmed(values: FloatArray, least: float) -> tuple[Side, float, float]:
     rest = rest - rest.sum() / rest.size
     squared = float(rest @ rest)
     mean = float(ordered[cut : values.size - cut].sum()) / left
-    side = Side(mean, max(squared, least**2 * (left - 1)), left)
+    side = TrimmedSide(mean, max(squared, least**2 * (left - 1)), left)
     return side, float(rest[1:] @ rest[:-1]), squared

@@ -24,12 +24,12 @@ from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, MIN_
 
 SHORTER = FEWEST_A_SIDE - 1  # values of the shorter side: from one more on, the detector decides
 LONGER = 40  # values of the longer side that are compared: levels of long ago say little
-FEWEST_ALONE = 10  # values with a scatter of their own; below, other series' scatter counts, too
+FEWEST_FOR_SCATTER = 10  # values with a scatter of their own; below, other series' scatter counts, too
 FEWEST_MOVES = 4  # successive differences of values that count: most of fewer may be steps
 PRIOR = 10.0  # degrees of freedom that the other series' scatter counts for
-EFFICIENCY = 0.37  # of the interquartile range as an estimate of scatter
+QUARTILE_EFFICIENCY = 0.37  # of the interquartile range as an estimate of scatter
 MEDIAN = math.sqrt(math.pi / 2)  # error of a median over that of a mean, of three and more normal values
-MOVED = 0.5  # of the step, by each of one or two values: else an outlier shows it
+SHARE_OF_STEP = 0.5  # of the step, by each of one or two values: else an outlier shows it
 RECURSE = 1e-3  # p from which the two sides are searched, too
 OUTER = 0.98  # quantile of successive differences that tells how heavy the tails are
 UNKNOWN_TAILS = 1.5  # where nothing but the tested series tells them
@@ -52,10 +52,10 @@ def pool(series: Sequence[FloatArray], *, are_controls: bool) -> Pool | None:
     if not moves:
         return None
     sigma = max(float(np.median(np.concatenate(moves))) * MAD_SIGMA / math.sqrt(2), MIN_SIGMA)
-    if not are_controls and max(move.size for move in moves) < FEWEST_ALONE:
+    if not are_controls and max(move.size for move in moves) < FEWEST_FOR_SCATTER:
         return Pool(sigma, UNKNOWN_TAILS)
     scales = [
-        max(float(np.median(move)) * MAD_SIGMA, MIN_SIGMA) if move.size >= FEWEST_ALONE else sigma * math.sqrt(2)
+        max(float(np.median(move)) * MAD_SIGMA, MIN_SIGMA) if move.size >= FEWEST_FOR_SCATTER else sigma * math.sqrt(2)
         for move in moves
     ]
     scaled = np.concatenate([move / scale for move, scale in zip(moves, scales, strict=True)])
@@ -109,21 +109,21 @@ class Level(NamedTuple):
 def noises(levels: Sequence[Level]) -> list[Noise | None]:
     """Return the scatter of single values of each level. None where nothing tells it."""
     result = list(map(_noise_of_few, levels))
-    for numbers, values in _by_size(levels, FEWEST_ALONE):
+    for numbers, values in _by_size(levels, FEWEST_FOR_SCATTER):
         size = values.shape[1]
         rest = values - np.median(values, axis=1, keepdims=True)
         sigmas = np.maximum(iqr_sigma(values), difference_sigma(values)).tolist()
         sums = (rest[:, 1:] * rest[:, :-1]).sum(axis=1).tolist(), (rest * rest).sum(axis=1).tolist()
         for number, sigma, lagged, squared in zip(numbers, sigmas, *sums, strict=True):
-            phi, freedom = correlation(lagged, squared, size), max(EFFICIENCY * (size - 1), 3.0)
+            phi, freedom = correlation(lagged, squared, size), max(QUARTILE_EFFICIENCY * (size - 1), 3.0)
             result[number] = Noise(sigma=max(sigma, levels[number].least), freedom=freedom, phi=phi)
     return result
 
 
 def _noise_of_few(level: Level) -> Noise | None:
-    """Return the scatter of fewer values than FEWEST_ALONE."""
+    """Return the scatter of fewer values than FEWEST_FOR_SCATTER."""
     others = level.others
-    if others is None or level.logs.size >= FEWEST_ALONE:
+    if others is None or level.logs.size >= FEWEST_FOR_SCATTER:
         return None
     moves = np.sort(np.abs(np.diff(level.logs)))  # of which the lower middle is no step, unless most are
     freedom = moves.size if moves.size >= FEWEST_MOVES else 0
@@ -210,9 +210,9 @@ def _tested(level: Level, split: _Split) -> ChangePoint | None:
     effect = split.after - split.before
     old, moved = (split.before, effect) if shorter is after else (split.after, -effect)
     deviation = (shorter - old) / moved
-    if shorter.size <= 2 and (deviation < MOVED).any():
+    if shorter.size <= 2 and (deviation < SHARE_OF_STEP).any():
         return None
-    if shorter.size == 1 and longer.size >= FEWEST_ALONE and np.abs(longer - old).max() >= abs(effect):
+    if shorter.size == 1 and longer.size >= FEWEST_FOR_SCATTER and np.abs(longer - old).max() >= abs(effect):
         return None
     (scatter,) = noises([level._replace(logs=longer)])
     if scatter is None:

@@ -1,4 +1,4 @@
-"""``kv lab spread``: how far apart sessions of identical code are, raw and adjusted.
+"""``python -m lab spread``: how far apart sessions of identical code are, raw and adjusted.
 
 Prints the spread of the sessions' medians per native series. A session is adjusted with slopes fitted on the others.
 """
@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
+from kernel_velocity.ab import false_alarms
+from kernel_velocity.ab.false_alarms import IdenticalSessions, out_of_sample
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.lab import sessions as identical_sessions
-from kernel_velocity.lab.sessions import Sessions, out_of_sample
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.tables import columns
@@ -23,7 +23,7 @@ DEFAULT_SESSIONS = 10
 MIN_SESSIONS = 3  # a spread of fewer is no spread
 
 
-class Row(NamedTuple):
+class SeriesSpread(NamedTuple):
     """One series over the sessions. Spreads are standard deviations of the sessions' median log times."""
 
     series: Series
@@ -34,16 +34,16 @@ class Row(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    identical_sessions.add_arguments(parser, DEFAULT_SESSIONS)
+    false_alarms.add_arguments(parser, DEFAULT_SESSIONS)
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure the sessions that are missing, then print the table."""
-    print(table(rows(identical_sessions.obtain(args, MIN_SESSIONS, out, err))), file=out)
+    print(table(rows(false_alarms.obtain(args, MIN_SESSIONS, out, err))), file=out)
     return 0
 
 
-def rows(sessions: Sessions) -> list[Row]:
+def rows(sessions: IdenticalSessions) -> list[SeriesSpread]:
     """Return a row for every series that is not a control.
 
     Raises:
@@ -51,7 +51,7 @@ def rows(sessions: Sessions) -> list[Row]:
     """
     if len(sessions) < MIN_SESSIONS:
         raise ResultsError(f"{len(sessions)} sessions: wanted at least {MIN_SESSIONS}, to estimate a spread")
-    logs, signals = identical_sessions.logs(sessions), identical_sessions.signals(sessions)
+    logs, signals = false_alarms.logs_of(sessions), false_alarms.signals_of(sessions)
     return [
         _row(series, logs[series], signals[series])
         for series in sorted(logs)
@@ -67,16 +67,16 @@ def _medians(values: Logs) -> dict[str, float]:
     return {session: statistics.median(rounds) for session, rounds in by_session.items()}
 
 
-def _row(series: Series, values: Logs, signals: Sequence[Logs]) -> Row:
+def _row(series: Series, values: Logs, signals: Sequence[Logs]) -> SeriesSpread:
     raw = _medians(values)
-    row = Row(series, math.exp(statistics.median(raw.values())), statistics.stdev(raw.values()))
+    row = SeriesSpread(series, math.exp(statistics.median(raw.values())), statistics.stdev(raw.values()))
     if not signals or not all({session for session, _ in signal} >= set(raw) for signal in signals):
         return row
     adjusted, _ = out_of_sample(values, signals)
     return row._replace(adjusted=statistics.stdev(_medians(adjusted).values()))
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[SeriesSpread]) -> str:
     """Return the rows as text: spread in percent, one standard deviation between sessions."""
     cells = [["series", "time", "raw", "adjusted"]]
     for row in rows:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.ab.bisect import _refuse
-from kernel_velocity.ab.bisection import bisect
+from kernel_velocity.ab.bisect import _refuse, bisect
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
 from kernel_velocity.stats.sequential import Answer, Obstacle, not_compared
 from tests.ab.simulated_machine import SERIES, Machine

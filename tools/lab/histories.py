@@ -23,8 +23,8 @@ import numpy as np
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.lab import noise
 from kernel_velocity.stats.changepoints.noise import running_median
+from lab import noise
 
 GZIP = b"\x1f\x8b"
 SHOWN = 60  # characters of a wrong value in a message

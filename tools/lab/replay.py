@@ -1,4 +1,4 @@
-"""``kv lab replay``: replay every stopping rule on the same traces, and compare errors and costs.
+"""``python -m lab replay``: replay every stopping rule on the same traces, and compare errors and costs.
 
 Synthetic mixtures of noise have a known truth. Constants were chosen on mixtures of one set ("tuning": `adaptive` on
 its seeds 100 to 105, `adaptive.round` on its seed 2). Those of the other ("held out") count. Recorded traces are
@@ -28,11 +28,11 @@ from kernel_velocity.harness.stopping import (
     StoppingRule,
     without_burn_in,
 )
-from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, mixtures, repetition
-from kernel_velocity.results import traces as trace_files
-from kernel_velocity.results.traces import TRACES, Trace
 from kernel_velocity.tables import Table, aligned, percent
 from kernel_velocity.units import seconds
+from lab import traces as trace_files
+from lab.noise import HELD_OUT, SECONDS, TUNING, mixtures, repetition
+from lab.traces import TRACES, Trace
 
 DEFAULT_MIXTURES, DEFAULT_REPETITIONS = 48, 5
 FULL_MIXTURES, FULL_REPETITIONS = 200, 10
@@ -47,7 +47,7 @@ CONTENDERS: Mapping[str, MakeRule] = {
     "fixed_time, 1 s": partial(FixedTime, t_max=1.0),
     "fixed_time, 2 s": partial(FixedTime, t_max=2.0),
 }
-COLUMNS: Mapping[str, Callable[[Sequence[Outcome]], str]] = {  # cells of a rule, from its outcomes
+COLUMNS: Mapping[str, Callable[[Sequence[ReplayOutcome]], str]] = {  # cells of a rule, from its outcomes
     "median error": lambda all_: percent(median(all_)),
     "p90": lambda all_: percent(p90(all_)),
     "within .5%": lambda all_: percent(share(outcome.error <= CLOSE for outcome in all_)),
@@ -68,7 +68,7 @@ FOOTNOTES = (
 # One rule on traces --------------------------------------------------------------------------------------------------
 
 
-class Outcome(NamedTuple):
+class ReplayOutcome(NamedTuple):
     """One rule on one trace. Times in s. Errors relative to the truth."""
 
     source: str
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
     reason: str
 
 
-def replay(rule: StoppingRule, trace: Trace) -> Outcome:
+def replay(rule: StoppingRule, trace: Trace) -> ReplayOutcome:
     """Return the outcome of a rule on a trace."""
     rule.start()
     position, end = 0, len(trace.samples)
@@ -91,7 +91,7 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
     by_rule = rule.samples or samples  # none yet, where the trace ended as a rule had dropped its first phase
     settled = np.asarray(without_burn_in(by_rule))
     estimate, width = trimmed_mean(settled), half_width(settled)
-    return Outcome(
+    return ReplayOutcome(
         source=trace.source,
         error=abs(estimate / trace.truth - 1),
         covered=None if width is None else abs(estimate - trace.truth) <= width * estimate,
@@ -101,12 +101,12 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
     )
 
 
-def median(outcomes: Iterable[Outcome]) -> float:
+def median(outcomes: Iterable[ReplayOutcome]) -> float:
     """Return the median of the errors."""
     return float(np.median([outcome.error for outcome in outcomes]))
 
 
-def p90(outcomes: Iterable[Outcome]) -> float:
+def p90(outcomes: Iterable[ReplayOutcome]) -> float:
     """Return the 90th percentile of the errors."""
     return float(np.quantile([outcome.error for outcome in outcomes], PERCENTILE))
 
@@ -138,7 +138,7 @@ def equal_time(traces: Iterable[Trace], longest: float, totals: Mapping[str, flo
     }
 
 
-def worse(first: Sequence[Outcome], second: Sequence[Outcome], seed: int) -> tuple[float, float]:
+def worse(first: Sequence[ReplayOutcome], second: Sequence[ReplayOutcome], seed: int) -> tuple[float, float]:
     """Return the shares of resamples in which the first rule has the larger median error, and 90th percentile.
 
     The resamples are a paired bootstrap over sources, each with all its repetitions.
@@ -217,9 +217,9 @@ def sets(seed: int, recorded: list[Path], *, full: bool) -> Iterator[tuple[str, 
         yield "recorded", list(trace_files.read(recorded))
 
 
-def outcomes(traces: Iterable[Trace], makers: Mapping[str, MakeRule]) -> dict[str, list[Outcome]]:
+def outcomes(traces: Iterable[Trace], makers: Mapping[str, MakeRule]) -> dict[str, list[ReplayOutcome]]:
     """Return the outcomes of every rule on every trace, in the traces' order."""
-    result: dict[str, list[Outcome]] = {name: [] for name in makers}
+    result: dict[str, list[ReplayOutcome]] = {name: [] for name in makers}
     for trace in traces:
         for name, make in makers.items():
             result[name].append(replay(make(), trace))

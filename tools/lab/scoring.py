@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.lab.contenders import CONTENDERS, Contender, Logs
-from kernel_velocity.lab.histories import Family, normal
 from kernel_velocity.processes import contained
+from lab.contenders import CONTENDERS, Contender, Logs
+from lab.histories import Family, normal
 
 MARGIN = 5  # commits: reports no further apart are of one change
 NEAR = 2  # commits that the report of a short level may be off
@@ -36,7 +36,7 @@ class Delay(NamedTuple):
     error: int | None  # |reported - true| index after AFTER commits; None: not reported then
 
 
-class Agreement(NamedTuple):
+class AnnotationScore(NamedTuple):
     """How far reports and annotations agree. Shares."""
 
     f1: float
@@ -140,7 +140,7 @@ def indices(name: str, logs: Logs) -> set[int]:
     return {report.index for report in CONTENDERS[name].detect(logs)}
 
 
-def among_people(annotations: Sequence[AbstractSet[int]], reports: AbstractSet[int] | None) -> Agreement:
+def among_people(annotations: Sequence[AbstractSet[int]], reports: AbstractSet[int] | None) -> AnnotationScore:
     """Return how far reports agree with all annotators but one, on average over the one who is left out.
 
     Args:
@@ -153,12 +153,14 @@ def among_people(annotations: Sequence[AbstractSet[int]], reports: AbstractSet[i
     return mean(parts)
 
 
-def mean(parts: Iterable[Agreement]) -> Agreement:
+def mean(parts: Iterable[AnnotationScore]) -> AnnotationScore:
     """Return the mean agreement."""
-    return Agreement(*map(statistics.fmean, zip(*parts, strict=True)))
+    return AnnotationScore(*map(statistics.fmean, zip(*parts, strict=True)))
 
 
-def agreement(annotations: Sequence[AbstractSet[int]], reports: AbstractSet[int], margin: int = MARGIN) -> Agreement:
+def agreement(
+    annotations: Sequence[AbstractSet[int]], reports: AbstractSet[int], margin: int = MARGIN
+) -> AnnotationScore:
     """Return how far the reported change points of a series agree with several annotators.
 
     As the Turing Change Point Dataset has it (van den Burg and Williams, arXiv:2003.06222): precision against the
@@ -174,7 +176,7 @@ def agreement(annotations: Sequence[AbstractSet[int]], reports: AbstractSet[int]
     reported = {0, *reports}
     precision = matched(set[int]().union(*by_annotator), reported, margin) / len(reported)
     recall = statistics.fmean(matched(points, reported, margin) / len(points) for points in by_annotator)
-    return Agreement(2 * precision * recall / (precision + recall), precision, recall)
+    return AnnotationScore(2 * precision * recall / (precision + recall), precision, recall)
 
 
 def matched(wanted: Iterable[int], reported: Iterable[int], margin: int) -> int:

@@ -6,9 +6,9 @@ import json
 import math
 import random
 
+from kernel_velocity.ab.false_alarms import Measured
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.lab.sessions import Measured
 
 CASE = "float32-256x256x256"
 SECONDS = {"native": 1e-3, "eager": 5e-4, "compile": 4e-4}

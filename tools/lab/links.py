@@ -1,4 +1,4 @@
-"""``kv lab links``: how wrong values of two sessions are when they are linked by 0, 1, 2 or 4 anchors.
+"""``python -m lab links``: how wrong values of two sessions are when they are linked by 0, 1, 2 or 4 anchors.
 
 The sessions are of identical code, so the true difference is none. The rounds of a session are dealt out to commits,
 in turns as a run measures them. Some commits are anchors, and another one is compared between two sessions, and within
@@ -19,15 +19,15 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from kernel_velocity.ab import false_alarms
+from kernel_velocity.ab.false_alarms import IdenticalSessions
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.lab import sessions as identical_sessions
-from kernel_velocity.lab.sessions import Sessions
 from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.stats.changepoints import detector
-from kernel_velocity.stats.changepoints.doubt import beyond_doubt
+from kernel_velocity.stats.changepoints.detector import beyond_doubt
 from kernel_velocity.stats.link import Z, link, median_error
 from kernel_velocity.tables import columns
 
@@ -53,7 +53,7 @@ class Detection(NamedTuple):
     planted: int
 
 
-class Row(NamedTuple):
+class LinkErrors(NamedTuple):
     """Comparisons of one kind."""
 
     anchors: int | None  # None: within a session
@@ -73,25 +73,25 @@ class Row(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    identical_sessions.add_arguments(parser, DEFAULT_SESSIONS)
+    false_alarms.add_arguments(parser, DEFAULT_SESSIONS)
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure the sessions that are missing, then print the table."""
-    sessions = identical_sessions.obtain(args, 2, out, err)
+    sessions = false_alarms.obtain(args, 2, out, err)
     print(table(rows(sessions)), file=out)
     if len(sessions) >= BLOCKS:
         print(f"\n{detection_table(detections(sessions))}", file=out)
     return 0
 
 
-def rows(sessions: Sessions) -> list[Row]:
+def rows(sessions: IdenticalSessions) -> list[LinkErrors]:
     """Return a row for comparisons within a session, and one for each number of anchors between two.
 
     Raises:
         ResultsError: there are not two sessions with rounds for all commits.
     """
-    dealt = [_dealt(values) for values in identical_sessions.logs(sessions).values()]
+    dealt = [_dealt(values) for values in false_alarms.logs_of(sessions).values()]
     compared: dict[int | None, list[tuple[float, float]]] = {number: [] for number in (None, *ANCHORS)}
     for by_session in dealt:
         for here in by_session:
@@ -102,7 +102,7 @@ def rows(sessions: Sessions) -> list[Row]:
                 compared[number].append(_between(here, there, target, chosen))
     if not compared[0]:
         raise ResultsError(f"{len(sessions)} sessions: two with {2 * COMMITS} rounds of a series are wanted")
-    return [Row(number, *map(np.array, zip(*pairs, strict=True))) for number, pairs in compared.items()]
+    return [LinkErrors(number, *map(np.array, zip(*pairs, strict=True))) for number, pairs in compared.items()]
 
 
 def _dealt(values: Logs) -> list[list[list[float]]]:
@@ -132,13 +132,13 @@ def _between(
     return difference - step.step, math.hypot(error, step.error)
 
 
-def detections(sessions: Sessions) -> list[Detection]:
+def detections(sessions: IdenticalSessions) -> list[Detection]:
     """Return what the detector sees in histories of one session and of several, adjusted: unlinked, and linked."""
-    signals, rng = identical_sessions.signals(sessions), np.random.default_rng(SEED)
+    signals, rng = false_alarms.signals_of(sessions), np.random.default_rng(SEED)
     kinds: dict[str, list[tuple[FloatArray, FloatArray]]] = {}  # kind -> values and link errors of each history
-    for series, values in identical_sessions.logs(sessions).items():
+    for series, values in false_alarms.logs_of(sessions).items():
         if series[1][0] not in CONTROLS:
-            adjusted, _ = identical_sessions.out_of_sample(values, signals[series])
+            adjusted, _ = false_alarms.out_of_sample(values, signals[series])
             by_session = [[value for (name, _), value in adjusted.items() if name == session] for session in sessions]
             for _ in range(HISTORIES):
                 chosen = sorted(rng.choice(len(by_session), size=BLOCKS, replace=False))
@@ -196,7 +196,7 @@ def detection_table(rows: Sequence[Detection]) -> str:
     return columns(cells)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[LinkErrors]) -> str:
     """Return the rows as text."""
     cells = [["compared", "typical error", "claimed", "false alarms"]]
     for row in rows:

@@ -1,4 +1,4 @@
-"""``kv lab detectors``: count false alarms and misses of detectors of change points, and of whole nights.
+"""``python -m lab detectors``: count false alarms and misses of detectors of change points, and of whole nights.
 
 Ours beside those of asv, Otava and Perfherder, on histories of noise, looked at as they grow, and against people's
 annotations, where a file has some. Then the true night (true_night.py). It prints a page in Markdown.
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.lab import histories, scoring, true_night
-from kernel_velocity.lab.contenders import CONTENDERS, LOOKS, OTAVA, SILENCE
-from kernel_velocity.lab.histories import STEADY, UNSTEADY, RealSeries
-from kernel_velocity.lab.scoring import AFTER, BEFORE, MARGIN, NEAR, POSITIONS, SHORT, Agreement, Delay
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.tables import Table, columns
 from kernel_velocity.units import significant
+from lab import histories, scoring, true_night
+from lab.contenders import CONTENDERS, LOOKS, OTAVA, SILENCE
+from lab.histories import STEADY, UNSTEADY, RealSeries
+from lab.scoring import AFTER, BEFORE, MARGIN, NEAR, POSITIONS, SHORT, AnnotationScore, Delay
 
 COMMITS = 150  # of each history without a step
 STEPS = (0.01, 0.02, 0.05, 0.10)
@@ -38,7 +38,7 @@ WIDTH = 118  # letters of a line of prose
 ACTIVE = [name for name in CONTENDERS if name != SILENCE]
 INTRODUCTION = """
 Ours: change points of the pages and nights. Others: asv's step detection, Apache Otava, and the t test of Mozilla's
-Perfherder. The families of noise are described in `kernel_velocity/lab/histories.py`, their histories are seeded. The
+Perfherder. The families of noise are described in `tools/lab/histories.py`, their histories are seeded. The
 true night plays the judging code of `kv nightly`, not a model of it.
 """
 PEOPLE = "people: the one left out"
@@ -46,7 +46,7 @@ Sets = Mapping[str, Sequence[RealSeries]]
 Results = Mapping[Any, Any]  # by what is scored, contender and the rest of the task's key
 
 
-class Plan(NamedTuple):
+class ScoringPlan(NamedTuple):
     """How much is played."""
 
     seed: int = 0
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     worlds: int = 2  # machines of a scenario of the true night
 
 
-FULL = Plan(series=200, planted=100, short=500, worlds=25)
+FULL = ScoringPlan(series=200, planted=100, short=500, worlds=25)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,16 +77,16 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Score, and print the page."""
     if args.seed < 0:
         raise UsageError(f"--seed {args.seed}: wanted a number from 0 on")
-    plan = (FULL if args.full else Plan())._replace(seed=args.seed)
+    plan = (FULL if args.full else ScoringPlan())._replace(seed=args.seed)
     sets = histories.read(args.data)
     bar = ProgressBar(err, shown=err.isatty())
     nights = {("night", key): partial(true_night.tally, key, plan.worlds, plan.seed) for key in true_night.SCENARIOS}
     results = scoring.played(nights if args.night else tasks(plan, sets) | nights, bar.part(0, 1))
     bar.clear()
     options = [f" --{name}" for name in ("full", "night") if getattr(args, name)]
-    command = "".join(("kv lab detectors", *options, *(f" {path.name}" for path in args.data)))
+    command = "".join(("python -m lab detectors", *options, *(f" {path.name}" for path in args.data)))
     out.write(f"# Detectors of change points\n{INTRODUCTION}\n")
-    out.write(f"Printed by `{command}` on {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores.\n")
+    out.write(f"Printed by `{command}`\non {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores.\n")
     history = [] if args.night else [*tables(results, plan, sets), *people(results, sets)]
     night = true_night.tables({key: results["night", key] for key in true_night.SCENARIOS}, plan.worlds)
     out.writelines(map(section, (*history, *night)))
@@ -99,7 +99,7 @@ def section(table: Table) -> str:
     return f"\n## {table.title}\n\n{note}\n\n```text\n{columns([table.heads, *table.rows])}\n```\n"
 
 
-def tasks(plan: Plan, sets: Sets) -> dict[Any, Callable[[], Any]]:
+def tasks(plan: ScoringPlan, sets: Sets) -> dict[Any, Callable[[], Any]]:
     """Return everything that is scored on histories, by its key."""
     steady = histories.families(sets)
     planted = {name: family for name, family in steady.items() if name in SEARCHED or name not in STEADY}
@@ -121,7 +121,7 @@ def tasks(plan: Plan, sets: Sets) -> dict[Any, Callable[[], Any]]:
     return todo
 
 
-def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
+def tables(results: Results, plan: ScoringPlan, sets: Sets) -> Iterator[Table]:
     """Yield the tables of false alarms, power and short levels."""
     steady, commits = list(histories.families(sets)), plan.series * COMMITS
 
@@ -162,7 +162,7 @@ def tables(results: Results, plan: Plan, sets: Sets) -> Iterator[Table]:
 def people(results: Results, sets: Sets) -> Iterator[Table]:
     """Yield the tables of annotated series: agreement with all annotators, and with all but one."""
     left_out = f"all annotators but one, on average over the one, of series that {JUDGES} or more annotated"
-    kinds: tuple[tuple[str, str, int, Callable[..., Agreement]], ...] = (
+    kinds: tuple[tuple[str, str, int, Callable[..., AnnotationScore]], ...] = (
         ("Annotated", "all annotators", 1, scoring.agreement),
         ("Among people", left_out, JUDGES, scoring.among_people),
     )
@@ -188,10 +188,10 @@ def people(results: Results, sets: Sets) -> Iterator[Table]:
             f"ids ({' and '.join(str(list(halves.values()).count(k)) for k in (0, 1))})."
         )
         if marks:
-            yield _table(f"{title}: {part}", note, [*Agreement._fields, "first half", "second half"], rows)
+            yield _table(f"{title}: {part}", note, [*AnnotationScore._fields, "first half", "second half"], rows)
 
 
-def _half(agreed: Mapping[str, Agreement], halves: Mapping[str, int], half: int) -> str:
+def _half(agreed: Mapping[str, AnnotationScore], halves: Mapping[str, int], half: int) -> str:
     return _shares(part for name, part in agreed.items() if halves[name] == half)[0]
 
 
@@ -206,9 +206,9 @@ def _power(parts: Sequence[Delay]) -> str:
     return f"{soon:.2f} / {f'{median:g}' if math.isfinite(median) else '-'} / {exact:.2f}"
 
 
-def _shares(parts: Iterable[Agreement]) -> list[str]:
+def _shares(parts: Iterable[AnnotationScore]) -> list[str]:
     parts = list(parts)
-    return [f"{share:.3f}" for share in scoring.mean(parts)] if parts else ["-"] * len(Agreement._fields)
+    return [f"{share:.3f}" for share in scoring.mean(parts)] if parts else ["-"] * len(AnnotationScore._fields)
 
 
 def half_of(names: Iterable[str]) -> dict[str, int]:

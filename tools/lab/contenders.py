@@ -25,7 +25,7 @@ Logs = Sequence[float | None]  # log values, oldest first; None where one is mis
 
 
 @dataclass(frozen=True)
-class Report:
+class DetectedChange:
     """A change point: the first value of a new level, and whether it is the higher one."""
 
     index: int
@@ -35,30 +35,30 @@ class Report:
 class Contender(NamedTuple):
     """One way to detect changes."""
 
-    detect: Callable[[Logs], list[Report]]
+    detect: Callable[[Logs], list[DetectedChange]]
     stride: int = LOOKS  # commits from one look to the next
 
 
-def _ours(logs: Logs) -> list[Report]:
-    return [Report(point.index, point.rises) for point in detector.detect(logs)]
+def _ours(logs: Logs) -> list[DetectedChange]:
+    return [DetectedChange(point.index, point.rises) for point in detector.detect(logs)]
 
 
-def _asv(logs: Logs) -> list[Report]:
+def _asv(logs: Logs) -> list[DetectedChange]:
     """Detect by asv's own steps, as its graphs show them: without the threshold of its regressions page."""
     values = [None if value is None else math.exp(value) for value in logs]
     steps = step_detect.detect_steps(values) if any(value is not None for value in values) else []
-    return [Report(int(new[0]), bool(new[2] > old[2])) for old, new in pairwise(steps)]
+    return [DetectedChange(int(new[0]), bool(new[2] > old[2])) for old, new in pairwise(steps)]
 
 
-def _otava(logs: Logs) -> list[Report]:
+def _otava(logs: Logs) -> list[DetectedChange]:
     """Detect by Apache Otava. Of an array it returns other places than of a list."""
     values, indices = observed(logs)
     find = importlib.import_module("otava.analysis").compute_change_points
     points, _ = find(np.exp(values).tolist(), OTAVA_WINDOW, OTAVA_P, OTAVA_LEAST)
-    return [Report(int(indices[point.index]), point.stats.mean_2 > point.stats.mean_1) for point in points]
+    return [DetectedChange(int(indices[point.index]), point.stats.mean_2 > point.stats.mean_1) for point in points]
 
 
-def _perfherder(logs: Logs) -> list[Report]:
+def _perfherder(logs: Logs) -> list[DetectedChange]:
     """Detect by the rule of Mozilla's Perfherder: Student's t of two windows, nearer points weighing more, above 7.
 
     A place is reported that passes and whose neighbours do not pass better.
@@ -71,7 +71,7 @@ def _perfherder(logs: Logs) -> list[Report]:
         t.append(_weighted_t(back, ahead))
         calm = 0 if abs(t[-1]) > PERFHERDER_T else calm + 1
     return [
-        Report(int(indices[index]), t[index] > 0)
+        DetectedChange(int(indices[index]), t[index] > 0)
         for index in range(PERFHERDER_BACK[0], len(t))
         if abs(t[index]) > PERFHERDER_T and abs(t[index]) >= max(map(abs, t[index - 1 : index + 2]))
     ]

@@ -43,7 +43,7 @@ DAY, BEGINS = 86400.0, 1.7e9  # s; Unix time of the first commit's session
 BUDGET = 2880.0  # s of measuring again: what the default budget of a night leaves, if measuring takes its share
 COST = 1.0  # s of one round of one side
 ROUND = 0.009  # standard deviation of log seconds between rounds of one session, as measured on shared cores
-LEVEL = math.log(1e-3)
+LOG_SECONDS = math.log(1e-3)
 LARGE = "float32-1M"  # a case
 STEPS, NOISES = (0.02, 0.03), (0.003, 0.005, 0.007, 0.01)  # planted; between sessions, standard deviation of logs
 INNOCENT = 2  # kernels whose code changes without an effect, beside those that become slower
@@ -111,7 +111,7 @@ class World:
     fact: str = ""  # that changes at the event
 
 
-class Night(NamedTuple):
+class SimulatedNight(NamedTuple):
     """The outcome of one night: its findings, and what it measured again."""
 
     findings: tuple[Finding, ...]
@@ -150,7 +150,7 @@ def planted(step: float, noise: float, code: str, seed: Sequence[int]) -> World:
     rng = np.random.default_rng([*seed, 0])
     return World(
         series=series,
-        values=LEVEL + changes + noise * rng.standard_normal(changes.shape),
+        values=LOG_SECONDS + changes + noise * rng.standard_normal(changes.shape),
         effects=np.zeros(changes.shape),
         changes=changes,
         code=is_later.astype(np.int64) if code == CODES[0] else None,
@@ -179,7 +179,7 @@ def environment(name: str, code: str, seed: Sequence[int]) -> World:
     code_of = (positions - EVENT + np.array([3 * int(identity.kernel[-1]) for identity in series])) // 12
     return World(
         series=series,
-        values=LEVEL + effects + USUAL * noise[:, None] * rng.standard_normal(shape),
+        values=LOG_SECONDS + effects + USUAL * noise[:, None] * rng.standard_normal(shape),
         effects=effects,
         changes=np.zeros(shape),
         code=code_of if code == CODES[0] else None,
@@ -274,7 +274,7 @@ def _spent(part: Tally) -> list[str]:
 
 def play(world: World, seed: Sequence[int]) -> Tally:
     """Play every night of a world."""
-    nights = [Night((), 0, 0, NOTHING, ())]
+    nights = [SimulatedNight((), 0, 0, NOTHING, ())]
     for position in range(PAST, len(world.values)):
         nights.append(judged(world, position, nights[-1], np.random.default_rng([*seed, 2, position])))
     del nights[0]
@@ -310,7 +310,7 @@ def _is_innocent(world: World, finding: Finding) -> bool:
     return position is None or finding.kind is not Kind.REGRESSION or commit(position) not in finding.commits
 
 
-def judged(world: World, position: int, before: Night, rng: np.random.Generator) -> Night:
+def judged(world: World, position: int, before: SimulatedNight, rng: np.random.Generator) -> SimulatedNight:
     """Judge the night that measured the commit at a place, as `conclude.conclude` does.
 
     Args:
@@ -320,7 +320,7 @@ def judged(world: World, position: int, before: Night, rng: np.random.Generator)
     order = {sha: number for number, sha in enumerate(line)}
     since = BEGINS + position * DAY
     histories = _histories(world, position)
-    machine = Machine(world, position, rng)
+    machine = SimulatedMachine(world, position, rng)
     steps = finding.known_steps(before.findings, order)
     suspected = judge.suspicions(histories, line=line, since=since, explained=steps, memory=before.memory)
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
@@ -338,7 +338,7 @@ def judged(world: World, position: int, before: Night, rng: np.random.Generator)
         when=datetime.fromtimestamp(since, UTC),
     )
     sides = [rounds for pairs in machine.measured.values() for rounds in pairs.values()]
-    return Night(
+    return SimulatedNight(
         findings=findings,
         runs=len(sides),
         rounds=sum(len(rounds) for pair in sides for rounds in pair),
@@ -383,7 +383,7 @@ def _code(world: World, position: int, number: int, night: int) -> str | None:
     return f"{world.series[number].kernel} {world.code[position, number]} {compiler}"
 
 
-class Machine:
+class SimulatedMachine:
     """A `Runner` that measures rounds of two commits in turns, on the machine in the state of one night."""
 
     def __init__(self, world: World, night: int, rng: np.random.Generator) -> None:
@@ -426,7 +426,7 @@ class Machine:
     def _round(self, series: Series, commit: str) -> Round:
         self._now += COST
         number, world = self._numbers[series], self._world
-        log = LEVEL + world.changes[int(commit, 16), number] + world.effects[self._night, number]
+        log = LOG_SECONDS + world.changes[int(commit, 16), number] + world.effects[self._night, number]
         log += self._rng.normal(0.0, ROUND * world.noise[self._night])
         return Round(
             benchmark=series[0],

@@ -1,0 +1,18 @@
+"""Are our methods any good: stopping rules, detectors of change points, links. ``python -m lab <step>``.
+
+For the authors, from the root of a checkout: no wheel has it. May import everything, and nothing imports it.
+
+__main__.py         the steps
+record.py           raw traces of every kernel
+traces.py           what every timer read, sample by sample: recorded, and read from files
+replay.py           every stopping rule on the same traces, as tables
+noise.py            synthetic traces: families of noise, and mixtures of them
+sharing.py          series that share a process against series in processes of their own
+spread.py           how far apart sessions of identical code are
+links.py            values of two sessions, linked by anchors
+detectors.py        the tables of detectors of change points
+scoring.py          plays histories to detectors, and counts
+contenders.py       the detectors that are compared
+true_night.py       plays the judging code of nightly to simulated machines
+histories.py        noise of a history, and files of real series
+"""

@@ -1,0 +1,43 @@
+"""``python -m lab STEP``: evaluate our methods. For the authors, from the root of a checkout: no wheel has it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from kernel_velocity.errors import KernelVelocityError
+
+STEPS = {  # step -> what it does. Its module has its name, `add_arguments` and `run`
+    "record": "record raw traces of every kernel, a file for each process",
+    "replay": "replay every stopping rule on recorded and synthetic traces",
+    "spread": "measure one commit in several sessions and print their spread, raw and adjusted",
+    "sharing": "compare series that share a process with series in processes of their own",
+    "links": "estimate how wrong values of two sessions are when anchors link them",
+    "detectors": "count false alarms and misses of change-point detectors, ours and others', and of nightly runs",
+}
+
+
+def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Run one step. Return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m lab", description="Are our methods any good?")
+    steps = parser.add_subparsers(metavar="step", required=True)
+    for name, text in STEPS.items():
+        step = steps.add_parser(name, help=text, description=text)
+        if argv[:1] == [name]:  # the others are not imported
+            module = importlib.import_module(f"lab.{name}")
+            module.add_arguments(step)
+            step.set_defaults(run=module.run)
+    args = parser.parse_args(argv)
+    try:
+        status: int = args.run(args, out, err)
+    except KernelVelocityError as error:
+        print(f"error: {error}", file=err)
+        return error.exit_code
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))
