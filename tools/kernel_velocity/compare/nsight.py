@@ -24,7 +24,7 @@ from pathlib import Path
 from kernel_velocity import units
 from kernel_velocity.compare.implementations import load
 from kernel_velocity.compare.profile import WARM_UPS
-from kernel_velocity.compare.result import Row
+from kernel_velocity.compare.result import ComparedRow
 from kernel_velocity.compare.torch_state import prepared
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness.problem import ProblemError
@@ -140,7 +140,7 @@ def _number(text: str, unit: str, metric: str) -> float | None:
         raise UsageError(f"ncu's CSV: cannot read {metric}, {text!r} in unit {unit!r}") from None
 
 
-def report(launches: Sequence[Launch], row: Row) -> str:
+def report(launches: Sequence[Launch], row: ComparedRow) -> str:
     """Return a table of means over the launches of each kernel, with our figures of the whole call as last line."""
     kernels: dict[str, list[Mapping[str, float | None]]] = {}
     for kernel, values in launches:
@@ -178,7 +178,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def child_command(what: str, row: Row, solutions: Sequence[Path], dtype: str) -> list[str]:
+def child_command(what: str, row: ComparedRow, solutions: Sequence[Path], dtype: str) -> list[str]:
     """Return the command of a process that calls the implementation of a row, to be run inside `prepared`.
 
     Args:
