@@ -157,7 +157,7 @@ def test_page_of_commands_is_made_of_every_help(monkeypatch):
     heads = re.findall(r"^## kv ?(.*)$", text, re.MULTILINE)
     assert {head.partition(" ")[0] for head in heads} == {"", *listed}
     assert {"lab replay", "offline pack", "findings acknowledge"} <= set(heads)
-    assert "--relink N" in text and hooks.MARKER in PAGES["docs/reference/commands.md"]
+    assert "--bench BENCH" in text and hooks.MARKER in PAGES["docs/reference/commands.md"]
 
 
 def load_hooks():

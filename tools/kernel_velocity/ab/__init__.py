@@ -5,7 +5,6 @@ Imports `findings`, `runner` and the rooms below them.
 session.py        measures two commits in turns by asv and records their rounds
 rounds.py         reads, pairs, adjusts and judges those rounds
 confirm.py        measures more and more rounds until every series has an answer
-relink.py         measures under several link orders, for a change beyond layout
 bisection.py      the search for the commit that made a series slower
 gate.py           `kv gate`
 gate_report.py    the report of a gate: exit status, text, Markdown, JSON, JUnit XML

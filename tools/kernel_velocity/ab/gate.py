@@ -4,7 +4,6 @@ Both are measured in turns, A B B A, in fresh processes. Each series gets one of
 and more rounds as long as it has none and the budget lasts. A series that is slower by no more than a `Perf-Expected:`
 line of the commits in between allows is expected. A kernel with the same machine code on both sides is not measured.
 After an interruption, the same command resumes with the rounds it has, within hours and on an unchanged machine.
-With --relink both are built and measured under several link orders, and only a change beyond layout counts (relink.py).
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
 above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone, or code that only a GPU runs, where there
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity import config
-from kernel_velocity.ab import gate_report, relink
+from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.ab.gate_report import GateReport
 from kernel_velocity.ab.session import AsvRunner
@@ -32,7 +31,6 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
-from kernel_velocity.runner.environment import LINK_ORDER
 from kernel_velocity.runner.host import device
 
 WORKING_TREE = "."
@@ -50,11 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bench", help="compare only series that match this regular expression (default: all but PyTorch's)"
     )
-    parser.add_argument(
-        "--relink",
-        metavar="N",
-        help="link each build in N orders (4 or more), to tell changes of the code from those of its layout",
-    )
     for name in gate_report.FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")
 
@@ -62,18 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Compare, print and write the report. Return the exit status."""
     budget, formats = seconds(args.budget), _formats(args)
-    orders = [None] if args.relink is None else range(1, relink.orders(args.relink) + 1)
     is_tree = args.head == WORKING_TREE
     with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks, worktree=is_tree):
         base = resolve(Path(), "BASE", args.base)
         head = git.working_tree(Path()) if is_tree else resolve(Path(), "HEAD", args.head)
         series = _series(args.tier, args.bench)
-        runners = [AsvRunner(Path(), device=device(), err=err, again=args.again, link_order=order) for order in orders]
-        runner = runners[0]
-        if args.relink is None:
-            comparisons = confirm(runner, base, head, series, budget)
-        else:
-            comparisons = relink.confirm(runners, base, head, series, budget)
+        runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
+        comparisons = confirm(runner, base, head, series, budget)
         commits = git.read(Path(), [base, head]).commits
         announcing = git.announcing(Path(), f"{base}..{head}", saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)
@@ -83,12 +71,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             head=commits[head],
             comparisons=comparisons,
             budget=budget,
-            measured=sum(runner.measured for runner in runners),
-            evidence=str(runner.folder(base, head)).replace(f"{LINK_ORDER}1-", f"{LINK_ORDER}*-"),
+            measured=runner.measured,
+            evidence=str(runner.folder(base, head)),
             expected=decisions.slower_as_expected(comparisons, expectations),
             code=gate_report.code_changes(runner.build_info(base), runner.build_info(head), kernels),
             device=runner.device,
-            beyond_layout=args.relink is not None,
             notes=notes,
         )
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)

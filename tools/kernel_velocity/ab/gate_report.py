@@ -59,7 +59,6 @@ HEADS = ("benchmark", "answer", "time", "95% interval", "p", "rounds")
 DASH = "-"
 CODE = "The compiled code changed (HEAD against BASE, read from the builds):"
 NOTE = "time: of HEAD against BASE, + is slower; rounds: of each side; p: exact Mann-Whitney"
-BEYOND = "time: of HEAD against BASE beyond layout, + is slower; rounds: of each side; p: Student's t over link orders"
 SPILLS_MORE = "code that cannot be run here spills more registers"
 WORDS: Mapping[int, str] = {  # exit status (contract) -> verdict
     0: "no regression",
@@ -152,13 +151,7 @@ class GateReport:
     expected: Mapping[Series, str] = field(default_factory=dict)  # slower, or may be, as announced: the reason
     code: tuple[CodeChange, ...] = ()
     device: str = "cpu"  # that was measured; code for the other one was not run
-    beyond_layout: bool = False  # whether the changes are those beyond layout
     notes: tuple[str, ...] = ()
-
-    @property
-    def note(self) -> str:
-        """What the columns of the table are."""
-        return BEYOND if self.beyond_layout else NOTE
 
     @property
     def _others(self) -> list[Comparison]:
@@ -253,7 +246,7 @@ def as_text(report: GateReport) -> str:
     """Return the table, worst first, the reasons of the answers, and the verdict."""
     lines = [f"{role} {in_words(commit)}" for role, commit in (("BASE", report.base), ("HEAD", report.head))]
     if report.rows:
-        lines += ["", columns([HEADS, *(row.cells() for row in report.rows)]), f"  {report.note}", ""]
+        lines += ["", columns([HEADS, *(row.cells() for row in report.rows)]), f"  {NOTE}", ""]
         lines += [f"{text}:\n  {', '.join(names)}" for text, names in _reasons(report).items()]
     if report.code:
         lines += [CODE, *(f"  {change}" for change in report.code)]
@@ -298,7 +291,7 @@ def as_markdown(report: GateReport) -> str:
         for row in report.rows:
             first, *others = row.cells()
             table.append(f"| {' | '.join([literal(first), *others, literal(row.reason)])} |")
-        parts += ["\n".join(table), report.note[0].upper() + report.note[1:] + "."]
+        parts += ["\n".join(table), NOTE[0].upper() + NOTE[1:] + "."]
     if report.code:
         parts.append("\n".join([CODE, "", *(f"- {literal(str(change))}" for change in report.code)]))
     parts += [f"Note: {literal(note)}" for note in report.notes]
@@ -314,7 +307,6 @@ def as_json(report: GateReport) -> str:
         "head": commit_object(report.head),
         "budget": report.budget,
         "measured": report.measured,
-        "beyond_layout": report.beyond_layout,
         "evidence": report.evidence,
         "notes": list(report.notes),
         "code": [{**vars(change), "spills_more": change.spills_more} for change in report.code],

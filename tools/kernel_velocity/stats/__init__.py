@@ -7,7 +7,6 @@ adjust_series.py  adjusts recorded series: fits on their first commits, adjusted
 growth.py         how many first entries of a growing history an estimate uses
 two_samples.py    Mann-Whitney, Hodges-Lehmann, Welch, and the floor between sessions
 sequential.py     the sequential test of an A/B session
-layout.py         the test of a change beyond layout, over several link orders
 link.py           link sessions by commits that both measured
 speedup.py        times, speed-ups with errors, figures of samples
 sample_shape.py   autocorrelation by lag, effective size, outliers, modes
