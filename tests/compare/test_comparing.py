@@ -21,7 +21,7 @@ from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
 from kernel_velocity.harness.reported import HostActivity
-from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
+from kernel_velocity.harness.stopping import FixedCount
 from kernel_velocity.roofline.model import Roofs
 from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing
 from tests.harness import pretend_cuda
@@ -433,12 +433,6 @@ def test_round_as_published_has_warm_ups_and_a_sample_is_a_call(timer):
     assert len(calls) == 7 + 20 and timer.batches == {1}
     assert measured.samples == pytest.approx([number * 1e-6 for number in range(1, 21)])  # no burn-in is left out
     assert (measured.estimate, measured.stop) == (pytest.approx(10.5e-6), "complete")
-
-
-def test_round_keeps_what_a_rule_does_not_drop(timer):
-    rule = ReactiveBenchmarking(runs=10, min_time=1e-6, max_time=1e-5)
-    measured = take_round(lambda: None, rule, "cpu", warmups=0)
-    assert len(measured.samples) >= 5 and measured.samples[0] > 10e-6
 
 
 def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
