@@ -210,4 +210,4 @@ def test_expected_slowdown_passes(clone, monkeypatch):
         str(clone),
     ]
     assert main(args, out, io.StringIO()) == 0
-    assert out.getvalue().splitlines()[-1] == "verdict: no regression; 2 slower as expected (exit status 0)"
+    assert out.getvalue().splitlines()[-1] == "verdict: clean; 2 slower as expected (exit status 0)"

@@ -7,6 +7,6 @@ rounds.py         reads, pairs, adjusts and judges those rounds
 confirm.py        measures more and more rounds until every series has an answer
 bisection.py      the search for the commit that made a series slower
 gate.py           `kv gate`
-gate_report.py    the report of a gate: exit status, text, Markdown, JSON, JUnit XML
+gate_report.py    the report of a gate: exit status, text, what it writes to files
 bisect.py         `kv bisect`
 """

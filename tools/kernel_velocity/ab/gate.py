@@ -8,7 +8,7 @@ After an interruption, the same command resumes with the rounds it has, within h
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
 above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone, or code that only a GPU runs, where there
 is none, spills more registers), 20 a benchmark failed, 22 nothing was compared (a commit that does not build leaves
-nothing), 2 usage. Of several the first of 2, 22, 10, 20, 11.
+nothing), 2 usage. Of several the first in `statuses.Status` counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
+from kernel_velocity import config, statuses
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.ab.gate_report import GateReport
@@ -25,6 +25,7 @@ from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import decisions
+from kernel_velocity.findings.report import FORMATS
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
@@ -32,6 +33,7 @@ from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
 from kernel_velocity.runner.host import device
+from kernel_velocity.statuses import OF_GATES
 
 WORKING_TREE = "."
 BUDGET = 10.0  # minutes
@@ -39,6 +41,7 @@ BUDGET = 10.0  # minutes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = statuses.in_help(OF_GATES)
     parser.add_argument("base", metavar="BASE", help="the commit to compare with, such as `git merge-base main HEAD`")
     parser.add_argument(
         "head", metavar="HEAD", help="the commit to judge; `.`: the working tree (branch and index stay as they are)"
@@ -48,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bench", help="compare only series that match this regular expression (default: all but PyTorch's)"
     )
-    for name in gate_report.FORMATS:
+    for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")
 
 
@@ -80,8 +83,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         )
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
     for name, path in formats.items():
-        text = gate_report.FORMATS[name](report)
-        out.write(text) if path == "-" else replace_text(Path(path), text)
+        text = FORMATS[name](gate_report.as_report(report))
+        if path == "-":
+            out.write(text)
+        else:
+            replace_text(Path(path), text)
     return report.status
 
 
@@ -91,7 +97,7 @@ def _formats(args: argparse.Namespace) -> dict[str, str]:
     Raises:
         UsageError: two go to standard output, or one to a path that cannot be a file.
     """
-    paths = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
+    paths = {name: path for name in FORMATS if (path := getattr(args, name)) is not None}
     if list(paths.values()).count("-") > 1:
         raise UsageError("one format alone can go to standard output (`-`); give the others a file")
     for name, path in paths.items():

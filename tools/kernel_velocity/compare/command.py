@@ -26,7 +26,7 @@ from kernel_velocity.compare.result import LiveComparison, as_json
 from kernel_velocity.compare.settings import PRESETS, TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.torch_state import prepared, restored
-from kernel_velocity.errors import NothingMeasured, UsageError
+from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
@@ -39,11 +39,10 @@ from kernel_velocity.results import git
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
+from kernel_velocity.statuses import Status
 
 ALL = "all"
 TRACES = Path(".asv", "profiles")
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
-WRONG = 1  # exit status (contract)
 WIDE = 160  # characters, where there is no terminal to ask
 MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
@@ -211,7 +210,7 @@ def _compare(args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err:
                     comparisons.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
             except KeyboardInterrupt:
                 print("interrupted: nothing was saved", file=err)
-                return INTERRUPTED
+                return Status.INTERRUPTED
             finally:
                 bar.clear()
             comparison = merged(comparisons, notes)
@@ -346,5 +345,5 @@ def status(comparison: LiveComparison) -> int:
     """Return the exit status: 1 where an implementation is wrong, 22 where nothing has a time, else 0."""
     timed = [row.timed for row in comparison.rows()]
     if any(result.failed is not None for result in timed):
-        return WRONG
-    return 0 if any(result.estimates for result in timed) else NothingMeasured.exit_code
+        return Status.WRONG
+    return Status.CLEAN if any(result.estimates for result in timed) else Status.NOTHING

@@ -30,12 +30,11 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.processes import contained
+from kernel_velocity.statuses import Status
 
 # s that an interrupted process has to end by itself, and again after a second signal: a call of a few ms ends within
 # it, an endless loop never does. Killing it is safe: nothing is saved before the end, and files are renamed whole.
 PATIENCE = 1.0
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
-WRONG = 1  # exit status (contract)
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
@@ -66,7 +65,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
             step = journal.step()
             if step is None and status >= 0:
                 return status
-            if status == INTERRUPTED or -status in REQUESTS:
+            if status == Status.INTERRUPTED or -status in REQUESTS:
                 return status if status > 0 else 128 - status
             how = step.how if step is not None and step.how else ended(status)
             if step is None:
@@ -76,7 +75,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
                 raise KernelVelocityError(f"the problem itself{where}: its process {how} while {step.doing}")
             print(f"{step.implementation}{where}: its process {how} while it was {step.doing}", file=err, flush=True)
             if not step.again:
-                return WRONG
+                return Status.WRONG
             journal.record_death(step, how)
             stack.enter_context(lock.held(root, wait=wait))
 
@@ -110,7 +109,7 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> in
                 return process.wait()
             except KeyboardInterrupt:  # the terminal interrupts both
                 _stop(process, err)
-                return INTERRUPTED
+                return Status.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -31,11 +31,11 @@ from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timing import prepare_torch
 from kernel_velocity.runner import live
+from kernel_velocity.statuses import Status
 
 MISSING = "missing.json"
 STARTED = "started.json"  # series -> how many processes began it and ended without a word
 ATTEMPTS = 3  # then a series is left out
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         print(f"error: {error}", file=err)
         return error.exit_code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return Status.INTERRUPTED
 
 
 def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
