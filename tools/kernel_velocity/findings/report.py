@@ -147,18 +147,9 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
 def comparison_table(compared: Iterable[ComparedSeries]) -> str:
     """Return compared series as a Markdown table, with the reasons of their answers."""
     rows = [[literal(row.name), *row.cells()[1:], literal(row.reason)] for row in compared]
-    return markdown_table([*COMPARISON_HEADS, "because"], rows, numbers=COMPARISON_HEADS[2:])
-
-
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str]) -> str:
-    """Return a Markdown table. The columns with the heads `numbers` are aligned to the right."""
-    rules = ["---:" if head in numbers else "---" for head in heads]
+    heads = [*COMPARISON_HEADS, "because"]
+    rules = ["---:" if head in COMPARISON_HEADS[2:] else "---" for head in heads]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rules, *rows))
-
-
-def folded(title: str, table: str) -> str:
-    """Return a Markdown table that shows when somebody unfolds it."""
-    return f"<details><summary>{title}</summary>\n\n{table}\n\n</details>"
 
 
 def commit_line(commit: Commit) -> str:

@@ -13,16 +13,13 @@ from kernel_velocity import fields, statuses, units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
 from kernel_velocity.findings.report import (
-    UNKNOWN_CELL,
     ComparedSeries,
     JUnitCase,
     Report,
+    commit_line,
     comparison_data,
     comparison_table,
-    folded,
-    markdown_table,
 )
-from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series.silence import Stale, Superseded
@@ -34,7 +31,7 @@ NOTHING = "nothing was measured"
 FORMAT = 1  # of the JSON; raised when a key changes its meaning
 SOFTWARE = "kernel-velocity"
 MOST_FINDINGS = 25  # in a section of Markdown: GitHub takes 65,536 characters in a comment
-MOST_SERIES = 20  # of a finding
+MOST_SERIES = 20  # of a finding, and commits of it
 MOST_LINES = 50  # of everything else
 
 
@@ -165,15 +162,22 @@ def _markdown(verdict: NightVerdict) -> list[str]:
     parts += _lines("Not measured for long", map(finding_text.stale, verdict.stale))
     parts += _lines("New series", (f"{series.new}: its {series.what} changed" for series in verdict.superseded))
     parts += _lines("Notes", verdict.notes)
-    compared = [ComparedSeries(str(identity), comparison) for identity, comparison in verdict.comparisons]
-    return [*parts, folded(units.count(len(compared), "comparison"), comparison_table(compared))] if compared else parts
+    if verdict.comparisons:
+        table = comparison_table(ComparedSeries(str(identity), compared) for identity, compared in verdict.comparisons)
+        title = units.count(len(verdict.comparisons), "comparison")
+        parts += [f"<details><summary>{title}</summary>", table, "</details>"]
+    return parts
 
 
 def _section(title: str, findings: Sequence[Finding], verdict: NightVerdict) -> list[str]:
     if not findings:
         return []
-    shown = [_finding(finding, verdict) for finding in findings[:MOST_FINDINGS]]
-    return [f"### {title}", *shown, *_more(len(findings) - MOST_FINDINGS)]
+    parts = [f"### {title}"]
+    for finding in findings[:MOST_FINDINGS]:
+        head = f"**{literal(finding.subject)}: {finding_text.headline(finding)}**"
+        # Every line of it begins with a word of ours or with blanks: none ends the block
+        parts.append(f"{head}\n\n```text\n{_explained(finding, verdict, MOST_SERIES)}\n```")
+    return [*parts, *_more(len(findings) - MOST_FINDINGS)]
 
 
 def _more(count: int) -> list[str]:
@@ -185,53 +189,6 @@ def _lines(title: str, texts: Iterable[str]) -> list[str]:
     if not lines:
         return []
     return [f"### {title}", "\n".join(lines[:MOST_LINES]), *_more(len(lines) - MOST_LINES)]
-
-
-def _finding(finding: Finding, verdict: NightVerdict) -> str:
-    word = "confirmed" if finding.state is State.CONFIRMED else "seen"
-    against = f"against {finding.anchor[:8]}" if finding.anchor else ""
-    test = finding_text.tested(finding.worst) if finding.worst else ""
-    evidence = "; ".join(filter(None, (finding.how, test, against)))
-    facts = [
-        *_blamed(finding, verdict),
-        f"shown by {literal(finding_text.shown_by(finding))}",
-        *(f"changed: {literal(change)}" for change in finding_text.changes(finding)),
-        *([f"{word}: {literal(evidence)}"] if evidence else []),
-        *(f"ruled out: {literal(text)}" for text in finding.ruled_out),
-        f"`kv findings show {finding.id}`",
-    ]
-    head = f"**{literal(finding.subject)}: {finding_text.headline(finding)}**"
-    return "\n".join([head, "", *(f"- {fact}" for fact in facts), *_series(finding)])
-
-
-def _blamed(finding: Finding, verdict: NightVerdict) -> list[str]:
-    """Return the possible commits, each with its subject and author where they are known."""
-    if finding.kind is Kind.ENVIRONMENT or not finding.commits:
-        return []
-    names = []
-    for sha in finding.commits[:MOST_SERIES]:
-        commit = verdict.commits.get(sha)
-        details = f" {literal(commit.subject)} by {literal(commit.author)}" if commit else ""
-        names.append(f"{literal(sha[:SHORT])}{details}")
-    rest = len(finding.commits) - MOST_SERIES
-    return [f"{finding_text.role(finding)}: {'; '.join(names)}{f' and {rest} more' if rest > 0 else ''}"]
-
-
-def _series(finding: Finding) -> list[str]:
-    worst = sorted(finding.affected, key=lambda series: -abs(series.effect))
-    if len(worst) < 2:
-        return ["", *(f"{literal(str(series.identity))} on {literal(series.identity.machine)}" for series in worst)]
-    rows = [
-        (
-            literal(str(series.identity)),
-            literal(series.identity.machine),
-            finding_text.effect(series),
-            finding_text.tested(series) or UNKNOWN_CELL,
-        )
-        for series in worst[:MOST_SERIES]
-    ]
-    table = markdown_table(["series", "machine", "change", "test"], rows, numbers=["change"])
-    return ["", folded(f"{len(worst)} series", "\n\n".join([table, *_more(len(worst) - MOST_SERIES)]))]
 
 
 def _decided(finding: Finding) -> str:
@@ -296,7 +253,7 @@ def _cases(verdict: NightVerdict) -> Iterator[JUnitCase]:
         yield JUnitCase(f"{identity.machine}.{identity.kernel}", str(identity), tag, message)
 
 
-def _explained(finding: Finding, verdict: NightVerdict) -> str:
-    """Return the details of a finding, below its commits with their subjects."""
-    commits = [f"{sha[:8]} {verdict.commits[sha].subject}" for sha in finding.commits if sha in verdict.commits]
-    return "\n".join([*commits, finding_text.details(finding)])
+def _explained(finding: Finding, verdict: NightVerdict, most_series: int | None = None) -> str:
+    """Return the details of a finding, below its commits with their subjects and authors."""
+    commits = [commit_line(verdict.commits[sha]) for sha in finding.commits[:MOST_SERIES] if sha in verdict.commits]
+    return "\n".join([*commits, finding_text.details(finding, most_series)])
