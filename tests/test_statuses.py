@@ -8,9 +8,9 @@ from kernel_velocity.statuses import OF_GATES, OF_NIGHTS, Status, Tone
 
 def test_order_is_that_of_the_contract():
     order = (2, 22, 10, 21, 20, 11, 30)
-    for one, other in itertools.combinations(map(Status, order), 2):
-        assert statuses.first({other: True, one: True}) is one
-        assert statuses.first({other: True, one: False}) is other
+    for sooner, later in itertools.combinations(map(Status, order), 2):
+        assert statuses.first({later: True, sooner: True}) is sooner
+        assert statuses.first({later: True, sooner: False}) is later
     assert statuses.first({}) is Status.CLEAN
     assert set(OF_NIGHTS) == {*order, 0} and set(OF_NIGHTS) - set(OF_GATES) == {21, 30}
     assert (Status.WRONG, Status.INTERRUPTED) == (1, 130)

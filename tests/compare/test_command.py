@@ -238,7 +238,7 @@ def test_table_is_as_wide_as_its_terminal(monkeypatch):
     assert (command._width(Terminal()), descriptors) == (91, [7])
     monkeypatch.setenv("COLUMNS", "77")
     assert command._width(Terminal()) == 77
-    assert command._width(io.StringIO()) == command.WIDE
+    assert command._width(io.StringIO()) == command.WIDTH_OF_FILES
 
 
 def test_several_problems_are_one_comparison():

@@ -126,7 +126,7 @@ DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
 )
 @pytest.mark.usefixtures("capfd")
 def test_interruption_ends_the_measuring_process(run, monkeypatch, body, patience, printed):
-    monkeypatch.setattr(isolation, "PATIENCE", patience)
+    monkeypatch.setattr(isolation, "INTERRUPT_SECONDS", patience)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
         assert run(in_a_step(body)) == (130, printed)

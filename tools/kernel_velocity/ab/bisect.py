@@ -34,7 +34,7 @@ from kernel_velocity.runner.host import device
 from kernel_velocity.stats.sequential import Comparison, Obstacle
 from kernel_velocity.statuses import Status
 
-BUDGET = 60.0  # minutes
+BISECT_MINUTES = 60.0  # minutes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bad", metavar="BAD", help="a newer commit, at which it is slow")
     parser.add_argument("--case", help="the test case, such as float32-1M; needed if BENCH has several")
     parser.add_argument("--implementation", default="native", help="the implementation (default native)")
-    add_measuring_arguments(parser, BUDGET)
+    add_measuring_arguments(parser, BISECT_MINUTES)
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:

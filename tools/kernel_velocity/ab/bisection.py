@@ -60,7 +60,7 @@ def bisect(
         budget: s of measuring, for all of it.
         on_step: called with every commit that was tried, BAD first.
     """
-    search = _Search(runner, series, (good, *commits), runner.clock() + budget, on_step)
+    search = _Bisecting(runner, series, (good, *commits), runner.clock() + budget, on_step)
     whole = search.compare(good, bad)
     search.add(Tried(commit=bad, comparison=whole, slow=True if whole.slower else None))
     if not whole.slower or whole.ratio is None:
@@ -94,7 +94,7 @@ def _reason(isolated: Comparison | None, tried: Sequence[Tried], left: Sequence[
 
 
 @dataclass
-class _Search:
+class _Bisecting:
     """The state of a bisection over `line`: GOOD, then the commits, oldest first, BAD the last."""
 
     runner: Runner

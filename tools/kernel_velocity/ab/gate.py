@@ -28,7 +28,6 @@ from kernel_velocity.findings import decisions
 from kernel_velocity.findings.report import FORMATS
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results import git
-from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
@@ -36,7 +35,7 @@ from kernel_velocity.runner.host import device
 from kernel_velocity.statuses import OF_GATES
 
 WORKING_TREE = "."
-BUDGET = 10.0  # minutes
+GATE_MINUTES = 10.0  # minutes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "head", metavar="HEAD", help="the commit to judge; `.`: the working tree (branch and index stay as they are)"
     )
     parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full (all)")
-    add_measuring_arguments(parser, BUDGET)
+    add_measuring_arguments(parser, GATE_MINUTES)
     parser.add_argument(
         "--bench", help="compare only series that match this regular expression (default: all but PyTorch's)"
     )
@@ -62,7 +61,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks, worktree=is_tree):
         base = resolve(Path(), "BASE", args.base)
         head = git.working_tree(Path()) if is_tree else resolve(Path(), "HEAD", args.head)
-        series = _series(args.tier, args.bench)
+        series = select.select(config.suite(Path()), device(), args.tier, args.bench).series
+        if args.bench is None:  # no commit of ours changes PyTorch's
+            series = tuple(key for key in series if key[1][0] not in CONTROLS)
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
         comparisons = confirm(runner, base, head, series, budget)
         commits = git.read(Path(), [base, head]).commits
@@ -104,9 +105,3 @@ def _formats(args: argparse.Namespace) -> dict[str, str]:
         if not path or Path(path).is_dir():
             raise UsageError(f"--{name} {path!r}: a file is wanted, or `-` for standard output")
     return {name: path if path == "-" else str(Path(path).absolute()) for name, path in paths.items()}
-
-
-def _series(tier: str, bench: str | None) -> tuple[Series, ...]:
-    """Return the series to compare. The default leaves out PyTorch's, which no commit of ours changes."""
-    chosen = select.select(config.suite(Path()), device(), tier, bench).series
-    return chosen if bench is not None else tuple(series for series in chosen if series[1][0] not in CONTROLS)

@@ -49,7 +49,7 @@ from kernel_velocity.runner.environment import CommitNotBuilt
 
 MACHINE = "kv-ab"
 FOLDER = Path(".asv", "ab")
-NAMED = 12  # digits of a commit in the name of a folder
+COMMIT_DIGITS = 12  # digits of a commit in the name of a folder
 
 
 def comparable(environment: str, environ: Mapping[str, str]) -> str:
@@ -136,7 +136,7 @@ class AsvRunner:
 
     def folder(self, before: str, after: str) -> Path:
         """Return the folder of the rounds of two commits."""
-        return self._folder / f"{before[:NAMED]}-{after[:NAMED]}"
+        return self._folder / f"{before[:COMMIT_DIGITS]}-{after[:COMMIT_DIGITS]}"
 
     def measure_pair(
         self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
@@ -166,7 +166,7 @@ class AsvRunner:
         self, folder: Path, commits: tuple[str, str], series: Sequence[Series], rounds: int, deadline: float
     ) -> None:
         """Have asv measure `rounds` rounds a side. It is ended at the deadline."""
-        append_line(folder / ab_rounds.BLOCKS, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
+        append_line(folder / ab_rounds.BLOCKS_FILE, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
         options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
         reader, began = Reader(), self.clock()
         listed = self._results / "benchmarks.json"

@@ -42,8 +42,8 @@ from kernel_velocity.runner import host, peaks
 from kernel_velocity.statuses import Status
 
 ALL = "all"
-TRACES = Path(".asv", "profiles")
-WIDE = 160  # characters, where there is no terminal to ask
+PROFILES = Path(".asv", "profiles")
+WIDTH_OF_FILES = 160  # characters, where there is no terminal to ask
 MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
 
@@ -79,9 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile",
         nargs="?",
         type=Path,
-        const=TRACES,
+        const=PROFILES,
         metavar="FOLDER",
-        help=f"run PyTorch's, with traces in FOLDER ({TRACES})",
+        help=f"run PyTorch's, with traces in FOLDER ({PROFILES})",
     )
     add("--ncu", nargs="?", const="", metavar="PATH", help="run Nsight Compute, from PATH if given")
 
@@ -309,14 +309,18 @@ def _report(comparison: LiveComparison, args: argparse.Namespace, tables: TextIO
 
 
 def _width(to: TextIO) -> int:
-    """Return COLUMNS or the width of a terminal, and WIDE for any other stream.
+    """Return COLUMNS or the width of a terminal, and WIDTH_OF_FILES for any other stream.
 
     `shutil.get_terminal_size` asks descriptor 1, which is standard error's here (isolation.take_standard_output).
     """
     if not to.isatty():
-        return WIDE
+        return WIDTH_OF_FILES
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) else os.get_terminal_size(to.fileno()).columns or WIDE
+    return (
+        int(columns)
+        if columns.isdigit() and int(columns)
+        else os.get_terminal_size(to.fileno()).columns or WIDTH_OF_FILES
+    )
 
 
 def _looks_inside(

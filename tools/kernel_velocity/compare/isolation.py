@@ -34,7 +34,7 @@ from kernel_velocity.statuses import Status
 
 # s that an interrupted process has to end by itself, and again after a second signal: a call of a few ms ends within
 # it, an endless loop never does. Killing it is safe: nothing is saved before the end, and files are renamed whole.
-PATIENCE = 1.0
+INTERRUPT_SECONDS = 1.0
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
@@ -119,12 +119,13 @@ def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
     try:
         print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
-        for ask in (False, True):
-            if ask:
-                process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE)
-                return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_SECONDS)
+            return
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_SECONDS)
+            return
     except KeyboardInterrupt:  # once more
         pass
     process.kill()

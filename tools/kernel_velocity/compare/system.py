@@ -11,7 +11,7 @@ from typing import Any
 
 from kernel_velocity import lock
 from kernel_velocity.harness import gpu, reported
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.runner.host import ALLOCATOR, torch_version
 from kernel_velocity.units import memory, significant
 
@@ -79,8 +79,8 @@ def reported_levels(device: str) -> Roofs | None:
 
     They say which level holds a working set where no ceiling was measured.
     """
-    caches = [Level(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
-    return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=None)), peaks={}) if caches else None
+    caches = [MemoryLevel(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
+    return Roofs(levels=(*caches, MemoryLevel(name="DRAM", size=None, bandwidth=None)), peaks={}) if caches else None
 
 
 def clocks(device: str) -> str:

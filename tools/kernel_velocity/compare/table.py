@@ -28,7 +28,7 @@ MEGABYTE = 1e6  # bytes
 NO_BREAK = "\u00a0"
 GAP = 2  # blanks between columns, as `tables.columns` sets them
 HISTOGRAM_BINS = 8  # of a histogram
-BLOCKS = "▁▂▃▄▅▆▇█"
+BARS = "▁▂▃▄▅▆▇█"
 LEGEND: Mapping[str, str] = {  # of the columns that need one
     "where": "where: the innermost memory that holds the working set",
     "MB": "MB: of the largest tensor",
@@ -163,7 +163,7 @@ def bars(counts: Sequence[int]) -> str:
     The outermost blanks are dots, so that alignment does not swallow them.
     """
     most = max(counts)
-    blocks = [BLOCKS[min(count * len(BLOCKS) // most, len(BLOCKS) - 1)] if count else " " for count in counts]
+    blocks = [BARS[min(count * len(BARS) // most, len(BARS) - 1)] if count else " " for count in counts]
     for edge in (0, -1):
         blocks[edge] = blocks[edge].replace(" ", "·")
     return "".join(blocks)

@@ -27,8 +27,8 @@ from kernel_velocity.stats.sequential import Answer, Comparison
 from kernel_velocity.statuses import Status
 from kernel_velocity.tables import literal
 
-NOTHING = "nothing was measured"
-FORMAT = 1  # of the JSON; raised when a key changes its meaning
+NOTHING_MEASURED = "nothing was measured"
+VERDICT_FORMAT = 1  # of the JSON; raised when a key changes its meaning
 SOFTWARE = "kernel-velocity"
 MOST_FINDINGS = 25  # in a section of Markdown: GitHub takes 65,536 characters in a comment
 MOST_SERIES = 20  # of a finding, and commits of it
@@ -63,12 +63,14 @@ class NightVerdict:
     @cached_property
     def groups(self) -> Mapping[str, tuple[Finding, ...]]:
         """The findings of each of GROUPS, kind by kind, the largest effects first."""
+
+        def badness(finding: Finding) -> tuple[float, str]:
+            return (-abs(finding.worst.effect) if finding.worst else 0.0), finding.id
+
+        worst_first = sorted(self.findings, key=badness)
         return {
             name: tuple(
-                sorted(
-                    (finding for finding in self.findings if finding.kind in kinds and finding.state in states),
-                    key=lambda finding: (kinds.index(finding.kind), *_badness(finding)),
-                )
+                finding for kind in kinds for finding in worst_first if finding.kind is kind and finding.state in states
             )
             for name, (kinds, states) in GROUPS.items()
         }
@@ -84,10 +86,6 @@ GROUPS: Mapping[str, tuple[Sequence[Kind], Collection[State]]] = {
     "decided": (_OF_COMMITS, {State.EXPECTED, State.ACKNOWLEDGED, State.METHOD}),  # the last: by a change of method
     "resolved": (_OF_COMMITS, {State.RESOLVED}),
 }
-
-
-def _badness(finding: Finding) -> tuple[float, str]:
-    return (-abs(finding.worst.effect) if finding.worst else 0.0), finding.id
 
 
 def exit_status(verdict: NightVerdict) -> Status:
@@ -127,7 +125,7 @@ def summary(verdict: NightVerdict) -> str:
     # "series" has no other plural
     parts = [f"{count} {noun}" if noun.endswith("s") else units.count(count, noun) for count, noun in counts if count]
     if verdict.measured == 0:
-        parts.insert(1 if verdict.errors else 0, NOTHING)
+        parts.insert(1 if verdict.errors else 0, NOTHING_MEASURED)
     if exit_status(verdict) is Status.CLEAN:
         parts.insert(0, "clean")
     return ", ".join(parts)
@@ -200,7 +198,7 @@ def _decided(finding: Finding) -> str:
 def _data(verdict: NightVerdict) -> dict[str, Any]:
     """Return everything in the verdict for JSON."""
     return {
-        "format": FORMAT,
+        "format": VERDICT_FORMAT,
         "title": verdict.title,
         "when": verdict.when.isoformat(),
         "summary": summary(verdict),
@@ -245,7 +243,7 @@ def _cases(verdict: NightVerdict) -> Iterator[JUnitCase]:
             yield JUnitCase(finding.subject, finding.id, tag, finding_text.title(finding))
     for failed in (*verdict.failed_builds, *verdict.failures):
         yield JUnitCase(SOFTWARE, failed.what, "error", failed.why)
-    for error in (*verdict.errors, *([NOTHING] if verdict.measured == 0 else [])):
+    for error in (*verdict.errors, *([NOTHING_MEASURED] if verdict.measured == 0 else [])):
         yield JUnitCase(SOFTWARE, "data", "error", error)
     for identity, comparison in verdict.comparisons:
         tag = "skipped" if comparison.answer is Answer.UNKNOWN else None
