@@ -51,7 +51,7 @@ def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3
 def comparison(*compared, **more):
     environment = {
         "device": "A processor of 2 cores",
-        "caches": "L1 32.0 KiB, L2 1.00 MiB, L3 32.0 MiB",
+        "caches": "L1 32 KiB, L2 1 MiB, L3 32 MiB",
         "clocks": "2.60 GHz",
         "free memory": "7.10 GiB",
         "load": "0.310",

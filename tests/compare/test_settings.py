@@ -199,7 +199,7 @@ def test_system_of_the_processor(monkeypatch, tmp_path):
         *("device", "caches", "free memory", "clocks", "load", "cores", "threads", "python", "torch", "system"),
         *("allocator", "CUDA_VISIBLE_DEVICES", "KV_RULE", "OMP_NUM_THREADS"),
     ]
-    assert (facts["device"], facts["caches"]) == (reported.name("cpu"), "L1 32.0 KiB, L2 1.50 MiB")
+    assert (facts["device"], facts["caches"]) == (reported.name("cpu"), "L1 32 KiB, L2 1.5 MiB")
     assert (facts["threads"], facts["clocks"], facts["allocator"][:10]) == ("3", "2.45 GHz", "not set up")
     for core, clock in (("cpu0", 1500000), ("cpu1", 2600000)):
         folder = tmp_path / core / "cpufreq"

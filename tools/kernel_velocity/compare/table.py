@@ -17,7 +17,7 @@ from kernel_velocity import units
 from kernel_velocity.compare.result import FAILED, Accuracy, ComparedRow, LiveComparison
 from kernel_velocity.roofline import model
 from kernel_velocity.stats import speedup
-from kernel_velocity.stats.sample_shape import Outliers, effective_sample_size, modality, outliers
+from kernel_velocity.stats.sample_shape import effective_sample_size, modality, outliers
 from kernel_velocity.stats.speedup import SpeedUp, Spread
 from kernel_velocity.tables import columns
 
@@ -426,13 +426,13 @@ def _sample_figures(row: ComparedRow, spread: Spread) -> list[str]:
         _seconds(spread.mean),
         NONE if interval is None else " to ".join(map(_seconds, interval)),
         *map(_seconds, (spread.deviation, spread.min, spread.max, spread.p50, spread.p99)),
-        NONE if outside is None else _outliers(outside),
+        NONE
+        if outside is None
+        else f"{outside.count} ({units.share(outside.variance_share)})"
+        if outside.count
+        else "0",
         NONE if mvalue is None else f"{mvalue:.1f}",
     ]
-
-
-def _outliers(outside: Outliers) -> str:
-    return f"{outside.count} ({units.share(outside.variance_share)})" if outside.count else "0"
 
 
 def _seconds(value: float | None) -> str:

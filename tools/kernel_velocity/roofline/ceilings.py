@@ -136,9 +136,10 @@ def recorded(paths: Iterable[Path], device: str, reported: Mapping[str, int] | N
             for name, row in rows.items()
             if name in UNITS[device] and row.get("version") == version(device, name)
         }
-        began = max((start for row in rows.values() if (start := _began(row)) is not None), default=None)
-        if began is not None and any(number is not None for number in values.values()):
-            yield CeilingSession(began=began, figures=values, reported=reported or {}, commit=commit)
+        # Unix times, ms. They order sessions, so any number will do
+        starts = [start for row in rows.values() if bounds.is_number(start := row.get("started_at")) and start]
+        if starts and any(number is not None for number in values.values()):
+            yield CeilingSession(began=max(starts) * 1e-3, figures=values, reported=reported or {}, commit=commit)
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
@@ -146,12 +147,6 @@ def _value(row: Mapping[str, Any]) -> float | None:
     values = row.get("result")
     value = values[0] if isinstance(values, list) and len(values) == 1 else None
     return float(value) if bounds.is_number(value) and value > 0 else None
-
-
-def _began(row: Mapping[str, Any]) -> float | None:
-    """Return the Unix time at which asv began a row, s (asv stores ms). It orders sessions, so any number will do."""
-    began = row.get("started_at")
-    return began * 1e-3 if bounds.is_number(began) and began else None
 
 
 def names(device: str) -> tuple[str, ...]:
