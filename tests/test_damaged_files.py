@@ -214,25 +214,25 @@ def write_checked(folder):
 
 
 def write_death(folder):
-    record = isolation.Journal(folder)
-    step = isolation.Step(doing="timed", implementation="mine", case="small")
+    record = isolation.ProcessJournal(folder)
+    step = isolation.JournalStep(doing="timed", implementation="mine", case="small")
     record._write(step)
     record.record_death(step, "died of SIGSEGV")
     return folder / isolation.DEATHS
 
 
 def death(path):
-    return isolation.Journal(path.parent).death("mine", "small"), ()
+    return isolation.ProcessJournal(path.parent).death("mine", "small"), ()
 
 
 def write_case(folder):
-    isolation.Journal(folder).save(SimpleNamespace(case="small", seconds=[1e-3, 2e-3]))
+    isolation.ProcessJournal(folder).save(SimpleNamespace(case="small", seconds=[1e-3, 2e-3]))
     (path,) = folder.glob("*.pickle")
     return path
 
 
 def case(path):
-    result = isolation.Journal(path.parent).finished("small")
+    result = isolation.ProcessJournal(path.parent).finished("small")
     return result, () if result else ("measured again",)
 
 

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from kernel_velocity.ab import gate_report
-from kernel_velocity.ab.gate_report import CodeChange, GateReport, change, code_changes
+from kernel_velocity.ab.gate_report import CodeChange, GateReport, code_changes
+from kernel_velocity.findings.report import as_json, as_junit, as_markdown
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle, known_same, not_compared
 from tests.golden import check_golden
@@ -69,7 +70,6 @@ FULL = report(SAME, FASTER, CODE, UNKNOWN, SUSPECT, FAILED, ABSENT, SLOWER)
         ([SAME, SUSPECT], 11),
         ([SAME, SUSPECT, FAILED], 20),
         ([SAME, SUSPECT, FAILED, SLOWER], 10),
-        ([SAME, BROKEN, FAILED], 21),
         ([BROKEN, BROKEN], 22),
         ([MENDED, SAME], 0),
         ([MENDED, FAILED, SAME], 20),
@@ -99,15 +99,20 @@ def test_exit_status_is_the_first_of_the_contract(comparisons, status):
             [SAME, SUSPECT, UNSEEN, GONE],
             (),
             11,
-            "suspect; slower by the floor or more, but not settled; too few rounds for a look; "
-            "gone: it had times before",
+            "suspect: neither confirmed nor ruled out; slower by the floor or more, but not settled; "
+            "too few rounds for a look; gone: it had times before",
         ),
-        ([BROKEN, BROKEN], (), 22, "nothing was compared; does not build"),
-        ([CODE, UNSEEN], (), 22, "nothing was compared; too few rounds for a look"),
+        ([BROKEN, BROKEN], (), 22, "nothing was measured or compared; does not build"),
+        ([CODE, UNSEEN], (), 22, "nothing was measured or compared; too few rounds for a look"),
         ([SLOWER, UNSEEN], (), 10, "regression confirmed"),
-        ([SLOWER, SAME], [0], 0, "no regression; 1 slower as expected"),
+        ([SLOWER, SAME], [0], 0, "clean; 1 slower as expected"),
         ([SLOWER, SLOWER, SUSPECT], [0, 2], 10, "regression confirmed; 2 slower as expected"),
-        ([SLOWER, UNSEEN], [0], 11, "suspect; too few rounds for a look; 1 slower as expected"),
+        (
+            [SLOWER, UNSEEN],
+            [0],
+            11,
+            "suspect: neither confirmed nor ruled out; too few rounds for a look; 1 slower as expected",
+        ),
     ],
 )
 def test_words_have_the_reasons_of_the_status(comparisons, expected, status, words):
@@ -118,14 +123,14 @@ def test_words_have_the_reasons_of_the_status(comparisons, expected, status, wor
 def test_expected_series_are_reported_with_their_reason():
     reason = "Perf-Expected in 7744c6af: for the bias"
     result = report(SLOWER, SAME, expected={series(0): reason}, notes=("a line of no sense",))
-    text, markdown = gate_report.as_text(result), gate_report.as_markdown(result)
+    text, markdown = gate_report.as_text(result), as_markdown(gate_report.as_report(result))
     assert "different, expected" in text and f"no less than 1%; {reason}:" in text
     assert "note: a line of no sense" in text
     assert "different, expected" in markdown and reason in markdown and "a line of no sense" in markdown
-    data = json.loads(gate_report.as_json(result))
+    data = json.loads(as_json(gate_report.as_report(result)))
     assert [row["expected"] for row in data["series"]] == [reason, None]
     assert (data["exit_status"], data["notes"]) == (0, ["a line of no sense"])
-    suite = ElementTree.fromstring(gate_report.as_junit(result))
+    suite = ElementTree.fromstring(as_junit(gate_report.as_report(result)))
     assert suite.get("failures") == "0" and reason in suite[0].findtext("system-out")
 
 
@@ -136,18 +141,22 @@ MORE_SPILLS = CodeChange("matmul", "cuda", "sm_90", "spill_bytes", 0, 16)
 @pytest.mark.parametrize(
     ("code", "device", "words"),
     [
-        ([REGISTERS], "cpu", "no regression"),
-        ([REGISTERS, MORE_SPILLS], "cpu", "suspect; code that cannot be run here spills more registers"),
-        ([MORE_SPILLS], "cuda", "no regression"),  # what it costs was measured
-        ([dataclasses.replace(MORE_SPILLS, before=16, after=0)], "cpu", "no regression"),
+        ([REGISTERS], "cpu", "clean"),
+        (
+            [REGISTERS, MORE_SPILLS],
+            "cpu",
+            "suspect: neither confirmed nor ruled out; code that cannot be run here spills more registers",
+        ),
+        ([MORE_SPILLS], "cuda", "clean"),  # what it costs was measured
+        ([dataclasses.replace(MORE_SPILLS, before=16, after=0)], "cpu", "clean"),
     ],
 )
 def test_spills_of_code_that_cannot_be_run_are_a_suspect(code, device, words):
     result = report(SAME, code=tuple(code), device=device)
     assert result.words == words
-    for text in (gate_report.as_text(result), gate_report.as_markdown(result)):
+    for text in (gate_report.as_text(result), as_markdown(gate_report.as_report(result))):
         assert all(str(change) in text for change in code)
-    data = json.loads(gate_report.as_json(result))["code"]
+    data = json.loads(as_json(gate_report.as_report(result)))["code"]
     assert [row["spills_more"] for row in data] == [change.spills_more for change in code]
 
 
@@ -170,40 +179,9 @@ def test_code_changes_are_figures_that_both_builds_have():
     assert code_changes(info(), info(registers=1), ["other"]) == ()
 
 
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [
-        (1.031, "+3.1%"),
-        (0.9976, "-0.24%"),
-        (1.00001, "+0.00%"),
-        (2.51, "2.51×"),
-        (0.5, "-50.0%"),
-        (1.0096, "+1.0%"),
-        (None, "-"),
-    ],
-)
-def test_change_in_words(ratio, text):
-    assert change(ratio) == text
-
-
-LAYOUT = "; over 4 link orders, which alone move it by"
-RELINKED = report(
-    compared(Answer.DIFFERENT, 1.051, (1.043, 1.059), 3e-4, reason=f"p < 0.01, and no less than 1%{LAYOUT} 0.49%"),
-    compared(
-        Answer.UNKNOWN,
-        1.018,
-        (0.94, 1.1),
-        0.4,
-        reason=f"no change beyond layout is shown: 1% or more, but p is not below 0.01{LAYOUT} 4.9%",
-    ),
-    known_same("the machine code is unchanged: only its place in the library can differ"),
-    known_same("the machine code is unchanged, in the same place"),
-    beyond_layout=True,
-)
 PAGES = [
     ("gate.txt", gate_report.as_text(FULL)),
-    ("gate.md", gate_report.as_markdown(FULL)),
-    ("relinked.txt", gate_report.as_text(RELINKED)),
+    ("gate.md", as_markdown(gate_report.as_report(FULL))),
 ]
 
 
@@ -213,16 +191,9 @@ def test_report_is_golden_and_has_the_worst_first(name, text, accept):
     assert "\x1b" not in text
 
 
-def test_example_of_the_gate_page_is_what_is_printed():
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "gate.md").read_text(encoding="utf-8")
-    example = page.partition("## Layout")[2].partition("\n```\nbenchmark ")[2].partition("```")[0].splitlines()
-    assert len(example) == 9 and set(example[1:]) <= set(gate_report.as_text(RELINKED).splitlines())
-
-
 def test_json_has_every_number():
-    data = json.loads(gate_report.as_json(FULL))
+    data = json.loads(as_json(gate_report.as_report(FULL)))
     assert (data["exit_status"], data["verdict"], data["measured"]) == (10, "regression confirmed", 123.4)
-    assert not data["beyond_layout"]
     wanted = {"benchmark": "matmul.Cpu.time_hot", "implementation": "native", "case": "float32-7"}
     wanted |= {"answer": "different", "ratio": 1.102, "low": 1.091, "high": 1.113, "p": 1.6e-4, "rounds": 8}
     assert data["series"][0].items() >= wanted.items()
@@ -231,16 +202,16 @@ def test_json_has_every_number():
 
 
 def test_junit_has_a_failure_an_error_and_what_is_skipped():
-    suite = ElementTree.fromstring(gate_report.as_junit(FULL))
+    suite = ElementTree.fromstring(as_junit(gate_report.as_report(FULL)))
     counts = {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "8", "failures": "1", "errors": "1", "skipped": "3"}
     failure = suite.find("testcase/failure")
-    assert failure.get("message").startswith("+10.2% (+9.1% to +11.3%), p = 0.00016, 8 rounds a side: different, ")
+    assert failure.get("message").startswith("+10.2% (+9.10% to +11.3%), p = 0.00016, 8 rounds a side: different, ")
     assert suite.find("testcase").get("name") == "native float32-7"
 
 
 def test_report_of_nothing_is_whole_in_every_format():
-    assert ElementTree.fromstring(gate_report.as_junit(report())).get("tests") == "0"
-    assert json.loads(gate_report.as_json(report()))["exit_status"] == 22
-    assert "nothing was compared (exit status 22)" in gate_report.as_text(report())
-    assert "| benchmark" not in gate_report.as_markdown(report())
+    assert ElementTree.fromstring(as_junit(gate_report.as_report(report()))).get("tests") == "0"
+    assert json.loads(as_json(gate_report.as_report(report())))["exit_status"] == 22
+    assert "nothing was measured or compared (exit status 22)" in gate_report.as_text(report())
+    assert "| series" not in as_markdown(gate_report.as_report(report()))

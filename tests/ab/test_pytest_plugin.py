@@ -59,7 +59,7 @@ def test_failure_is_the_verdict_in_one_line(run):
 
 def test_suspect_is_a_warning_that_can_be_made_an_error(run):
     _, behaviour, minutes = CAUSES["the budget ends after the first look"]
-    line = "*SuspectWarning: matmul: verdict: suspect;*(exit status 11)"
+    line = "*SuspectWarning: matmul: verdict: suspect: *(exit status 11)"
     run(behaviour, minutes=minutes).stdout.fnmatch_lines([line])
     result = run(behaviour, "-W", f"error::{PLUGIN}.SuspectWarning", minutes=minutes)
     result.assert_outcomes(failed=1)

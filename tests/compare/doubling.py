@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from kernel_velocity.compare.settings import Settings
+from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.stopping import FixedCount
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.model import MemoryLevel, Roofs
 
 ELEMENTS = 1000
-QUICK = Settings(rounds=2, rule=partial(FixedCount, n=5), warmups=1)
+QUICK = TimingSettings(rounds=2, rule=partial(FixedCount, n=5), warmups=1)
 ROOFS = Roofs(
-    levels=(Level(name="L2", size=1 << 20, bandwidth=1e15), Level(name="DRAM", size=None, bandwidth=1e14)),
+    levels=(MemoryLevel(name="L2", size=1 << 20, bandwidth=1e15), MemoryLevel(name="DRAM", size=None, bandwidth=1e14)),
     peaks={"float32": 1e15},
 )
 

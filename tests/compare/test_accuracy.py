@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from kernel_velocity.compare.accuracy import in_words, verify
+from kernel_velocity.compare.subject import verify_outputs, wrong_outputs
 from kernel_velocity.harness.accuracy import compare_outputs, parse_tolerance, verdict
 from tests.compare.doubling import Doubling
 
@@ -27,14 +27,14 @@ def pair(double=2.0, half=0.5):
 
 
 def verified(problem, actual, expected=None, tolerance=None):
-    return verify(problem, expected or pair(), actual, tolerance)
+    return verify_outputs(problem, expected or pair(), actual, tolerance)
 
 
 def test_outputs_have_figures_under_their_names():
     double, half = verified(Two(), pair(half=0.75))
     assert (double.output, double.right, half.output, half.right) == ("double", True, "half", False)
     assert half.details["max_absolute_error"] == 0.25
-    assert in_words((double, half)).startswith("half is wrong: ")
+    assert wrong_outputs((double, half)).startswith("half is wrong: ")
     assert [(output.output, output.right) for output in verified(Two(), pair()[:1])] == [
         ("double", True),
         ("half", False),
@@ -46,7 +46,7 @@ def test_outputs_are_all_wrong_where_nothing_says_which():
     problem.verify_result = lambda expected, actual: (False, {"sum": 3.0})
     refused = verified(problem, pair())
     assert [output.right for output in refused] == [False, False]
-    assert "the problem's own check rejects it: sum 3" in in_words(refused)
+    assert "the problem's own check rejects it: sum 3" in wrong_outputs(refused)
 
 
 def test_problem_that_says_which_output_is_wrong_is_believed():
@@ -63,18 +63,18 @@ def test_problem_that_allows_more_than_the_default_is_believed():
     problem = Doubling()
     problem.verify_result = lambda expected, actual: (True, {"allowed": 1})
     values = torch.tensor([1.0]), torch.tensor([1.5])
-    (lax,) = verify(problem, *values, None)
+    (lax,) = verify_outputs(problem, *values, None)
     assert lax.right and lax.details["max_absolute_error"] == 0.5 and lax.details["allowed"] == 1
     assert lax.details["why"] is None and "rtol" not in lax.details  # the default's verdict is not carried over
-    (strict,) = verify(problem, *values, parse_tolerance("1e-3"))
+    (strict,) = verify_outputs(problem, *values, parse_tolerance("1e-3"))
     assert not strict.right
 
 
 def test_problem_judges_dtypes_that_the_harness_cannot_compare():
     values, problem = torch.tensor([1 + 2j]), Doubling()
     problem.verify_result = lambda expected, actual: (torch.equal(expected, actual), {"norm": 0.0})
-    (right,) = verify(problem, values, values, None)
+    (right,) = verify_outputs(problem, values, values, None)
     assert right.right and right.details["norm"] == 0.0
-    assert not verify(problem, values, values * 2, None)[0].right
+    assert not verify_outputs(problem, values, values * 2, None)[0].right
     with pytest.raises(ValueError, match="complex"):
-        verify(problem, values, values, parse_tolerance("1e-3"))
+        verify_outputs(problem, values, values, parse_tolerance("1e-3"))

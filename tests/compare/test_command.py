@@ -14,7 +14,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.compare import command, nsight
 from kernel_velocity.compare.command import merged, status
-from kernel_velocity.compare.result import Timed
+from kernel_velocity.compare.result import TimedImplementation
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import reported
 from tests.compare.doubling import EAGER, ROOFS, Doubling, writing
@@ -122,9 +122,9 @@ def test_wrong_is_status_one_and_nothing_measured_is_22(planted):
 @pytest.mark.parametrize(
     ("timings", "expected"),
     [
-        ([timed("a", 1e-3), Timed(implementation="b", missing="no GPU")], 0),
-        ([timed("a", 1e-3), Timed(implementation="b", failed="wrong")], 1),
-        ([Timed(implementation="b", missing="no GPU")], 22),
+        ([timed("a", 1e-3), TimedImplementation(implementation="b", missing="no GPU")], 0),
+        ([timed("a", 1e-3), TimedImplementation(implementation="b", failed="wrong")], 1),
+        ([TimedImplementation(implementation="b", missing="no GPU")], 22),
     ],
 )
 def test_status(timings, expected):
@@ -139,7 +139,7 @@ def test_interruption_saves_nothing_and_leaves_files_alone(planted, tmp_path):
     folder = tmp_path / "reports"
     folder.mkdir()
     (folder / "old.json").write_text("old")
-    written = [f"--json={folder / 'old.json'}", f"--html={folder / 'new.html'}", f"--profile={folder / 'new'}"]
+    written = [f"--json={folder / 'old.json'}", f"--profile={folder / 'new'}"]
     assert run("doubling", *QUICK, *written) == (130, "", "interrupted: nothing was saved\n")
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"old.json": "old"}
 
@@ -166,11 +166,13 @@ def test_lock_is_checked_after_options_and_before_measuring(planted, tmp_path, m
     assert run("doubling", *QUICK)[0] == 0
 
 
-def test_files_are_written_and_standard_output_takes_one(planted, tmp_path):
-    code, out, err = run("doubling", *QUICK, "--json", "-", "--html", str(tmp_path / "a.html"))
+def test_json_goes_to_a_file_or_to_standard_output(planted, tmp_path):
+    path = tmp_path / "a.json"
+    code, out, _ = run("doubling", *QUICK, "--json", str(path))
+    assert code == 0 and "doubling on cpu" in out and len(json.loads(path.read_text())["results"]) == 4
+    code, out, err = run("doubling", *QUICK, "--json", "-")
     assert code == 0 and len(json.loads(out)["results"]) == 4
     assert "doubling on cpu" in err
-    assert "4 of 4 results verified and right" in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -186,9 +188,8 @@ def test_files_are_written_and_standard_output_takes_one(planted, tmp_path):
         (("doubling", "--threads", "0"), "KV_THREADS='0'"),
         (("doubling", "--tolerance", "much"), "--tolerance"),
         (("doubling", "--device", "tpu"), "--device"),
-        (("doubling", "--json", "-", "--html", "-"), "standard output"),
         (("doubling", "--json", "nowhere/to/a.json"), "--json nowhere/to/a.json: must be a file in an existing folder"),
-        (("doubling", "--html", "."), "--html ."),
+        (("doubling", "--json", "."), "--json ."),
         (("doubling", "--profile", __file__), "must be a folder, for traces (got a file)"),
         (("doubling", "--profile", "/proc/new"), "--profile /proc/new: cannot be written ("),
         (("doubling", "--json", "/proc/new"), "--json /proc/new: cannot be written ("),  # root cannot, either
@@ -237,7 +238,7 @@ def test_table_is_as_wide_as_its_terminal(monkeypatch):
     assert (command._width(Terminal()), descriptors) == (91, [7])
     monkeypatch.setenv("COLUMNS", "77")
     assert command._width(Terminal()) == 77
-    assert command._width(io.StringIO()) == command.WIDE
+    assert command._width(io.StringIO()) == command.WIDTH_OF_FILES
 
 
 def test_several_problems_are_one_comparison():

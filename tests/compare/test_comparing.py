@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.compare import isolation, job, rounds, subject
+from kernel_velocity.compare import isolation, job, subject
 from kernel_velocity.compare.api import compare, time_function
-from kernel_velocity.compare.isolation import Journal
+from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import FAILED
-from kernel_velocity.compare.rounds import Round, take_round, time_of_function
-from kernel_velocity.compare.settings import Settings
+from kernel_velocity.compare.settings import TimingSettings
+from kernel_velocity.compare.subject import TimedRound, take_round, time_of_function
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
 from kernel_velocity.harness.reported import HostActivity
-from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
+from kernel_velocity.harness.stopping import FixedCount
 from kernel_velocity.roofline.model import Roofs
 from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing
 from tests.harness import pretend_cuda
@@ -74,7 +74,7 @@ def test_right_output_is_timed_in_every_round():
 
 def test_rounds_of_the_history_are_the_default(monkeypatch):
     monkeypatch.setenv("KV_PATIENCE", "0")
-    timed = timed_mine(Doubling(), writing(), Settings(rounds=1, rule=partial(FixedCount, n=10)))
+    timed = timed_mine(Doubling(), writing(), TimingSettings(rounds=1, rule=partial(FixedCount, n=10)))
     assert [len(samples) for samples in timed.rounds] == [8]  # without the burn-in
 
 
@@ -267,11 +267,11 @@ def test_implementations_take_turns(monkeypatch):
 
     def take(call, rule, device, **more):
         call()
-        return Round(samples=(1e-6,), estimate=1e-6, stop="complete", flags=())
+        return TimedRound(samples=(1e-6,), estimate=1e-6, stop="complete", flags=())
 
     monkeypatch.setattr(subject, "take_round", take)
     three = {name: doing(lambda x, call, name=name: turns.append(name)) for name in "abc"}
-    compare(Doubling(), three, cases="small", settings=Settings(rounds=4))
+    compare(Doubling(), three, cases="small", settings=TimingSettings(rounds=4))
     assert "".join(turns[3:-6]) == "abcbcacabcba"  # between the first verification, and the second and an audit
 
 
@@ -392,7 +392,7 @@ def test_native_function_is_timed_with_its_allocation(monkeypatch):
 
 def test_cuda_function_is_waited_for_and_rounds_use_events(monkeypatch):
     synchronised = pretend_cuda.plant(monkeypatch, torch)
-    monkeypatch.setattr(rounds, "TorchEvents", pretend_cuda.HostEvents)
+    monkeypatch.setattr(subject, "TorchEvents", pretend_cuda.HostEvents)
     eager = timed_of(Doubling("cuda"), EAGER)["eager"]
     assert (eager.failed, len(eager.rounds)) == (None, 2)
     assert eager.function is not None and synchronised
@@ -401,7 +401,7 @@ def test_cuda_function_is_waited_for_and_rounds_use_events(monkeypatch):
 def test_function_that_is_slow_has_few_samples():
     calls = []
     time_of_function(partial(calls.append, 1), "cpu", per_call=0.5)
-    assert len(calls) == 1 + rounds.FEWEST
+    assert len(calls) == 1 + subject.FUNCTION_FEWEST
 
 
 class Counting:
@@ -423,7 +423,7 @@ class Counting:
 @pytest.fixture
 def timer(monkeypatch):
     counting = Counting()
-    monkeypatch.setattr(rounds.timing, "plain", lambda device: counting)
+    monkeypatch.setattr(subject.timing, "plain", lambda device: counting)
     return counting
 
 
@@ -435,26 +435,20 @@ def test_round_as_published_has_warm_ups_and_a_sample_is_a_call(timer):
     assert (measured.estimate, measured.stop) == (pytest.approx(10.5e-6), "complete")
 
 
-def test_round_keeps_what_a_rule_does_not_drop(timer):
-    rule = ReactiveBenchmarking(runs=10, min_time=1e-6, max_time=1e-5)
-    measured = take_round(lambda: None, rule, "cpu", warmups=0)
-    assert len(measured.samples) >= 5 and measured.samples[0] > 10e-6
-
-
 def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
     timer.flags.add("underfed")
-    monkeypatch.setattr(rounds, "activity", lambda *_: HostActivity(99, None, None, contended=True, threads=1))
+    monkeypatch.setattr(subject, "activity", lambda *_: HostActivity(99, None, None, contended=True, threads=1))
     assert take_round(lambda: None, FixedCount(n=2), "cpu", warmups=0).flags == ("underfed", "contended")
 
 
 def test_round_of_the_history_waits_for_quiet_cores(monkeypatch):
-    waits, real = [], rounds.gate.on_cpu
+    waits, real = [], subject.gate.on_cpu
 
     def on_cpu(working_set, folder, environ):
         waits.append((working_set, environ["KV_THREADS"]))
         return real(working_set, folder, {**environ, "KV_PATIENCE": "0"})
 
-    monkeypatch.setattr(rounds.gate, "on_cpu", on_cpu)
+    monkeypatch.setattr(subject.gate, "on_cpu", on_cpu)
     take_round(lambda: sum(range(1000)), FixedCount(n=10), "cpu", working_set=4.0, threads=2)
     assert waits == [(4.0, "2")]
 
@@ -470,7 +464,7 @@ def test_time_function_has_an_interval(monkeypatch):
 
 
 def test_journal_has_every_step_of_an_implementation(tmp_path):
-    journal, steps = Journal(tmp_path), set()
+    journal, steps = ProcessJournal(tmp_path), set()
 
     def bind(problem, case, inputs):
         steps.add(journal.step().doing)
@@ -506,7 +500,7 @@ def losing(monkeypatch):
 
 
 def test_lost_device_ends_the_process_and_is_recorded(tmp_path, losing):
-    losing.errors, journal = 2, Journal(tmp_path)
+    losing.errors, journal = 2, ProcessJournal(tmp_path)
     with pytest.raises(KeyboardInterrupt, match="70"):
         compare(Doubling(), {"mine": losing.bind}, cases="small", settings=QUICK, journal=journal)
     step = journal.step()

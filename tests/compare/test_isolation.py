@@ -13,7 +13,7 @@ import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.compare import isolation
-from kernel_velocity.compare.isolation import Journal, Step
+from kernel_velocity.compare.isolation import JournalStep, ProcessJournal
 from kernel_velocity.errors import KernelVelocityError
 
 ROOT = Path(__file__).parents[2]
@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 CHILD = """
 import os, sys, signal, time
 from pathlib import Path
-from kernel_velocity.compare.isolation import Journal
-journal = Journal(Path(os.environ["COMPARE_JOURNAL"]))
+from kernel_velocity.compare.isolation import ProcessJournal
+journal = ProcessJournal(Path(os.environ["COMPARE_JOURNAL"]))
 died = journal.death("mine", "small")
 print("began", died, os.environ.get("KV_LOCK_HOLDER"), flush=True)
 if died is None:
@@ -126,7 +126,7 @@ DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
 )
 @pytest.mark.usefixtures("capfd")
 def test_interruption_ends_the_measuring_process(run, monkeypatch, body, patience, printed):
-    monkeypatch.setattr(isolation, "PATIENCE", patience)
+    monkeypatch.setattr(isolation, "INTERRUPT_SECONDS", patience)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
         assert run(in_a_step(body)) == (130, printed)
@@ -135,13 +135,13 @@ def test_interruption_ends_the_measuring_process(run, monkeypatch, body, patienc
 
 
 def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):
-    journal = Journal(tmp_path)
+    journal = ProcessJournal(tmp_path)
     with pytest.raises(RuntimeError), journal.running("x", "y"):
         raise RuntimeError
     assert journal.step() is None  # raising is no death
     for step in (
-        Step(doing="timed", implementation="mine", problem=1, case="small"),
-        Step(doing="loaded", implementation="other"),
+        JournalStep(doing="timed", implementation="mine", problem=1, case="small"),
+        JournalStep(doing="loaded", implementation="other"),
     ):
         (tmp_path / "step.json").write_text("{}")
         journal.record_death(step, "died")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.compare import nsight, profile
-from kernel_velocity.compare.result import Row
+from kernel_velocity.compare.result import ComparedRow
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.implementations import Bound
 from tests.compare.doubling import Doubling
@@ -121,7 +121,7 @@ def fake(tmp_path):
 
 def row(**more):
     compared = case("float32-small", 1000, timed("eager", 21e-6, **more), problem="matmul")
-    return Row(compared, compared.timed[0])
+    return ComparedRow(compared, compared.timed[0])
 
 
 def test_ncu_runs_the_child_and_its_launches_come_back(fake):

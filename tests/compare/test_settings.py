@@ -4,9 +4,9 @@ import pytest
 
 from benchmarks.add_mul_exp import AddMulExp
 from kernel_velocity import lock
-from kernel_velocity.compare import selection, system
-from kernel_velocity.compare.selection import cases, dtype_of, fitting, matching, needed
-from kernel_velocity.compare.settings import PRESETS, Settings, settings
+from kernel_velocity.compare import implementations, system
+from kernel_velocity.compare.implementations import dtype_of, fitting, matching, needed, select_cases
+from kernel_velocity.compare.settings import PRESETS, TimingSettings, settings
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, reported
 from kernel_velocity.harness.accuracy import parse_tolerance
@@ -94,7 +94,7 @@ def test_invalid_settings_are_one_line(options, words):
     with pytest.raises(UsageError, match=words) as raised:
         settings(**{"environ": {}} | options)
     assert "\n" not in str(raised.value)
-    assert Settings().rounds == 8
+    assert TimingSettings().rounds == 8
 
 
 # Selection -----------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_cases_match_in_one_problem_or_another():
     problems = [Doubling(), DoublingBytes()]
 
     def names(pattern, dtype=None):
-        return [[test["name"] for test in of] for of in cases(problems, pattern, dtype)]
+        return [[test["name"] for test in of] for of in select_cases(problems, pattern, dtype)]
 
     assert names("int8,float32-small") == [["float32-small"], ["int8-small", "int8-large"]]
     assert names("large", "float32") == [["float32-large"], []]
@@ -153,7 +153,7 @@ def test_cases_match_in_one_problem_or_another():
 )
 def test_dtype_is_in_the_name_or_in_the_parameters(case, dtype):
     assert dtype_of(DoublingBytes(), case) == dtype
-    assert selection.named_dtype(case) == (dtype if "-" in case else None)
+    assert implementations.named_dtype(case) == (dtype if "-" in case else None)
 
 
 def test_memory_needed_grows_with_implementations():
@@ -199,7 +199,7 @@ def test_system_of_the_processor(monkeypatch, tmp_path):
         *("device", "caches", "free memory", "clocks", "load", "cores", "threads", "python", "torch", "system"),
         *("allocator", "CUDA_VISIBLE_DEVICES", "KV_RULE", "OMP_NUM_THREADS"),
     ]
-    assert (facts["device"], facts["caches"]) == (reported.name("cpu"), "L1 32.0 KiB, L2 1.50 MiB")
+    assert (facts["device"], facts["caches"]) == (reported.name("cpu"), "L1 32 KiB, L2 1.5 MiB")
     assert (facts["threads"], facts["clocks"], facts["allocator"][:10]) == ("3", "2.45 GHz", "not set up")
     for core, clock in (("cpu0", 1500000), ("cpu1", 2600000)):
         folder = tmp_path / core / "cpufreq"

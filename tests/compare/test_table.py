@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.compare import table, text
-from kernel_velocity.compare.result import Accuracy, Row, Timed
+from kernel_velocity.compare import table
+from kernel_velocity.compare.result import Accuracy, ComparedRow, TimedImplementation
 from kernel_velocity.compare.table import Column
 from kernel_velocity.stats.speedup import SpeedUp
 from tests.compare.live_comparisons import case, comparison, right, roofline, timed, whole
@@ -46,10 +46,10 @@ def test_speed_ups_wide_tables_continue_below():
         ([timed("a", 1e-3, accuracy=(right(max_error=0.0),))], "1 of 1 output right; all exact; 1 of 1 pass 1e-5"),
         ([], "nothing was verified"),
         (
-            [timed("a", 1e-3, accuracy=()), Timed(implementation="b", failed="x")],
+            [timed("a", 1e-3, accuracy=()), TimedImplementation(implementation="b", failed="x")],
             "nothing was verified; 1 imp.* FAILED",
         ),
-        ([timed("a", 1e-3), Timed(implementation="b", failed="x")], "1 of 1 .* 1 implementation FAILED"),
+        ([timed("a", 1e-3), TimedImplementation(implementation="b", failed="x")], "1 of 1 .* 1 implementation FAILED"),
         ([timed("a", 1, accuracy=(Accuracy(output="o", right=False, details={}),))], "0 of 1 .*WRONG: add_mul_exp c a"),
     ],
 )
@@ -59,7 +59,7 @@ def test_accuracy_line(rows, line):
 
 def row(seconds=1e-3, **fields):
     compared = case("float32-1M", 10**6, timed("mine", seconds, **fields))
-    return Row(compared, compared.timed[0])
+    return ComparedRow(compared, compared.timed[0])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def row(seconds=1e-3, **fields):
     [(1.0, "1.00"), (1.0001, "1.00+"), (0.9999, "1.00-"), (2.345, "2.35"), (0.05, "0.0500"), (1e-9, "0.00000000100")],
 )
 def test_ratio_is_one_only_when_it_is(ratio, shown):
-    assert text.ratio(ratio) == shown
+    assert table.ratio(ratio) == shown
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_ratio_is_one_only_when_it_is(ratio, shown):
     [(0.0, "0%"), (0.004123, "0.41%"), (0.0999, "10%"), (0.12, "12%"), (0.00996, "1.0%"), (1e-9, "<0.0001%")],
 )
 def test_percent_is_nothing_only_when_it_is(fraction, shown):
-    assert text.percent(fraction) == shown
+    assert table.percent(fraction) == shown
 
 
 @pytest.mark.parametrize(
     ("error", "shown"), [(None, "2.00×"), (0.02, "2.00× ±0.02"), (0.0012, "2.00× ±0.00120"), (0.0, "2.00× ±0")]
 )
 def test_speed_up_shows_every_error(error, shown):
-    assert text.speed_up(SpeedUp(faster="a", slower="b", ratio=2.0, error=error)) == shown
+    assert table.speed_up(SpeedUp(faster="a", slower="b", ratio=2.0, error=error)) == shown
 
 
 def test_bootstrap_interval_is_as_wide_as_students_and_scales():
@@ -123,7 +123,7 @@ def test_overhead_below_zero_is_noise():
 
 
 def test_bound_names_tf32_where_its_peak_binds():
-    assert text.bound(row(roofline=roofline(dtype="tf32", bound="compute"))) == "compute in TF32, DRAM"
+    assert table.bound(row(roofline=roofline(dtype="tf32", bound="compute"))) == "compute in TF32"
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=12).filter(any))

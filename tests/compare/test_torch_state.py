@@ -11,12 +11,12 @@ torch = pytest.importorskip("torch", reason="these are PyTorch's settings")
 
 def changes(do):
     """Return the notes on a change that ends with an error. Check that all settings are restored."""
-    before = [read(torch) for read, _ in torch_state.SETTINGS.values()]
+    before = [read(torch) for read, _ in torch_state.TORCH_SETTINGS.values()]
     notes = []
     with pytest.raises(RuntimeError, match="done"), torch_state.restored(notes.append):
         do()
         raise RuntimeError("done")
-    assert [read(torch) for read, _ in torch_state.SETTINGS.values()] == before
+    assert [read(torch) for read, _ in torch_state.TORCH_SETTINGS.values()] == before
     assert torch.utils._device.CURRENT_DEVICE is None  # no mode is left behind
     return notes
 

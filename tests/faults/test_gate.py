@@ -71,44 +71,6 @@ def test_head_without_a_time_is_no_clean_bill(tiny, files, bench, status, reason
     assert done.stdout.splitlines()[-1].endswith(f"(exit status {status})")
 
 
-# A build that links its objects in another order for each number, as docs/tutorial/your-repository.md shows it
-RELINKING = """cp -R kernels {out}/ && cd kernels && gcc -O2 -shared -fPIC -o {out}/kernels/all.so $(
-    for file in *.c; do echo "$(echo "$KV_LINK_ORDER $file" | md5sum) $file"; done | sort | sed 's/.* //')"""
-BY_LAYOUT = f"""{GOOD}import os
-LAYOUT = {{"1": 1.05, "2": 0.96, "3": 1.02, "4": 0.98}}[os.environ["KV_LINK_ORDER"]]
-SLOWER = LAYOUT
-"""
-
-
-def test_layout_alone_is_no_change(tiny):
-    section = (tiny.root / "pyproject.toml").read_text().partition("build = ")[0]
-    (tiny.root / "pyproject.toml").write_text(f"{section}build = '''\n{RELINKING}'''\nbuilt-from = ['kernels']\n")
-    for number in range(1, 6):
-        source = f"int f{number}(int x) {{ return {' + '.join(['x * x'] * number)}; }}\n"
-        (tiny.root / "kernels" / f"part{number}.c").write_text(source)
-    base = tiny.commit("Add parts")
-    tiny.commit("Write it anew", kernel=BY_LAYOUT)
-    done = gate(tiny, base, "HEAD", *SINGLE, "--relink", "4", "--json", "gate.json")
-    assert done.returncode == 0, done.stdout
-    words = ("unknown, because no change beyond layout is shown: ", "over 4 link orders, which alone move it by 4.")
-    assert lines_with(done.stdout, *words)
-    (row,) = json.loads((tiny.root / "gate.json").read_text())["series"]
-    assert row["low"] < 1 < row["high"] and row["rounds"] == 32
-    folders = {path.parent.name for path in tiny.root.glob(f".asv/ab/*/*/*/{base}.jsonl")}
-    assert folders == {f"{tiny.environment}-KV_LINK_ORDER{order}" for order in range(1, 5)}
-    again = gate(tiny, base, "HEAD", *SINGLE, "--relink", "4")
-    assert again.returncode == 0 and not lines_with(again.stdout, "round 1/8"), again.stdout
-
-
-def test_build_that_ignores_the_link_order_is_refused(tiny):
-    base = tiny.commit("Compile", source="int f(int x) { return x; }\n")
-    tiny.commit("Slow it down", kernel=BY_5_PERCENT)
-    done = gate(tiny, base, "HEAD", *SINGLE, "--relink", "4")
-    assert done.returncode == 2, done.stdout
-    assert lines_with(done.stdout, f"error: --relink 4: 1 of these link orders give {base[:8]} and ", "KV_LINK_ORDER")
-    assert not list(tiny.root.glob(".asv/ab/*/*/*/*.jsonl"))
-
-
 def test_interrupted_gate_goes_on_where_it_was(tiny):
     base = tiny.git("rev-parse", "HEAD")
     head = tiny.commit("Slow it down", kernel=BY_5_PERCENT)

@@ -15,7 +15,7 @@ from kernel_velocity.findings import evidence_store, last_night, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import MOST_RERUNS, Evidence
 from kernel_velocity.findings.finding import Decision, Finding, State
-from kernel_velocity.findings.verdict import Failed, Verdict
+from kernel_velocity.findings.verdict import Failed, NightVerdict
 from tests.findings import evidenced
 from tests.findings.nights import LINE, WHEN, case, finding, identity
 
@@ -112,7 +112,7 @@ MEMORY = last_night.Memory(
 
 def test_bad_file_costs_no_other(tmp_path):
     store.write(tmp_path, finding())
-    night = last_night.of(Verdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good", MEMORY)
+    night = last_night.of(NightVerdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good", MEMORY)
     for folder in (tmp_path / "findings", last_night.write(tmp_path, night).parent):
         (folder / "a.toml").write_bytes(b"\xff")
         (folder / "b.toml").write_text("id = 'b'\n<<<<<<< HEAD\n")
@@ -150,7 +150,7 @@ def test_decision_and_new_series_merge_without_conflict(tmp_path):
 def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
     assert last_night.read(tmp_path) == ((), ())
     for machine, day in (("a", 22), ("b", 23), ("a", 24)):
-        night = Verdict(title="t", when=WHEN.replace(day=day), measured=1)
+        night = NightVerdict(title="t", when=WHEN.replace(day=day), measured=1)
         path = last_night.write(tmp_path, last_night.of(night, machine))
     assert path == tmp_path / "findings" / "nights" / "a.toml"
     records, _ = last_night.read(tmp_path)
@@ -162,8 +162,8 @@ def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
 
 def test_memory_is_of_the_machines_night_before(tmp_path):
     began = WHEN.timestamp() + 3600
-    last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1), "m", MEMORY))
-    path = last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1), "other"))
+    last_night.write(tmp_path, last_night.of(NightVerdict(title="t", when=WHEN, measured=1), "m", MEMORY))
+    path = last_night.write(tmp_path, last_night.of(NightVerdict(title="t", when=WHEN, measured=1), "other"))
     assert last_night.memory_of(tmp_path, "m", began) == (MEMORY, ())
     assert last_night.memory_of(tmp_path, "other", began) == (last_night.NOTHING, ())
     assert last_night.memory_of(tmp_path, "m", began - 7200) == (last_night.NOTHING, ())  # written by this very night
@@ -174,7 +174,7 @@ def test_memory_is_of_the_machines_night_before(tmp_path):
 
 def test_verdict_names_a_limited_number_of_failures(tmp_path):
     failures = tuple(Failed(what=f"case {number}", why="wrong \ud800") for number in range(30))
-    last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1, failures=failures), "m"))
+    last_night.write(tmp_path, last_night.of(NightVerdict(title="t", when=WHEN, measured=1, failures=failures), "m"))
     ((record,), _) = last_night.read(tmp_path)
     assert len(record.failures) == last_night.LISTED and record.failures[0] == "case 0: wrong ?"
     assert (record.summary, record.exit_status, record.measured) == ("30 failed benchmarks", 20, 1)

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from kernel_velocity.findings.finding import Affected, Decision, Kind, State
+from kernel_velocity.findings.report import as_json, as_junit, as_markdown
 from kernel_velocity.findings.text import change
-from kernel_velocity.findings.verdict import Failed, Verdict, exit_status, summary
-from kernel_velocity.findings.verdict_formats import as_json, as_junit, as_markdown
+from kernel_velocity.findings.verdict import Failed, NightVerdict, as_report, exit_status, summary
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series.silence import Stale, Superseded
@@ -27,7 +27,7 @@ FAILED = Failed(what="matmul.Cpu.time_hot native float32-5M", why="WrongResultEr
 
 
 def verdict(**changed):
-    return Verdict(**({"title": "nightly on bench-1", "when": WHEN, "measured": 64} | changed))
+    return NightVerdict(**({"title": "nightly on bench-1", "when": WHEN, "measured": 64} | changed))
 
 
 def commit(sha, subject="Unroll the inner loop", author="Ada"):
@@ -62,7 +62,7 @@ SUSPECT = finding(state=State.SUSPECT, id="matmul-regression-s")
 BETTER_SUSPECT = finding(kind=Kind.IMPROVEMENT, state=State.SUSPECT, id="matmul-improvement-s")
 VANISHED = finding(kind=Kind.VANISHED, state=State.NEW, id="matmul-vanished-1")
 IMPROVEMENT = finding(kind=Kind.IMPROVEMENT)
-# Each exit status with its cause, in the contract's order.
+# Each exit status with its cause, in the contract's order (tests/test_statuses.py)
 CAUSES = {
     2: {"errors": ("results/bench-1/x.json: not JSON",)},
     22: {"measured": 0},
@@ -145,11 +145,11 @@ def whole():
 
 
 REPORTS = {
-    "clean.md": lambda: as_markdown(verdict(comparisons=(compared(Answer.SAME),))),
-    "nothing.md": lambda: as_markdown(verdict(measured=0)),
-    "whole.md": lambda: as_markdown(whole()),
-    "whole.json": lambda: as_json(whole()),
-    "whole.junit.xml": lambda: as_junit(whole()),
+    "clean.md": lambda: as_markdown(as_report(verdict(comparisons=(compared(Answer.SAME),)))),
+    "nothing.md": lambda: as_markdown(as_report(verdict(measured=0))),
+    "whole.md": lambda: as_markdown(as_report(whole())),
+    "whole.json": lambda: as_json(as_report(whole())),
+    "whole.junit.xml": lambda: as_junit(as_report(whole())),
 }
 
 
@@ -181,14 +181,15 @@ def hostile():
 
 
 def test_hostile_text_is_no_markup():
-    text = as_markdown(hostile())
-    assert "\n## not" not in text and "<script" not in text
-    outside = re.sub("<code>.*?</code>", "", text)
+    text = as_markdown(as_report(hostile()))
+    assert "\n## not" not in text
+    outside = re.sub("<code>.*?</code>", "", re.sub("\n```text\n.*?\n```\n", "", text, flags=re.DOTALL))
+    assert "```" not in outside
     for mark in ("<script", "@everyone", "](", "\x1b", "\x00", "\ud800"):
         assert mark not in outside
     text.encode()
-    assert ElementTree.fromstring(as_junit(hostile())).get("name").startswith("Fix <script>")
-    assert json.loads(as_json(hostile()))["title"] == HOSTILE
+    assert ElementTree.fromstring(as_junit(as_report(hostile()))).get("name").startswith("Fix <script>")
+    assert json.loads(as_json(as_report(hostile())))["title"] == HOSTILE
 
 
 def test_markdown_has_the_worst_first_and_is_never_too_long():
@@ -196,7 +197,7 @@ def test_markdown_has_the_worst_first_and_is_never_too_long():
         finding(id=f"matmul-regression-{number:03}", affected=(case(ratio=1.01 + number / 1000).affected,))
         for number in range(60)
     )
-    text = as_markdown(verdict(findings=findings))
+    text = as_markdown(as_report(verdict(findings=findings)))
     assert text.index("matmul-regression-059") < text.index("matmul-regression-058")
     assert "and 35 more." in text and "matmul-regression-000" not in text
     assert len(text) < 65_536

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernels._native import write_build_info
 
 pytest.importorskip("scikit_build_core", reason="scikit-build-core is not installed: wheels cannot be built")
 pytestmark = pytest.mark.slow
@@ -110,18 +109,6 @@ def test_code_hash_follows_code_alone(built, tmp_path):
 def native(tmp_path_factory) -> Path:
     """The wheel for this CPU alone, without CUDA."""
     return build_wheel(copy_sources(tmp_path_factory.mktemp("native") / "a"), **NATIVE)
-
-
-def test_link_order_moves_the_code_and_does_not_change_it(native, tmp_path):
-    codes, infos = set(), []
-    sources = {order: copy_sources(tmp_path / order) for order in ("1", "2")}
-    wheels = [build_wheel(source, **NATIVE, KV_LINK_ORDER=order) for order, source in sources.items()]
-    for wheel in (native, *wheels):
-        with zipfile.ZipFile(wheel) as archive:
-            library = archive.read("kernels/_native/libkernel_velocity.so")
-        codes.add(b"".join(code for _, code in write_build_info.elf_sections(library, (".text",))))
-        infos.append(build_info(wheel))
-    assert len(codes) == 3 and infos[0] == infos[1] == infos[2]
 
 
 def test_unknown_setting_is_an_error(tmp_path):

@@ -9,13 +9,13 @@ import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.findings import store
-from kernel_velocity.findings.verdict import Verdict
+from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.nightly import command
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.journal import Journal, Night
 from tests.findings import nights
 
-CLEAN = Verdict(title="nightly on box", when=nights.WHEN, measured=1)
+CLEAN = NightVerdict(title="nightly on box", when=nights.WHEN, measured=1)
 SLOWER = dataclasses.replace(CLEAN, findings=(nights.finding(),))
 
 

@@ -11,7 +11,7 @@ import pytest
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Kind, State, known_steps
 from kernel_velocity.findings.last_night import NOTHING
-from kernel_velocity.findings.verdict import Failed, Verdict, exit_status
+from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status
 from kernel_velocity.nightly import confirm, judge, suspects
 from kernel_velocity.nightly.confirm import Outcome, look_again, pending
 from kernel_velocity.nightly.moves import look_back, shift
@@ -101,7 +101,9 @@ def test_ceilings_and_figures_alone_are_nothing_measured():
     of = replace(series.identity, benchmark="device.Cpu.track_dram_bandwidth", implementation="", case="", method="")
     suspected = judged(replace(series, identity=of))
     assert (len(suspected.judged), suspected.measured) == (1, 0)
-    every_timing_died = Verdict(title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),))
+    every_timing_died = NightVerdict(
+        title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),)
+    )
     assert exit_status(every_timing_died) == 22
     figure = replace(of, benchmark="matmul.Cuda.track_registers", implementation="native", case="sm_90")
     assert judged(*(replace(series, identity=altered) for altered in (series.identity, of, figure))).measured == 1

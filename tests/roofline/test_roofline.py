@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernel_velocity.roofline.model import (
     BEYOND,
     IMPOSSIBLE,
-    Level,
+    MemoryLevel,
     Roofs,
     cache_benefit,
     is_beyond,
@@ -23,10 +23,10 @@ from kernel_velocity.roofline.model import (
 
 KIB, MIB = 1 << 10, 1 << 20
 LEVELS = (
-    Level(name="L1", size=32 * KIB, bandwidth=100e9),
-    Level(name="L2", size=1 * MIB, bandwidth=60e9),
-    Level(name="L3", size=32 * MIB, bandwidth=40e9),
-    Level(name="DRAM", size=None, bandwidth=20e9),
+    MemoryLevel(name="L1", size=32 * KIB, bandwidth=100e9),
+    MemoryLevel(name="L2", size=1 * MIB, bandwidth=60e9),
+    MemoryLevel(name="L3", size=32 * MIB, bandwidth=40e9),
+    MemoryLevel(name="DRAM", size=None, bandwidth=20e9),
 )
 ROOFS = Roofs(levels=LEVELS, peaks={"float32": 100e9, "float64": None})
 HUGE = BEYOND * 32 * MIB + 1  # bytes: beyond four last-level caches
@@ -41,10 +41,12 @@ def any_roofs(draw):
     sizes = sorted(draw(st.lists(st.integers(1 << 10, 1 << 30), min_size=0, max_size=3, unique=True)))
     present = [draw(st.booleans()) for _ in sizes]
     caches = [
-        Level(name=f"L{number}", size=size if sure else None, bandwidth=draw(RATES))
+        MemoryLevel(name=f"L{number}", size=size if sure else None, bandwidth=draw(RATES))
         for number, (size, sure) in enumerate(zip(sizes, present, strict=True), start=1)
     ]
-    return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=draw(RATES))), peaks={"float32": draw(RATES)})
+    return Roofs(
+        levels=(*caches, MemoryLevel(name="DRAM", size=None, bandwidth=draw(RATES))), peaks={"float32": draw(RATES)}
+    )
 
 
 def line(flops, moved, seconds, roofs=ROOFS, *, dtype="float32", working_set=None):
@@ -52,11 +54,11 @@ def line(flops, moved, seconds, roofs=ROOFS, *, dtype="float32", working_set=Non
 
 
 def test_no_roofline_without_bytes_or_roofs():
-    bare = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=None),), peaks={})
+    bare = Roofs(levels=(MemoryLevel(name="DRAM", size=None, bandwidth=None),), peaks={})
     assert line(1e9, None, 1.0) is None
     assert line(1e9, 0, 1.0) is None
     assert line(1e9, 1e9, 1.0, bare) is None
-    unknown = Roofs(levels=(Level(name="L2", size=MIB, bandwidth=None), LEVELS[-1]), peaks={})
+    unknown = Roofs(levels=(MemoryLevel(name="L2", size=MIB, bandwidth=None), LEVELS[-1]), peaks={})
     assert line(1e9, MIB, 1.0, unknown) is None  # all of it lies in a cache of unknown bandwidth
     assert line(1e9, 1e9, 1.0, Roofs(levels=(), peaks={})) is None
     only_peak = dataclasses.replace(bare, peaks={"float32": 1e9})
@@ -64,7 +66,7 @@ def test_no_roofline_without_bytes_or_roofs():
 
 
 def test_single_roof_is_a_warning():
-    blind = Roofs(levels=(*LEVELS[:-1], Level(name="DRAM", size=None, bandwidth=None)), peaks=ROOFS.peaks)
+    blind = Roofs(levels=(*LEVELS[:-1], MemoryLevel(name="DRAM", size=None, bandwidth=None)), peaks=ROOFS.peaks)
     result = line(1e11, 1e9, 1.0, blind)
     assert (result.bound, result.ridge, result.cache_benefit) == ("compute", None, 1)
     assert result.attainable == pytest.approx(100e9)
@@ -172,9 +174,9 @@ def test_level_of_a_working_set(size, name):
 def test_level_of_a_working_set_with_unknown_sizes():
     assert memory_of(1, Roofs(levels=LEVELS[-1:], peaks={})) is None
     assert memory_of(1, Roofs(levels=(), peaks={})) is None
-    vague = Roofs(levels=(Level(name="L2", size=None, bandwidth=1.0), LEVELS[-1]), peaks={})
+    vague = Roofs(levels=(MemoryLevel(name="L2", size=None, bandwidth=1.0), LEVELS[-1]), peaks={})
     assert memory_of(1, vague) is None
-    holes = Roofs(levels=(LEVELS[0], Level(name="L2", size=None, bandwidth=1.0), *LEVELS[2:]), peaks={})
+    holes = Roofs(levels=(LEVELS[0], MemoryLevel(name="L2", size=None, bandwidth=1.0), *LEVELS[2:]), peaks={})
     assert [memory_of(size, holes) for size in (1, MIB, 64 * MIB)] == ["L1", "L3", "DRAM"]
     assert is_beyond(HUGE, vague) is None
 
@@ -200,7 +202,7 @@ def test_label_and_percent(ratio, word, text):
     assert percent(ratio) == text
 
 
-GPU = (Level(name="L2", size=50 * MIB, bandwidth=6e12), Level(name="DRAM", size=None, bandwidth=3e12))
+GPU = (MemoryLevel(name="L2", size=50 * MIB, bandwidth=6e12), MemoryLevel(name="DRAM", size=None, bandwidth=3e12))
 TF32 = Roofs(levels=GPU, peaks={"float32": 50e12, "tf32": 400e12})
 
 

@@ -21,7 +21,6 @@ from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.config import Project
 from kernel_velocity.errors import UsageError
-from kernel_velocity.processes import variable
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import asv, environment, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
@@ -139,22 +138,6 @@ def test_unavailable_environment_names_the_cause(monkeypatch):
         asv.environment_of(conf())
     with pytest.raises(UsageError, match="environment_type is 'virtualenv'; `host` is wanted"):
         asv.environment_of(conf(environment_type="virtualenv"))
-
-
-def test_link_order_is_an_environment_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("pyproject.toml").write_text('[tool.kernel-velocity]\nbuilt-from = ["kernels"]\n')
-    monkeypatch.setattr(environment, "torch_version", lambda: "9.9.0")
-    monkeypatch.delenv(environment.LINK_ORDER, raising=False)
-    environments = []
-    for order in (1, 2, None):
-        with variable(environment.LINK_ORDER, order and str(order)):
-            environments.append(asv.environment_of(conf()))
-    first, second, usual = environments
-    assert (first.name, second.name) == (f"{usual.name}-KV_LINK_ORDER1", f"{usual.name}-KV_LINK_ORDER2")
-    assert len({entry.folder for entry in environments}) == 3
-    assert [entry.build_env_vars for entry in environments] == [{"KV_LINK_ORDER": "1"}, {"KV_LINK_ORDER": "2"}, {}]
-    assert environment.LINK_ORDER not in os.environ
 
 
 @pytest.mark.parametrize("name", ["a:b", "a\nb"])

@@ -13,7 +13,6 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.device_figures import device_id
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import ceilings
-from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.runner import live, peaks
 from tests.golden import check_golden
 from tests.harness.test_device_figures import a_machine, document
@@ -40,12 +39,12 @@ def on_an_h100():
 def test_table_of_a_cpu(accept):
     raw = document(a_machine())
     slower = document([*a_machine()[:-6]])
-    check_golden(GOLDEN / "peaks_cpu.txt", peaks_table.text(raw, [session(slower), session(raw)]), accept=accept)
+    check_golden(GOLDEN / "peaks_cpu.txt", ceilings.as_text(raw, [session(slower), session(raw)]), accept=accept)
 
 
 def test_table_of_a_known_gpu(accept):
     raw = on_an_h100()
-    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(raw, [session(raw)]), accept=accept)
+    check_golden(GOLDEN / "peaks_cuda.txt", ceilings.as_text(raw, [session(raw)]), accept=accept)
 
 
 @pytest.fixture
@@ -132,4 +131,4 @@ def test_crash_of_the_measuring_process_is_reported(stage):
     [(32768, "32 KiB"), (1023487, "999 KiB"), (1023488, "0.976 MiB"), (1048000, "0.999 MiB"), (1 << 20, "1 MiB")],
 )
 def test_size_has_three_digits_and_no_exponent(amount, text):
-    assert peaks_table.size(amount) == text
+    assert ceilings.size_text(amount) == text

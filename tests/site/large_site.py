@@ -21,7 +21,7 @@ from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.measurement import INTERVAL_METHOD, SeriesKey
 from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series import past, verdicts
 from kernel_velocity.series.columns import Columns
@@ -135,7 +135,9 @@ class LargeSite:
         return Shared({})
 
     def roof_choice(self, _platform, _device, _commit=None):
-        return Choice(roofs=Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12}))
+        return Choice(
+            roofs=Roofs(levels=(MemoryLevel(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12})
+        )
 
     def sessions(self, _platform):
         half = self.length // 2

@@ -12,7 +12,7 @@ import pytest
 from kernel_velocity.findings import last_night
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import svg
@@ -42,7 +42,7 @@ from tests.site.pages import (
 )
 
 WHEN = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
-ROOFS = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=100e9),), peaks={"float32": 100e9})
+ROOFS = Roofs(levels=(MemoryLevel(name="DRAM", size=None, bandwidth=100e9),), peaks={"float32": 100e9})
 SMALL, LARGE = synthetic.CASES["matmul.Cpu.time_hot"]
 
 

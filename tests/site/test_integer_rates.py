@@ -6,10 +6,9 @@ import pytest
 
 from kernel_velocity import units
 from kernel_velocity.compare import table
-from kernel_velocity.compare.formats import as_html
 from kernel_velocity.harness.accuracy import EPSILON
 from kernel_velocity.harness.cases import operation
-from kernel_velocity.roofline import table as peaks_table
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site.charts import roofline as roofline_plot
 from tests.compare.live_comparisons import case, comparison, roofline, timed
@@ -67,8 +66,8 @@ def test_units_on_roofline_axes(dtypes, x, y):
 
 
 def test_units_of_ceilings():
-    assert peaks_table.value(1.2e15, "FLOP/s", "peak_int8") == "1,200 TOPS"
-    assert peaks_table.value(1.2e13, "FLOP/s", "peak_float32") == "12.0 TFLOPS"
+    assert ceilings.figure_text(1.2e15, "FLOP/s", "peak_int8") == "1,200 TOPS"
+    assert ceilings.figure_text(1.2e13, "FLOP/s", "peak_float32") == "12.0 TFLOPS"
 
 
 INT8 = case("int8-1M", 10**6, timed("native", 1e-3, roofline=roofline(dtype="int8")), problem="product", dtype="int8")
@@ -83,8 +82,3 @@ def test_units_over_a_comparison(cases, head, legend):
     text = table.table(comparison(*cases), 100)
     (heads,) = (line.split() for line in text.splitlines() if line.startswith("case "))
     assert (head in heads, "GOPS: of integers" in text) == (True, legend)
-
-
-def test_units_in_the_page_of_a_comparison():
-    shown = re.findall(r"\d G(?:FL)?OPS", as_html(comparison(INT8)))
-    assert units_of(shown) == {"GOPS"} and len(shown) > 1  # in the table, and below the cursor

@@ -12,7 +12,7 @@ from kernel_velocity.errors import HistoryError
 from kernel_velocity.harness import cases
 from kernel_velocity.results import sources
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import model
@@ -137,7 +137,7 @@ def test_pages_are_made_in_parts(tmp_path, monkeypatch, most):
 
 # ---- quantities -------------------------------------------------------------------------------------------------
 
-CACHE, DRAM = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
+CACHE, DRAM = MemoryLevel(name="L2", size=1 << 20, bandwidth=100e9), MemoryLevel(name="DRAM", size=None, bandwidth=20e9)
 
 
 def key(benchmark="matmul.Cpu.time_hot", implementation="native", case="float32-1M", machine="m"):

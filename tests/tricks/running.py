@@ -189,7 +189,7 @@ def _compare(definition: Path, solution: Path) -> Outcome:
     from functools import partial
 
     from kernel_velocity.compare.api import binders, compare
-    from kernel_velocity.compare.settings import Settings
+    from kernel_velocity.compare.settings import TimingSettings
     from kernel_velocity.compare.solutions import binder
     from kernel_velocity.errors import KernelVelocityError
     from kernel_velocity.harness.problem import c_parameters
@@ -200,7 +200,7 @@ def _compare(definition: Path, solution: Path) -> Outcome:
         problem = _imported(definition).Cpu.problem
         type(problem).parameters = c_parameters("const float* a, const float* b, float* out, int n")
         implementations = {**binders("eager"), "ours": binder(solution, problem)}
-        quick = Settings(rounds=3, rule=partial(FixedCount, n=5), warmups=1)
+        quick = TimingSettings(rounds=3, rule=partial(FixedCount, n=5), warmups=1)
         (compared,) = compare(problem, implementations, settings=quick).compared
     except (KernelVelocityError, ValueError) as error:
         return Outcome(refused=f"{type(error).__name__}: {' '.join(str(error).split())}")

@@ -9,8 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from kernel_velocity.ab import gate_report
-from kernel_velocity.errors import UsageError
+from kernel_velocity.statuses import OF_GATES
 from tests.workflows.json_api import JsonApi, serving
 from tests.workflows.reading import ACTION, ACTIONS, ROOT
 
@@ -161,7 +160,7 @@ def test_one_comment_is_written_and_then_replaced(api, tmp_path):
     assert say(api, tmp_path) == "wrote the comment of pull request 7\n"
     assert say(api, tmp_path, report="all the same\n", status="0\n") == "replaced the comment of pull request 7\n"
     (there,) = api.comments
-    head = f"{MARKER}\n**kernel-velocity: no regression** ([aaaaaaaa]({RUN}))\n"
+    head = f"{MARKER}\n**kernel-velocity: clean** ([aaaaaaaa]({RUN}))\n"
     assert there["body"] == f"{head}\n```text\nall the same\n```\n"
 
 
@@ -205,4 +204,4 @@ def test_request_that_went_on_gets_no_comment(api, tmp_path):
 
 
 def test_every_status_of_the_gate_has_words():
-    assert {int(status) for status in COMMENT["WORDS"]} == {*gate_report.WORDS, UsageError.exit_code}
+    assert COMMENT["WORDS"] == {str(status): status.words for status in sorted(OF_GATES)}

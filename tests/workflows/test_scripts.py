@@ -1,24 +1,15 @@
 """The scripts that the workflows run, in repositories and with files of our own: no runner is needed."""
 
 import os
-import re
 import shutil
 import subprocess
 
 import pytest
 
+from kernel_velocity.statuses import OF_NIGHTS, Tone
 from tests.workflows.reading import ROOT, SCRIPTS
 
-CODES = {  # contract: exit status -> what a run's page says; and whether the job fails, so that somebody looks
-    0: ("notice", "clean", False),
-    2: ("error", "usage or data error", True),
-    10: ("error", "regression confirmed", True),
-    11: ("warning", "suspect", False),
-    20: ("error", "a benchmark failed", True),
-    21: ("error", "a build failed", True),
-    22: ("error", "nothing was measured", True),
-    30: ("warning", "the environment changed", False),
-}
+LEVELS = {Tone.CLEAN: "notice", Tone.DOUBT: "warning", Tone.BAD: "error"}  # of GitHub's annotations
 REF = "us/kernels/.github/workflows/nightly.yml@refs/heads/main"
 
 
@@ -34,24 +25,17 @@ def script(name, *args, cwd=ROOT, **variables):
     )
 
 
-@pytest.mark.parametrize("status", [*CODES, 1, 130, 139])
+@pytest.mark.parametrize("status", [*OF_NIGHTS, 1, 130, 139])
 def test_verdict_of_every_status(status, tmp_path):
+    """Words and tone are those of the table. The job fails where somebody has to act."""
     (tmp_path / "summary.md").write_text("| series | change |\n")
     page = tmp_path / "page.md"
     page.write_text("before\n")
-    done = script("verdict", status, tmp_path / "summary.md", GITHUB_STEP_SUMMARY=str(page))
-    level, meaning, fails = CODES.get(status, ("error", "ended in a way it should not", True))
-    assert done.returncode == (status if fails else 0)
-    assert re.fullmatch(rf"::{level} title=kernel-velocity::{meaning}.* \(exit status {status}\)\n", done.stdout)
-    assert page.read_text().startswith(f"before\n**{meaning}")
-    assert page.read_text().endswith(f"(exit status {status})\n\n| series | change |\n\n")
-
-
-def test_statuses_are_those_of_the_errors():
-    from kernel_velocity import errors
-
-    codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
-    assert codes <= set(CODES)
+    done = script("verdict", int(status), tmp_path / "summary.md", GITHUB_STEP_SUMMARY=str(page))
+    tone, words = (status.tone, status.words) if status in OF_NIGHTS else (Tone.BAD, "ended in a way it should not")
+    assert done.returncode == (status if tone is Tone.BAD else 0)
+    assert done.stdout == f"::{LEVELS[tone]} title=kernel-velocity::{words} (exit status {status})\n"
+    assert page.read_text() == f"before\n**{words}** (exit status {status})\n\n| series | change |\n\n"
 
 
 def test_verdict_without_summary(tmp_path):

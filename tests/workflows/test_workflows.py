@@ -10,7 +10,7 @@ import pytest
 
 from kernel_velocity.__main__ import COMMANDS, parse
 from kernel_velocity.ab import session
-from kernel_velocity.findings.verdict_formats import FORMATS
+from kernel_velocity.findings.report import FORMATS
 from tests.workflows.expressions import holds
 from tests.workflows.reading import ACTION, ACTION_PATHS, PATHS, ROOT, SCRIPTS, WORKFLOWS, action_steps, jobs, steps
 

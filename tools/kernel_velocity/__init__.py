@@ -9,7 +9,7 @@ asv.conf.json, never by import.
 
     bounds.py       check recorded numbers
     config.py       read asv.conf.json
-    errors.py       errors that a user can cure, and their exit codes
+    errors.py       errors that a user can cure
     fields.py       dataclasses as plain data, checked against their annotations
     files.py        replace files atomically
     forking.py      run part of the work in a forked child
@@ -17,6 +17,7 @@ asv.conf.json, never by import.
     make_venv.py    make the virtual environment, by a bare Python
     processes.py    end what a killed process started
     progress.py     a progress bar
+    statuses.py     exit statuses: what each means, how bad it is, which comes first
     tables.py       tables as text
     units.py        numbers as text
 

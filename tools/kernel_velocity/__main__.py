@@ -31,6 +31,7 @@ from typing import Any, NoReturn, TextIO
 
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness.problem import ProblemError
+from kernel_velocity.statuses import Status
 
 Commands = Mapping[str, tuple[str, str | None]]
 # Name -> (module, help); a command without help is not listed.
@@ -58,8 +59,6 @@ ONE_THREAD = ("report",)
 # Hardly any objects of a report are in cycles, and collecting those takes a tenth of its time
 GARBAGE = 100_000  # new objects between two collections; Python's default is 700
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of numpy's libraries, read at its import
-
-INTERRUPTED = 130  # a shell's status of a command that Ctrl-C ended
 
 
 class _Parser(argparse.ArgumentParser):
@@ -149,7 +148,7 @@ def _pip_install(package: str) -> str:
 
 def _interrupted(err: TextIO) -> int:
     print("interrupted: what was measured so far is kept", file=err)
-    return INTERRUPTED
+    return Status.INTERRUPTED
 
 
 def _raise_interrupts(lost: sys.UnraisableHookArgs) -> None:

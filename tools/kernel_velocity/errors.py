@@ -1,11 +1,13 @@
 """Errors that a user can cause or cure: one root, and one subclass per cause with its exit code.
 
-The codes are a contract with CI: 20 a benchmark failed, 21 a build failed, 22 nothing was measured, 2 any other.
+The codes are those of `statuses.Status`, 2 where nothing else is said.
 `kernel_velocity.__main__` prints the message as one line and exits with the code. A message names the problem and its
 place, the value and the wanted one, and the next step.
 """
 
 from __future__ import annotations
+
+from kernel_velocity.statuses import Status
 
 
 class KernelVelocityError(Exception):
@@ -16,7 +18,7 @@ class KernelVelocityError(Exception):
         advice: the next step, where only some commands can offer it. It ends the message.
     """
 
-    exit_code = 2
+    exit_code = Status.ERROR
 
     def __init__(self, problem: str, advice: str = "") -> None:
         super().__init__(f"{problem}; {advice}" if advice else problem)
@@ -39,16 +41,16 @@ class HistoryError(KernelVelocityError):
 class BenchmarkFailed(KernelVelocityError):  # noqa: N818
     """A benchmark raised, crashed, timed out or gave wrong numbers. The others were measured."""
 
-    exit_code = 20
+    exit_code = Status.BENCHMARK_FAILED
 
 
 class BuildFailed(KernelVelocityError):  # noqa: N818
     """A commit could not be built. The others were measured."""
 
-    exit_code = 21
+    exit_code = Status.BUILD_FAILED
 
 
 class NothingMeasured(KernelVelocityError):  # noqa: N818
     """The run ended without a value."""
 
-    exit_code = 22
+    exit_code = Status.NOTHING

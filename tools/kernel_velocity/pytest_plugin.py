@@ -17,9 +17,6 @@ from pathlib import Path
 
 import pytest
 
-# Exit status (contract) -> what becomes of the test. Any other fails it.
-PASSES, WARNS, SKIPS = (0,), (11, 30), (22,)
-
 
 class SuspectWarning(UserWarning):
     """A kernel may be slower, which this gate could neither confirm nor rule out."""
@@ -45,6 +42,7 @@ class KernelVelocity:
         """
         from kernel_velocity.__main__ import main  # noqa: PLC0415 - every run of pytest imports this module
         from kernel_velocity.harness.cases import CONTROLS  # noqa: PLC0415
+        from kernel_velocity.statuses import Status, Tone, tone  # noqa: PLC0415
 
         name = kernel if isinstance(kernel, str) else getattr(kernel, "kernel", None) or getattr(kernel, "name", None)
         if not isinstance(name, str):
@@ -56,11 +54,11 @@ class KernelVelocity:
         sys.stdout.write(out.getvalue())
         sys.stderr.write(err.getvalue())
         summary = (out.getvalue() or err.getvalue()).strip().rpartition("\n")[2]
-        if status in SKIPS:
+        if status == Status.NOTHING:
             pytest.skip(f"{name}: {summary}")
-        elif status in WARNS:
+        elif tone(status) is Tone.DOUBT:
             warnings.warn(SuspectWarning(f"{name}: {summary}"), stacklevel=2)
-        elif status not in PASSES:
+        elif tone(status) is Tone.BAD:
             pytest.fail(f"{name}: {summary}", pytrace=False)
 
 

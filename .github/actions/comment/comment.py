@@ -15,14 +15,13 @@ from pathlib import Path
 
 LIMIT = 60_000  # characters of the text; GitHub takes 65,536 of a comment
 PAGE = 100  # comments that GitHub lists at a time, at most
-WORDS = {
-    "0": "no regression",
+WORDS = {  # as kernel_velocity.statuses has them, which need not be installed here
+    "0": "clean",
     "2": "usage or data error",
     "10": "regression confirmed",
-    "11": "suspect: not confirmed, not ruled out",
+    "11": "suspect: neither confirmed nor ruled out",
     "20": "a benchmark failed",
-    "21": "a commit does not build",
-    "22": "nothing was compared",
+    "22": "nothing was measured or compared",
 }
 
 

@@ -5,9 +5,8 @@ Imports `findings`, `runner` and the rooms below them.
 session.py        measures two commits in turns by asv and records their rounds
 rounds.py         reads, pairs, adjusts and judges those rounds
 confirm.py        measures more and more rounds until every series has an answer
-relink.py         measures under several link orders, for a change beyond layout
 gate.py           `kv gate`
-gate_report.py    the report of a gate: exit status, text, Markdown, JSON, JUnit XML
+gate_report.py    the report of a gate: exit status, text, what it writes to files
 false_alarms.py   `kv false-alarms`: sessions of identical code, and how often tests call them different
 bisect.py         `kv bisect`: the search for the commit that made a series slower
 """

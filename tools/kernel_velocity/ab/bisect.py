@@ -25,11 +25,12 @@ from typing import TextIO
 from kernel_velocity import config
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.confirm import Runner, confirm, layout
-from kernel_velocity.ab.gate_report import change, in_words
 from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
 from kernel_velocity.findings.evidence import Tried
+from kernel_velocity.findings.report import commit_line
+from kernel_velocity.findings.text import change
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
@@ -41,8 +42,9 @@ from kernel_velocity.runner.checks import add_measuring_arguments, measuring, se
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
+from kernel_velocity.statuses import Status
 
-BISECT_MINUTES = 60.0
+BISECT_MINUTES = 60.0  # minutes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,19 +67,23 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         line = between(Path(), good, bad)
         series = _series(args)
         commits = git.read(Path(), [good, *line]).commits
-        print(f"{gate_report.name(series)}: {len(line)} commits\nGOOD {in_words(commits[good])}", file=out, flush=True)
+        print(
+            f"{gate_report.name(series)}: {len(line)} commits\nGOOD {commit_line(commits[good])}", file=out, flush=True
+        )
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
 
         def show(step: Tried) -> None:
             role, word = "BAD " if step.commit == bad else "    ", {True: "slow", False: "fast", None: "-"}[step.slow]
-            print(f"{role} {in_words(commits[step.commit])}: {word}, {_figures(step.comparison)}", file=out, flush=True)
+            print(
+                f"{role} {commit_line(commits[step.commit])}: {word}, {_figures(step.comparison)}", file=out, flush=True
+            )
 
         bisection = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
         _refuse(bisection)
         left = [commits[sha] for sha in bisection.left]
     print(_conclusion(bisection, left), file=out)
     print(f"rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
-    return 0 if bisection.isolated is not None and bisection.isolated.slower else 11
+    return Status.CLEAN if bisection.isolated is not None and bisection.isolated.slower else Status.SUSPECT
 
 
 def _series(args: argparse.Namespace) -> Series:
@@ -105,7 +111,7 @@ def _series(args: argparse.Namespace) -> Series:
 
 def _figures(comparison: Comparison) -> str:
     """Return a comparison with GOOD in one line."""
-    if comparison.low is None or comparison.high is None:
+    if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return comparison.reason
     interval = f"{change(comparison.low)} to {change(comparison.high)}"
     answer = f"{comparison.rounds} rounds a side: {comparison.answer.value}, {comparison.reason}"
@@ -129,10 +135,10 @@ def _refuse(bisection: Bisection) -> None:
 
 def _conclusion(bisection: Bisection, left: Sequence[Commit]) -> str:
     if bisection.culprit is None:
-        lines = [f"one of these {len(left)} commits made it slower:", *(f"  {in_words(commit)}" for commit in left)]
+        lines = [f"one of these {len(left)} commits made it slower:", *(f"  {commit_line(commit)}" for commit in left)]
         return "\n".join([*lines, f"  ({bisection.reason})"])
     isolated = "" if bisection.isolated is None else f"\n  against the commit before it: {_figures(bisection.isolated)}"
-    return f"culprit: {in_words(left[0])}{isolated}\n  {bisection.reason}"
+    return f"culprit: {commit_line(left[0])}{isolated}\n  {bisection.reason}"
 
 
 # ---- the search: measures through a `Runner`, opens no file ----

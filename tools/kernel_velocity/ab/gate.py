@@ -4,12 +4,11 @@ Both are measured in turns, A B B A, in fresh processes. Each series gets one of
 and more rounds as long as it has none and the budget lasts. A series that is slower by no more than a `Perf-Expected:`
 line of the commits in between allows is expected. A kernel with the same machine code on both sides is not measured.
 After an interruption, the same command resumes with the rounds it has, within hours and on an unchanged machine.
-With --relink both are built and measured under several link orders, and only a change beyond layout counts (relink.py).
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
 above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone, or code that only a GPU runs, where there
 is none, spills more registers), 20 a benchmark failed, 22 nothing was compared (a commit that does not build leaves
-nothing), 2 usage. Of several the first of 2, 22, 10, 20, 11.
+nothing), 2 usage. Of several the first in `statuses.Status` counts.
 """
 
 from __future__ import annotations
@@ -18,62 +17,55 @@ import argparse
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
-from kernel_velocity.ab import gate_report, relink
+from kernel_velocity import config, statuses
+from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.ab.gate_report import GateReport
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import decisions
+from kernel_velocity.findings.report import FORMATS
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results import git
-from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
-from kernel_velocity.runner.environment import LINK_ORDER
 from kernel_velocity.runner.host import device
+from kernel_velocity.statuses import OF_GATES
 
 WORKING_TREE = "."
-BUDGET = 10.0  # minutes
+GATE_MINUTES = 10.0  # minutes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = statuses.in_help(OF_GATES)
     parser.add_argument("base", metavar="BASE", help="the commit to compare with, such as `git merge-base main HEAD`")
     parser.add_argument(
         "head", metavar="HEAD", help="the commit to judge; `.`: the working tree (branch and index stay as they are)"
     )
     parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full (all)")
-    add_measuring_arguments(parser, BUDGET)
+    add_measuring_arguments(parser, GATE_MINUTES)
     parser.add_argument(
         "--bench", help="compare only series that match this regular expression (default: all but PyTorch's)"
     )
-    parser.add_argument(
-        "--relink",
-        metavar="N",
-        help="link each build in N orders (4 or more), to tell changes of the code from those of its layout",
-    )
-    for name in gate_report.FORMATS:
+    for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Compare, print and write the report. Return the exit status."""
     budget, formats = seconds(args.budget), _formats(args)
-    orders = [None] if args.relink is None else range(1, relink.orders(args.relink) + 1)
     is_tree = args.head == WORKING_TREE
     with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks, worktree=is_tree):
         base = resolve(Path(), "BASE", args.base)
         head = git.working_tree(Path()) if is_tree else resolve(Path(), "HEAD", args.head)
-        series = _series(args.tier, args.bench)
-        runners = [AsvRunner(Path(), device=device(), err=err, again=args.again, link_order=order) for order in orders]
-        runner = runners[0]
-        if args.relink is None:
-            comparisons = confirm(runner, base, head, series, budget)
-        else:
-            comparisons = relink.confirm(runners, base, head, series, budget)
+        series = select.select(config.suite(Path()), device(), args.tier, args.bench).series
+        if args.bench is None:  # no commit of ours changes PyTorch's
+            series = tuple(key for key in series if key[1][0] not in CONTROLS)
+        runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
+        comparisons = confirm(runner, base, head, series, budget)
         commits = git.read(Path(), [base, head]).commits
         announcing = git.announcing(Path(), f"{base}..{head}", saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)
@@ -83,18 +75,20 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             head=commits[head],
             comparisons=comparisons,
             budget=budget,
-            measured=sum(runner.measured for runner in runners),
-            evidence=str(runner.folder(base, head)).replace(f"{LINK_ORDER}1-", f"{LINK_ORDER}*-"),
+            measured=runner.measured,
+            evidence=str(runner.folder(base, head)),
             expected=decisions.slower_as_expected(comparisons, expectations),
             code=gate_report.code_changes(runner.build_info(base), runner.build_info(head), kernels),
             device=runner.device,
-            beyond_layout=args.relink is not None,
             notes=notes,
         )
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
     for name, path in formats.items():
-        text = gate_report.FORMATS[name](report)
-        out.write(text) if path == "-" else replace_text(Path(path), text)
+        text = FORMATS[name](gate_report.as_report(report))
+        if path == "-":
+            out.write(text)
+        else:
+            replace_text(Path(path), text)
     return report.status
 
 
@@ -104,16 +98,10 @@ def _formats(args: argparse.Namespace) -> dict[str, str]:
     Raises:
         UsageError: two go to standard output, or one to a path that cannot be a file.
     """
-    paths = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
+    paths = {name: path for name in FORMATS if (path := getattr(args, name)) is not None}
     if list(paths.values()).count("-") > 1:
         raise UsageError("one format alone can go to standard output (`-`); give the others a file")
     for name, path in paths.items():
         if not path or Path(path).is_dir():
             raise UsageError(f"--{name} {path!r}: a file is wanted, or `-` for standard output")
     return {name: path if path == "-" else str(Path(path).absolute()) for name, path in paths.items()}
-
-
-def _series(tier: str, bench: str | None) -> tuple[Series, ...]:
-    """Return the series to compare. The default leaves out PyTorch's, which no commit of ours changes."""
-    chosen = select.select(config.suite(Path()), device(), tier, bench).series
-    return chosen if bench is not None else tuple(series for series in chosen if series[1][0] not in CONTROLS)

@@ -30,7 +30,7 @@ from kernel_velocity.stats.sequential import FLOOR, LOOKS, Answer, Comparison, O
 from kernel_velocity.stats.two_samples import P
 
 CLOCK = 60.0  # s by which a clock may be set back during a session
-BLOCKS = "blocks.jsonl"  # beside the folder of the telemetry: when each run of asv began
+BLOCKS_FILE = "blocks.jsonl"  # beside the folder of the telemetry: when each run of asv began
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def read(folder: Path, before: str, after: str, began: float, now: float) -> dic
         )
         for commit in (before, after)
     )
-    blocks = block_times(folder.parent / BLOCKS)
+    blocks = block_times(folder.parent / BLOCKS_FILE)
     pairs = {key: paired(old.get(key, []), new.get(key, []), blocks) for key in {**old, **new}}
     failed = [
         (commit, failure)

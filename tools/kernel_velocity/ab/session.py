@@ -40,17 +40,16 @@ from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.spool import append_line
-from kernel_velocity.processes import variable
 from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.runner import code_hash, fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
-from kernel_velocity.runner.environment import LINK_ORDER, CommitNotBuilt
+from kernel_velocity.runner.environment import CommitNotBuilt
 
 MACHINE = "kv-ab"
 FOLDER = Path(".asv", "ab")
-NAMED = 12  # digits of a commit in the name of a folder
+COMMIT_DIGITS = 12  # digits of a commit in the name of a folder
 
 
 def comparable(environment: str, environ: Mapping[str, str]) -> str:
@@ -72,15 +71,13 @@ class AsvRunner:
     root: Path
     device: str  # "cpu" or "cuda"
     err: TextIO  # for progress
-    link_order: int | None = None  # of the builds; None: the usual one
     again: bool = False  # build again what could not be built, and put earlier rounds aside
     began: float = field(default_factory=time.time)
     measured: float = 0.0  # s that measuring took, builds apart
 
     def __post_init__(self) -> None:
         self._conf = settings()
-        with variable(LINK_ORDER, None if self.link_order is None else str(self.link_order)):
-            self._environment = environment_of(self._conf)
+        self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir)
         self._folder = self.root / FOLDER / comparable(str(self._environment.name), os.environ)
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
@@ -139,7 +136,7 @@ class AsvRunner:
 
     def folder(self, before: str, after: str) -> Path:
         """Return the folder of the rounds of two commits."""
-        return self._folder / f"{before[:NAMED]}-{after[:NAMED]}"
+        return self._folder / f"{before[:COMMIT_DIGITS]}-{after[:COMMIT_DIGITS]}"
 
     def measure_pair(
         self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
@@ -169,7 +166,7 @@ class AsvRunner:
         self, folder: Path, commits: tuple[str, str], series: Sequence[Series], rounds: int, deadline: float
     ) -> None:
         """Have asv measure `rounds` rounds a side. It is ended at the deadline."""
-        append_line(folder / ab_rounds.BLOCKS, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
+        append_line(folder / ab_rounds.BLOCKS_FILE, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
         options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
         reader, began = Reader(), self.clock()
         listed = self._results / "benchmarks.json"
@@ -206,8 +203,7 @@ class AsvRunner:
         shutil.rmtree(self._results / MACHINE, ignore_errors=True)
 
     def _say(self, text: str) -> None:
-        order = "" if self.link_order is None else f" (link order {self.link_order})"
-        print(f"{text}{order}", file=self.err, flush=True)
+        print(text, file=self.err, flush=True)
 
 
 def _restore(path: Path, contents: bytes | None) -> None:

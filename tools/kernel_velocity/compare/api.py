@@ -37,15 +37,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernel_velocity.compare import selection
 from kernel_velocity.compare import settings as compare_settings
-from kernel_velocity.compare.implementations import binders
-from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.job import Job, Progress
-from kernel_velocity.compare.result import Comparison
-from kernel_velocity.compare.rounds import take_round
-from kernel_velocity.compare.settings import Settings
+from kernel_velocity.compare.implementations import Pattern, binders, fitting, select_cases
+from kernel_velocity.compare.isolation import ProcessJournal
+from kernel_velocity.compare.job import ComparisonJob, Progress
+from kernel_velocity.compare.result import LiveComparison
+from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
+from kernel_velocity.compare.subject import take_round
 from kernel_velocity.compare.torch_state import prepared
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.problem import Problem
@@ -60,13 +59,13 @@ def compare(
     problem: Problem,
     implementations: Mapping[str, Bind],
     *,
-    cases: selection.Pattern = None,
+    cases: Pattern = None,
     dtype: str | None = None,
-    settings: Settings | None = None,
+    settings: TimingSettings | None = None,
     roofs: Roofs | None = None,
     progress: Progress = lambda what, done: None,
-    journal: Journal | None = None,
-) -> Comparison:
+    journal: ProcessJournal | None = None,
+) -> LiveComparison:
     """Compare implementations of a problem on its device, `problem.device`.
 
     Args:
@@ -82,12 +81,12 @@ def compare(
     Raises:
         UsageError: no such case, the device is not there, a case does not fit into memory, an unknown reference.
     """
-    chosen = settings or Settings()
+    chosen = settings or TimingSettings()
     with prepared(problem.device, chosen.threads):
-        (tests,) = selection.cases([problem], cases, dtype)
-        tests, notes = selection.fitting(problem, tests, len(implementations), reported.free_memory(problem.device))
-        job = Job(problem=problem, implementations=implementations, tests=tests, settings=chosen, notes=notes)
-        return job.compare(roofs, progress, journal or Journal())
+        (tests,) = select_cases([problem], cases, dtype)
+        tests, notes = fitting(problem, tests, len(implementations), reported.free_memory(problem.device))
+        job = ComparisonJob(problem=problem, implementations=implementations, tests=tests, settings=chosen, notes=notes)
+        return job.compare(roofs, progress, journal or ProcessJournal())
 
 
 def time_function(

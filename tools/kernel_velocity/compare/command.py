@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from kernel_velocity import config, lock
-from kernel_velocity.compare import formats, implementations, isolation, nsight, selection, settings, table
-from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.job import Job
+from kernel_velocity.compare import implementations, isolation, nsight, settings, table
+from kernel_velocity.compare.isolation import ProcessJournal
+from kernel_velocity.compare.job import ComparisonJob
 from kernel_velocity.compare.profile import profile
-from kernel_velocity.compare.result import Comparison
-from kernel_velocity.compare.settings import PRESETS, Settings
+from kernel_velocity.compare.result import LiveComparison, as_json
+from kernel_velocity.compare.settings import PRESETS, TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.torch_state import prepared, restored
-from kernel_velocity.errors import NothingMeasured, UsageError
+from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
@@ -39,13 +39,11 @@ from kernel_velocity.results import git
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
+from kernel_velocity.statuses import Status
 
 ALL = "all"
-FORMATS = {"json": "JSON", "html": "an HTML page"}
-TRACES = Path(".asv", "profiles")
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
-WRONG = 1  # exit status (contract)
-WIDE = 160  # characters, where there is no terminal to ask
+PROFILES = Path(".asv", "profiles")
+WIDTH_OF_FILES = 160  # characters, where there is no terminal to ask
 MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
 
@@ -81,9 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile",
         nargs="?",
         type=Path,
-        const=TRACES,
+        const=PROFILES,
         metavar="FOLDER",
-        help=f"run PyTorch's, with traces in FOLDER ({TRACES})",
+        help=f"run PyTorch's, with traces in FOLDER ({PROFILES})",
     )
     add("--ncu", nargs="?", const="", metavar="PATH", help="run Nsight Compute, from PATH if given")
 
@@ -91,8 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also print mean, bootstrap interval, std, min, max, p50, p99, outliers and modes of all samples"
     add("--stats", action="store_true", help=text)
     add("--quiet", action="store_true", help="print no progress bar and no notes")
-    for name, what in FORMATS.items():
-        add(f"--{name}", metavar="FILE", help=f"write {what}; -: to standard output, the tables to standard error")
+    add("--json", metavar="FILE", help="write JSON; -: to standard output, the tables to standard error")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -147,7 +144,7 @@ def _artefacts(args: argparse.Namespace, err: TextIO) -> dict[str, str]:
     return {ARTEFACTS: folder, "PYTHONPATH": os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
-def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> TimingSettings:
     """Return the settings of the command line, else of the environment.
 
     Raises:
@@ -168,18 +165,16 @@ def _check_files(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, and programs that are not there, before anything is measured.
 
     Raises:
-        UsageError: no such folder, a folder in the file's place, no permission to write there, standard output asked
-            for twice, or Nsight Compute is not installed.
+        UsageError: no such folder, a folder in the file's place, no permission to write there, or Nsight Compute is
+            not installed.
     """
-    targets = {name: target for name in FORMATS if (target := getattr(args, name)) is not None}
-    if list(targets.values()).count("-") > 1:
-        raise UsageError("standard output (-) takes one format: write the others to files")
-    for name, path in {name: Path(target) for name, target in targets.items() if target != "-"}.items():
+    if args.json not in (None, "-"):
+        path = Path(args.json)
         if path.is_dir() or not path.absolute().parent.is_dir():
-            raise UsageError(f"--{name} {path}: must be a file in an existing folder")
+            raise UsageError(f"--json {path}: must be a file in an existing folder")
         if path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
-            raise UsageError(f"--{name} {path}: is no regular file; give another path, or - for standard output")
-        _try_to_write(path, f"--{name} {path}")
+            raise UsageError(f"--json {path}: is no regular file; give another path, or - for standard output")
+        _try_to_write(path, f"--json {path}")
     if args.profile is not None:  # made where it is not there yet
         if args.profile.exists() and not args.profile.is_dir():
             raise UsageError(f"--profile {args.profile}: must be a folder, for traces (got a file)")
@@ -197,12 +192,12 @@ def _try_to_write(path: Path, option: str) -> None:
         raise UsageError(f"{option}: cannot be written ({error.strerror}); give another path") from None
 
 
-def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
+def _compare(args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err: TextIO) -> int:
     """Compare in this process, print and write, and return the exit status."""
     device = args.device or host.device()
     folder = os.environ.get(isolation.JOURNAL)
-    journal = Journal(Path(folder) if folder else None)
-    tables = err if "-" in [getattr(args, name) for name in FORMATS] else out
+    journal = ProcessJournal(Path(folder) if folder else None)
+    tables = err if args.json == "-" else out
     with prepared(device, chosen.threads):
         jobs, notes = _jobs(args, device, chosen, journal)
         # After loading: a mistake in a user's file is reported even while another run holds the lock
@@ -215,7 +210,7 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
                     comparisons.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
             except KeyboardInterrupt:
                 print("interrupted: nothing was saved", file=err)
-                return INTERRUPTED
+                return Status.INTERRUPTED
             finally:
                 bar.clear()
             comparison = merged(comparisons, notes)
@@ -228,8 +223,8 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
 
 
 def _jobs(
-    args: argparse.Namespace, device: str, chosen: Settings, journal: Journal
-) -> tuple[dict[str, Job], list[str]]:
+    args: argparse.Namespace, device: str, chosen: TimingSettings, journal: ProcessJournal
+) -> tuple[dict[str, ComparisonJob], list[str]]:
     """Return the jobs by the user's name of the problem, and notes on settings that loading the solutions changed.
 
     A problem without a matching case is left out where another has one. A solution that ended an earlier process while
@@ -259,17 +254,17 @@ def _jobs(
     if args.sample:
         tests = [[problem.generate_sample()] for problem in problems]
     else:
-        tests = selection.cases(problems, args.sizes, args.dtype)
+        tests = implementations.select_cases(problems, args.sizes, args.dtype)
     jobs = {}
     for what, (problem, ours), chosen_tests in zip(whats, loaded, tests, strict=True):
         binders: dict[str, Bind] = {**ours, **{path.stem: bind for path, bind in dead.items()}}
         where = f"{problem.name} on {problem.device}"
-        names = selection.matching("--implementations", args.implementations, list(binders), where)
+        names = implementations.matching("--implementations", args.implementations, list(binders), where)
         if chosen_tests:
             chosen_binders = {name: binders[name] for name in names}
             free = reported.free_memory(problem.device)
-            fitting, left_out = selection.fitting(problem, chosen_tests, len(names), free)
-            jobs[what] = Job(
+            fitting, left_out = implementations.fitting(problem, chosen_tests, len(names), free)
+            jobs[what] = ComparisonJob(
                 problem=problem, implementations=chosen_binders, tests=fitting, settings=chosen, notes=left_out
             )
     return jobs, notes
@@ -289,7 +284,7 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
     return peaks.latest_roofs(root, device, name)
 
 
-def merged(comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> Comparison:
+def merged(comparisons: Sequence[LiveComparison], notes: Sequence[str] = ()) -> LiveComparison:
     """Return the comparisons of several problems as one, with the environment of the first."""
     return replace(
         comparisons[0],
@@ -299,36 +294,37 @@ def merged(comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> Comp
     )
 
 
-def _report(comparison: Comparison, args: argparse.Namespace, tables: TextIO, out: TextIO) -> None:
+def _report(comparison: LiveComparison, args: argparse.Namespace, tables: TextIO, out: TextIO) -> None:
     """Print and write a comparison."""
     width = _width(tables)
     tables.write(table.table(comparison, width))
     if args.stats:
         tables.write("\n" + table.all_samples(comparison, width))
-    for name in FORMATS:
-        if (target := getattr(args, name)) is not None:
-            text: str = getattr(formats, f"as_{name}")(comparison)
-            if target == "-":
-                out.write(text)
-            else:
-                replace_text(Path(target), text)
+    if args.json == "-":
+        out.write(as_json(comparison))
+    elif args.json is not None:
+        replace_text(Path(args.json), as_json(comparison))
     for stream in (tables, out):
         stream.flush()  # a look inside may end the process
 
 
 def _width(to: TextIO) -> int:
-    """Return COLUMNS or the width of a terminal, and WIDE for any other stream.
+    """Return COLUMNS or the width of a terminal, and WIDTH_OF_FILES for any other stream.
 
     `shutil.get_terminal_size` asks descriptor 1, which is standard error's here (isolation.take_standard_output).
     """
     if not to.isatty():
-        return WIDE
+        return WIDTH_OF_FILES
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) else os.get_terminal_size(to.fileno()).columns or WIDE
+    return (
+        int(columns)
+        if columns.isdigit() and int(columns)
+        else os.get_terminal_size(to.fileno()).columns or WIDTH_OF_FILES
+    )
 
 
 def _looks_inside(
-    what: str, job: Job, comparison: Comparison, args: argparse.Namespace, journal: Journal
+    what: str, job: ComparisonJob, comparison: LiveComparison, args: argparse.Namespace, journal: ProcessJournal
 ) -> Iterator[str]:
     """Yield a profiler's report of every implementation that has a time on the last test case of a problem."""
     for row in comparison.rows():
@@ -349,9 +345,9 @@ def _looks_inside(
                 yield nsight.report(launches, row)
 
 
-def status(comparison: Comparison) -> int:
+def status(comparison: LiveComparison) -> int:
     """Return the exit status: 1 where an implementation is wrong, 22 where nothing has a time, else 0."""
     timed = [row.timed for row in comparison.rows()]
     if any(result.failed is not None for result in timed):
-        return WRONG
-    return 0 if any(result.estimates for result in timed) else NothingMeasured.exit_code
+        return Status.WRONG
+    return Status.CLEAN if any(result.estimates for result in timed) else Status.NOTHING

@@ -30,12 +30,11 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.processes import contained
+from kernel_velocity.statuses import Status
 
 # s that an interrupted process has to end by itself, and again after a second signal: a call of a few ms ends within
 # it, an endless loop never does. Killing it is safe: nothing is saved before the end, and files are renamed whole.
-PATIENCE = 1.0
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
-WRONG = 1  # exit status (contract)
+INTERRUPT_SECONDS = 1.0
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
@@ -59,14 +58,14 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
         KernelVelocityError: the process died outside of any implementation.
     """
     with tempfile.TemporaryDirectory(prefix="compare-") as folder, ExitStack() as stack:
-        journal = Journal(Path(folder))
+        journal = ProcessJournal(Path(folder))
         while True:
             holder = {name: value for name, value in os.environ.items() if name == lock.HOLDER}
             status = _wait(command, {**environ, **holder, JOURNAL: folder}, err)
             step = journal.step()
             if step is None and status >= 0:
                 return status
-            if status == INTERRUPTED or -status in REQUESTS:
+            if status == Status.INTERRUPTED or -status in REQUESTS:
                 return status if status > 0 else 128 - status
             how = step.how if step is not None and step.how else ended(status)
             if step is None:
@@ -76,7 +75,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: Tex
                 raise KernelVelocityError(f"the problem itself{where}: its process {how} while {step.doing}")
             print(f"{step.implementation}{where}: its process {how} while it was {step.doing}", file=err, flush=True)
             if not step.again:
-                return WRONG
+                return Status.WRONG
             journal.record_death(step, how)
             stack.enter_context(lock.held(root, wait=wait))
 
@@ -110,7 +109,7 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> in
                 return process.wait()
             except KeyboardInterrupt:  # the terminal interrupts both
                 _stop(process, err)
-                return INTERRUPTED
+                return Status.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -120,12 +119,13 @@ def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
     try:
         print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
-        for ask in (False, True):
-            if ask:
-                process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE)
-                return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_SECONDS)
+            return
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_SECONDS)
+            return
     except KeyboardInterrupt:  # once more
         pass
     process.kill()
@@ -149,7 +149,7 @@ def _checksum(contents: bytes) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class JournalStep:
     """A step during which the process may end.
 
     Attributes:
@@ -168,20 +168,22 @@ class Step:
     how: str = ""
 
 
-class Journal:
+class ProcessJournal:
     """The journal of a problem's comparison, in a folder. Without a folder it stays empty."""
 
     def __init__(self, folder: Path | None = None, problem: int = 0) -> None:
         self._folder, self._problem = folder, problem
 
-    def part(self, problem: int) -> Journal:
+    def part(self, problem: int) -> ProcessJournal:
         """Return the journal of one of the problems."""
-        return Journal(self._folder, problem)
+        return ProcessJournal(self._folder, problem)
 
     @contextmanager
     def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
         """Record a step while it lasts. The record stays if the process ends within."""
-        self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again))
+        self._write(
+            JournalStep(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again)
+        )
         try:
             yield
         finally:
@@ -191,10 +193,12 @@ class Journal:
     def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
         """End this process so that the next one goes on without the implementation. Without a folder, return."""
         if self._folder is not None:
-            self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how))
+            self._write(
+                JournalStep(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how)
+            )
             os._exit(GIVEN_UP)  # cleaning up may wait for a device that is lost
 
-    def _write(self, step: Step) -> None:
+    def _write(self, step: JournalStep) -> None:
         if self._folder is not None:
             (self._folder / STEP).write_text(with_checksum(json.dumps(asdict(step))), encoding="utf-8")
 
@@ -213,12 +217,12 @@ class Journal:
         except documents.DamagedError as error:
             raise KernelVelocityError(f"the measuring process left a damaged journal ({name}: {error})") from None
 
-    def step(self) -> Step | None:
+    def step(self) -> JournalStep | None:
         """Return the step in which the process ended, None where it was in none."""
         step = self._read(STEP)
-        return None if step is None else Step(**step)
+        return None if step is None else JournalStep(**step)
 
-    def record_death(self, step: Step, how: str) -> None:
+    def record_death(self, step: JournalStep, how: str) -> None:
         """Record that a process ended in a step."""
         if self._folder is not None:
             deaths = [*self._deaths(), (asdict(step), how)]
@@ -228,7 +232,7 @@ class Journal:
     def death(self, implementation: str, case: str = "") -> str | None:
         """Return how an implementation ended a process on a case or before the first, None where it did not."""
         for fields, how in self._deaths():
-            step = Step(**fields)
+            step = JournalStep(**fields)
             here = not step.case or (step.problem, step.case) == (self._problem, case)
             if here and step.implementation == implementation:
                 return f"its process {how} while it was {step.doing}"

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from kernel_velocity.compare import selection, system
-from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.result import Compared, Comparison, Timed
-from kernel_velocity.compare.settings import Settings
+from kernel_velocity.compare import system
+from kernel_velocity.compare.implementations import MEMORY_SHARE, named_dtype
+from kernel_velocity.compare.isolation import ProcessJournal
+from kernel_velocity.compare.result import Compared, LiveComparison, TimedImplementation
+from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import Bench, SharedInputs, Subject
 from kernel_velocity.errors import UsageError
@@ -48,7 +49,7 @@ class MemoryRanOutError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ComparisonJob:
     """A problem with the implementations and test cases to compare. It is made and used inside `prepared`.
 
     Raises:
@@ -58,7 +59,7 @@ class Job:
     problem: Problem
     implementations: Mapping[str, Bind]
     tests: Sequence[TestCase]
-    settings: Settings
+    settings: TimingSettings
     notes: Sequence[str] = ()  # on cases that were left out
 
     def __post_init__(self) -> None:
@@ -66,7 +67,7 @@ class Job:
             names = ", ".join(self.implementations)
             raise UsageError(f"--reference must be one of {names} (got {self.settings.reference!r})")
 
-    def compare(self, roofs: Roofs | None, progress: Progress, journal: Journal) -> Comparison:
+    def compare(self, roofs: Roofs | None, progress: Progress, journal: ProcessJournal) -> LiveComparison:
         """Compare on every test case that the journal does not have. A case for which memory runs out is left out.
 
         Raises:
@@ -82,7 +83,7 @@ class Job:
             compared = journal.finished(test["name"])
             if compared is None:
                 try:
-                    with reported.memory_bound(problem.device, selection.SHARE):
+                    with reported.memory_bound(problem.device, MEMORY_SHARE):
                         compared = self._compare_case(test, roofs, part, journal)
                 except MemoryRanOutError as error:
                     left_out.append(str(error))
@@ -98,17 +99,18 @@ class Job:
             f"{problem.name}: {note}" for compared in cases for timed in compared.timed for note in timed.notes
         ]
         warnings += [*(roofs.warnings if roofs is not None else ()), *_without_reference(cases, reference)]
-        return Comparison(
+        return LiveComparison(
             compared=tuple(cases),
             environment=environment,
             settings={**self.settings.described(), "reference": reference},
             began=began,
             took=time.time() - began,
             warnings=tuple(dict.fromkeys(warnings)),  # cases repeat them
-            roofs=roofs,
         )
 
-    def _compare_case(self, test: TestCase, roofs: Roofs | None, progress: Progress, journal: Journal) -> Compared:
+    def _compare_case(
+        self, test: TestCase, roofs: Roofs | None, progress: Progress, journal: ProcessJournal
+    ) -> Compared:
         rounds = self.settings.rounds
         try:
             with journal.running("computing the reference", None, test["name"]):
@@ -137,7 +139,7 @@ class Job:
             raise MemoryRanOutError(text) from None
         return _compared(bench, test, subjects, roofs)
 
-    def _bench(self, test: TestCase, journal: Journal) -> Bench:
+    def _bench(self, test: TestCase, journal: ProcessJournal) -> Bench:
         """Make a case's inputs, and what is expected of them.
 
         Raises:
@@ -216,7 +218,7 @@ def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
 def work(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> Work:
     """Return what a call on a test case does, whose inputs and outputs are `tensors`."""
     # A product of int8 computes in int8, though its largest tensor is of int32
-    dtype = selection.named_dtype(test["name"]) or str(max(tensors, key=_size).dtype).removeprefix("torch.")
+    dtype = named_dtype(test["name"]) or str(max(tensors, key=_size).dtype).removeprefix("torch.")
     flops, moved = problem.get_flops(test), problem.get_bytes(test)
     return Work(flops=flops, bytes=moved, footprint=footprint(problem, test, tensors), dtype=dtype)
 
@@ -247,7 +249,7 @@ def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: 
     return replace(compared, timed=tuple(timed))
 
 
-def _placed(timed: Timed, compared: Compared, roofs: Roofs | None, dtype: str) -> Timed:
+def _placed(timed: TimedImplementation, compared: Compared, roofs: Roofs | None, dtype: str) -> TimedImplementation:
     """Return a timing with its roofline for a dtype. Without a time that counts it stays as it is."""
     if roofs is None or not timed.estimates or timed.failed is not None:
         return timed

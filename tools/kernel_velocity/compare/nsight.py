@@ -24,7 +24,7 @@ from pathlib import Path
 from kernel_velocity import units
 from kernel_velocity.compare.implementations import load
 from kernel_velocity.compare.profile import WARM_UPS
-from kernel_velocity.compare.result import Row
+from kernel_velocity.compare.result import ComparedRow
 from kernel_velocity.compare.torch_state import prepared
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness.problem import ProblemError
@@ -37,7 +37,7 @@ SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"  # likewise
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 METRICS = (DURATION, DRAM, SM, READ, WRITTEN)
 
-NAME = "ncu"
+PROGRAM = "ncu"
 PATTERNS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")  # below /
 FORBIDDEN = "ERR_NVGPUCTRPERM"  # what ncu says where only an administrator may read the counters
 TIMEOUT = 600.0  # s
@@ -60,16 +60,16 @@ def find(path: str) -> Path:
         UsageError: it is not there. The message says where it was looked for.
     """
     if path:
-        program = shutil.which(path) or shutil.which(NAME, path=path)
+        program = shutil.which(path) or shutil.which(PROGRAM, path=path)
         if program is None:
-            raise UsageError(f"--ncu={path}: must be a program, or a folder with {NAME}")
+            raise UsageError(f"--ncu={path}: must be a program, or a folder with {PROGRAM}")
         return Path(program)
-    on_path = shutil.which(NAME)
+    on_path = shutil.which(PROGRAM)
     installed = (
         [Path(on_path)] if on_path else [path for pattern in PATTERNS for path in sorted(Path("/").glob(pattern))]
     )
     if not installed:
-        looked = f"{NAME} on PATH, and {' and '.join(f'/{pattern}' for pattern in PATTERNS)}"
+        looked = f"{PROGRAM} on PATH, and {' and '.join(f'/{pattern}' for pattern in PATTERNS)}"
         raise UsageError(f"--ncu: Nsight Compute is not installed (looked for {looked}): give its path with --ncu=PATH")
     return installed[-1]
 
@@ -140,7 +140,7 @@ def _number(text: str, unit: str, metric: str) -> float | None:
         raise UsageError(f"ncu's CSV: cannot read {metric}, {text!r} in unit {unit!r}") from None
 
 
-def report(launches: Sequence[Launch], row: Row) -> str:
+def report(launches: Sequence[Launch], row: ComparedRow) -> str:
     """Return a table of means over the launches of each kernel, with our figures of the whole call as last line."""
     kernels: dict[str, list[Mapping[str, float | None]]] = {}
     for kernel, values in launches:
@@ -178,7 +178,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def child_command(what: str, row: Row, solutions: Sequence[Path], dtype: str) -> list[str]:
+def child_command(what: str, row: ComparedRow, solutions: Sequence[Path], dtype: str) -> list[str]:
     """Return the command of a process that calls the implementation of a row, to be run inside `prepared`.
 
     Args:

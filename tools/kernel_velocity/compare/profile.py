@@ -34,7 +34,7 @@ CALLS = 10
 WARM_UPS = 3  # a first call compiles, allocates, loads modules
 LINES = 15  # of the table
 COLUMN = 60  # characters of an operation's name: the names of CUDA kernels have hundreds
-SUFFIX = ".trace.json"  # opened with https://ui.perfetto.dev or chrome://tracing
+TRACE_SUFFIX = ".trace.json"  # opened with https://ui.perfetto.dev or chrome://tracing
 
 
 def profile(problem: Problem, implementation: str, case: str, folder: Path, bind: Bind) -> str:
@@ -52,7 +52,7 @@ def profile(problem: Problem, implementation: str, case: str, folder: Path, bind
         NotImplementedError: the implementation does not exist here: n/a.
     """
     name = "-".join((problem.name, problem.device, case, implementation))
-    trace = folder / (re.sub(r"[^\w.-]", "_", name, flags=re.ASCII) + SUFFIX)
+    trace = folder / (re.sub(r"[^\w.-]", "_", name, flags=re.ASCII) + TRACE_SUFFIX)
     bound = bind(problem, case, problem.test_case(case)["create_inputs"]())
     table = profile_call(bound.call, device=problem.device, trace=trace, name=implementation)
     return f"{implementation} on {case}, {units.count(CALLS, 'call')}; trace: {trace}\n{table}"

@@ -1,19 +1,46 @@
 """The result of a comparison: problems x test cases x implementations, timed in interleaved rounds.
 
 Values, and the figures that follow from them. Times in seconds per call, rates in FLOP/s and B/s, unknown is None.
+`as_json` writes them for scripts: strict JSON, base units but where a key says otherwise.
+
+The keys, version 1. Top: `schema` ("kernel-velocity/compare"), `version`, `began` (Unix time, s), `took_s`,
+`environment`, `settings` (text by name), `warnings`, `right` (false if any implementation is wrong or failed),
+`results`, `speed_ups`.
+
+Of a result, one per implementation and test case:
+
+    name, test_id       the test case, and its number within its problem, from 1
+    gflops, runtime_ms  10^9 FLOP/s and ms per call, from the median of the round estimates
+    problem, implementation, device, dtype, dims, elements, tensor_bytes, flops, bytes, memory
+    footprint           bytes of memory that a call touches, each once (`bytes` is its traffic)
+    status, reason      "right", "WRONG", "FAILED", "n/a" or "not verified", and why there is no value
+    seconds             value, low, high (95% interval over rounds), method, mean, std, min, p50, p99, max and samples
+    bytes_per_second    traffic over time
+    estimates_s, stops  of every round
+    function_s, overhead_s   the whole function, and what of it lies outside the call
+    flags, accuracy     accuracy: output, right, details, for each output
+    roofline            the fields of roofline/model.py's Roofline
+
+What is unknown is null. JSON has no NaN and no infinity: such a number is the string "NaN", "Infinity" or "-Infinity",
+which Python's float() and JavaScript's Number() read, so that an error of NaN cannot pass for an unknown one.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
-from kernel_velocity.roofline.model import Roofline, Roofs
+from kernel_velocity.roofline.model import Roofline
 from kernel_velocity.stats import speedup
 from kernel_velocity.stats.speedup import SpeedUp, Spread, Timing
 
+SCHEMA = "kernel-velocity/compare"  # of the JSON
+VERSION = 1  # of its keys
 RIGHT, WRONG, FAILED, MISSING, UNVERIFIED = "right", "WRONG", "FAILED", "n/a", "not verified"
 
 
@@ -32,7 +59,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class TimedImplementation:
     """One implementation on one test case.
 
     Attributes:
@@ -101,18 +128,18 @@ class Compared:
     flops: int | None
     bytes: int | None  # traffic: each tensor as often as it is read or written
     memory: str | None  # the level that holds the working set ("L1", ..., "DRAM"); None: the caches are unknown
-    timed: tuple[Timed, ...]
+    timed: tuple[TimedImplementation, ...]
     footprint: int | None = None  # bytes of memory that a call touches, each once: the working set
 
     def speed_ups(self, reference: str | None) -> list[SpeedUp]:
         """Return the ratio of times of every pair of right implementations, those over `reference` first."""
-        rows = (Row(self, timed) for timed in self.timed if not timed.is_bad)
+        rows = (ComparedRow(self, timed) for timed in self.timed if not timed.is_bad)
         times = {row.timed.implementation: row.timing for row in rows if row.timing is not None}
         return list(speedup.pairwise(times, reference))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class LiveComparison:
     """A whole comparison.
 
     Attributes:
@@ -120,7 +147,6 @@ class Comparison:
         settings: rule, parameters, rounds, preset, tolerance, as text.
         began: Unix time, s.
         took: s.
-        roofs: the device's ceilings, None where they are unknown or were not asked for.
     """
 
     compared: tuple[Compared, ...]
@@ -129,31 +155,30 @@ class Comparison:
     began: float
     took: float
     warnings: tuple[str, ...] = ()
-    roofs: Roofs | None = None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[ComparedRow]:
         """Yield every implementation on every test case."""
         cases = Counter[tuple[str, str]]()
         for compared in self.compared:
             problem = (compared.problem, compared.device)
             cases[problem] += 1
             for timed in compared.timed:
-                yield Row(compared, timed, cases[problem])
+                yield ComparedRow(compared, timed, cases[problem])
 
-    def problems(self) -> dict[tuple[str, str], list[Row]]:
+    def problems(self) -> dict[tuple[str, str], list[ComparedRow]]:
         """Return the rows by problem and device, in order of first mention."""
-        groups: dict[tuple[str, str], list[Row]] = {}
+        groups: dict[tuple[str, str], list[ComparedRow]] = {}
         for row in self.rows():
             groups.setdefault((row.compared.problem, row.compared.device), []).append(row)
         return groups
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """One implementation on one test case, with figures that are None where no time counts."""
 
     compared: Compared
-    timed: Timed
+    timed: TimedImplementation
     number: int = 1  # of the test case within its problem, from 1
 
     @cached_property
@@ -188,3 +213,88 @@ class Row:
     def overhead(self) -> float | None:
         """Return the s per call of the whole function that lie outside the kernel."""
         return None if self.timing is None else speedup.overhead(self.timed.function, self.timing.seconds)
+
+
+# JSON -----------------------------------------------------------------------------------------------------------------
+
+
+def as_json(comparison: LiveComparison) -> str:
+    """Return the comparison as the module describes it, with a line break at the end."""
+    document = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "began": comparison.began,
+        "took_s": comparison.took,
+        "environment": comparison.environment,
+        "settings": comparison.settings,
+        "warnings": comparison.warnings,
+        "right": not any(row.timed.is_bad for row in comparison.rows()),
+        "results": [_result(row) for row in comparison.rows()],
+        "speed_ups": [
+            {"problem": compared.problem, "name": compared.case, "device": compared.device, **asdict(pair)}
+            for compared in comparison.compared
+            for pair in compared.speed_ups(comparison.settings.get("reference"))
+        ],
+    }
+    return strict_json(document)
+
+
+def strict_json(document: Any) -> str:
+    """Return a value as indented JSON that every parser reads: no NaN, no infinity, no half of a surrogate pair."""
+    return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as what JSON has: numbers that are not finite, and what JSON has no form for, become text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    number = getattr(value, "item", None)  # of a number of numpy's, or of a tensor with one element
+    return plain(number()) if callable(number) and getattr(value, "size", 1) == 1 else str(value)
+
+
+def _result(row: ComparedRow) -> dict[str, Any]:
+    compared, timed, timing = row.compared, row.timed, row.timing
+    same = ("device", "dtype", "dims", "elements", "tensor_bytes", "flops", "bytes", "footprint", "memory")
+    return {
+        "name": compared.case,
+        "test_id": row.number,
+        "gflops": None if row.rate is None else row.rate / 1e9,
+        "runtime_ms": None if timing is None else timing.seconds * 1e3,
+        "problem": compared.problem,
+        "implementation": timed.implementation,
+        **{name: getattr(compared, name) for name in same},
+        "status": timed.status,
+        "reason": timed.reason or None,
+        "seconds": _seconds(row),
+        "bytes_per_second": row.bandwidth,
+        "estimates_s": timed.estimates,
+        "stops": timed.stops,
+        "flags": timed.flags,
+        "function_s": timed.function,
+        "overhead_s": row.overhead,
+        "accuracy": [asdict(output) for output in timed.accuracy],
+        "roofline": None if timed.roofline is None else asdict(timed.roofline),
+    }
+
+
+def _seconds(row: ComparedRow) -> dict[str, Any] | None:
+    if row.timing is None or row.spread is None:
+        return None
+    spread = row.spread
+    return {
+        "value": row.timing.seconds,
+        **{name: getattr(row.timing.interval, name, None) for name in ("low", "high", "method")},
+        "mean": spread.mean,
+        "std": spread.deviation,
+        "min": spread.min,
+        "p50": spread.p50,
+        "p99": spread.p99,
+        "max": spread.max,
+        "samples": spread.n,
+    }

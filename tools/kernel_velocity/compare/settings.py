@@ -39,7 +39,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TimingSettings:
     """How every implementation is measured.
 
     Attributes:
@@ -98,7 +98,7 @@ def settings(
     iters: int | None = None,
     rounds: int | None = None,
     **more: Any,
-) -> Settings:
+) -> TimingSettings:
     """Return the settings that options ask for: a preset, of which warm-ups and iterations or the rule may be replaced.
 
     Args:
@@ -128,7 +128,9 @@ def settings(
     make()  # an unknown name or parameter is refused before anything is measured
     if warmups is None and (published is not None or iters is not None):
         warmups = WARMUPS if published is None else published.warmups
-    return Settings(rule=make, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **more)
+    return TimingSettings(
+        rule=make, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **more
+    )
 
 
 def _named(rule: str | None, environ: Mapping[str, str]) -> StoppingRule:

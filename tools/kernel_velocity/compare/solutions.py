@@ -35,7 +35,7 @@ from kernel_velocity.harness.user_file import import_file
 # implementation does not exist here (n/a), UsageError where the user's files do not fit together.
 Bind = Callable[[Problem, str, Inputs], Bound]
 
-NAME = "solution"
+SOLUTION = "solution"
 GUARD = 4096  # bytes: a page, so an output is aligned as it would be without guards
 MARK = 0xA5
 
@@ -64,7 +64,7 @@ def binder(path: Path, problem: Problem) -> Bind:
         module = import_file(path)
         if isinstance(problem, ReturningProblem) and hasattr(module, problem.entry):
             return _returning(problem, getattr(module, problem.entry))
-        prepare = _python(path, getattr(module, NAME, None), problem)
+        prepare = _python(path, getattr(module, SOLUTION, None), problem)
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
         check_dtypes(problem, case, inputs)
@@ -120,7 +120,7 @@ def restored(inputs: Inputs, bind: Callable[[Inputs], Bound]) -> Bound:
 def _python(path: Path, function: Any, problem: Problem) -> Prepare:
     if not callable(function):
         other = f", or {problem.entry} of the problem's own form" if isinstance(problem, ReturningProblem) else ""
-        raise UsageError(f"{path}: no function `{NAME}`; wanted def {NAME}(*inputs, *outputs, *scalars){other}")
+        raise UsageError(f"{path}: no function `{SOLUTION}`; wanted def {SOLUTION}(*inputs, *outputs, *scalars){other}")
     signature = inspect.signature(function)
 
     def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
@@ -129,7 +129,7 @@ def _python(path: Path, function: Any, problem: Problem) -> Prepare:
         except TypeError as error:
             names = ", ".join(entry["name"] for entry in parameters_of(problem))
             raise UsageError(
-                f"{path}: {NAME} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
+                f"{path}: {SOLUTION} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
             ) from None
         return partial(function, *arguments)
 
@@ -138,11 +138,11 @@ def _python(path: Path, function: Any, problem: Problem) -> Prepare:
 
 def _library(path: Path, problem: Problem) -> Prepare:
     try:
-        function = getattr(ctypes.CDLL(str(path.resolve())), NAME)
+        function = getattr(ctypes.CDLL(str(path.resolve())), SOLUTION)
     except OSError as error:
         raise UsageError(f"{path}: the library does not load: {error}") from None
     except AttributeError:
-        raise UsageError(f'{path}: no function `{NAME}`; wanted extern "C" {c_signature(problem)}') from None
+        raise UsageError(f'{path}: no function `{SOLUTION}`; wanted extern "C" {c_signature(problem)}') from None
     function.restype = None
 
     def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
@@ -184,7 +184,7 @@ def c_signature(problem: Problem) -> str:
         f"{entry['name']}"
         for entry in parameters_of(problem)
     )
-    return f"void {NAME}({', '.join(parts)})"
+    return f"void {SOLUTION}({', '.join(parts)})"
 
 
 def _as_c(problem: Problem, index: int, typed: tuple[Any, Any]) -> Any:

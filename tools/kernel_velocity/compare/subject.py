@@ -2,27 +2,30 @@
 
 All implementations share the inputs of a test case. One that changes them is wrong, and they are restored. The audit
 uses inputs that the implementation has never seen.
+
+The problem's own `verify_result` decides whether outputs are right, unless a tolerance is given. NaN or infinity where
+none is expected is always wrong, and so is another shape.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
+from time import perf_counter
 from typing import Any
 
-from kernel_velocity.compare import accuracy as compare_accuracy
 from kernel_velocity.compare import torch_state
-from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.result import Accuracy, Timed
-from kernel_velocity.compare.rounds import Round, take_round, time_of_function
-from kernel_velocity.compare.settings import Settings
+from kernel_velocity.compare.isolation import ProcessJournal
+from kernel_velocity.compare.result import Accuracy, TimedImplementation
+from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness import limits, timing
+from kernel_velocity.harness import accuracy, gate, gpu, limits, timing
 from kernel_velocity.harness.audit import AuditError, FreshInputs, audit, check_kinds
 from kernel_velocity.harness.benchmark import CHECK_STEP
 from kernel_velocity.harness.cases import NATIVE
@@ -30,9 +33,24 @@ from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem import Inputs, Problem, ProblemError, outputs_of
 from kernel_velocity.harness.problem_file import is_out_of_memory
-from kernel_velocity.harness.timers import Call
+from kernel_velocity.harness.reported import activity, read_counters
+from kernel_velocity.harness.sampling import batch_for, measure
+from kernel_velocity.harness.statistics import trimmed_mean
+from kernel_velocity.harness.stopping import Stop, StoppingRule, without_burn_in
+from kernel_velocity.harness.timers import Call, HostTimer, SyncTimer, Timer, TorchEvents
 from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.stats import speedup
+
+FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts
+FUNCTION_SECONDS = 0.1  # s that they may take; else there are FUNCTION_FEWEST
+FUNCTION_FEWEST = 3
+
+# The verdict under one tolerance: it does not hold where something else judged the output.
+_VERDICT = (
+    *("right", "why", "wrong", "first_wrong", "first_wrong_index", "first_expected", "first_actual"),
+    *("rtol", "atol", "tolerance"),
+)
+_NEVER_RIGHT = ("nan", "infinite", "missing")  # counts of elements
 
 
 class SharedInputs:
@@ -76,8 +94,8 @@ class Bench:
     shared: SharedInputs
     expected: Any  # of the reference: a tensor, or several
     work: limits.Work  # of a call, with the working set as its footprint
-    settings: Settings
-    journal: Journal
+    settings: TimingSettings
+    journal: ProcessJournal
 
     @property
     def device(self) -> str:
@@ -93,7 +111,7 @@ class Subject:
     bench: Bench
     bound: Bound | None = None
     function: Call | None = None
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[TimedRound] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)  # s of the whole function, one per round
     accuracy: tuple[Accuracy, ...] = ()
     missing: str | None = None
@@ -139,11 +157,11 @@ class Subject:
         else:
             self.accuracy = self._accuracy(bench.expected, self.bound.output())
             if not all(output.right for output in self.accuracy):
-                self.failed = f"{compare_accuracy.in_words(self.accuracy)} ({when})"
+                self.failed = f"{wrong_outputs(self.accuracy)} ({when})"
 
     def _accuracy(self, expected: Any, output: Any) -> tuple[Accuracy, ...]:
         check_kinds(outputs_of(output))
-        return compare_accuracy.verify(self.bench.problem, expected, output, self.bench.settings.tolerance)
+        return verify_outputs(self.bench.problem, expected, output, self.bench.settings.tolerance)
 
     def audit(self) -> None:
         """Call it on new inputs (`harness.audit`). It fails if it is wrong there, or was faster before."""
@@ -169,9 +187,9 @@ class Subject:
         output, problem = self.bound.output(), self.bench.problem
         synchronize(self.bench.device)
         inputs, output = problem.subset(self.bench.inputs, output, CHECK_STEP)
-        accuracy = self._accuracy(problem.expected(*inputs), output)
-        if not all(output.right for output in accuracy):
-            raise AuditError(f"{compare_accuracy.in_words(accuracy)}{self.bench.fresh}")
+        judged = self._accuracy(problem.expected(*inputs), output)
+        if not all(output.right for output in judged):
+            raise AuditError(f"{wrong_outputs(judged)}{self.bench.fresh}")
 
     def take_round(self) -> None:
         """Take one round, and the time of the whole function beside it."""
@@ -237,9 +255,9 @@ class Subject:
     def _note(self, change: str) -> None:
         self.notes[f"{self.name} changes PyTorch's {change}, which was restored for the others"] = None
 
-    def result(self) -> Timed:
+    def result(self) -> TimedImplementation:
         """Return the result, without a roofline."""
-        return Timed(
+        return TimedImplementation(
             implementation=self.name,
             rounds=tuple(measured.samples for measured in self.rounds),
             estimates=tuple(measured.estimate for measured in self.rounds),
@@ -290,3 +308,158 @@ def lost_device(device: str) -> str | None:
         except RuntimeError as error:
             message = (str(error).splitlines() or ["it does not say why"])[0]
     return message
+
+
+# One round ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRound:
+    """One round: `samples` in s per call, in order, without burn-in."""
+
+    samples: tuple[float, ...]
+    estimate: float  # s per call, 10%-per-side trimmed mean of the samples
+    stop: str
+    flags: tuple[str, ...]
+
+
+def take_round(
+    call: Call,
+    rule: StoppingRule,
+    device: str,
+    *,
+    working_set: float = 0.0,
+    threads: int = 1,
+    warmups: int | None = None,
+) -> TimedRound:
+    """Take one round of `call`, as a round of the history: warm-up by time, batches, quiet-core filter.
+
+    With a fixed number of warm-up calls it is what published scripts do: a sample is one call, and all samples count.
+
+    Args:
+        call: on CUDA it launches on the current stream.
+        rule: decides when it stops.
+        device: "cpu" or "cuda".
+        working_set: bytes that a call touches.
+        threads: CPU threads that the call uses.
+        warmups: calls before the first sample, each sample then one call. None: as a round of the history.
+
+    Raises:
+        ValueError: the timer returned a time that is zero, negative or not finite.
+    """
+    timer = timing.plain(device)
+    before, clock = read_counters(), perf_counter()
+    with gpu.GpuWatch(gpu.uuid() if device == "cuda" else None) as watch:
+        if warmups is None:
+            environ = {**os.environ, "KV_THREADS": str(threads)}
+            folder = root_folder(os.environ) / ".asv" / "cache" / "gauge"
+            with gate.on_cpu(working_set, folder, environ) if device == "cpu" else nullcontext() as quiet:
+                result = measure(call, timer, rule, watch.look, quiet)
+            samples, stop, flags = without_burn_in(rule.samples), result.stop, result.flags
+        else:
+            stop = _sample_calls(call, rule, timer, warmups, watch.look)
+            samples, flags = rule.samples, tuple(sorted(timer.flags))
+    host = activity(before, read_counters(), perf_counter() - clock)
+    contended = ("contended",) if host.contended else ()
+    crowded = ("crowded",) if device == "cpu" and host.crowds(threads) else ()
+    return TimedRound(
+        samples=tuple(samples),
+        estimate=trimmed_mean(samples),
+        stop=stop,
+        flags=tuple(dict.fromkeys((*flags, *contended, *crowded, *watch.flags))),
+    )
+
+
+def _sample_calls(call: Call, rule: StoppingRule, timer: Timer, warmups: int, look: Call) -> str:
+    """Fill the rule with samples of one call each, and return its reason to stop."""
+    for _ in range(warmups):
+        call()
+    look()
+    rule.start()
+    while not isinstance(decision := rule.decide(), Stop):
+        began = perf_counter()
+        samples = timer.samples(call, 1, decision.n)
+        rule.add(samples, perf_counter() - began if timer.by_wall else sum(samples))
+    look()
+    return decision.reason.value
+
+
+def time_of_function(function: Call, device: str, per_call: float) -> float:
+    """Return the s per call that a caller waits for a whole function: the median of FUNCTION_SAMPLES, hot.
+
+    On CUDA each call is waited for. On the CPU short calls are batched so that the clock resolves them.
+
+    Args:
+        function: allocates its outputs, checks its arguments, and computes.
+        device: "cpu" or "cuda".
+        per_call: s that a call takes, about.
+    """
+    timer = SyncTimer(TorchEvents(device).synchronize) if device == "cuda" else HostTimer()
+    batch = 1 if device == "cuda" else batch_for(per_call, timer, timer.tick(), timer.overhead())
+    count = FUNCTION_SAMPLES if FUNCTION_SAMPLES * batch * per_call <= FUNCTION_SECONDS else FUNCTION_FEWEST
+    timer.samples(function, 1, 1)  # maps the memory that it allocates
+    return sorted(timer.samples(function, batch, count))[count // 2]
+
+
+# Whether outputs are right --------------------------------------------------------------------------------------------
+
+
+def verify_outputs(
+    problem: Problem, expected: Any, actual: Any, tolerance: accuracy.Tolerance | None
+) -> tuple[Accuracy, ...]:
+    """Return how right each output is.
+
+    Args:
+        problem: its `verify_result` decides where no tolerance is given.
+        expected: what `problem.expected` returned: a tensor, or several.
+        actual: what the implementation wrote.
+        tolerance: decides instead.
+
+    Raises:
+        ValueError: the harness compares no numbers of that dtype by a tolerance.
+    """
+    names = problem.output_names()
+    figures: Mapping[str, Mapping[str, Any]]
+    try:
+        figures = accuracy.compare_outputs(expected, actual, tolerance, names)
+    except ValueError:
+        if tolerance is not None:
+            raise
+        figures = {name: {} for name in names[: len(outputs_of(expected))] or ("out",)}
+    if tolerance is None and not any(output.get("wrong", 0) is None for output in figures.values()):
+        figures = _as_the_problem_says(problem, expected, actual, figures)
+    return tuple(Accuracy(output=name, right=bool(output["right"]), details=output) for name, output in figures.items())
+
+
+def _as_the_problem_says(
+    problem: Problem, expected: Any, actual: Any, figures: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the figures with the verdict of the problem in place of that of the default tolerances."""
+    right, details = problem.verify_result(expected, actual)
+    stated = {name: details if len(figures) == 1 else _part(details, name) for name in figures}
+    refused = [name for name in figures if stated[name].get("right") is False]
+    blamed = refused or [name for name in figures if not figures[name].get("right", True)] or list(figures)
+    judged = {}
+    for name, output in figures.items():
+        accepted = (bool(right) or name not in blamed) and not any(output.get(count) for count in _NEVER_RIGHT)
+        # The default tolerance's verdict says what is wrong and where, unless the problem allows more.
+        agrees = not accepted and not output.get("right", True)
+        merged = {key: value for key, value in output.items() if agrees or key not in _VERDICT}
+        merged |= {key: value for key, value in stated[name].items() if value is not None}
+        summary = accuracy.in_words(dict(details)) or "no reason given"
+        why = merged.get("why") or f"the problem's own check rejects it: {summary}"
+        judged[name] = {**merged, "right": accepted, "why": None if accepted else why}
+    return judged
+
+
+def _part(details: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a problem's details on one of several outputs (in the form of `accuracy.verdict`), {} for none."""
+    outputs = details.get("outputs")
+    part = outputs.get(name) if isinstance(outputs, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
+def wrong_outputs(verified: tuple[Accuracy, ...]) -> str:
+    """Return what is wrong with the outputs that are wrong, as one line."""
+    wrong = (output for output in verified if not output.right)
+    return "; ".join(f"{output.output} is wrong: {accuracy.in_words(dict(output.details))}" for output in wrong)

@@ -11,7 +11,8 @@ from typing import Any
 
 from kernel_velocity import lock
 from kernel_velocity.harness import gpu, reported
-from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.roofline.ceilings import size_text
+from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.runner.host import ALLOCATOR, torch_version
 from kernel_velocity.units import memory, significant
 
@@ -50,7 +51,7 @@ def environment(device: str, threads: int, environ: Mapping[str, str] = os.envir
     keeps = all(environ.get(name) == value for name, value in ALLOCATOR.items())
     facts = {
         "device": reported.name(device),
-        "caches": ", ".join(f"{level.name} {_size(level.size or 0)}" for level in caches) or UNKNOWN,
+        "caches": ", ".join(f"{level.name} {size_text(level.size or 0)}" for level in caches) or UNKNOWN,
         "free memory": _or_unknown(reported.free_memory(device), memory),
         "clocks": clocks(device),
         "load": significant(os.getloadavg()[0]) if hasattr(os, "getloadavg") else UNKNOWN,
@@ -70,17 +71,13 @@ def environment(device: str, threads: int, environ: Mapping[str, str] = os.envir
     return facts | {name: environ[name] for name in variables}
 
 
-def _size(size: int) -> str:
-    return f"{significant(size / 2**20)} MiB" if size >= 1 << 20 else f"{significant(size / 2**10)} KiB"
-
-
 def reported_levels(device: str) -> Roofs | None:
     """Return the memory levels with their reported sizes and no bandwidths, None where no cache is known.
 
     They say which level holds a working set where no ceiling was measured.
     """
-    caches = [Level(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
-    return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=None)), peaks={}) if caches else None
+    caches = [MemoryLevel(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
+    return Roofs(levels=(*caches, MemoryLevel(name="DRAM", size=None, bandwidth=None)), peaks={}) if caches else None
 
 
 def clocks(device: str) -> str:

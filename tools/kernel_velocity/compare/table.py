@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,19 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.compare import text
-from kernel_velocity.compare.result import FAILED, Accuracy, Comparison, Row
+from kernel_velocity.compare.result import FAILED, Accuracy, ComparedRow, LiveComparison
+from kernel_velocity.roofline import model
 from kernel_velocity.stats import speedup
-from kernel_velocity.stats.speedup import Outliers, Spread, effective_sample_size, modality, outliers
+from kernel_velocity.stats.speedup import SpeedUp, Spread, effective_sample_size, modality, outliers
 from kernel_velocity.tables import columns
 
 WIDEST = 160  # characters: more than that is no easier to read
 NARROWEST = 60
 NONE = "-"
+MEGABYTE = 1e6  # bytes
 NO_BREAK = "\u00a0"
 GAP = 2  # blanks between columns, as `tables.columns` sets them
-BINS = 8  # of a histogram
-BLOCKS = "▁▂▃▄▅▆▇█"
+HISTOGRAM_BINS = 8  # of a histogram
+BARS = "▁▂▃▄▅▆▇█"
 LEGEND: Mapping[str, str] = {  # of the columns that need one
     "where": "where: the innermost memory that holds the working set",
     "MB": "MB: of the largest tensor",
@@ -53,7 +55,7 @@ class Column:
         return max(map(len, (self.head, *self.cells)))
 
 
-def table(comparison: Comparison, width: int) -> str:
+def table(comparison: LiveComparison, width: int) -> str:
     """Return the whole comparison, in lines of at most `width` characters where its columns allow.
 
     Args:
@@ -68,7 +70,7 @@ def table(comparison: Comparison, width: int) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _system(comparison: Comparison, width: int) -> str:
+def _system(comparison: LiveComparison, width: int) -> str:
     """Return what it ran on and how it was measured: a few wrapped lines of "name value"."""
     facts = comparison.environment
     variables = [f"{name}={value}" for name, value in facts.items() if name.isupper()]
@@ -89,24 +91,24 @@ def wrapped(head: str, parts: Sequence[str], width: int) -> str:
     return lines.replace(NO_BREAK, " ")
 
 
-def _times(rows: Sequence[Row], width: int) -> str:
+def _times(rows: Sequence[ComparedRow], width: int) -> str:
     """Return the table of times and rates, and what its columns mean."""
     kinds = sorted({units.rate_unit(row.compared.dtype) for row in rows})
     rates, bandwidths = _prefix(row.rate for row in rows), _prefix(row.bandwidth for row in rows)
-    cells: Mapping[str, tuple[Callable[[Row], str], int | None]] = {
+    cells: Mapping[str, tuple[Callable[[ComparedRow], str], int | None]] = {
         "by": (lambda row: row.timed.implementation, None),
         "where": (lambda row: row.compared.memory or "", 7),
-        "MB": (text.megabytes, 3),
+        "MB": (megabytes, 3),
         "elements": (lambda row: f"{row.compared.elements:,}", 1),
         "time ±95%": (time, None),
-        "mean ±std": (text.mean, 2),
+        "mean ±std": (mean, 2),
         "p50": (lambda row: units.seconds(row.spread.p50) if row.spread else "", 4),
         "p99": (lambda row: units.seconds(row.spread.p99) if row.spread else "", 6),
         "/".join(f"{rates[0]}{kind[1:]}" for kind in kinds): (lambda row: _per_second(row.rate, rates), 12),
         f"{bandwidths[0]}B/s": (lambda row: _per_second(row.bandwidth, bandwidths), 11),
         "eff.": (efficiency, 10),
-        "bound": (lambda row: text.bound(row).partition(",")[0], 9),
-        "cache": (text.cache_benefit, 8),
+        "bound": (bound, 9),
+        "cache": (cache_benefit, 8),
         "samples": (histogram, 5),
     }
     all_columns = [Column("case", blank_repeats([row.compared.case for row in rows]))]
@@ -119,9 +121,12 @@ def _times(rows: Sequence[Row], width: int) -> str:
     return f"{_lines(fitted)}\n{wrapped('  ', legend, width)}"
 
 
-def time(row: Row) -> str:
-    """Return "61.2 µs ±0.4%", "61.2 µs" where too few rounds give an interval, FAIL, or n/a."""
-    return text.time(row) or ("FAIL" if row.timed.failed is not None else "n/a")
+def time(row: ComparedRow) -> str:
+    """Return "61.2 µs ±0.4%" with the larger side of the interval, "61.2 µs" without an interval, FAIL, or n/a."""
+    if row.timing is None:
+        return "FAIL" if row.timed.failed is not None else "n/a"
+    half = row.timing.half_width
+    return units.seconds(row.timing.seconds) + ("" if half is None else f" ±{percent(half)}")
 
 
 def _prefix(values: Iterable[float | None]) -> tuple[str, float]:
@@ -134,19 +139,21 @@ def _per_second(value: float | None, prefix: tuple[str, float]) -> str:
     return "" if value is None else units.significant(value / 1e9 / prefix[1])
 
 
-def efficiency(row: Row) -> str:
+def efficiency(row: ComparedRow) -> str:
     """Return the share of its limit, with "!" where the roofline warns of it."""
-    doubtful = row.roofline is not None and (row.roofline.impossible or row.roofline.warnings)
-    return text.share(row) + ("!" if doubtful else "")
+    if row.roofline is None:
+        return ""
+    is_doubtful = row.roofline.impossible or row.roofline.warnings
+    return model.percent(row.roofline.of_limit) + ("!" if is_doubtful else "")
 
 
-def histogram(row: Row) -> str:
+def histogram(row: ComparedRow) -> str:
     """Return a histogram of the samples from the fastest to p99 as blocks, with slower ones in the last."""
     if row.spread is None:
         return ""
     if row.spread.min == row.spread.p99:
         return "all equal"
-    return bars(speedup.histogram(row.timed.samples, BINS))
+    return bars(speedup.histogram(row.timed.samples, HISTOGRAM_BINS))
 
 
 def bars(counts: Sequence[int]) -> str:
@@ -155,20 +162,20 @@ def bars(counts: Sequence[int]) -> str:
     The outermost blanks are dots, so that alignment does not swallow them.
     """
     most = max(counts)
-    blocks = [BLOCKS[min(count * len(BLOCKS) // most, len(BLOCKS) - 1)] if count else " " for count in counts]
+    blocks = [BARS[min(count * len(BARS) // most, len(BARS) - 1)] if count else " " for count in counts]
     for edge in (0, -1):
         blocks[edge] = blocks[edge].replace(" ", "·")
     return "".join(blocks)
 
 
-def speed_ups(comparison: Comparison, problem: str, device: str, width: int) -> str:
+def speed_ups(comparison: LiveComparison, problem: str, device: str, width: int) -> str:
     """Return every pairwise speed-up with its error: a row per case, a column per pair, in blocks as wide as fit."""
     cases = [case for case in comparison.compared if (case.problem, case.device) == (problem, device)]
     cells: dict[str, dict[str, str]] = {}
     for compared in cases:
         for pair in compared.speed_ups(comparison.settings.get("reference")):
             unclear = " ~" if pair.clear is False else ""
-            cells.setdefault(f"{pair.faster} vs {pair.slower}", {})[compared.case] = text.speed_up(pair) + unclear
+            cells.setdefault(f"{pair.faster} vs {pair.slower}", {})[compared.case] = speed_up(pair) + unclear
     if not cells:
         return ""
     names = [compared.case for compared in cases]
@@ -190,7 +197,7 @@ def _blocks(pairs: Sequence[Column], width: int) -> Iterator[list[Column]]:
     yield block
 
 
-def _functions(rows: Sequence[Row], width: int) -> str:
+def _functions(rows: Sequence[ComparedRow], width: int) -> str:
     """Return the times of whole functions and their overheads, "" where none was measured."""
     timed = [(row, row.timed.function) for row in rows if row.overhead is not None]
     if not timed:
@@ -207,7 +214,7 @@ def _functions(rows: Sequence[Row], width: int) -> str:
     )
 
 
-def overhead(row: Row) -> str:
+def overhead(row: ComparedRow) -> str:
     """Return the part of the whole function outside the kernel, "within noise" where it is negative."""
     outside = row.overhead
     if not outside:  # 0: the call is the function, and was timed once
@@ -215,7 +222,7 @@ def overhead(row: Row) -> str:
     return "within noise" if outside < 0 else units.seconds(outside)
 
 
-def _accuracies(rows: Sequence[Row], width: int) -> str:
+def _accuracies(rows: Sequence[ComparedRow], width: int) -> str:
     """Return the errors of every output, "" where nothing was verified."""
     pairs = [(row, output) for row in rows for output in row.timed.accuracy]
     if not pairs:
@@ -243,15 +250,15 @@ def _number(accuracy: Accuracy, name: str) -> str:
     return NONE if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
-def _absent(rows: Sequence[Row]) -> Iterator[str]:
+def _absent(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Yield a line for each implementation without a time, with the reason."""
     for row in rows:
         if row.timed.reason:
             kind = "FAIL" if row.timed.missing is None else "n/a"
-            yield f"{kind}: {text.name(row)}: {row.timed.reason}"
+            yield f"{kind}: {row_name(row)}: {row.timed.reason}"
 
 
-def _doubts(rows: Sequence[Row]) -> list[str]:
+def _doubts(rows: Sequence[ComparedRow]) -> list[str]:
     """Return the flags and roofline warnings of the rows, without repeats, with the names of their rows.
 
     A warning's advice, which follows its first semicolon, is given once below them all.
@@ -269,13 +276,13 @@ def _doubts(rows: Sequence[Row]) -> list[str]:
     return [*(f"{doubt}: {', '.join(names)}" for doubt, names in about.items()), *(f"  {line}" for line in advice)]
 
 
-def accuracy_line(comparison: Comparison) -> str:
+def accuracy_line(comparison: LiveComparison) -> str:
     """Return the closing line: how many outputs are right, the largest error, how many pass 1e-5.
 
     An element's error is its absolute or its relative one, whichever is smaller.
     """
     rows = list(comparison.rows())
-    outputs = [(text.name(row), output) for row in rows for output in row.timed.accuracy]
+    outputs = [(row_name(row), output) for row in rows for output in row.timed.accuracy]
     raised = sum(row.timed.status == FAILED for row in rows)
     failed = f"; {units.count(raised, 'implementation')} FAILED" if raised else ""
     if not outputs:
@@ -316,9 +323,69 @@ def _lines(table: Sequence[Column]) -> str:
     return columns(list(zip(*((column.head, *column.cells) for column in table), strict=True)))
 
 
+# Figures of a row, "" where unknown. Rounding never makes 0% or 1.00x of others. --------------------------------------
+
+
+def row_name(row: ComparedRow) -> str:
+    """Return problem, test case and implementation: "add_mul_exp float32-1M native"."""
+    return f"{row.compared.problem} {row.compared.case} {row.timed.implementation}"
+
+
+def percent(fraction: float) -> str:
+    """Return the fraction of an error in percent with two digits: "0.41%", "12%"."""
+    value = 100 * fraction
+    if value == 0:
+        return "0%"
+    digits = max(0, 1 - math.floor(math.log10(float(f"{value:.1e}"))))
+    return f"{value:.{min(digits, 4)}f}%" if value >= 5e-5 else "<0.0001%"
+
+
+def ratio(value: float) -> str:
+    """Return a ratio with two decimals, or more digits where it is small: "2.35", "1.00+" just above 1."""
+    text = f"{value:.2f}" if value >= 0.1 else units.significant(value)
+    if value != 1 and float(text) == 1:
+        return "1.00+" if value > 1 else "1.00-"
+    return text
+
+
+def speed_up(pair: SpeedUp) -> str:
+    """Return "2.31× ±0.02", or "2.31×" where there are too few rounds for an error."""
+    if pair.error is None:
+        return f"{ratio(pair.ratio)}{units.MULTIPLE}"
+    error = f"{pair.error:.2f}" if pair.error >= 0.005 else units.significant(pair.error)
+    return f"{ratio(pair.ratio)}{units.MULTIPLE} ±{error}"
+
+
+def mean(row: ComparedRow) -> str:
+    """Return mean and standard deviation of all samples, as published tables have them: "61.5 µs ±1.20 µs"."""
+    if row.spread is None:
+        return ""
+    deviation = row.spread.deviation
+    return units.seconds(row.spread.mean) + ("" if deviation is None else f" ±{units.seconds(deviation)}")
+
+
+def megabytes(row: ComparedRow) -> str:
+    """Return the size of the largest tensor in MB (10^6 bytes)."""
+    return units.significant(row.compared.tensor_bytes / MEGABYTE)
+
+
+def bound(row: ComparedRow) -> str:
+    """Return what binds: "memory", "compute", "compute in TF32"."""
+    if row.roofline is None:
+        return ""
+    return "compute in TF32" if (row.roofline.bound, row.roofline.dtype) == ("compute", "tf32") else row.roofline.bound
+
+
+def cache_benefit(row: ComparedRow) -> str:
+    """Return how many times faster than from DRAM alone: "1.00x"."""
+    return "" if row.roofline is None else f"{ratio(row.roofline.cache_benefit)}{units.MULTIPLE}"
+
+
 # All samples (--stats) ------------------------------------------------------------------------------------------------
 
-FEWEST = 8  # rounds: a bootstrap of 8 values covers 91% (normal) to 84% (lognormal) where it should cover 95
+BOOTSTRAP_ROUNDS = (
+    8  # at least: a bootstrap of 8 values covers 91% (normal) to 84% (lognormal) where it should cover 95
+)
 STATISTICS = (
     "problem",
     "case",
@@ -335,13 +402,13 @@ STATISTICS = (
 )
 STATISTICS_LEGEND = (
     "n eff.: effective sample size, the independent samples with an equally precise mean",
-    f"95%: interval of the mean, BCa bootstrap over rounds (from {FEWEST} rounds)",
+    f"95%: interval of the mean, BCa bootstrap over rounds (from {BOOTSTRAP_ROUNDS} rounds)",
     "outliers: beyond 1.5 interquartile ranges (their share of the variance)",
     "mvalue: 2 for one mode, 4 for two equal modes",
 )
 
 
-def all_samples(comparison: Comparison, width: int) -> str:
+def all_samples(comparison: LiveComparison, width: int) -> str:
     """Return the figures of all samples of each implementation as a table, with its legend."""
     lines = [_sample_figures(row, row.spread) for row in comparison.rows() if row.spread is not None]
     if not lines:
@@ -349,7 +416,7 @@ def all_samples(comparison: Comparison, width: int) -> str:
     return columns([[*STATISTICS, "outliers", "mvalue"], *lines]) + f"\n{wrapped('  ', STATISTICS_LEGEND, width)}\n"
 
 
-def _sample_figures(row: Row, spread: Spread) -> list[str]:
+def _sample_figures(row: ComparedRow, spread: Spread) -> list[str]:
     samples, interval = row.timed.samples, bootstrap_interval(row.timed.rounds)
     independent, mvalue, outside = effective_sample_size(samples), modality(samples), outliers(samples)
     return [
@@ -358,13 +425,13 @@ def _sample_figures(row: Row, spread: Spread) -> list[str]:
         _seconds(spread.mean),
         NONE if interval is None else " to ".join(map(_seconds, interval)),
         *map(_seconds, (spread.deviation, spread.min, spread.max, spread.p50, spread.p99)),
-        NONE if outside is None else _outliers(outside),
+        NONE
+        if outside is None
+        else f"{outside.count} ({units.share(outside.variance_share)})"
+        if outside.count
+        else "0",
         NONE if mvalue is None else f"{mvalue:.1f}",
     ]
-
-
-def _outliers(outside: Outliers) -> str:
-    return f"{outside.count} ({units.share(outside.variance_share)})" if outside.count else "0"
 
 
 def _seconds(value: float | None) -> str:
@@ -374,11 +441,11 @@ def _seconds(value: float | None) -> str:
 def bootstrap_interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """Return the 95% interval of the mean of all samples, s: BCa bootstrap (Efron 1987), seeded.
 
-    Whole rounds are drawn, since the samples of a round depend on each other. None below FEWEST rounds, and where all
-    rounds have the same mean.
+    Whole rounds are drawn, since the samples of a round depend on each other. None below BOOTSTRAP_ROUNDS, and where
+    all rounds have the same mean.
     """
     means = [float(np.mean(samples)) for samples in rounds if samples]
-    if len(means) < FEWEST or len(set(means)) == 1:
+    if len(means) < BOOTSTRAP_ROUNDS or len(set(means)) == 1:
         return None
     from scipy.stats import bootstrap  # noqa: PLC0415 - takes half a second
 

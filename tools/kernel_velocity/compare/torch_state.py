@@ -58,7 +58,7 @@ def _as_state(torch: Any, state: bytes) -> Any:
 
 
 # Name -> how it is read (None: it has no value now) and written
-SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
+TORCH_SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
     "threads": (lambda t: t.get_num_threads(), lambda t, value: t.set_num_threads(value)),
     "default dtype": (lambda t: t.get_default_dtype(), lambda t, value: t.set_default_dtype(value)),
     # None for the CPU: a device that is set costs every call of PyTorch a microsecond
@@ -110,11 +110,11 @@ def prepared(device: str, threads: int) -> Iterator[None]:
 def restored(note: Callable[[str], None]) -> Iterator[None]:
     """Restore every setting that is changed within, and call `note` with each change: "threads from 1 to 4"."""
     torch: Any = importlib.import_module("torch")
-    before = {name: read(torch) for name, (read, _) in SETTINGS.items()}
+    before = {name: read(torch) for name, (read, _) in TORCH_SETTINGS.items()}
     try:
         yield
     finally:
-        for name, (read, write) in SETTINGS.items():
+        for name, (read, write) in TORCH_SETTINGS.items():
             old, new = before[name], read(torch)
             if old is not None and new != old:
                 write(torch, old)

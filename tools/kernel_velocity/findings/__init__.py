@@ -8,8 +8,8 @@ evidence.py          re-runs round by round and bisections, the evidence of a fi
 store.py             files of findings and expectations (TOML)
 evidence_store.py    files of evidence (JSON)
 text.py              a finding as text
-verdict.py           the verdict of a night, its summary and its exit status
-verdict_formats.py   the verdict as Markdown, JSON, JUnit XML
+report.py            write what a gate or a night reports: Markdown, JSON, JUnit XML
+verdict.py           the verdict of a night, its summary, its exit status, its report
 last_night.py        files of the newest verdict of each machine
 command.py           `kv findings`
 """

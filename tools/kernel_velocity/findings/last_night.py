@@ -15,7 +15,7 @@ from kernel_velocity.fields import Sha
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import store, verdict
 from kernel_velocity.findings.finding import OF_SERIES, Ratio
-from kernel_velocity.findings.verdict import Verdict
+from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.results.identity import Identity
 
 NIGHTS = "nights"  # in the folder of the findings
@@ -60,7 +60,7 @@ class KeptVerdict:
     memory: Memory = NOTHING
 
 
-def of(night: Verdict, machine: str, memory: Memory = NOTHING) -> KeptVerdict:
+def of(night: NightVerdict, machine: str, memory: Memory = NOTHING) -> KeptVerdict:
     """Return the record of a night's verdict."""
     return KeptVerdict(
         machine=machine,

@@ -121,8 +121,11 @@ def _state(finding: Finding) -> str:
     return finding.state.value if finding.until is None else f"{finding.state.value} until {finding.until}"
 
 
-def details(finding: Finding) -> str:
-    """Return everything that is known of a finding, as lines."""
+def details(finding: Finding, most_series: int | None = None) -> str:
+    """Return everything that is known of a finding, as lines. `most_series`: of its series, the most moved. None: all.
+
+    Foreign text is on one line each, behind a word of ours or blanks.
+    """
     facts = {
         "state": _state(finding),
         "change": headline(finding),
@@ -135,7 +138,9 @@ def details(finding: Finding) -> str:
         "changed": "; ".join(changes(finding)),
     }
     lines = [finding.id, *(f"  {name + ':':<11}{plain(text)}" for name, text in facts.items() if text)]
-    lines += ["  series:", *(f"    {plain(line)}" for line in _series(finding.affected))]
+    lines += ["  series:", *(f"    {plain(line)}" for line in _series(finding.affected)[:most_series])]
+    hidden = 0 if most_series is None else len(finding.affected) - most_series
+    lines += [f"    and {hidden} more"] if hidden > 0 else []
     lines += ["  decisions:"]
     for decision in finding.decisions:
         until = "" if decision.until is None else f" until {decision.until}"

@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config, lock
+from kernel_velocity import config, lock, statuses
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import last_night
 from kernel_velocity.findings import text as finding_text
-from kernel_velocity.findings.verdict import Verdict, exit_status, summary
-from kernel_velocity.findings.verdict_formats import FORMATS
+from kernel_velocity.findings.report import FORMATS
+from kernel_velocity.findings.verdict import NightVerdict, as_report, exit_status, summary
 from kernel_velocity.nightly import conclude, measure
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.journal import Journal, path_of
@@ -36,6 +36,7 @@ from kernel_velocity.runner import clocks, report, select, track
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
 from kernel_velocity.runner.session import Session
+from kernel_velocity.statuses import OF_NIGHTS
 
 BUDGET = 120.0  # minutes
 TIER = "full"
@@ -44,6 +45,7 @@ SETTINGS = ("bench", "rounds", "tier", "machine")  # of `track` that a night has
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments. Each default comes from KV_<NAME>."""
+    parser.epilog = statuses.in_help(OF_NIGHTS)
     for name in SETTINGS:
         text = "core or full (default)" if name == "tier" else track.SETTINGS[name]
         parser.add_argument(f"--{name}", help=f"{text} (or KV_{name.upper()})")
@@ -159,8 +161,8 @@ def _written(concluded: Concluded, reports: Mapping[str, Path], work: Session, o
     return failed
 
 
-def _write_report(name: str, path: Path, verdict: Verdict) -> None:
-    replace_text(path, FORMATS[name](verdict))
+def _write_report(name: str, path: Path, verdict: NightVerdict) -> None:
+    replace_text(path, FORMATS[name](as_report(verdict)))
 
 
 def print_verdict(concluded: Concluded, work: Session, out: TextIO) -> None:

@@ -17,7 +17,7 @@ from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.last_night import NOTHING, Memory
-from kernel_velocity.findings.verdict import Failed, Verdict
+from kernel_velocity.findings.verdict import Failed, NightVerdict
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT
 from kernel_velocity.results import git
@@ -32,7 +32,7 @@ from kernel_velocity.series.past import Past
 class Concluded:
     """A night's verdict, the moves that a re-run refuted, and what the next night continues from."""
 
-    verdict: Verdict
+    verdict: NightVerdict
     refuted: tuple[str, ...]
     memory: Memory = NOTHING
     unwritten: bool = False  # whether findings could not be written: the next start has to do it
@@ -52,7 +52,7 @@ def conclude(
     when = datetime.now(UTC).replace(microsecond=0)
     title = f"nightly on {work.machine}"
     if not work.has_results():  # nothing was ever recorded
-        verdict = Verdict(title=title, when=when, measured=0, failed_builds=tuple(_failed_builds(work)))
+        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=tuple(_failed_builds(work)))
         return Concluded(verdict=verdict, refuted=())
     recorded = past.open(results, work.root)
     decided = store.read(results)
@@ -95,7 +95,7 @@ def conclude(
     memory = judge.remembered(moves, outcome, suspected, memory)
     if memory.left:
         notes += (f"out of time: {len(memory.left)} series whose code changed are left to the next night",)
-    verdict = Verdict(
+    verdict = NightVerdict(
         title=title,
         when=when,
         measured=suspected.measured,

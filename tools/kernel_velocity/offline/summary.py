@@ -16,8 +16,7 @@ from kernel_velocity.harness.ceilings import Ceiling, from_document, peak, roof
 from kernel_velocity.harness.telemetry import FLAGS
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import WANTED_ROUNDS, Measurement, Outcome
-from kernel_velocity.roofline import table
-from kernel_velocity.roofline.ceilings import session_of
+from kernel_velocity.roofline.ceilings import as_text, session_of
 from kernel_velocity.roofline.model import IMPOSSIBLE
 from kernel_velocity.runner import sharing
 from kernel_velocity.runner.facts import Facts
@@ -159,7 +158,7 @@ def _sharing(document: Mapping[str, Any] | None) -> str:
 
 
 def _ceilings(document: Mapping[str, Any]) -> str:
-    return _fenced(table.text(document, [session_of(document, 0.0)]))
+    return _fenced(as_text(document, [session_of(document, 0.0)]))
 
 
 def _counts(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""Read and write the ceilings of sessions, and tell how they moved from session to session. Base units.
+"""Read and write the ceilings of sessions, tell how they moved from session to session, print them. Base units.
 
 They are in two places: asv's results of `device.*`, one value a commit, measured in each session of `kv track`, and
 the documents of `kv peaks` in `.asv/cache/peaks/<device>/<Unix time in ms>.json`. No session is in both.
@@ -14,18 +14,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import bounds, config
+from kernel_velocity import bounds, config, units
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.device_figures import ID, UNITS, device_id, figures, version
+from kernel_velocity.harness.device_figures import ID, PEAK, UNITS, device_id, figures, version
 from kernel_velocity.harness.reported import data_caches, threads
 from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, CeilingSession, is_rate, of_newest, roof
+from kernel_velocity.tables import Table, aligned
 
 Document = Mapping[str, Any]
 
-MOVED = 0.05  # relative: a ceiling repeats to about 2% on a quiet machine, and a roof may be off by as much
+CEILING_MOVED = 0.05  # relative: a ceiling repeats to about 2% on a quiet machine, and a roof may be off by as much
 CONDITIONS = (THREADS, ID)  # figures that identify the measured device, and are no ceilings
+WEAK = """weak: a cache's bandwidth, as nobody knows for certain which level holds a set
+a time above a roof is doubted; a round fails only beyond limits that rounds measure for themselves"""
 
 
 def keep(root: Path, document: Document) -> Path:
@@ -133,9 +136,10 @@ def recorded(paths: Iterable[Path], device: str, reported: Mapping[str, int] | N
             for name, row in rows.items()
             if name in UNITS[device] and row.get("version") == version(device, name)
         }
-        began = max((start for row in rows.values() if (start := _began(row)) is not None), default=None)
-        if began is not None and any(number is not None for number in values.values()):
-            yield CeilingSession(began=began, figures=values, reported=reported or {}, commit=commit)
+        # Unix times, ms. They order sessions, so any number will do
+        starts = [start for row in rows.values() if bounds.is_number(start := row.get("started_at")) and start]
+        if starts and any(number is not None for number in values.values()):
+            yield CeilingSession(began=max(starts) * 1e-3, figures=values, reported=reported or {}, commit=commit)
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
@@ -143,12 +147,6 @@ def _value(row: Mapping[str, Any]) -> float | None:
     values = row.get("result")
     value = values[0] if isinstance(values, list) and len(values) == 1 else None
     return float(value) if bounds.is_number(value) and value > 0 else None
-
-
-def _began(row: Mapping[str, Any]) -> float | None:
-    """Return the Unix time at which asv began a row, s (asv stores ms). It orders sessions, so any number will do."""
-    began = row.get("started_at")
-    return began * 1e-3 if bounds.is_number(began) and began else None
 
 
 def names(device: str) -> tuple[str, ...]:
@@ -172,8 +170,8 @@ def ratios(sessions: Sequence[CeilingSession], name: str) -> list[float | None]:
 
 
 def has_moved(ratio: float | None) -> bool:
-    """Return whether a ratio of `ratios` is more than MOVED away from 1."""
-    return ratio is not None and not 1 / (1 + MOVED) <= ratio <= 1 + MOVED
+    """Return whether a ratio of `ratios` is more than CEILING_MOVED away from 1."""
+    return ratio is not None and not 1 / (1 + CEILING_MOVED) <= ratio <= 1 + CEILING_MOVED
 
 
 def why(name: str, count: int) -> str:
@@ -199,3 +197,60 @@ def columns(sessions: Sequence[CeilingSession], device: str) -> dict[str, Any]:
         "figures": {name: [session.figures.get(name) for session in sessions] for name in UNITS[device]},
         "roof": {name: roof(used, name) for name in names(device)},
     }
+
+
+# The table of `kv peaks` ----------------------------------------------------------------------------------------------
+
+
+def as_text(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> str:
+    """Return the printed table of a document that was measured now: columns, reasons of missing figures, warnings.
+
+    Args:
+        document: of `harness.ceilings.measure`. sessions: those that the roofs are over, this one included.
+    """
+    sizes = {f"{name.lower()}_size": size for name, size in document["reported"].get("caches", {}).items()}
+    ceilings = {name: ceiling for name, ceiling in figures(document).items() if name != ID}
+    units_of = UNITS[document["device"]]
+    rows = [
+        [
+            figure_title(name),
+            figure_text(ceiling.value, units_of[name], name),
+            "-" if ceiling.spread is None else units.share(ceiling.spread),
+            figure_text(roof(sessions, name), units_of[name], name),
+            figure_text(sizes.get(name), units_of[name], name),
+        ]
+        for name, ceiling in ceilings.items()
+    ]
+    note = f"{document['name']}; the roof is the upper quartile of {units.count(len(sessions), 'session')}"
+    notes = [
+        WEAK,
+        *(f"n/a: {figure_title(name)}: {ceiling.why}" for name, ceiling in ceilings.items() if ceiling.value is None),
+        *(f"warning: {warning}" for warning in document["warnings"]),
+    ]
+    heads = ["ceiling", "measured", "spread", "roof", "reported"]
+    return "\n".join([aligned(Table("Ceilings", note, heads, rows)), "", *notes])
+
+
+def figure_title(name: str) -> str:
+    """Return a figure's name as text: "DRAM copy bandwidth", "L2 size", "peak float32"."""
+    first, *rest = name.split("_")
+    return " ".join([first.upper() if first in ("dram", "l1", "l2", "l3") else first, *rest])
+
+
+def figure_text(amount: float | None, unit: str, name: str) -> str:
+    """Return an amount of the figure `name`, in base units of `unit`, as text with a readable unit. "-" for None."""
+    if amount is None:
+        return "-"
+    if unit == "s":
+        return units.seconds(amount)
+    if unit == "B/s":
+        return units.bandwidth(amount * 1e-9)
+    if unit == "FLOP/s":
+        return units.rate(amount * 1e-9, units.rate_unit(name.removeprefix(PEAK)))
+    return size_text(amount) if unit == "B" else f"{amount:g}"
+
+
+def size_text(amount: float) -> str:
+    """Return a cache's size, bytes, with three digits: "32 KiB", "1 MiB" (from 999.5 KiB)."""
+    prefix, scale = ("MiB", 1 << 20) if amount >= 999.5 * (1 << 10) else ("KiB", 1 << 10)
+    return f"{amount / scale:.3g} {prefix}"

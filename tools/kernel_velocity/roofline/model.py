@@ -17,8 +17,9 @@ measured too low. `cache_benefit` tells how far the caches lifted a call above D
 In a script, for a call that moves 120 MB and takes 7.5 ms (`kernel_velocity.runner.peaks.measure_roofs` measures the
 roofs):
 
-    >>> from kernel_velocity.roofline.model import Level, Roofs, roofline
-    >>> cache, dram = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
+    >>> from kernel_velocity.roofline.model import MemoryLevel, Roofs, roofline
+    >>> cache = MemoryLevel(name="L2", size=1 << 20, bandwidth=100e9)
+    >>> dram = MemoryLevel(name="DRAM", size=None, bandwidth=20e9)
     >>> roofs = Roofs(levels=(cache, dram), peaks={"float32": 100e9})
     >>> found = roofline(flops=30e6, bytes=120e6, seconds=7.5e-3, roofs=roofs, dtype="float32")
     >>> f"{found.of_limit:.1%} of {found.limit}, bound by {found.bound}"
@@ -46,7 +47,7 @@ _ASK = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class MemoryLevel:
     """A level of the memory hierarchy. `size` in bytes, None for DRAM. `bandwidth` in B/s, None: not measured."""
 
     name: str
@@ -58,7 +59,7 @@ class Level:
 class Roofs:
     """The ceilings of one device: levels innermost first, DRAM last. Peaks in FLOP/s by dtype."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[MemoryLevel, ...]
     peaks: Mapping[str, float | None]
     warnings: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ import numpy as np
 from kernel_velocity import units
 from kernel_velocity.harness.device_figures import CACHES, ID, PEAK, UNITS
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.roofline.model import MEMORY, Level, Roofs
+from kernel_velocity.roofline.model import MEMORY, MemoryLevel, Roofs
 
 SESSIONS = 10
 QUARTILE = 0.75
@@ -93,7 +93,7 @@ def roofs(sessions: Sequence[CeilingSession], device: str) -> Roofs | None:
     reported = next((session.reported for session in reversed(sessions) if session.reported), {})
     tops = {name: roof(sessions, name) for name in UNITS[device]}
     dram = [value for name, value in tops.items() if name.startswith("dram_") and value is not None]
-    levels = [Level(name=MEMORY, size=None, bandwidth=max(dram, default=None))]
+    levels = [MemoryLevel(name=MEMORY, size=None, bandwidth=max(dram, default=None))]
     for name in reversed(CACHES[device]):
         measured, bandwidth = tops.get(f"{name.lower()}_size"), tops.get(f"{name.lower()}_bandwidth")
         size = reported.get(name) if measured is None else int(measured)
@@ -101,7 +101,7 @@ def roofs(sessions: Sequence[CeilingSession], device: str) -> Roofs | None:
             continue  # this machine has no such cache, or reports none
         if bandwidth is not None:
             bandwidth = max(bandwidth, levels[0].bandwidth or 0.0)
-        levels.insert(0, Level(name=name, size=size, bandwidth=bandwidth))
+        levels.insert(0, MemoryLevel(name=name, size=size, bandwidth=bandwidth))
     peaks = {name.removeprefix(PEAK): value for name, value in tops.items() if name.startswith(PEAK)}
     return Roofs(levels=tuple(levels), peaks=peaks, warnings=sessions[-1].warnings)
 

@@ -53,7 +53,6 @@ from kernel_velocity.runner.host import (
     torch_version,
 )
 
-LINK_ORDER = "KV_LINK_ORDER"  # a number: builds link their objects in an order of their own for each
 PATH_FILE = "kernel-velocity.pth"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
 FAILED_FOLDER = "asv-build-failed"
@@ -136,8 +135,7 @@ class CommitNotBuilt(util.ProcessError):  # type: ignore[misc]  # asv ships no t
 class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     """A bare virtual environment of the running interpreter that sees the host's packages, torch among them.
 
-    Its name holds the versions of Python and torch, so that two torch versions never share a series. A link order is
-    part of it, too (`KV_LINK_ORDER1`): builds of it, and what they measure, are never taken for the usual ones.
+    Its name holds the versions of Python and torch, so that two torch versions never share a series.
     """
 
     tool_name = "host"  # the first part of the name of every recorded environment; it can never change
@@ -168,8 +166,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             self._section = config.project(Path())
         except UsageError as error:
             raise EnvironmentUnavailable(str(error)) from None
-        order = {("build", LINK_ORDER): os.environ[LINK_ORDER]} if os.environ.get(LINK_ORDER) else {}
-        super().__init__(conf, python, self._requirements, {**tagged_env_vars, **order})
+        super().__init__(conf, python, self._requirements, tagged_env_vars)
         self._logs = Path.cwd() / ".asv" / "logs"
         self._lock: ExitStack | None = None  # held until the process ends
         self._began = time.time()

@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from kernel_velocity import lock
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness import documents
-from kernel_velocity.roofline import ceilings, table
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.roofline.roofs import SESSIONS, roofs
 from kernel_velocity.runner import host, live
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         document = measure_document(device)
         ceilings.keep(args.root, document)
     sessions = ceilings.sessions(args.root, device, machine=_machine(), name=document["name"])[-SESSIONS:]
-    print(table.text(document, sessions), file=out)
+    print(ceilings.as_text(document, sessions), file=out)
     return 0
 
 

@@ -29,8 +29,7 @@ from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timing import prepare_torch
 from kernel_velocity.runner import live
-
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+from kernel_velocity.statuses import Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +53,7 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         print(f"error: {error}", file=err)
         return error.exit_code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return Status.INTERRUPTED
 
 
 def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:

@@ -1,6 +1,6 @@
 """Results as words and table cells: rates, changes, links, commits, footnotes. Pure.
 
-Templates do no arithmetic: what a page shows reaches them as ready text. `kv compare --html` uses the same cells.
+Templates do no arithmetic: what a page shows reaches them as ready text.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ adjust.py         slopes of a series on gauges and controls, from how much of a 
 adjust_series.py  adjusts recorded series: fits on their first commits, adjusted times of all
 two_samples.py    Mann-Whitney, Hodges-Lehmann, Welch, and the floor between sessions
 sequential.py     the sequential test of an A/B session
-layout.py         the test of a change beyond layout, over several link orders
 link.py           link sessions by commits that both measured
 speedup.py        times, speed-ups with errors, figures and the shape of samples
 changepoints/     the detector of change points, and drift

@@ -115,7 +115,7 @@ def compare(
     a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     floor = max(floor, FLOOR)
     moved, low, high, p = two_samples.stratified([*earlier, (a, b)], CONFIDENCE)
-    answer, reason = answer_of(moved, low, high, p, floor, threshold=level)
+    answer, reason = _answer_of(moved, low, high, p, floor, threshold=level)
     return Comparison(
         answer=answer,
         reason=reason,
@@ -131,7 +131,9 @@ def compare(
     )
 
 
-def answer_of(moved: float, low: float, high: float, p: float, floor: float, *, threshold: float) -> tuple[Answer, str]:
+def _answer_of(
+    moved: float, low: float, high: float, p: float, floor: float, *, threshold: float
+) -> tuple[Answer, str]:
     """Return the answer and its reason, from a change, its interval (logarithms), p with its threshold, the floor."""
     limit = math.log1p(floor)
     within = f"{100 * floor:.3g}%"

@@ -14,5 +14,4 @@ from kernel_velocity.site.writer import Page
 
 def build(site: Site) -> Iterator[Page]:
     """Yield the page. Where nothing was ever measured, it says how to."""
-    # versus.html: compare.html is the template of `kv compare`
     yield Page(name="compare.html", template="versus.html", context={"has_series": bool(site.keys)})

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from kernel_velocity import units
+from kernel_velocity import statuses, units
 from kernel_velocity.findings import text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State, finding_href
 from kernel_velocity.findings.last_night import KeptVerdict
@@ -38,7 +38,6 @@ FEW = 5  # notes shown at once
 NAMED_COMMITS = 3  # of a finding
 NAMED_SERIES = 3  # of a line about silent series
 _URGENCY = (State.CONFIRMED, State.SUSPECT, State.NEW)
-_TONES = {0: "clean", 10: "bad", 2: "bad", 20: "bad", 21: "bad", 22: "bad"}  # of exit statuses; the others: "doubt"
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
 
@@ -187,7 +186,7 @@ def _night(verdict: KeptVerdict) -> dict[str, Any]:
         "machine": verdict.machine,
         "when": f"{verdict.when:%Y-%m-%d %H:%M %Z}",
         "summary": verdict.summary,
-        "tone": _TONES.get(verdict.exit_status, "doubt"),
+        "tone": statuses.tone(verdict.exit_status),
         "measured": f"{verdict.measured:,} series measured",  # "series" has no other plural
         "failures": verdict.failures,
     }

@@ -19,7 +19,7 @@ from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Machine
 from kernel_velocity.results.sessions import Sessions
-from kernel_velocity.roofline import ceilings, table
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, of_newest, roof
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import svg
@@ -201,7 +201,7 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
         ),
         "sessions": Table(
             f"history of the ceilings of {machine.name}, {name}",
-            {"session": "value", "commit": "sha"} | {table.title(key): "value" for key in shown},
+            {"session": "value", "commit": "sha"} | {ceilings.figure_title(key): "value" for key in shown},
             rows[::-1][:LISTED],
             f"{units.count(left, 'older session')} in data/{NAME}.js" if left > 0 else "",
         ),
@@ -227,10 +227,10 @@ def _ceiling(
     """Return a ceiling's row: title, roof, newest value, its change against the sessions before, its history."""
     unit, values, top = UNITS[device][name], _values(sessions, name), roof(sessions, name)
     change = DASH if ratios[-1] is None else finding_text.change(ratios[-1])
-    low, high = (table.value(pick(values), unit, name) for pick in (min, max))
+    low, high = (ceilings.figure_text(pick(values), unit, name) for pick in (min, max))
     chart = svg.sparkline(
         [session.figures.get(name) for session in sessions],
-        f"{table.title(name)} over {units.count(len(sessions), 'session')}",
+        f"{ceilings.figure_title(name)} over {units.count(len(sessions), 'session')}",
         marked=[index for index, ratio in enumerate(ratios) if ceilings.has_moved(ratio)],
         tone="slower",
         level=top,
@@ -239,9 +239,9 @@ def _ceiling(
     span = "" if len(values) == 1 else low if low == high else f"{low} to {high}"
     why = ceilings.why(name, len(_values(sessions[-SESSIONS:], name))) if len(sessions) > 1 else ""
     return (
-        table.title(name),
-        Cell(text=table.value(top, unit, name), detail=why),
-        table.value(sessions[-1].figures.get(name), unit, name),
+        ceilings.figure_title(name),
+        Cell(text=ceilings.figure_text(top, unit, name), detail=why),
+        ceilings.figure_text(sessions[-1].figures.get(name), unit, name),
         MOVED.format(change) if ceilings.has_moved(ratios[-1]) else change,
         chart + Markup('<span class="span">{}</span>').format(span),
     )
@@ -251,7 +251,7 @@ def _session(
     site: Site, device: str, session: CeilingSession, index: int, ratios: Mapping[str, Sequence[float | None]]
 ) -> tuple[str | Cell, ...]:
     """Return the row of a session. `ratios` are those of the ceilings shown, `index` is its own in them."""
-    shown = ((name, table.value(session.figures.get(name), UNITS[device][name], name)) for name in ratios)
+    shown = ((name, ceilings.figure_text(session.figures.get(name), UNITS[device][name], name)) for name in ratios)
     cells = (MOVED.format(value) if ceilings.has_moved(ratios[name][index]) else value for name, value in shown)
     return (units.utc(session.began), _link(site, session.commit), *cells)
 
