@@ -190,9 +190,9 @@ def test_function_of_another_device_is_na(asv_environment, monkeypatch, library)
     ("members", "options", "message"),
     [
         ({"inputs": None}, {}, "class Twice: wanted a function inputs"),
-        ({"ours": 5}, {}, r"class Twice, ours: wanted a function, or native\(\.\.\.\) \(got 5\)"),
+        ({"ours": 5}, {}, r"class Twice, ours: wanted a function, native\(\.\.\.\) or module\(\.\.\.\) \(got 5\)"),
         ({}, {"cases": []}, "class Twice: wanted cases"),
-        ({}, {"core": ["float32-9x9"]}, "and core among them"),
+        ({}, {"core": ["float32-9x9"]}, "and core and cold among them"),
         (
             {"ours": native("l.so", "void f(float* out, float* x, int n)")},
             {},

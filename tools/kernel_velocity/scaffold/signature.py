@@ -62,8 +62,10 @@ _HALVES = ("float16", "bfloat16")
 # What the generated C++ and, for what a caller gives, the generated Python call something else.
 _RESERVED = {"threads", "device", "stream", "begin", "end", "i", "elements", "step", "queue", "solution"}
 _TAKEN_BY_PYTHON = {
-    *re.findall(r"\w+", "self inputs output shape count total ctypes read out call got bind torch math partial cases"),
-    *re.findall(r"\w+", "tensors values new_like require_no_overlap require_same_device require_shape annotations"),
+    *re.findall(
+        r"\w+", "inputs output shape ctypes read out call got bind torch kv dtype expected empty verify problem"
+    ),
+    *re.findall(r"\w+", "tensor tensors values require_same_device require_shape annotations"),
     "raise_for_status",
 }
 # C++ keywords that Python has not, and macros and types that the headers bring.
