@@ -82,7 +82,7 @@ def files(root: Path, name: str, signature: Signature) -> tuple[dict[Path, str],
     values = {**_of_elements(name, signature), **native(arguments, sizes), "shown": ""}
     function = "solution" if has_package(root) else name
     values |= {"function": function, "declaration": _declaration(function, arguments)}
-    return kernel_files(root, name, "benchmark.py.j2", Path("kernels", name), values)
+    return kernel_files(root, name, "benchmark.py.j2", Path("kernels"), values)
 
 
 def kernel_files(
