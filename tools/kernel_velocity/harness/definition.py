@@ -361,14 +361,15 @@ class _Defined(Problem):
         """Return the inputs of a case, or of any name with sizes in it, on a device: the problem's unless given."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
-        before, dtype = torch.get_default_dtype(), dtype_of(case)
-        torch.manual_seed(self.get_seed(f"{self.name}/{case}"))
-        torch.set_default_dtype(getattr(torch, dtype) if dtype in _FLOATS else before)
-        try:
-            with torch.device(device or self.device):
-                made = self._call(self.inputs, case, device or self.device)
-        finally:
-            torch.set_default_dtype(before)
+        where, before, dtype = device or self.device, torch.get_default_dtype(), dtype_of(case)
+        generators = [torch.cuda.current_device()] if where == "cuda" else []
+        with torch.random.fork_rng(generators), torch.device(where):
+            torch.manual_seed(self.get_seed(f"{self.name}/{case}"))
+            torch.set_default_dtype(getattr(torch, dtype) if dtype in _FLOATS else before)
+            try:
+                made = self._call(self.inputs, case, where)
+            finally:
+                torch.set_default_dtype(before)
         return tuple(made) if isinstance(made, tuple | list) else (made,)
 
     def _call(self, function: Callable[..., Any], case: str, device: str) -> Any:
