@@ -250,27 +250,37 @@ def benchmark(
 
     def define(definition: type) -> type[Problem]:
         where = f"class {definition.__name__}"
-        members = {name: value for name, value in vars(definition).items() if name[0] != "_"}
         functions = {
-            name: value.__func__ if isinstance(value, staticmethod) else value for name, value in members.items()
+            name: value.__func__ if isinstance(value, staticmethod) else value
+            for name, value in vars(definition).items()
+            if name[0] != "_"
         }
+        implementations = {name: value for name, value in functions.items() if name not in _NAMES_OF_A_CLASS}
         source = functions.get("problem")
-        if not isinstance(source, ProblemFile):
-            for name in ("inputs", "reference"):
-                if not inspect.isfunction(functions.get(name)):
-                    raise ProblemError(f"{where}: wanted a function {name}")
         sizes = {device: _sizes(of_device, source) for device, of_device in _by_device(cases).items()}
         chosen = {device: _core(of_device, core, device) for device, of_device in sizes.items()}
         known = [set(sizes[device]) >= {*chosen[device], *_by_device(cold).get(device, ())} for device in sizes]
         if not all(sizes.values()) or not all(known) or not set(devices) <= set(sizes):
             raise ProblemError(f"{where}: wanted cases, and core and cold among them (got {cases}, {core}, {cold})")
-        implementations = {name: value for name, value in functions.items() if name not in _NAMES_OF_A_CLASS}
+        if isinstance(source, ProblemFile):
+            base: type[Problem] = FileProblem
+            computed = _of_file(where, source, flops)
+        else:
+            base, computed = (
+                _Defined,
+                _of_functions(where, functions)
+                | {
+                    "parameters": () if signature is None else _declaration(f"{where}: signature", signature)[1],
+                    "sizes": {name: dims for of_device in sizes.values() for name, dims in of_device.items()},
+                    "costs": {"flops": flops, "bytes": bytes},
+                    "allowed": _tolerance(tolerance),
+                    "rows": tuple(rows),
+                },
+            )
         module = sys.modules[definition.__module__]
-        if any(name in vars(module) for name in DEVICES.values()):
-            raise ProblemError(f"{where}: a second benchmark; wanted one file for each kernel")
         problem = type(
             definition.__name__,
-            (FileProblem if isinstance(source, ProblemFile) else _Defined,),
+            (base,),
             {
                 "__module__": module.__name__,
                 "__qualname__": definition.__qualname__,
@@ -281,23 +291,13 @@ def benchmark(
                 "cold": _by_device(cold),
                 "implementations": (EAGER, *([COMPILE] if compiled else []), *implementations),
                 "functions": {name: _binder(name, value) for name, value in implementations.items()},
-                **(
-                    {"file": source.path, "names": source.names, "flops": flops or {}, "outputs": source.outputs}
-                    if isinstance(source, ProblemFile)
-                    else {
-                        "parameters": () if signature is None else _declaration(f"{where}: signature", signature)[1],
-                        "sizes": {name: dims for of_device in sizes.values() for name, dims in of_device.items()},
-                        "costs": {"flops": flops, "bytes": bytes},
-                        "allowed": _tolerance(tolerance),
-                        "rows": tuple(rows),
-                        **{own: staticmethod(functions[name]) for name, own in _MEMBERS.items() if name in functions},
-                    }
-                ),
+                **computed,
             },
         )
-        if issubclass(problem, _Defined):
-            for name, value in implementations.items():
-                _check(name, value, problem)
+        for name, value in implementations.items():
+            _check(f"{where}, {name}", value, problem)
+        if any(name in vars(module) for name in DEVICES.values()):
+            raise ProblemError(f"{where}: a second benchmark; wanted one file for each kernel")
         for device in devices:
             members = {"problem": problem(), "device": device, "version": version, "__module__": module.__name__}
             setattr(module, DEVICES[device], type(DEVICES[device], (_KernelBenchmark,), members))
@@ -305,6 +305,21 @@ def benchmark(
         return problem
 
     return define
+
+
+def _of_file(where: str, source: ProblemFile, flops: object) -> dict[str, Any]:
+    """Return what a public problem's class has beside its cases and implementations."""
+    if not isinstance(flops, Mapping | None):
+        raise ProblemError(f"{where}: the cases of a problem file have no sizes; wanted flops by case (got {flops!r})")
+    return {"file": source.path, "names": source.names, "outputs": source.outputs, "flops": flops or {}}
+
+
+def _of_functions(where: str, functions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the functions of a definition that are no implementations, as members of its problem."""
+    for name in ("inputs", "reference"):
+        if not inspect.isfunction(functions.get(name)):
+            raise ProblemError(f"{where}: wanted a function {name}")
+    return {of_problem: staticmethod(functions[name]) for name, of_problem in _MEMBERS.items() if name in functions}
 
 
 def _by_device(values: Any) -> dict[str, Any]:
@@ -472,9 +487,12 @@ def _outputs(value: Any, problem: type[_Defined] | _Defined) -> list[str]:
     return [name for name in _arguments(value) if name not in argument_names]
 
 
-def _check(name: str, value: Any, problem: type[_Defined]) -> None:
+def _check(where: str, value: Any, problem: type[Any]) -> None:
     """Raise a ProblemError for an implementation that cannot be called."""
-    where = f"class {problem.__name__}, {name}"
+    if not issubclass(problem, _Defined):
+        if not isinstance(value, Module | Solution):
+            raise ProblemError(f"{where}: wanted solution(...) or module(...) of a problem file (got {value!r})")
+        return
     if not (isinstance(value, Native | Module) or inspect.isfunction(value)):
         raise ProblemError(f"{where}: wanted a function, native(...) or module(...) (got {value!r})")
     if isinstance(value, Native):
