@@ -263,7 +263,7 @@ def benchmark(
         if not all(sizes.values()) or not all(known) or not set(devices) <= set(sizes):
             raise ProblemError(f"{where}: wanted cases, and core and cold among them (got {cases}, {core}, {cold})")
         if isinstance(source, ProblemFile):
-            base: type[Problem] = FileProblem
+            base: Any = FileProblem
             computed = _of_file(where, source, flops)
         else:
             base, computed = (

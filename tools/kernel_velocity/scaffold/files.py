@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,22 +15,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
-from kernel_velocity.scaffold.signature import PUBLIC_TYPES, TYPES, Parameter, Signature
+from kernel_velocity.scaffold.signature import PUBLIC_TYPES, TYPES, Parameter
 
 TEMPLATES = Path(__file__).parent / "new_templates"
 _CLANG_FORMAT = ("clang-format", "--fallback-style=none", "--assume-filename")  # none: without settings nothing changes
 FORMATTERS = {".py": ("ruff", "format", "--stdin-filename"), ".cpp": _CLANG_FORMAT, ".cu": _CLANG_FORMAT}
 POSITIONAL = 5  # arguments that ruff lets a function have
-WIDTH = 80  # characters of a part of a long declaration
-VECTOR_SIZES = ("500k", "1M", "5M", "10M", "50M")
-ARRAY_ELEMENTS = (2**16, 2**18, 2**20, 2**22, 2**24)  # of the largest tensor, with several sizes: 256 KB to 64 MB
 ALIKE = {"bool": ("uint8", "int8"), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("uint8",)}  # dtypes of the same bits
-# dtype -> the tensor method that converts to it, and by how much normal values are spread before that.
-METHODS = {
-    **{"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"},
-    **{"int8": "char", "uint8": "byte", "int32": "int", "int64": "long"},
-}
-SPREAD = {"int8": 20, "uint8": 20, "int32": 1000, "int64": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,23 +54,24 @@ def class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def files(root: Path, name: str, signature: Signature) -> tuple[dict[Path, str], list[str]]:
+def files(root: Path, name: str) -> tuple[dict[Path, str], list[str]]:
     """Return the files of a new kernel by their paths in the repository, and notes for the user.
 
+    It is of a vector to a vector of float32. `public.files` writes those of other arguments.
+
     Args:
-        root: the repository, whose settings of the formatters count.
-        name: of the kernel. signature: its arguments.
+        root: the repository, whose settings of the formatters count. name: of the kernel.
 
     Raises:
         UsageError: a formatter failed.
     """
-    arguments = [Argument(**vars(param), called=param.python) for param in signature.parameters]
-    sizes = [
-        argument for argument, param in zip(arguments, signature.parameters, strict=True) if param in signature.sizes
-    ]
-    values = {**_of_elements(name, signature), **native(arguments, sizes), "shown": ""}
+    x, out, n = (
+        Argument(name="x", called="x", type="float", pointer=True),
+        Argument(name="out", called="out", type="float", pointer=True, output=True),
+        Argument(name="n", called="n", type="size_t", pointer=False),
+    )
     function = "solution" if has_package(root) else name
-    values |= {"function": function, "declaration": _declaration(function, arguments)}
+    values = {**native([x, out, n], [n]), "function": function, "dtype": "float32", "shown": ""}
     return kernel_files(root, name, "benchmark.py.j2", Path("kernels"), values)
 
 
@@ -191,66 +181,3 @@ def declared(param: Parameter, language: str, *, wide: bool = False) -> str:
     if param.pointer:
         return f"{'' if param.output else 'const '}{kind}* {param.name}"
     return f"{kind} {param.name}"
-
-
-def _of_elements(name: str, signature: Signature) -> dict[str, Any]:
-    """Return what the template of a benchmark needs: until it is said what it computes, the sum of its inputs."""
-    output = TYPES[signature.output.type].dtype
-    dtypes = [TYPES[param.type].dtype for param in signature.inputs]
-    tensors = [param.python for param in signature.inputs]
-    factors = [param.python for param in signature.values] or ["2"]
-    formula = " * ".join([tensors[0] if len(tensors) == 1 else f"({' + '.join(tensors)})", *factors])
-    extents = [param.python for param in signature.sizes]
-    shape = "" if len(extents) == 1 else f".reshape({', '.join(extents)})"
-    inputs = [
-        _made(TYPES[param.type].dtype, f'kv.normal({" * ".join(extents)}, "{name}/{param.python}"){shape}')
-        if param.pointer
-        else ("0.5" if param.type in ("float", "double") else "3")
-        for param in signature.arguments
-    ]
-    return {
-        "dtype": dtypes[0],
-        "output_dtype": output,
-        "names": [param.python for param in signature.arguments],
-        "computed": formula if set(dtypes) == {output} else f"({formula}).{METHODS[output]}()",
-        "flops": len(tensors) - 1 + len(factors),
-        "bytes": sum(TYPES[param.type].size for param in (*signature.inputs, signature.output)),
-        "inputs": inputs,
-        "cases": [f"{dtypes[0]}-{size}" for size in _sizes(len(extents))],
-        "trials": [f"{dtypes[0]}-{'x'.join(map(str, dims))}" for dims in _trials(len(extents))],
-    }
-
-
-def _made(dtype: str, values: str) -> str:
-    """Return what makes normal values of a dtype, in Python."""
-    if dtype in SPREAD:
-        values = f"({SPREAD[dtype]} * {values}{'.abs()' if dtype == 'uint8' else ''})"
-    return values if dtype == "float32" else f"{values}.{METHODS[dtype]}()"
-
-
-def _declaration(function: str, arguments: Sequence[Argument]) -> str:
-    """Return a C function's declaration as a text in Python, with Python's names, in parts where it is long."""
-    named = [
-        f"{'const ' if argument.pointer and not argument.output else ''}{argument.type}{'*' * argument.pointer} "
-        f"{argument.called}"
-        for argument in arguments
-    ]
-    parts = textwrap.wrap(f"void {function}({', '.join(named)})", WIDTH, drop_whitespace=False)
-    quoted = [f'"{part}"' for part in parts]
-    return quoted[0] if len(quoted) == 1 else f"({' '.join(quoted)})"
-
-
-def _sizes(axes: int) -> list[str]:
-    """Return the sizes of the test cases: of a vector, or of arrays with that many axes of one extent."""
-    if axes == 1:
-        return list(VECTOR_SIZES)
-    extents = [max(2, 8 * round(count ** (1 / axes) / 8)) for count in ARRAY_ELEMENTS]
-    return ["x".join([str(extent)] * axes) for extent in extents]
-
-
-def _trials(axes: int) -> list[tuple[int, ...]]:
-    """Return the sizes that the test tries: one, around vectors and blocks, more than one block has threads."""
-    if axes == 1:
-        return [(1,), (7,), (16,), (257,), (4099,)]
-    odd = math.ceil(4099 ** (1 / axes)) | 1
-    return [(1,) * axes, (3, *(5,) * (axes - 1)), (odd,) * axes]

@@ -18,9 +18,8 @@ from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.scaffold import files, public
-from kernel_velocity.scaffold import signature as new_signature
-from kernel_velocity.scaffold.signature import DEFAULT, EXAMPLE, LONGEST
 
+LONGEST = 24  # characters of a name: so that what is generated stays within its columns
 # Names that mean something else in `kernels`, `benchmarks` or a series' name.
 RESERVED = {
     "device": "series of that name are the machine's ceilings",
@@ -42,13 +41,7 @@ CLASSES = frozenset({"Any", "Cpu", "Cuda", "Path"})  # what the generated module
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("name", help="the kernel's name: lower-case letters, digits and _")
-    signature = parser.add_mutually_exclusive_group()
-    signature.add_argument(
-        "--parameters",
-        metavar="LIST",
-        help=f"its arguments: name:type, * for a pointer, ! for the output, such as {EXAMPLE} (default: {DEFAULT})",
-    )
-    signature.add_argument(
+    parser.add_argument(
         "--problem",
         metavar="FILE",
         help="track a public problem: its file (docs/how-to/problem-files.md), or FILE:CLASS",
@@ -62,7 +55,7 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     config.check(root)
     check_name(args.name)
     if args.problem is None:
-        texts, notes = files.files(root, args.name, new_signature.parse(args.parameters or DEFAULT))
+        texts, notes = files.files(root, args.name)
     else:
         texts, notes = public.files(root, args.name, args.problem)
     _check_free(root, args.name, texts)
