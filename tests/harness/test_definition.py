@@ -216,11 +216,11 @@ def test_second_benchmark_of_a_file_is_refused(monkeypatch):
 def test_cases_of_each_device(monkeypatch):
     cases = {"cpu": CASES, "cuda": ["float32-4x4", "float16-2x2"]}
     options = {"cases": cases, "core": {"cuda": ["float16-2x2"]}, "cold": {"cpu": CASES[:1]}, "devices": ["cuda"]}
-    twice = define(monkeypatch, {}, **options)
-    assert twice.Cuda.params[1] == cases["cuda"] and twice.Cuda.error_params[1] == twice.Cuda.cold_params[1]
-    assert twice.Cuda.error_params[1] == ["float16-2x2"]
-    assert not hasattr(twice, "Cpu")
-    problem = twice.Doubled()  # its cases of the CPU are there for a comparison
+    doubled = define(monkeypatch, {}, **options)
+    assert doubled.Cuda.params[1] == cases["cuda"] and doubled.Cuda.error_params[1] == doubled.Cuda.cold_params[1]
+    assert doubled.Cuda.error_params[1] == ["float16-2x2"]
+    assert not hasattr(doubled, "Cpu")
+    problem = doubled.Doubled()  # its cases of the CPU are there for a comparison
     assert [test["name"] for test in problem.generate_test_cases()] == list(problem.core["cpu"]) == CASES
 
 
@@ -230,11 +230,11 @@ def test_dtype_and_device_of_a_case(monkeypatch):
 
     members = {"inputs": inputs, "reference": lambda x, device: 2 * x, "ours": lambda x, rows: x * rows / (rows / 2)}
     cost = {"flops": {"int8-4": 4}, "bytes": lambda rows, dtype: rows * len(dtype)}
-    twice = define(monkeypatch, members, cases=["int8-4", "float64-2"], **cost)
-    x, device = twice.Doubled().inputs_of("int8-4")
+    doubled = define(monkeypatch, members, cases=["int8-4", "float64-2"], **cost)
+    x, device = doubled.Doubled().inputs_of("int8-4")
     assert (x.dtype, device) == (torch.int8, "cpu")
-    assert (twice.Cpu.flops, twice.Cpu.bytes) == ({"int8-4": 4}, {"int8-4": 16, "float64-2": 14})
-    set_up(twice, "ours", "float64-2")
+    assert (doubled.Cpu.flops, doubled.Cpu.bytes) == ({"int8-4": 4}, {"int8-4": 16, "float64-2": 14})
+    set_up(doubled, "ours", "float64-2")
 
 
 def test_own_expectation_verdict_and_outputs(asv_environment, monkeypatch):
@@ -250,13 +250,13 @@ def test_own_expectation_verdict_and_outputs(asv_environment, monkeypatch):
     assert bench.track_max_error("ours", CASES[0]) == 0.25
 
 
-@pytest.mark.parametrize(("rows", "kept"), [((), (8, 8)), (("x",), (4, 4))])
-def test_rows_of_a_part(monkeypatch, rows, kept):
+@pytest.mark.parametrize(("rows", "lengths"), [((), (8, 8)), (("x",), (4, 4))])
+def test_rows_of_a_part(monkeypatch, rows, lengths):
     members = {"inputs": lambda n, m: (torch.randn(n, m), torch.randn(m)), "reference": lambda x, y: (x + y, x.sum(1))}
     problem = define(monkeypatch, members, rows=rows).Doubled()
     x, y = problem.inputs_of(CASES[0])
     (part, same), outputs = problem.subset((x, y), problem.reference_solution(x, y), 2)
-    assert (len(part), same is y) == (kept[0], True) and [len(output) for output in outputs] == [*kept]
+    assert (len(part), same is y) == (lengths[0], True) and [len(output) for output in outputs] == [*lengths]
     assert problem.verify_result(problem.expected(part, same), outputs)[0]
 
 
@@ -297,12 +297,14 @@ def test_module_gets_what_the_signature_says(asv_environment, monkeypatch):
         "reference": lambda unused, x, factor: x * factor,
         "native": a_module(monkeypatch, bind),
     }
-    twice = define(monkeypatch, members, signature="void solution(const float* x, float factor, float* out, size_t n)")
-    bench = set_up(twice, "native")
+    doubled = define(
+        monkeypatch, members, signature="void solution(const float* x, float factor, float* out, size_t n)"
+    )
+    bench = set_up(doubled, "native")
     bench.measure("twice.Cpu.time_hot", "native", CASES[0])
     assert rounds(asv_environment)[0].estimate > 0
-    assert twice.Doubled().output_names() == ("out",)
-    assert twice.Cpu.track_code_bytes.unit == "bytes"  # what a build-info.json says of it
+    assert doubled.Doubled().output_names() == ("out",)
+    assert doubled.Cpu.track_code_bytes.unit == "bytes"  # what a build-info.json says of it
 
 
 @pytest.mark.parametrize(
@@ -332,10 +334,10 @@ def test_failing_module_and_device_that_is_none(monkeypatch):
 def test_public_problem_keeps_its_own_reference(monkeypatch):
     file = problem_file("nowhere/def.py", {"float32-a": "a"})
     members = {"problem": file, "native": solution("twice.so"), "inputs": None, "reference": None}
-    twice = define(monkeypatch, members, cases=["float32-a"], flops={"float32-a": 3})
-    assert twice.Cpu.params == [["eager", "native"], ["float32-a"]] and twice.Cpu.flops == {"float32-a": 3}
+    doubled = define(monkeypatch, members, cases=["float32-a"], flops={"float32-a": 3})
+    assert doubled.Cpu.params == [["eager", "native"], ["float32-a"]] and doubled.Cpu.flops == {"float32-a": 3}
     with pytest.raises(ProblemError, match=r"nowhere/def\.py: no such file"):
-        twice.Doubled().generate_test_cases()[0]["create_inputs"]()
+        doubled.Doubled().generate_test_cases()[0]["create_inputs"]()
     for options, message in (({"flops": len}, "wanted flops by case"), ({}, r"wanted solution\(\.\.\.\) or module")):
         with pytest.raises(ProblemError, match=message):
             define(monkeypatch, {**members, "native": len} if not options else members, cases=["float32-a"], **options)

@@ -26,7 +26,7 @@ binds its arguments once, `problem_file(...)` a public problem in place of input
 
 Where the defaults do not do:
 
-    inputs(rows, columns, dtype, device)   arguments of these names, after the sizes, get "float32" and "cpu"; so do
+    inputs(rows, columns, dtype, device)   arguments of these names, after the sizes, get "float32" and "cpu", and so do
                                            those of `flops` and `bytes`
     expected(x, weight, bias)              what results are compared with, such as a reference in float64
     verify(expected, actual)               whether results are right, and error figures as `accuracy.compare` gives them
@@ -259,8 +259,9 @@ def benchmark(
         source = functions.get("problem")
         sizes = {device: _sizes(of_device, source) for device, of_device in _by_device(cases).items()}
         chosen = {device: _core(of_device, core, device) for device, of_device in sizes.items()}
-        known = [set(sizes[device]) >= {*chosen[device], *_by_device(cold).get(device, ())} for device in sizes]
-        if not all(sizes.values()) or not all(known) or not set(devices) <= set(sizes):
+        named = {device: {*chosen[device], *_by_device(cold).get(device, ())} for device in sizes}
+        are_cases = all(sizes.values()) and all(named[device] <= set(sizes[device]) for device in sizes)
+        if not are_cases or not set(devices) <= set(sizes):
             raise ProblemError(f"{where}: wanted cases, and core and cold among them (got {cases}, {core}, {cold})")
         if isinstance(source, ProblemFile):
             base: Any = FileProblem
