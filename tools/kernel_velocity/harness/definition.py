@@ -378,7 +378,7 @@ class _Defined(Problem):
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         where, before, dtype = device or self.device, torch.get_default_dtype(), dtype_of(case)
-        generators = [torch.cuda.current_device()] if where == "cuda" else []
+        generators = [torch.cuda.current_device()] if torch.cuda.default_generators else []  # none: not yet in use
         with torch.random.fork_rng(generators), torch.device(where):
             torch.manual_seed(self.get_seed(f"{self.name}/{case}"))
             torch.set_default_dtype(getattr(torch, dtype) if dtype in _FLOATS else before)
