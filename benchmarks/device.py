@@ -1,8 +1,7 @@
 """The machine itself: what it can do at most, as ordinary series, so that their history shows when it changed.
 
-`device.Cpu.track_<figure>` and `device.Cuda.track_<figure>`. The figures and their units are those of
-`harness/device_figures.py`. Everything is measured once per run of asv, in `setup_cache`. The methods only pick. A
-figure that cannot be measured is None, which asv stores as null. Without the device all are n/a.
+`device.Cpu.track_<figure>`, `device.Cuda.track_<figure>`: names and units are of `harness/device_figures.py`. All are
+measured once a run, in `setup_cache`, and picked by the methods. None, or null: it cannot be measured.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from kernel_velocity.harness.benchmark import tracked
 from kernel_velocity.harness.device_figures import FORMAT, UNITS, figures, version
 
 Document = dict[str, Any]  # {"figures": name -> value} or {"unavailable": why}
+LOOPS = "kernels._native"  # what PyTorch has not: streams around the caches, multiply-adds (`harness/workloads.py`)
 SETUP_TIMEOUT = 300.0  # s; the CPU's take 25 s on a quiet core
 
 
@@ -23,7 +23,7 @@ def measured(device: str) -> Document:
     It returns the reason, and does not raise it: asv calls a class whose `setup_cache` raises failed, not n/a.
     """
     try:
-        document = ceilings.measure(device, caches=True)
+        document = ceilings.measure(device, caches=True, loops=LOOPS)
     except NotImplementedError as error:
         return {"unavailable": str(error)}
     return {"figures": {name: ceiling.value for name, ceiling in figures(document).items()}}

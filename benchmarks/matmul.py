@@ -7,34 +7,15 @@ alone, and has no roof here. Its speed is unmeasured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
-from kernel_velocity.harness.accuracy import Tolerance, compare
-from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.cases import ITEM_BYTES, dtype_of
-from kernel_velocity.harness.problem import (
-    Inputs,
-    SuiteProblem,
-    TestCase,
-    Verdict,
-    c_parameters,
-    drawn_count,
-    every,
-    tiled,
-)
+import kernel_velocity as kv
+from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.cases import ITEM_BYTES
+from kernel_velocity.harness.problem import Problem, Verdict, drawn_count, tiled
 
 if TYPE_CHECKING:
     import torch
-
-
-def _cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
-    return tuple(f"{dtype}-{n}x{n}x{n}" for n in sizes)
-
-
-# Half a unit in the last place by rounding the sum, and as in add_mul_exp 2^-8 of that for the sum's own error.
-_ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0**-8)}
-
 
 PERIOD = 1_048_583  # random numbers drawn for a factor, above 1024^2 and prime: no tile repeats another at its place
 FLOAT8 = "float8_e4m3fn"
@@ -42,59 +23,109 @@ FLOAT8 = "float8_e4m3fn"
 # Hopper's tensor cores keep 14 bits of a sum (kernels/matmul/matmul_hopper.cu), which hold 7.8 deviations exactly.
 EXACT = (-3.0, -2.0, -1.5, -1.0, 1.0, 1.5, 2.0, 3.0)
 _OUTPUTS = {"int8": "int32", FLOAT8: "float32"}  # of the others as the inputs
+# Half a unit in the last place by rounding the sum, and as in add_mul_exp 2^-8 of that for the sum's own error.
+_ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0**-8)}
 
 
-class Matmul(SuiteProblem):
-    """a: (m, k), b: (k, n) -> out: (m, n), all row-major, out as a but for `_OUTPUTS`. `dims` is (m, n, k)."""
+def cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
+    """Return the cases of n x n x n."""
+    return tuple(f"{dtype}-{n}x{n}x{n}" for n in sizes)
 
-    kernel = "matmul"
-    parameters = c_parameters("const float* a, const float* b, float* out, size_t m, size_t n, size_t k")
-    cases: ClassVar[Mapping[str, Sequence[str]]] = {
-        "cpu": _cubes(128, 256, 512, 768, 1024),
-        "cuda": (
-            *_cubes(512, 1024, 2048, 4096, 8192),
-            *_cubes(1024, 4096, dtype="float16"),
-            *_cubes(1024, 4096, dtype="bfloat16"),
-            *_cubes(1024, 4096, dtype="int8"),
-            *_cubes(1024, 4096, dtype=FLOAT8),
-        ),
-    }
-    core: ClassVar[Mapping[str, Sequence[str]]] = {
-        "cpu": _cubes(256, 512),
-        "cuda": (*_cubes(1024), *_cubes(4096, dtype="bfloat16")),  # CUDA cores and tensor cores
-    }
-    cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 256), "cuda": _cubes(512, 1024, 2048)}
 
-    def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
-        """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8.
+def factors(seed: str, m: int, n: int, k: int, *, dtype: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8.
 
-        Of float8_e4m3fn those of EXACT, so that sums are exact, and one dropped term is seen.
+    Of float8_e4m3fn those of EXACT, so that sums are exact, and one dropped term is seen.
 
-        Larger factors repeat PERIOD values: two of 4096 x 4096 took .2 s to draw, twice a round (an H200's host).
+    Larger factors repeat PERIOD values: two of 4096 x 4096 took .2 s to draw, twice a round (an H200's host).
 
-        Raises:
-            NotImplementedError: float8_e4m3fn, and the GPU is no Hopper.
-        """
-        import torch  # noqa: PLC0415 - discovery must work without torch
+    Raises:
+        NotImplementedError: float8_e4m3fn, and the GPU is no Hopper.
+    """
+    import torch
 
-        if dtype == FLOAT8 and self.device == "cuda" and (capability := torch.cuda.get_device_capability()) != (9, 0):
-            wanted = "compute capability 9.0 multiplies float8_e4m3fn here"
-            raise NotImplementedError(f"{wanted}, this GPU has {'.'.join(map(str, capability))}")
-        generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{m}x{n}x{k}"))
+    if dtype == FLOAT8 and device == "cuda" and (capability := torch.cuda.get_device_capability()) != (9, 0):
+        wanted = "compute capability 9.0 multiplies float8_e4m3fn here"
+        raise NotImplementedError(f"{wanted}, this GPU has {'.'.join(map(str, capability))}")
+    generator = torch.Generator("cpu").manual_seed(Problem.get_seed(f"{seed}/{m}x{n}x{k}"))
 
-        def draw(rows: int, columns: int) -> torch.Tensor:
-            count = min(rows * columns, drawn_count(PERIOD))
+    def draw(rows: int, columns: int) -> torch.Tensor:
+        count = min(rows * columns, drawn_count(PERIOD))
+        with torch.device("cpu"):
             if dtype == "int8":
                 values = torch.randint(-128, 128, (count,), generator=generator, dtype=torch.int8)
             elif dtype == FLOAT8:
-                values = torch.tensor(EXACT)[torch.randint(len(EXACT), (count,), generator=generator)]
+                values = torch.tensor(EXACT, dtype=torch.float32)[
+                    torch.randint(len(EXACT), (count,), generator=generator)
+                ]
             else:
                 values = torch.randn(count, generator=generator, dtype=torch.float32)
-            return tiled(values.to(getattr(torch, dtype)).to(self.device), (rows, columns))
+        return tiled(values.to(getattr(torch, dtype)).to(device), (rows, columns))
 
-        return draw(m, k), draw(k, n)
+    return draw(m, k), draw(k, n)
 
-    def reference_solution(self, *inputs: Any) -> torch.Tensor:
+
+def atol(k: int) -> float:
+    """Return the absolute error allowed for inner products of length k of normal values.
+
+    A float32 inner product errs by at most about sqrt(k) u sum|a_i b_i| with high probability (Higham and Mary,
+    A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019), u = 2^-24. For
+    normal values the sum is about (2/pi) k. Four times that: .01 at k = 1024, where a dropped term errs by 1.
+    """
+    return float(4 * k**0.5 * 2.0**-24 * 0.64 * k)
+
+
+def tolerance(dtype: str, k: int) -> kv.Tolerance:
+    """Return what an output of a dtype may differ by after inner products of length k."""
+    if dtype in ("int32", FLOAT8):
+        source = "matmul: int8 is exact, and so are sums of these float8 numbers"
+        return kv.Tolerance(rtol=0.0, atol=0.0, source=source)
+    what = f"rounded to {dtype}, and " if dtype in _ROUNDED else ""
+    source = f"matmul: {what}rounding of inner products of length {k}"
+    return kv.Tolerance(rtol=_ROUNDED.get(dtype, 1e-5), atol=atol(k), source=source)
+
+
+def within_tolerance(expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
+    """Return whether every element is within the tolerance of the output's dtype, and the error figures."""
+    k = expected.shape[-1]  # the cases are cubes: a row of the result is as long as an inner product
+    dtype = str(actual.dtype).removeprefix("torch.")
+    compared_as = dtype if dtype in (*_ROUNDED, "int32") else "float32"
+    of_float8 = compared_as == str(expected.dtype).removeprefix("torch.") == "float32"
+    details = compare(expected, actual, tolerance(FLOAT8 if of_float8 else compared_as, k), dtype=compared_as)
+    return details["right"], details
+
+
+@kv.benchmark(
+    cases={
+        "cpu": cubes(128, 256, 512, 768, 1024),
+        "cuda": (
+            *cubes(512, 1024, 2048, 4096, 8192),
+            *cubes(1024, 4096, dtype="float16"),
+            *cubes(1024, 4096, dtype="bfloat16"),
+            *cubes(1024, 4096, dtype="int8"),
+            *cubes(1024, 4096, dtype=FLOAT8),
+        ),
+    },
+    # On CUDA: CUDA cores and tensor cores.
+    core={"cpu": cubes(256, 512), "cuda": (*cubes(1024), *cubes(4096, dtype="bfloat16"))},
+    cold={"cpu": cubes(128, 256), "cuda": cubes(512, 1024, 2048)},
+    flops=lambda m, n, k: 2 * m * n * k,  # a multiplication and an addition per term, as BLAS counts
+    # Each matrix moved once. Of items of one byte C has 4.
+    bytes=lambda m, n, k, dtype: (
+        ITEM_BYTES[dtype] * (m * k + k * n) + (4 if ITEM_BYTES[dtype] == 1 else ITEM_BYTES[dtype]) * m * n
+    ),
+    rows=("a",),
+    signature="void solution(const float* a, const float* b, float* out, size_t m, size_t n, size_t k)",
+    compiled=True,
+)
+class Matmul:
+    """a: (m, k), b: (k, n) -> out: (m, n), all row-major, out as a but for `_OUTPUTS`."""
+
+    def inputs(m, n, k, dtype, device):
+        """Return a and b."""
+        return factors("matmul", m, n, k, dtype=dtype, device=device)
+
+    def reference(a, b):
         """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default). Of int8 by `torch._int_mm`.
 
         Of float8_e4m3fn by `torch._scaled_mm`, which wants the columns of b contiguous: the time has a transposition.
@@ -103,9 +134,8 @@ class Matmul(SuiteProblem):
         Raises:
             NotImplementedError: int8, and this PyTorch does not multiply it.
         """
-        import torch  # noqa: PLC0415
+        import torch
 
-        a, b = inputs
         if a.dtype == torch.float8_e4m3fn:
             scale = torch.ones((), device=a.device)
             by_columns = b.t().contiguous().t()
@@ -116,82 +146,25 @@ class Matmul(SuiteProblem):
             raise NotImplementedError(f"PyTorch {torch.__version__} has no _int_mm, products of int8")
         return torch._int_mm(a, b)
 
-    def expected(self, *inputs: Any) -> torch.Tensor:
+    def expected(a, b):
         """Return the product in float64. Of int8, where that is exact, as int32, and of float8_e4m3fn as float32.
 
-        By that `verify_result` knows its inputs, whose tolerance is another one than that of float32's products.
+        By that `within_tolerance` knows its inputs, whose tolerance is another one than that of float32's products.
         """
-        import torch  # noqa: PLC0415
+        import torch
 
-        a, b = inputs
         product = torch.matmul(a.double(), b.double())
         dtype = _OUTPUTS.get(str(a.dtype).removeprefix("torch."))
         return product.to(getattr(torch, dtype)) if dtype else product
 
-    @staticmethod
-    def atol(k: int) -> float:
-        """Return the absolute error allowed for inner products of length k of normal values.
+    verify = within_tolerance
 
-        A float32 inner product errs by at most about sqrt(k) u sum|a_i b_i| with high probability (Higham and Mary,
-        A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019), u = 2^-24. For
-        normal values the sum is about (2/pi) k. Four times that: .01 at k = 1024, where a dropped term errs by 1.
-        """
-        return float(4 * k**0.5 * 2.0**-24 * 0.64 * k)
-
-    def tolerance(self, dtype: str, k: int) -> Tolerance:
-        """Return what an output of a dtype may differ by after inner products of length k."""
-        if dtype in ("int32", FLOAT8):
-            return Tolerance(
-                rtol=0.0, atol=0.0, source="matmul: int8 is exact, and so are sums of these float8 numbers"
-            )
-        what = f"rounded to {dtype}, and " if dtype in _ROUNDED else ""
-        source = f"matmul: {what}rounding of inner products of length {k}"
-        return Tolerance(rtol=_ROUNDED.get(dtype, 1e-5), atol=self.atol(k), source=source)
-
-    def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
-        """Return whether every element is within the tolerance of the output's dtype, and the error figures."""
-        k = expected.shape[-1]  # the cases are cubes: a row of the result is as long as an inner product
-        dtype = str(actual.dtype).removeprefix("torch.")
-        compared_as = dtype if dtype in (*_ROUNDED, "int32") else "float32"
-        of_float8 = compared_as == str(expected.dtype).removeprefix("torch.") == "float32"
-        details = compare(expected, actual, self.tolerance(FLOAT8 if of_float8 else compared_as, k), dtype=compared_as)
-        return details["right"], details
-
-    def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
-        """Return every `step`-th row of a and of the output, counted back from the last, and all of b."""
-        a, b = inputs
-        return (every(a, step), b), every(output, step)
-
-    def get_flops(self, test_case: TestCase) -> int:
-        """Return 2 m n k: a multiplication and an addition per term, as BLAS counts."""
-        m, n, k = test_case["dims"]
-        return 2 * m * n * k
-
-    def get_bytes(self, test_case: TestCase) -> int:
-        """Return s (m k + k n) + t m n: each matrix moved once, s and t bytes of an item (of one byte 1 and 4)."""
-        m, n, k = test_case["dims"]
-        element_bytes = ITEM_BYTES[dtype_of(test_case["name"])]
-        return element_bytes * (m * k + k * n) + (4 if element_bytes == 1 else element_bytes) * m * n
-
-    def empty_output(self, inputs: Inputs) -> torch.Tensor:
+    def empty(a, b):
         """Return an uninitialised (m, n) tensor."""
-        import torch  # noqa: PLC0415
+        import torch
 
-        a, b = inputs
         dtype = str(a.dtype).removeprefix("torch.")
-        output: torch.Tensor = a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, _OUTPUTS.get(dtype, dtype)))
-        return output
+        return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, _OUTPUTS.get(dtype, dtype)))
 
-
-class Cpu(_KernelBenchmark):
-    """matmul on the CPU."""
-
-    problem = Matmul()
-    device = "cpu"
-
-
-class Cuda(_KernelBenchmark):
-    """matmul on the current CUDA device."""
-
-    problem = Matmul()
-    device = "cuda"
+    native = kv.module("kernels.matmul")
+    triton = kv.module("kernels.matmul.triton", device="cuda")

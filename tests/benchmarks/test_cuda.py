@@ -11,6 +11,7 @@ from kernel_velocity.harness.timers import (
     SyncTimer,
     TorchEvents,
 )
+from tests.suite import SUITE
 
 torch = pytest.importorskip("torch", reason="CUDA is reached through torch")
 pytestmark = [
@@ -21,6 +22,7 @@ pytestmark = [
 ]
 
 SMALLEST = {add_mul_exp: "float32-500k", quantize_int8: "float32-500k", matmul: "float32-512x512x512"}
+MATMUL = SUITE.benchmark("matmul", "cuda")
 COMMIT = "c" * 40
 
 
@@ -48,11 +50,11 @@ def test_round_on_the_device(tmp_path, monkeypatch, module, implementation):
 
 
 @pytest.mark.parametrize("implementation", ["eager", "compile", "native", "triton"])
-@pytest.mark.parametrize("case", [case for case in matmul.Matmul.cases["cuda"] if not case.startswith("float32")])
+@pytest.mark.parametrize("case", [case for case in MATMUL.problem.cases["cuda"] if not case.startswith("float32")])
 def test_products_of_every_dtype_are_right(monkeypatch, implementation, case):
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     try:
-        matmul.Cuda().setup(implementation, case)  # checks every element
+        MATMUL().setup(implementation, case)  # checks every element
     except NotImplementedError as error:
         is_hopper = torch.cuda.get_device_capability() == (9, 0)  # which float8 needs
         if implementation not in ("compile", "triton") and (is_hopper or "float8" not in case):
@@ -178,7 +180,7 @@ def test_rounds_of_other_timers_and_cold_caches(tmp_path, monkeypatch, method, t
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     stream = torch.cuda.current_stream()
     try:
-        bench = matmul.Cuda()
+        bench = MATMUL()
         bench.setup("native", SMALLEST[matmul])
         bench.measure(f"matmul.Cuda.{method}", "native", SMALLEST[matmul])
     finally:

@@ -56,7 +56,9 @@ def test_devices_have_their_own_setup_cache():
 @pytest.mark.parametrize("cls", [device.Cpu, device.Cuda])
 def test_figures_are_kept_by_name(monkeypatch, cls):
     document = {"format": 1, "name": "Some device", "ceilings": [], "reported": {"threads": 3}, "warnings": []}
-    monkeypatch.setattr(ceilings, "measure", lambda which, *, caches: document | {"device": which} if caches else None)
+    monkeypatch.setattr(
+        ceilings, "measure", lambda which, *, caches, loops: document | {"device": which} if caches else None
+    )
     result = json.loads(json.dumps(cls().setup_cache()))
     assert set(result["figures"]) == set(UNITS[cls.device])
     assert result["figures"]["threads"] == 3

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks import matmul
 from kernel_velocity.harness.problem import Problem, drawn_anew, outputs_of
 from tests.suite import SUITE
 
@@ -20,7 +21,7 @@ def problem(request):
 def small(problem):
     """Return inputs and eager output of a small size of the problem."""
     axes = len(problem.generate_sample()["dims"])
-    inputs = problem.create_inputs(*(5000,) if axes == 1 else (64 if axes < 4 else 8,) * axes)
+    inputs = problem.inputs_of("float32-5000" if axes == 1 else f"float32-{'x'.join(['64'] * axes)}")
     return inputs, problem.reference_solution(*inputs)
 
 
@@ -80,7 +81,7 @@ def test_case_of_a_dtype_is_checked_tightly(name, dtype):
 def test_cuda_product_is_checked_to_its_last_bit(dtype):
     problem = PROBLEMS["matmul"]
     problem.device = "cpu"
-    inputs = problem.create_inputs(96, 96, 96, dtype)
+    inputs = problem.inputs_of(f"{dtype}-96x96x96")
     assert {value.dtype for value in inputs} == {getattr(torch, dtype)}
     output, expected = problem.reference_solution(*inputs), problem.expected(*inputs)
     assert output.dtype == problem.empty_output(inputs).dtype == (torch.int32 if dtype == "int8" else inputs[0].dtype)
@@ -101,7 +102,7 @@ def test_dropped_term_of_a_float8_sum_is_seen():
     """Sums of the largest case are exact in the 14 bits that tensor cores keep: multiples of .25 below 2048."""
     problem = PROBLEMS["matmul"]
     problem.device = "cpu"
-    inputs = problem.create_inputs(128, 128, 4096, "float8_e4m3fn")
+    inputs = problem.inputs_of("float8_e4m3fn-128x128x4096")
     a, b = (factor.double() for factor in inputs)
     output, expected = problem.reference_solution(*inputs), problem.expected(*inputs)
     assert output.dtype == problem.empty_output(inputs).dtype == torch.float32
@@ -112,18 +113,16 @@ def test_dropped_term_of_a_float8_sum_is_seen():
 
 
 def test_float8_is_na_but_on_hopper(monkeypatch):
-    problem = PROBLEMS["matmul"]
-    monkeypatch.setattr(problem, "device", "cuda")
     for capability, text in (((8, 0), "8.0"), ((10, 0), "10.0")):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
         with pytest.raises(NotImplementedError, match=f"9.0 multiplies float8_e4m3fn here, this GPU has {text}$"):
-            problem.create_inputs(128, 128, 128, "float8_e4m3fn")
+            matmul.factors("", 128, 128, 128, dtype="float8_e4m3fn", device="cuda")
 
 
 def test_int8_products_without_pytorch_support_are_na(monkeypatch):
     problem = PROBLEMS["matmul"]
     problem.device = "cpu"
-    inputs = problem.create_inputs(32, 32, 32, "int8")
+    inputs = problem.inputs_of("int8-32x32x32")
     monkeypatch.delattr(torch, "_int_mm")
     with pytest.raises(NotImplementedError, match="has no _int_mm"):
         problem.reference_solution(*inputs)
@@ -181,7 +180,7 @@ def test_int8_outputs_do_not_saturate():
 def test_tensor_scale_gives_the_same_integers():
     # What CUDA's inputs look like; torch's CUDA division by a number is not a division.
     problem = PROBLEMS["quantize_int8"]
-    x, scale, zero_point = problem.create_inputs(100_000)
+    x, scale, zero_point = problem.inputs_of("float32-100k")
     tensor = torch.tensor(scale)
     number = problem.reference_solution(x, scale, zero_point)
     assert torch.equal(problem.reference_solution(x, tensor, zero_point), number)
@@ -192,13 +191,13 @@ def test_tensor_scale_gives_the_same_integers():
 
 
 def test_large_inputs_repeat_a_million_values():
-    (x, y) = PROBLEMS["add_mul_exp"].create_inputs(2_000_001)
+    (x, y) = PROBLEMS["add_mul_exp"].inputs_of("float32-2000001")
     assert torch.equal(x[:1_000_000], x[1_000_000:2_000_000])
     assert x.shape == y.shape == (2_000_001,)
     assert not torch.equal(x, y)
     with drawn_anew("of an audit"):
-        (x, _) = PROBLEMS["add_mul_exp"].create_inputs(300_000)
-        (a, _) = PROBLEMS["matmul"].create_inputs(200, 1, 1024)
+        (x, _) = PROBLEMS["add_mul_exp"].inputs_of("float32-300k")
+        (a, _) = PROBLEMS["matmul"].inputs_of("float32-200x1x1024")
     assert torch.equal(x[:100_000], x[100_000:200_000])  # a tenth
     assert torch.equal(a.flatten()[:99_000], a.flatten()[104_858:203_858]) and not torch.equal(a[0], a[100])
 
@@ -222,7 +221,7 @@ def test_cost_by_hand(name, case, flops, moved):
 
 
 def test_matmul_tolerance_grows_with_k():
-    atol = PROBLEMS["matmul"].atol
+    atol = matmul.atol
     assert atol(1024) > 4 * atol(256) > 0
     assert atol(8192) < 1  # a dropped term errs by about 1
 

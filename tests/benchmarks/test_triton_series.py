@@ -13,18 +13,17 @@ from tests.suite import SUITE
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
 
 from benchmarks.add_mul_exp import AddMulExp, Cpu, Cuda  # noqa: E402 - after the skip
-from kernel_velocity.harness.implementations import bind  # noqa: E402
+from kernel_velocity.harness.implementations import Module  # noqa: E402
 
 SUPPORTS = {"devices": ("cuda",), "dtypes": ("float32", "float16"), "keywords": ("out", "stream", "threads")}
 X = torch.linspace(-1, 1, 100)
 
 
-def bound(tmp_path, case="float32-5M", kernel="add_mul_exp"):
+def bound(case="float32-5M", name="kernels.add_mul_exp.triton"):
     """Bind `triton` to tensors of the CPU, as if that were a CUDA device."""
     problem = AddMulExp()
     problem.device = "cuda"
-    problem.kernel = kernel
-    return bind("triton", problem, case, (X, X), tmp_path)
+    return Module(name, "cuda")(problem, case, (X, X))
 
 
 @pytest.fixture
@@ -45,8 +44,8 @@ def module(monkeypatch):
     return result
 
 
-def test_bound_kernel_is_compiled(tmp_path, module):
-    result = bound(tmp_path)
+def test_bound_kernel_is_compiled(module):
+    result = bound()
     assert len(module.calls) == 1  # compiling is no part of a round
     result.poison()
     assert torch.isnan(result.output()).all()
@@ -61,36 +60,34 @@ def test_bound_kernel_is_compiled(tmp_path, module):
         ({"dtypes": ("float16",)}, "at this commit add_mul_exp takes float16 on cuda, not float32"),
     ],
 )
-def test_unsupported_case_or_interpreter_is_na(tmp_path, module, change, why):
+def test_unsupported_case_or_interpreter_is_na(module, change, why):
     module.SUPPORTS |= change
     with pytest.raises(NotImplementedError, match=why):
-        bound(tmp_path)
+        bound()
     assert module.calls == []
 
 
-def test_kernel_without_triton_is_na(tmp_path):
+def test_kernel_without_triton_is_na():
     with pytest.raises(NotImplementedError, match=r"this commit has no kernels\._native\.triton$"):
-        bound(tmp_path, kernel="_native")
+        bound(name="kernels._native.triton")
     with pytest.raises(NotImplementedError, match=r"this commit has no kernels\.absent\.triton$"):
-        bound(tmp_path, kernel="absent")
-    with pytest.raises(NotImplementedError, match="add_mul_exp has no Triton kernel"):
-        bound(tmp_path, kernel=None)
+        bound(name="kernels.absent.triton")
 
 
-def test_missing_triton_is_na(tmp_path, monkeypatch):
+def test_missing_triton_is_na(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)  # importing it fails as where it is not installed
     with pytest.raises(NotImplementedError, match="Triton is not installed"):
-        bound(tmp_path)
+        bound()
     monkeypatch.setitem(sys.modules, "kernels._native.triton_launch", None)
     monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
     with pytest.raises(ModuleNotFoundError):
-        bound(tmp_path)
+        bound()
 
 
 @pytest.mark.parametrize("interpret", ["0", "1"])
 def test_na_on_the_cpu_before_inputs(monkeypatch, interpret):
     monkeypatch.setenv("TRITON_INTERPRET", interpret)
-    monkeypatch.setattr(AddMulExp, "create_inputs", lambda *_: pytest.fail("inputs were made"))
+    monkeypatch.setattr(AddMulExp, "inputs_of", lambda *_: pytest.fail("inputs were made"))
     with pytest.raises(NotImplementedError, match="Triton needs a CUDA device"):
         Cpu().setup("triton", "float32-50M")
 
@@ -99,5 +96,5 @@ def test_live_series_on_cuda_only():
     for owner in (Cpu, Cuda):
         assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
     live = {device: {series.implementation for series in SUITE.core_series(device)} for device in ("cpu", "cuda")}
-    assert live == {"cpu": {"eager", "compile", "native"}, "cuda": set(cases.IMPLEMENTATIONS)}
+    assert live == {"cpu": {"eager", "compile", "native"}, "cuda": {"eager", "compile", "native", "triton"}}
     assert "triton" not in cases.CONTROLS

@@ -20,6 +20,7 @@ from kernel_velocity.compare.subject import TimedRound, take_round, time_of_func
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
+from kernel_velocity.harness.implementations import Module
 from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.stopping import FixedCount
 from kernel_velocity.roofline.model import Roofs
@@ -385,7 +386,7 @@ def test_native_function_is_timed_with_its_allocation(monkeypatch):
     module, called = types.ModuleType("kernels.doubling"), []
     module.doubling = lambda x: (called.append(1), x * 2)[1]
     monkeypatch.setitem(sys.modules, "kernels.doubling", module)
-    monkeypatch.setattr(Doubling, "kernel", "doubling")
+    monkeypatch.setattr(Doubling, "functions", {"native": Module("kernels.doubling")})
     assert timed_of(Doubling(), {"native": writing()})["native"].function > 0
     assert len(called) > 2 * 3  # in each of the rounds
 

@@ -147,7 +147,7 @@ def by_what(document, what):
 
 
 def test_measure_cpu(torch, quick):
-    document = json.loads(json.dumps(ceilings.measure("cpu", caches=True)))
+    document = json.loads(json.dumps(ceilings.measure("cpu", caches=True, loops="kernels._native")))
     sizes = [ceiling.bytes for ceiling in by_what(document, "copy")]
     assert sizes == [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18]
     assert [ceiling.bytes for what in ("read", "triad") for ceiling in by_what(document, what)] == [1 << 18] * 2
@@ -229,12 +229,12 @@ def test_without_native_library_torch_alone_is_measured(torch, quick, monkeypatc
         monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.delattr(name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Lacking(), *sys.meta_path])
-    by_quantity = {ceiling.what: ceiling for ceiling in ceilings._bandwidths("cpu", HostTimer)}
+    by_quantity = {ceiling.what: ceiling for ceiling in ceilings._bandwidths("cpu", HostTimer, "kernels._native")}
     assert {by_quantity[what].value for what in AROUND} == {None}
     assert {by_quantity[what].why for what in AROUND} == {why}
     assert by_quantity["copy"].value
     assert by_quantity["triad"].value
-    products = list(ceilings._products("cpu", HostTimer))
+    products = list(ceilings._products("cpu", HostTimer, "kernels._native"))
     assert {(ceiling.value, ceiling.why) for ceiling in products if ceiling.what == MULTIPLY_ADDS} == {(None, why)}
     assert next(ceiling.value for ceiling in products if (ceiling.what, ceiling.dtype) == ("matmul", "float32"))
     assert ceilings.limit_of("memory", "cpu")
@@ -274,9 +274,8 @@ def test_each_ceiling_has_its_own_timer(torch, quick, monkeypatch):
         assert ceiling.flags == (("underfed",) if underfed[0] else ())
         underfed[0] = False
     assert made[0].batch_limit < made[1].batch_limit == made[1].LAUNCHES - 2
-    assert sum(1 for _ in ceilings._bandwidths("cpu", lambda: made.append("timer") or HostTimer())) == made.count(
-        "timer"
-    )
+    bandwidths = ceilings._bandwidths("cpu", lambda: made.append("timer") or HostTimer(), None)
+    assert sum(1 for _ in bandwidths) == made.count("timer")
 
 
 def test_ceiling_is_that_of_undisturbed_samples():

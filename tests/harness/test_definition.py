@@ -9,10 +9,10 @@ import types
 
 import pytest
 
-from kernel_velocity import benchmark, native
+from kernel_velocity import benchmark, module, native, normal, problem_file, solution
 from kernel_velocity.harness.benchmark import WrongResultError
 from kernel_velocity.harness.implementations import KernelFailedError
-from kernel_velocity.harness.problem import ProblemError
+from kernel_velocity.harness.problem import ProblemError, drawn_anew
 from tests.harness.measuring import asv_environment, rounds
 
 torch = pytest.importorskip("torch", reason="inputs and references are PyTorch's")
@@ -190,9 +190,9 @@ def test_function_of_another_device_is_na(asv_environment, monkeypatch, library)
     ("members", "options", "message"),
     [
         ({"inputs": None}, {}, "class Twice: wanted a function inputs"),
-        ({"ours": 5}, {}, r"class Twice, ours: wanted a function, or native\(\.\.\.\) \(got 5\)"),
+        ({"ours": 5}, {}, r"class Twice, ours: wanted a function, native\(\.\.\.\) or module\(\.\.\.\) \(got 5\)"),
         ({}, {"cases": []}, "class Twice: wanted cases"),
-        ({}, {"core": ["float32-9x9"]}, "and core among them"),
+        ({}, {"core": ["float32-9x9"]}, "and core and cold among them"),
         (
             {"ours": native("l.so", "void f(float* out, float* x, int n)")},
             {},
@@ -211,6 +211,136 @@ def test_second_benchmark_of_a_file_is_refused(monkeypatch):
     again = type("Again", (), {"inputs": inputs, "reference": reference, "__module__": module.__name__})
     with pytest.raises(ProblemError, match="class Again: a second benchmark; wanted one file for each kernel"):
         benchmark(cases=CASES)(again)
+
+
+def test_cases_of_each_device(monkeypatch):
+    cases = {"cpu": CASES, "cuda": ["float32-4x4", "float16-2x2"]}
+    options = {"cases": cases, "core": {"cuda": ["float16-2x2"]}, "cold": {"cpu": CASES[:1]}, "devices": ["cuda"]}
+    doubled = define(monkeypatch, {}, **options)
+    assert doubled.Cuda.params[1] == cases["cuda"] and doubled.Cuda.error_params[1] == doubled.Cuda.cold_params[1]
+    assert doubled.Cuda.error_params[1] == ["float16-2x2"]
+    assert not hasattr(doubled, "Cpu")
+    problem = doubled.Doubled()  # its cases of the CPU are there for a comparison
+    assert [test["name"] for test in problem.generate_test_cases()] == list(problem.core["cpu"]) == CASES
+
+
+def test_dtype_and_device_of_a_case(monkeypatch):
+    def inputs(rows, dtype, device):
+        return torch.ones(rows, dtype=getattr(torch, dtype)), device
+
+    members = {"inputs": inputs, "reference": lambda x, device: 2 * x, "ours": lambda x, rows: x * rows / (rows / 2)}
+    cost = {"flops": {"int8-4": 4}, "bytes": lambda rows, dtype: rows * len(dtype)}
+    doubled = define(monkeypatch, members, cases=["int8-4", "float64-2"], **cost)
+    x, device = doubled.Doubled().inputs_of("int8-4")
+    assert (x.dtype, device) == (torch.int8, "cpu")
+    assert (doubled.Cpu.flops, doubled.Cpu.bytes) == ({"int8-4": 4}, {"int8-4": 16, "float64-2": 14})
+    set_up(doubled, "ours", "float64-2")
+
+
+def test_own_expectation_verdict_and_outputs(asv_environment, monkeypatch):
+    called = []
+    members = {
+        "expected": lambda x: 2 * x.double(),
+        "verify": lambda expected, actual: (called.append(expected.dtype) or True, {"max_error": 0.25}),
+        "empty": lambda x: called.append("empty") or torch.empty_like(x),
+        "ours": lambda x, out: torch.mul(x, 2, out=out),
+    }
+    bench = set_up(define(monkeypatch, members), "ours")
+    assert called == ["empty", torch.float64]
+    assert bench.track_max_error("ours", CASES[0]) == 0.25
+
+
+@pytest.mark.parametrize(("rows", "lengths"), [((), (8, 8)), (("x",), (4, 4))])
+def test_rows_of_a_part(monkeypatch, rows, lengths):
+    members = {"inputs": lambda n, m: (torch.randn(n, m), torch.randn(m)), "reference": lambda x, y: (x + y, x.sum(1))}
+    problem = define(monkeypatch, members, rows=rows).Doubled()
+    x, y = problem.inputs_of(CASES[0])
+    (part, same), outputs = problem.subset((x, y), problem.reference_solution(x, y), 2)
+    assert (len(part), same is y) == (lengths[0], True) and [len(output) for output in outputs] == [*lengths]
+    assert problem.verify_result(problem.expected(part, same), outputs)[0]
+
+
+def test_inputs_leave_random_numbers_as_they_were(monkeypatch):
+    problem, before = define(monkeypatch, {}).Doubled(), torch.get_rng_state()
+    problem.inputs_of(CASES[0])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_normal_values_repeat_and_are_drawn_anew():
+    assert torch.equal(normal(5, "a"), normal(7, "a")[:5]) and not torch.equal(normal(5, "a"), normal(5, "b"))
+    assert torch.equal(normal(25, "a", period=10)[10:20], normal(10, "a"))
+    with drawn_anew("of an audit"):
+        other = normal(5, "a")
+    assert not torch.equal(other, normal(5, "a"))
+
+
+def a_module(monkeypatch, bind, **supports):
+    """Put a Python module of a build in place."""
+    made = types.ModuleType("twice_package.ours")
+    made.bind = bind
+    if supports:
+        made.SUPPORTS = supports
+    package = types.ModuleType("twice_package")
+    package.cuda_status = lambda: "no driver"
+    monkeypatch.setitem(sys.modules, "twice_package", package)
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return module(made.__name__)
+
+
+def test_module_gets_what_the_signature_says(asv_environment, monkeypatch):
+    def bind(x, factor, *, out):
+        assert type(factor) is float
+        return lambda: torch.mul(x, factor, out=out) is None
+
+    members = {
+        "inputs": lambda rows, columns: (torch.tensor(0.0), torch.ones(rows, columns), torch.tensor(2.0)),
+        "reference": lambda unused, x, factor: x * factor,
+        "native": a_module(monkeypatch, bind),
+    }
+    doubled = define(
+        monkeypatch, members, signature="void solution(const float* x, float factor, float* out, size_t n)"
+    )
+    bench = set_up(doubled, "native")
+    bench.measure("twice.Cpu.time_hot", "native", CASES[0])
+    assert rounds(asv_environment)[0].estimate > 0
+    assert doubled.Doubled().output_names() == ("out",)
+    assert doubled.Cpu.track_code_bytes.unit == "bytes"  # what a build-info.json says of it
+
+
+@pytest.mark.parametrize(
+    ("supports", "device", "message"),
+    [
+        ({"devices": ()}, "cpu", "twice_package.ours is not written yet: SUPPORTS names no device"),
+        ({"devices": ("cuda",)}, "cpu", r"twice runs on \('cuda',\), not cpu"),
+        ({"devices": ("cpu",), "dtypes": ("float16",)}, "cpu", "twice takes float16 on cpu, not float32"),
+        ({}, "cuda", "no driver"),
+    ],
+)
+def test_module_that_does_not_run_here_is_na(monkeypatch, supports, device, message):
+    problem = define(monkeypatch, {"native": a_module(monkeypatch, None, **supports)}).Doubled()
+    problem.device = device
+    with pytest.raises(NotImplementedError, match=message):
+        problem.functions["native"].check(problem, CASES[0])
+
+
+def test_failing_module_and_device_that_is_none(monkeypatch):
+    problem = define(monkeypatch, {"native": a_module(monkeypatch, lambda x, *, out: lambda: 7)}).Doubled()
+    with pytest.raises(KernelFailedError, match=r"twice_package\.ours returned status 7"):
+        problem.functions["native"](problem, CASES[0], problem.inputs_of(CASES[0]))
+    with pytest.raises(ProblemError, match="wanted cpu or cuda"):
+        module("twice_package.ours", device="tpu")
+
+
+def test_public_problem_keeps_its_own_reference(monkeypatch):
+    file = problem_file("nowhere/def.py", {"float32-a": "a"})
+    members = {"problem": file, "native": solution("twice.so"), "inputs": None, "reference": None}
+    doubled = define(monkeypatch, members, cases=["float32-a"], flops={"float32-a": 3})
+    assert doubled.Cpu.params == [["eager", "native"], ["float32-a"]] and doubled.Cpu.flops == {"float32-a": 3}
+    with pytest.raises(ProblemError, match=r"nowhere/def\.py: no such file"):
+        doubled.Doubled().generate_test_cases()[0]["create_inputs"]()
+    for options, message in (({"flops": len}, "wanted flops by case"), ({}, r"wanted solution\(\.\.\.\) or module")):
+        with pytest.raises(ProblemError, match=message):
+            define(monkeypatch, {**members, "native": len} if not options else members, cases=["float32-a"], **options)
 
 
 def test_native_in_a_class_that_has_one():

@@ -196,7 +196,7 @@ def test_integers_are_pytorchs(device, dtype, shape):
 
     problem = QuantizeInt8Rows()
     problem.device = device
-    inputs = problem.create_inputs(*shape, dtype)
+    inputs = problem.inputs_of(f"{dtype}-{'x'.join(map(str, shape))}")
     out, scales = kernels.quantize_int8_rows(inputs[0])
     right, details = problem.verify_result(problem.expected(*inputs), (out, scales))
     assert right, details

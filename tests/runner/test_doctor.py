@@ -129,7 +129,7 @@ def test_check_is_what_bind_raises(monkeypatch):
     problem = SimpleNamespace(device="cuda", functions={}, implementations_on=lambda _: ["compile", "eager"])
     monkeypatch.setattr(implementations.importlib.util, "find_spec", lambda _: None)
     implementations.check("eager", problem, "float32-1M")
-    for implementation, why in (("compile", "needs Triton on CUDA"), ("triton", "needs a CUDA device")):
+    for implementation, why in (("compile", "needs Triton on CUDA"), ("triton", "Triton needs a CPU")):
         with pytest.raises(NotImplementedError, match=why):
             implementations.check(implementation, problem, "float32-1M")
 

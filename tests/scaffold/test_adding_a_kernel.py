@@ -113,7 +113,7 @@ def test_the_steps_of_the_page_end_with_the_trend_on_a_page(tmp_path):
     assert "kernels/my_op is not written for cpu yet: its SUPPORTS does not name it" in output
     assert "kernels.my_op is not written yet: SUPPORTS names no device" in shell(folder, SET_UP_NATIVE)
 
-    replace_line(folder / "benchmarks/my_op.py", "output: torch.Tensor = ", reference)
+    replace_line(folder / "benchmarks/my_op.py", "return x * 2", reference)
     replace_line(folder / "kernels/my_op/my_op.cpp", "FILL IN", body)
     replace_line(folder / "kernels/my_op/__init__.py", '"devices": ', devices)
     output = [shell(folder, textwrap.dedent(line).strip()) for line in finish.strip().splitlines()]

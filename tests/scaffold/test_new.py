@@ -11,25 +11,11 @@ from kernel_velocity.__main__ import main
 from kernel_velocity.errors import UsageError
 from kernel_velocity.scaffold import files as new_files
 from kernel_velocity.scaffold import new
-from kernel_velocity.scaffold.signature import DEFAULT, parse
 from tests.challenge_files import CHALLENGE
 from tests.scaffold import generating
-from tests.scaffold.generating import ROOT, STRICT, tool
+from tests.scaffold.generating import STRICT, tool
 
-LONG = [f"{word}_of_the_longest_name:bfloat16*" for word in ("abc", "def", "ghi", "jkl")]
-LONG += ["factor_of_a_longest_name:float", "another_number_as_longed:int", "result_of_a_longest_name:bfloat16*!"]
-# Names and types that make lines break everywhere.
-SIGNATURES = {
-    "my_op": DEFAULT,
-    "x": "a:float*,b:float*,out:float*!,n:size_t",
-    "three_axes": "A:float*,B:float*,C:float*!,M:size_t,N:size_t,K:size_t",
-    "public": "input:float*,alpha:float,output:float*!,n:size_t,m:size_t",
-    "to_bytes": "x:float*,scale:float,zero_point:int,out:int8_t*!,n:size_t",
-    "integers": "x:uint8_t*,y:int64_t*,lookup:int*,out:int32_t*!,n:int64_t",
-    "halves": "x:float16*,y:bfloat16*,out:float16*!,n:size_t",
-    "doubles": "x:double*,beta:double,out:double*!,n:size_t",
-    "a_kernel_of_longest_na": ",".join([*LONG, "extent_of_a_longest_name:size_t", "second_of_a_longest_name:size_t"]),
-}
+NAMES = ("my_op", "x", "a_kernel_of_longest_names")  # the last makes lines break everywhere
 
 
 def run(*argv):
@@ -49,14 +35,14 @@ def repository(tmp_path):
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
-    """A tree with a kernel of every signature and both ABIs, and the repository's own settings of the tools."""
+    """A tree with some kernels, and the repository's own settings of the tools."""
     root = generating.repository(tmp_path_factory.mktemp("generated"))
     paths = []
-    for name, text in SIGNATURES.items():
-        for abi in new_files.ABIS:
-            files = new_files.files(root, f"{name}_{abi[0]}", parse(text), abi)
-            new.write_all(root, files)
-            paths += files
+    for name in NAMES:
+        files, notes = new_files.files(root, name)
+        assert notes == []
+        new.write_all(root, files)
+        paths += files
     return root, paths
 
 
@@ -83,10 +69,8 @@ def test_native_code_is_formatted_and_compiles_without_a_warning(generated):
     native = [str(path) for path in paths if path.suffix in (".cpp", ".cu")]
     tool(root, str(formatter), "--dry-run", "-Werror", *native)
     sources = [name for name in native if name.endswith(".cpp")]
-    (root / "all.cpp").write_text("".join(f'#include "{name}"\n#undef solution\n' for name in sources))
+    (root / "all.cpp").write_text("".join(f'#include "{name}"\n' for name in sources))
     tool(root, *STRICT, "all.cpp")
-    for name in [name for name in sources if name.endswith("_s.cpp")][-2:]:
-        tool(root, *STRICT, "-DKV_SOLUTION", name)
 
 
 @pytest.mark.slow
@@ -95,10 +79,8 @@ def test_cuda_code_compiles(generated):
     if shutil.which("nvcc") is None:
         pytest.skip("there is no nvcc")
     sources = [str(path) for path in paths if path.suffix == ".cu"]
-    (root / "all.cu").write_text("".join(f'#include "{name}"\n#undef solution\n' for name in sources))
+    (root / "all.cu").write_text("".join(f'#include "{name}"\n' for name in sources))
     tool(root, "nvcc", "-std=c++17", "-Werror", "all-warnings", "-c", "all.cu", "-o", "object.o")
-    for name in [name for name in sources if name.endswith("_s.cu")][-2:]:
-        tool(root, "nvcc", "-std=c++17", "-DKV_SOLUTION", "-c", name, "-o", "object.o")
 
 
 def test_problems_are_discovered_and_their_references_right(generated):
@@ -118,18 +100,13 @@ def test_problems_are_discovered_and_their_references_right(generated):
         "        assert set(problem.cold[device]) < set(names) and len(set(problem.core[device])) == 2\n"
         "        assert set(problem.core[device]) <= set(names)\n"
         "    problem.device = 'cpu'\n"
-        "    case = problem.generate_sample()\n"
-        "    axes = len(case['dims'])\n"
-        "    assert axes == sum(p['type'] in ('size_t', 'int64_t') and not p['pointer'] for p in problem.parameters)\n"
-        "    inputs = problem.create_inputs(*(5,) * axes)\n"
+        "    inputs = problem.inputs_of('float32-5')\n"
         "    output = problem.reference_solution(*inputs)\n"
-        "    assert output.shape == (5,) * axes == problem.empty_output(inputs).shape\n"
-        "    assert output.dtype == problem.empty_output(inputs).dtype\n"
+        "    assert output.shape == (5,) == problem.empty_output(inputs).shape\n"
         "    assert problem.verify_result(problem.expected(*inputs), output)[0]\n"
         "    output.view(-1)[-1] += 1\n"
         "    assert not problem.verify_result(problem.expected(*inputs), output)[0], problem.name\n"
-        "    moved = sum(v.numel() * v.element_size() for v in (*inputs, output) if hasattr(v, 'numel'))\n"
-        "    assert problem.get_bytes({**case, 'dims': (5,) * axes}) == moved\n"
+        "    assert problem.get_bytes({'name': 'float32-5'}) == 40\n"
     )
     tool(root, sys.executable, "-W", "error", "-c", script)
 
@@ -137,7 +114,7 @@ def test_problems_are_discovered_and_their_references_right(generated):
 def test_files_are_named(repository):
     status, out, err = run("my_op", "--root", repository)
     assert (status, err) == (0, "")
-    wanted = ["kernels/my_op/__init__.py", "kernels/my_op/my_op.cpp", "kernels/my_op/my_op.cu", "benchmarks/my_op.py"]
+    wanted = ["benchmarks/my_op.py", "kernels/my_op/__init__.py", "kernels/my_op/my_op.cpp", "kernels/my_op/my_op.cu"]
     wanted += ["tests/kernels/test_my_op.py"]
     *names, last = out.splitlines()
     assert names == wanted
@@ -146,30 +123,34 @@ def test_files_are_named(repository):
     assert result == {*wanted, "asv.conf.json"}
 
 
-def test_argument_lists(monkeypatch):
-    def files(abi):
-        text = "A:float*,scale:float,C:int8_t*!,m:size_t,n:size_t"
-        return {path.name: content for path, content in new_files.files(ROOT, "my_op", parse(text), abi).items()}
-
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)  # without formatters lines are as long as they are
-    common = "const float* A, int8_t* C, int64_t m, int64_t n, float scale, int"
-    native = f"KV_CPU_KERNEL(kv_my_op_cpu, ({common} threads), (A, C, m, n, scale, threads)) {{\n"
-    assert native in files("kv")["my_op.cpp"]
-    assert f'extern "C" KV_API int kv_my_op_cuda({common} device, void* stream) {{\n' in files("kv")["my_op.cu"]
-    wanted = 'extern "C" void solution(const float* A, float scale, int8_t* C, size_t m, size_t n) {\n'
-    assert wanted in files("solution")["my_op.cpp"] and wanted in files("solution")["my_op.cu"]
+def test_formatter_that_fails_is_named(repository, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/false")
     with pytest.raises(UsageError, match="ruff failed on"):
-        files("kv")
+        new_files.files(repository, "my_op")
 
 
 def test_signature_of_a_problem(repository, tmp_path):
     pytest.importorskip("torch", reason="the definition imports torch")
     path = tmp_path / "def.py"
     path.write_text(CHALLENGE)
-    assert run("leaky_relu", "--problem", path, "--abi", "solution", "--root", repository)[0] == 0
-    text = (repository / "kernels/leaky_relu/leaky_relu.cpp").read_text()
-    assert 'extern "C" void solution(const float* input, float alpha, float* output, size_t n, size_t m) {' in text
+    assert run("leaky_relu", "--problem", path, "--root", repository)[0] == 0
+    text = " ".join((repository / "kernels/leaky_relu/leaky_relu.cpp").read_text().split())
+    assert "(const float* input, float* output, float alpha, size_t n, size_t m, int threads)" in text.replace(
+        "out,", "output,"
+    )
+
+
+def test_other_repository_gets_a_library(tmp_path):
+    (tmp_path / "asv.conf.json").write_text('{"benchmark_dir": "perf"}')
+    (tmp_path / "perf").mkdir()
+    status, out, err = run("my_op", "--root", tmp_path)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[:3] == ["perf/my_op.py", "kernels/my_op.cpp", "kernels/my_op.cu"]
+    assert "note: a build that puts my_op.so into {out} gives its native times" in out
+    text = (tmp_path / "perf/my_op.py").read_text()
+    assert 'native = kv.native("my_op.so", "void my_op(const float* x, float* out, size_t n)")' in text
+    assert "kernels" not in text and "harness" not in text
+    assert "kv.h" not in (tmp_path / "kernels/my_op.cpp").read_text()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +164,7 @@ def test_signature_of_a_problem(repository, tmp_path):
         ("sum", "is Python's own name"),
         ("device", "series of that name are the machine's ceilings"),
         ("cpu_", "like one of the suite's own"),
-        ("class_var", "like one of the suite's own"),
+        ("path", "like one of the suite's own"),
         ("cpu_isa", "kernels.cpu_isa is a function"),
         ("test_op", "would be taken for a test"),
     ],
@@ -224,8 +205,6 @@ def test_all_files_are_written_or_none(repository, monkeypatch, last):
     assert sorted(repository.rglob("*")) == before
 
 
-def test_options_that_do_not_fit(repository, tmp_path_factory):
+def test_folder_without_a_configuration(tmp_path_factory):
     status, _, err = run("my_op", "--root", tmp_path_factory.mktemp("empty"))
     assert status == 2 and "no asv.conf.json here" in err
-    status, _, err = run("my_op", "--problem", "x.py", "--parameters", DEFAULT, "--root", repository)
-    assert status == 2 and "not allowed with" in err and err.count("\n") == 1

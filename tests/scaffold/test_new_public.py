@@ -17,9 +17,9 @@ pytest.importorskip("torch", reason="problems make torch tensors")
 NAMES = {f"p{number}": key for number, key in enumerate(PUBLIC)}
 
 
-def run(root, name, path, *options):
+def run(root, name, path):
     out, err = io.StringIO(), io.StringIO()
-    status = main(["new", name, "--problem", str(path), "--root", str(root), *options], out, err)
+    status = main(["new", name, "--problem", str(path), "--root", str(root)], out, err)
     return status, out.getvalue(), err.getvalue()
 
 
@@ -49,9 +49,8 @@ def test_python_code_is_typed(generated):
 
 def test_native_code_compiles_without_a_warning(generated):
     sources = [f"kernels/{name}/{name}.cpp" for name in NAMES]
-    (generated / "all.cpp").write_text("".join(f'#include "{name}"\n#undef solution\n' for name in sources))
+    (generated / "all.cpp").write_text("".join(f'#include "{name}"\n' for name in sources))
     tool(generated, *STRICT, "all.cpp")
-    tool(generated, *STRICT, "-DKV_SOLUTION", sources[0])
 
 
 @pytest.mark.slow
@@ -108,34 +107,31 @@ def test_case_too_large_for_a_cpu_is_tracked_on_cuda(tmp_path):
     wanted = "note: 1 of 2 cases only on CUDA, whose inputs and outputs take more than 0.250 GiB: rows=100000000 "
     assert wanted in out
     text = (root / "benchmarks/sums.py").read_text()
-    assert '"cpu": ("float32-rows=8",)' in text and '"cuda": ("float32-rows=8", "float32-rows=100000000")' in text
+    assert '"cpu": ["float32-rows=8"]' in text and '"cuda": ["float32-rows=8", "float32-rows=100000000"]' in text
     assert public.CPU_BYTES == 1 << 28
 
 
 def test_starter_code_follows_from_a_signature_alone(tmp_path):
     root = repository(tmp_path / "repository")
     assert run(root, "arg_min", write(tmp_path, PUBLIC["Tensara", "signature_alone"]))[0] == 0
-    wanted = (
-        'extern "C" void solution(const float* input_tensor, int dim, int* output, const int* extra1, int extra2) {'
-    )
+    wanted = "const float* input_tensor, int* output, const int* extra1, int dim, int extra2, int "
     for end in ("cpp", "cu"):
-        assert wanted in (root / f"kernels/arg_min/arg_min.{end}").read_text()
+        assert wanted in " ".join((root / f"kernels/arg_min/arg_min.{end}").read_text().split())
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "options", "words"),
+    ("old", "new", "words"),
     [
-        ("import torch", "import torch\nimport no_such", (), "def.py:3: does not import: ModuleNotFoundError"),
-        ("'type': 'size_t'", "'type': 'quad'", (), "'n' is of type 'quad'; there are float, double"),
-        ("return x.sum(1)", "return x.no_such()", (), r"def.py:16: reference_solution fails on tensors of shapes"),
-        ("x.sum", "x.sum", ("--abi=kv",), "--abi kv: a public problem's kernel is its solution"),
+        ("import torch", "import torch\nimport no_such", "def.py:3: does not import: ModuleNotFoundError"),
+        ("'type': 'size_t'", "'type': 'quad'", "'n' is of type 'quad'; there are float, double"),
+        ("return x.sum(1)", "return x.no_such()", r"def.py:16: reference_solution fails on tensors of shapes"),
     ],
 )
-def test_untrackable_problem_is_one_line_and_no_file(tmp_path, old, new, options, words):
+def test_untrackable_problem_is_one_line_and_no_file(tmp_path, old, new, words):
     root = repository(tmp_path / "repository")
     before = sorted(root.rglob("*"))
     assert old in TENSARA["no_dims"]
-    status, out, err = run(root, "sums", write(tmp_path, {"def.py": TENSARA["no_dims"].replace(old, new)}), *options)
+    status, out, err = run(root, "sums", write(tmp_path, {"def.py": TENSARA["no_dims"].replace(old, new)}))
     assert (status, out) == (2, "") and err.count("\n") == 1 and words in err, err
     assert sorted(root.rglob("*")) == before
 
@@ -149,8 +145,8 @@ def test_repository_without_our_package_gets_a_plain_solution(tmp_path):
     assert out.splitlines()[:3] == ["perf/sums.py", "problems/sums/sums.cpp", "problems/sums/sums.cu"]
     assert "note: a build that puts sums.so into {out} gives its native times" in out
     text = (root / "perf/sums.py").read_text()
-    assert 'file = Path(__file__).parents[1] / "public/def.py"' in text
-    assert text.endswith("\n\nregister()\n")
+    assert 'kv.problem_file(Path(__file__).parents[1] / "public/def.py", NAMES)' in text
+    assert 'native = kv.solution("sums.so")' in text and "harness" not in text
     assert "kv.h" not in (root / "problems/sums/sums.cpp").read_text()
 
 

@@ -46,18 +46,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernel_velocity.harness.definition import benchmark, native
+    from kernel_velocity.harness.accuracy import Tolerance
+    from kernel_velocity.harness.definition import benchmark, module, native, normal, problem_file, solution
     from kernel_velocity.harness.problem import Problem
     from kernel_velocity.harness.under_test import artefact
     from kernel_velocity.series.frames import read
 
-__all__ = ["Problem", "artefact", "benchmark", "native", "read"]
+__all__ = [
+    "Problem",
+    "Tolerance",
+    "artefact",
+    "benchmark",
+    "module",
+    "native",
+    "normal",
+    "problem_file",
+    "read",
+    "solution",
+]
 # What benchmarks and notebooks import from here. Imported on use: the command line needs none of it.
 _PUBLIC = {
     "Problem": "harness.problem",
+    "Tolerance": "harness.accuracy",
     "artefact": "harness.under_test",
-    "benchmark": "harness.definition",
-    "native": "harness.definition",
+    **dict.fromkeys(("benchmark", "module", "native", "normal", "problem_file", "solution"), "harness.definition"),
     "read": "series.frames",
 }
 

@@ -30,10 +30,11 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
+from kernel_velocity.harness.implementations import Module
 from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem_file import DTYPE
 from kernel_velocity.harness.stopping import RULES
-from kernel_velocity.harness.under_test import ARTEFACTS, root_folder
+from kernel_velocity.harness.under_test import ARTEFACTS, find_info, root_folder
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.results import git
 from kernel_velocity.roofline import ceilings
@@ -121,7 +122,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 def _artefacts(args: argparse.Namespace, err: TextIO) -> dict[str, str]:
     """Return the variables by which a process sees a build of the working tree.
 
-    {} where none of the kernels calls what a build makes, or a build is named already.
+    {} where none of the kernels calls what a build makes, a build is named already, or their packages are built in
+    place (`find_info` finds what the build says of itself).
 
     Raises:
         UsageError: the working tree does not build.
@@ -129,8 +131,9 @@ def _artefacts(args: argparse.Namespace, err: TextIO) -> dict[str, str]:
     whats = set(args.what)
     if ARTEFACTS in os.environ or all(implementations.is_file(what) for what in whats):
         return {}
-    problems = list(config.suite(Path()).problems())
-    if not any(problem.functions for problem in problems if ALL in whats or problem.name in whats):
+    problems = [problem for problem in config.suite(Path()).problems() if ALL in whats or problem.name in whats]
+    functions = [function for problem in problems for function in problem.functions.values()]
+    if all(isinstance(function, Module) and find_info(Path(function.package)) for function in functions):
         return {}
     from kernel_velocity.ab.session import AsvRunner  # noqa: PLC0415 - asv takes half a second
 

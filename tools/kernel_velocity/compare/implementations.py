@@ -14,8 +14,8 @@ from kernel_velocity.compare import solutions as solution_files
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import implementations as harness_implementations
-from kernel_velocity.harness.cases import CONTROLS, NATIVE
-from kernel_velocity.harness.implementations import Bound
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.harness.implementations import Bound, Module
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase
 from kernel_velocity.harness.problem_file import dtype_of_parameter, load_file, sizes
 from kernel_velocity.harness.problem_formats import SUFFIXES, copies
@@ -105,8 +105,9 @@ def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
 def _bind_plain(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
     if name == "compile":
         return harness_implementations.bind_live_compile(problem, case, inputs)
-    if name == NATIVE and problem.kernel is not None and name not in problem.functions:
-        check_build(Path(str(importlib.import_module(problem.package).__file__)).parent, problem.kernel)
+    if isinstance(function := problem.functions.get(name), Module):
+        folder = Path(str(importlib.import_module(function.package).__file__)).parent
+        check_build(folder, str(problem.kernel))
     return harness_implementations.bind(name, problem, case, inputs, Path())
 
 

@@ -29,7 +29,7 @@ from kernel_velocity.harness import accuracy, gate, gpu, limits, timing
 from kernel_velocity.harness.audit import AuditError, FreshInputs, audit, check_kinds
 from kernel_velocity.harness.benchmark import CHECK_STEP
 from kernel_velocity.harness.cases import NATIVE
-from kernel_velocity.harness.implementations import Bound
+from kernel_velocity.harness.implementations import Bound, Module
 from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem import Inputs, Problem, ProblemError, outputs_of
 from kernel_velocity.harness.problem_file import is_out_of_memory
@@ -282,14 +282,14 @@ class Subject:
 
 
 def whole_function(implementation: str, problem: Problem, inputs: Inputs) -> Call | None:
-    """Return a call of the function that users call, with checks and allocation: `<package>.<k>.<k>(...)`.
+    """Return a call of the function that users call, with checks and allocation: it is called like its module.
 
     None for any other implementation, whose call is the whole function.
     """
-    if implementation != NATIVE or problem.kernel is None or implementation in problem.functions:
+    if implementation != NATIVE or not isinstance(module := problem.functions.get(NATIVE), Module):
         return None
-    module = importlib.import_module(f"{problem.package}.{problem.kernel}")
-    return partial(getattr(module, problem.kernel), *problem.native_arguments(inputs))
+    function = getattr(importlib.import_module(module.name), module.name.rpartition(".")[2], None)
+    return None if function is None else partial(function, *problem.native_arguments(inputs))
 
 
 def synchronize(device: str) -> None:

@@ -5,16 +5,16 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     accuracy.py         error figures of an output, tolerances
     asv_type.py         asv's benchmark types: rounds, errors and figures of compiled code
     audit.py            was what was timed what was checked: fresh inputs, known and new ones timed in pairs
-    benchmark.py        the base class of a suite's asv classes: set-up, checks, one round
+    benchmark.py        the asv classes behind `benchmark`: set-up, checks, one round
     cases.py            names of test cases, implementations, devices
     ceilings.py         what a machine can do at most: bandwidths, FLOP/s, launches
-    definition.py       define a benchmark in a few lines: `benchmark`, `native`
+    definition.py       define a benchmark: `benchmark`, `native`, `module`, `normal`
     device_figures.py   one tracked number for each ceiling. Sizes of caches as seen
     documents.py        JSON that may be damaged: a document, or one line that says what is wrong
     file_problem.py     a public problem as a problem of a suite
     gate.py             the quiet-core filter, and the gauges beside the samples
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
-    implementations.py  eager, compile, native, triton, bound to inputs
+    implementations.py  eager, compile, modules of a build, bound to inputs
     independent.py      our timers compared with PyTorch's, Triton's, CUDA graphs, the profiler
     isolation.py        whether the series of a round share a process, and what none hands on to the next
     limits.py           times in which the machine cannot have done the work, refused
@@ -33,7 +33,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     telemetry.py        one JSON line per round
     timers.py           seconds per call: host's clock, CUDA events, graphs
     timing.py           how a method is timed: decorators, choice of timer, cold caches
-    under_test.py       the package under test, and the figures of its compiled code
+    under_test.py       what a build made: its libraries, and the figures of its code
     user_file.py        a user's Python file, imported with its neighbours
     workloads.py        what ceilings are measured with: streams, products, multiply-adds
 """

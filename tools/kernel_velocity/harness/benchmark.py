@@ -1,6 +1,6 @@
-"""The base class of the suite's asv classes: two axes, checked before and after timing, timed by rounds.
+"""The asv classes behind `definition.benchmark`: two axes, checked before and after timing, timed by rounds.
 
-A subclass names its problem and its device. Asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
+A class has a problem and a device. Asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
 `.track_max_error`, and the figures of the compiled code (`under_test.figure`).
 """
 
@@ -25,7 +25,7 @@ from kernel_velocity.harness.audit import FreshInputs, audit, check_finished, ch
 from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS, dtype_of
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, uuid, with_clocks
-from kernel_velocity.harness.implementations import Bound, bind, check_device
+from kernel_velocity.harness.implementations import Bound, Module, bind, check_device
 from kernel_velocity.harness.limits import Work
 from kernel_velocity.harness.originals import ORIGINALS, ReplacedFunctionError
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase, outputs_of
@@ -87,7 +87,7 @@ class _KernelBenchmark:
         cls.cold_params = [implementations, list(problem.cold.get(cls.device, core))]
         cls.error_params = [implementations, list(core)]
         cls.figure_params = [[NATIVE], list(TARGETS[cls.device])]
-        describes_itself = problem.kernel is not None and not problem.functions  # in build-info.json
+        describes_itself = isinstance(problem.functions.get(NATIVE), Module)  # in build-info.json
         for name, unit in FIGURES[cls.device].items() if describes_itself else ():
             setattr(cls, f"track_{name}", _figure_method(str(problem.kernel), name, unit))
 

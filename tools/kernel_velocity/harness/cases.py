@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
-IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
 ON_CUDA_ALONE = ("triton",)  # implementations that exist on no other device: n/a there, on every machine
-NATIVE = "native"  # what is compiled from kernels/
+NATIVE = "native"  # what a build compiles
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
 INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")  # dtypes

@@ -1,7 +1,7 @@
 """Measure the ceilings of a machine by the harness's timers: bandwidths, FLOP/s by dtype, the cost of a launch.
 
 A timing that needs more than these cannot be true. Measured is the machine under this torch: a copy is `copy_`, a
-product `matmul`, a call costs what a call of torch costs. On CPUs also the native library's streams (`workloads`).
+product `matmul`, a call costs what a call of torch costs. On CPUs also a suite's native loops (`workloads`).
 `roof`, `peak` and `from_document` read what was measured. No torch at import, as other rooms read ceilings, too.
 """
 
@@ -156,12 +156,13 @@ def _title(ceiling: Ceiling) -> str:
 # Measuring ------------------------------------------------------------------------------------------------------------
 
 
-def measure(device: str, *, caches: bool = False) -> dict[str, Any]:
+def measure(device: str, *, caches: bool = False, loops: str | None = None) -> dict[str, Any]:
     """Measure every ceiling of "cpu" or "cuda". Return the document, ready for JSON.
 
     Args:
         device: "cpu" or "cuda".
         caches: whether to sweep the caches, too.
+        loops: package of the suite's native loops (`workloads`), None for none.
 
     Raises:
         NotImplementedError: torch or the device is missing.
@@ -169,8 +170,8 @@ def measure(device: str, *, caches: bool = False) -> dict[str, Any]:
     prepare_torch(device)
     new_timer, nothing = _clock(device)
     before = reported(device)
-    measured = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer), *_products(device, new_timer)]
-    measured += _sweep(device, new_timer) if caches else []
+    measured = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer, loops)]
+    measured += [*_products(device, new_timer, loops), *(_sweep(device, new_timer) if caches else ())]
     return {
         "format": FORMAT,
         "device": device,
@@ -262,11 +263,11 @@ def working_sets(smallest: int, cache: int | None, memory: int | None) -> list[i
     return sizes
 
 
-def _bandwidths(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
+def _bandwidths(device: str, new_timer: NewTimer, loops: str | None) -> Iterator[Ceiling]:
     sizes = working_sets(SMALLEST[device], cache_size(device), free_memory(device))
     once = ("read", "triad", *(AROUND if device == "cpu" else ()))
     for what, size in [*(("copy", size) for size in sizes), *((what, sizes[-1]) for what in once)]:
-        make = partial({**STREAMS, **AROUND}[what], device, size)
+        make = partial(AROUND[what], loops, size) if what in AROUND else partial(STREAMS[what], device, size)
         yield ceiling_of(make, new_timer, what=what, unit="B/s", bytes=size, dtype="float32")
 
 
@@ -301,7 +302,7 @@ def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
     return ""
 
 
-def _products(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
+def _products(device: str, new_timer: NewTimer, loops: str | None) -> Iterator[Ceiling]:
     import torch  # noqa: PLC0415
 
     capability = torch.cuda.get_device_capability() if device == "cuda" else (0, 0)
@@ -313,7 +314,8 @@ def _products(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
         with _tf32(dtype == "tf32"):
             yield ceiling_of(partial(_largest_product, device, dtype, new_timer), new_timer, **identity)
     for dtype in MULTIPLIED if device == "cpu" else ():
-        yield ceiling_of(partial(multiply_adds, dtype), new_timer, what=MULTIPLY_ADDS, unit="FLOP/s", dtype=dtype)
+        make = partial(multiply_adds, loops, dtype)
+        yield ceiling_of(make, new_timer, what=MULTIPLY_ADDS, unit="FLOP/s", dtype=dtype)
 
 
 @contextmanager

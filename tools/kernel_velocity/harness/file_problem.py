@@ -6,16 +6,17 @@ The file is read when a case is set up, so that discovery needs neither PyTorch 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kernel_velocity.harness.definition import c_function
 from kernel_velocity.harness.implementations import Bound, poison
 from kernel_velocity.harness.problem import C_TYPES, Inputs, Outputs, Problem, TestCase, Verdict, outputs_of
 from kernel_velocity.harness.problem_file import DTYPE, load_file, parameters_of
 from kernel_velocity.harness.problem_formats import copies
+from kernel_velocity.harness.under_test import c_function
 
 
 class CaseInputs(tuple[Any, ...]):
@@ -25,21 +26,19 @@ class CaseInputs(tuple[Any, ...]):
 
 
 class FileProblem(Problem):
-    """A public problem in a file. A subclass names the file and fixes the cases.
+    """A public problem in a file. `definition.benchmark` makes subclasses, which name the file and fix the cases.
 
     Attributes:
         file: of the problem, with the name of the class behind a colon where it has several.
         names: what the file calls each of our cases.
         flops: of a call, by our cases, as the file says.
         outputs: names of the outputs, in order: keywords of the native function where there are several.
-        dtype: of the elements where the file's methods ask for one.
     """
 
     file: ClassVar[str | Path]
     names: ClassVar[Mapping[str, str]]
     flops: ClassVar[Mapping[str, int]] = {}
     outputs: ClassVar[Sequence[str]] = ()
-    dtype: ClassVar[str] = DTYPE
 
     def __init__(self) -> None:
         super().__init__(name=str(self.kernel))
@@ -51,7 +50,7 @@ class FileProblem(Problem):
         """The file's own problem, on our device."""
         if self._definition is None or self._definition.device != self.device:
             path, _, name = str(self.file).partition(":")
-            self._definition = load_file(Path(path), name or None, self.device, self.dtype)
+            self._definition = load_file(Path(path), name or None, self.device, DTYPE)
         return self._definition
 
     def generate_test_cases(self) -> list[TestCase]:
@@ -117,17 +116,15 @@ class FileProblem(Problem):
         return self.definition.reference_source()
 
 
-def solution_in(library: str) -> Callable[[Problem, str, Inputs], Bound]:
-    """Return what binds `solution` of a library to inputs, for `Problem.functions`.
+@dataclass(frozen=True)
+class Solution:
+    """The function `solution` of a library that the build of a commit makes, such as "relu.so"."""
 
-    Args:
-        library: a file that the build of a commit makes, such as "relu.so". Its function takes what the problem's
-            signature says, returns nothing, and runs on CUDA's default stream where the pointers are to a GPU.
-    """
+    library: str
 
-    def bind(problem: Problem, _case: str, inputs: Inputs) -> Bound:
-        assert isinstance(problem, FileProblem)
-        function = c_function(library, "solution")
+    def __call__(self, problem: FileProblem, _case: str, inputs: Inputs) -> Bound:
+        """Return it bound to inputs."""
+        function = c_function(self.library, "solution")
         function.restype = None
         output = problem.empty_output(inputs)
         read, written = iter(problem.native_arguments(inputs)), iter(outputs_of(output))
@@ -140,5 +137,3 @@ def solution_in(library: str) -> Callable[[Problem, str, Inputs], Bound]:
         call = partial(function, *arguments)
         call.__dict__["tensors"] = tensors  # kept alive as long as the call is
         return Bound(call, lambda: output, lambda: poison(output))
-
-    return bind

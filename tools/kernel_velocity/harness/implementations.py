@@ -1,7 +1,7 @@
 """Bind implementations of a problem to inputs: a call to time, and its output.
 
-`eager` is the problem's reference, `compile` the same graph as an AOTInductor package, `native` and `triton` are our
-kernels at the commit under test. One that cannot exist here raises NotImplementedError: n/a, not failed.
+`eager` is the problem's reference, `compile` the same graph as an AOTInductor package. Others are the problem's own, of
+the commit under test. One that cannot exist here raises NotImplementedError: n/a, not failed.
 """
 
 from __future__ import annotations
@@ -59,23 +59,32 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     if implementation in problem.functions:
         bound: Bound = problem.functions[implementation](problem, case, inputs)
         return bound
-    return _BINDERS[implementation](problem, case, inputs, cache)
+    if implementation == "compile":
+        return _bind_compile(problem, case, inputs, cache)
+    reference = problem.reference_solution
+    return fresh(lambda: reference(*inputs), problem.device)
 
 
 def check_device(implementation: str, problem: Problem) -> None:
     """Raise NotImplementedError for an implementation that does not exist on the device, before inputs are made.
 
-    Triton's interpreter runs on the CPU, for tests. Its time says nothing, so it is never bound.
+    Triton's interpreter runs on the CPU, for tests. Its time says nothing, so it is never bound there.
     """
     if implementation not in problem.implementations_on(problem.device):
-        raise NotImplementedError(f"{implementation.capitalize()} needs a CUDA device")
+        wanted = "CPU" if problem.device == "cuda" else "CUDA device"
+        raise NotImplementedError(f"{implementation.capitalize()} needs a {wanted}")
 
 
 def check(implementation: str, problem: Problem, case: str) -> None:
     """Raise what `bind` raises for an implementation that does not exist here. Nothing is made or compiled."""
     check_device(implementation, problem)
-    if implementation not in problem.functions and implementation in _CHECKS:
-        _CHECKS[implementation](problem, case)
+    function = problem.functions.get(implementation)
+    if isinstance(function, Module):
+        function.check(problem, case)
+    elif function is None and implementation == "compile":
+        if problem.device == "cpu":
+            _package_loader()
+        check_toolchain(problem.device)
 
 
 def fresh(function: Callable[[], Any], device: str = "cpu") -> Bound:
@@ -103,52 +112,75 @@ def poison(output: Outputs) -> None:
         tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
 
 
-def _bind_eager(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> Bound:
-    reference = problem.reference_solution
-    return fresh(lambda: reference(*inputs), problem.device)
+# Modules of a build ---------------------------------------------------------------------------------------------------
 
 
-# Our kernels ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Module:
+    """A Python module that the build makes. Its `bind` checks the arguments once, and returns the call to time.
 
+    `bind` gets what the problem's `native_arguments` are by position, and the outputs as keywords: `out`, or several by
+    the names of `output_names`. The call returns a status, None or 0 for success. The module may say what it can do:
+    SUPPORTS = {"devices": ("cpu",), "dtypes": ("float32",)}, with "dtypes_cuda" where a device takes others. What it
+    does not name is n/a. Its package may have a function `cuda_status`, which returns why CUDA cannot run, or None.
 
-def _native_module(problem: Problem, case: str) -> Any:
-    """Return the module of a kernel. NotImplementedError where it does not run here."""
-    if problem.kernel is None:
-        raise NotImplementedError(f"{problem.name} has no native kernel")
-    module = _of_this_commit(f"{problem.package}.{problem.kernel}")
-    _check_support(problem, case, module.SUPPORTS)
-    if problem.device == "cuda" and (reason := importlib.import_module(problem.package).cuda_status()) is not None:
-        raise NotImplementedError(reason)
-    return module
+    Attributes:
+        name: of the module, such as "mypackage.layernorm".
+        device: "cpu" or "cuda" where it is for that alone. None: for both.
+    """
 
+    name: str
+    device: str | None = None
 
-def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
-    module = _native_module(problem, case)
-    bound = _bind_kernel(module, problem, inputs)
-    if status := bound.call():
-        raise KernelFailedError(f"{problem.package}.{problem.kernel} returned status {status}")
-    return bound
+    @property
+    def package(self) -> str:
+        """The top package, of which a working tree has a folder."""
+        return self.name.partition(".")[0]
 
+    def check(self, problem: Problem, case: str) -> Any:
+        """Return the module. NotImplementedError where this commit's does not run on the problem's device or dtype."""
+        module = _of_this_commit(self.name)
+        supports = getattr(module, "SUPPORTS", None)
+        if supports is not None:
+            self._check_support(problem, case, supports)
+        status = getattr(importlib.import_module(self.name.rpartition(".")[0] or self.name), "cuda_status", None)
+        if problem.device == "cuda" and status is not None and (reason := status()) is not None:
+            raise NotImplementedError(reason)
+        return module
 
-def _triton_module(problem: Problem, case: str) -> Any:
-    """Return the module of a Triton kernel. NotImplementedError where it does not run here."""
-    if problem.kernel is None:
-        raise NotImplementedError(f"{problem.name} has no Triton kernel")
-    module = _of_this_commit(f"{problem.package}.{problem.kernel}.triton")
-    if problem.device not in module.SUPPORTS["devices"]:  # of ours, the interpreter alone runs on the CPU
-        raise NotImplementedError("TRITON_INTERPRET is set: interpreted, a kernel's time says nothing")
-    _check_support(problem, case, module.SUPPORTS)
-    return module
+    def __call__(self, problem: Problem, case: str, inputs: Inputs) -> Bound:
+        """Return it bound to inputs, with outputs of its own. The first call may compile.
 
+        Raises:
+            NotImplementedError: this commit has no such module, or it does not run here.
+            KernelFailedError: the first call returned a status.
+        """
+        module = self.check(problem, case)
+        output = problem.empty_output(inputs)
+        several = outputs_of(output)
+        keywords = {"out": output} if len(several) == 1 else dict(zip(problem.output_names(), several, strict=True))
+        call: Call = module.bind(*problem.native_arguments(inputs), **keywords)
+        if status := call():
+            raise KernelFailedError(f"{self.name} returned status {status}")
+        return Bound(call, lambda: output, lambda: poison(output))
 
-def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
-    bound = _bind_kernel(_triton_module(problem, case), problem, inputs)
-    bound.call()  # compiles
-    return bound
+    def _check_support(self, problem: Problem, case: str, supports: Mapping[str, tuple[str, ...]]) -> None:
+        devices = supports["devices"]
+        if not devices:
+            raise NotImplementedError(f"at this commit {self.name} is not written yet: SUPPORTS names no device")
+        if problem.device not in devices:
+            if self.name.endswith(".triton"):  # the interpreter alone runs on the CPU
+                raise NotImplementedError("TRITON_INTERPRET is set: interpreted, a kernel's time says nothing")
+            raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
+        dtypes = supports.get(f"dtypes_{problem.device}", supports["dtypes"])
+        if dtype_of(case) in ITEM_BYTES and dtype_of(case) not in dtypes:  # a user's case may be called anything
+            raise NotImplementedError(
+                f"at this commit {problem.name} takes {', '.join(dtypes)} on {problem.device}, not {dtype_of(case)}"
+            )
 
 
 def _of_this_commit(name: str) -> Any:
-    """Return a module of the package under test.
+    """Return a module of the build under test.
 
     Raises:
         NotImplementedError: the commit under test does not have it, or it is Triton's and Triton is not installed.
@@ -161,34 +193,6 @@ def _of_this_commit(name: str) -> Any:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise NotImplementedError(f"this commit has no {name}") from None
-
-
-def _check_support(problem: Problem, case: str, supports: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise NotImplementedError when the commit's kernel cannot run the problem's device or dtype.
-
-    `supports` names the dtypes of all devices in "dtypes", unless there is "dtypes_cpu" or "dtypes_cuda" for one.
-    """
-    devices = supports["devices"]
-    if not devices:
-        raise NotImplementedError(
-            f"at this commit {problem.package}.{problem.kernel} is not written yet: SUPPORTS names no device"
-        )
-    if problem.device not in devices:
-        raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
-    dtypes = supports.get(f"dtypes_{problem.device}", supports["dtypes"])
-    if dtype_of(case) in ITEM_BYTES and dtype_of(case) not in dtypes:  # a user's case may be called anything
-        raise NotImplementedError(
-            f"at this commit {problem.name} takes {', '.join(dtypes)} on {problem.device}, not {dtype_of(case)}"
-        )
-
-
-def _bind_kernel(module: Any, problem: Problem, inputs: Inputs) -> Bound:
-    """Return a kernel's `bind` with an output of its own, by the keywords that take it."""
-    output = problem.empty_output(inputs)
-    several = outputs_of(output)
-    keywords = {"out": output} if len(several) == 1 else dict(zip(problem.output_names(), several, strict=True))
-    call: Call = module.bind(*problem.native_arguments(inputs), **keywords)
-    return Bound(call, lambda: output, lambda: poison(output))
 
 
 # `compile` ------------------------------------------------------------------------------------------------------------
@@ -222,12 +226,6 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> B
     if len(problem.output_names()) > 1:
         return fresh(lambda: tuple(run(tensors)))
     return fresh(lambda: run(tensors)[0])
-
-
-def _check_compile(problem: Problem, _case: str) -> None:
-    if problem.device == "cpu":
-        _package_loader()
-    check_toolchain(problem.device)
 
 
 def _package_loader() -> Any:
@@ -332,16 +330,3 @@ def bind_live_compile(problem: Problem, _case: str, inputs: Inputs) -> Bound:
     alone = FunctionType(call.__code__.replace(), call.__globals__, closure=call.__closure__)
     compiled = torch.compile(alone, dynamic=False)
     return fresh(lambda: compiled(*inputs), problem.device)
-
-
-_BINDERS: Mapping[str, Callable[[Problem, str, Inputs, Path], Bound]] = {
-    "eager": _bind_eager,
-    "compile": _bind_compile,
-    "native": _bind_native,
-    "triton": _bind_triton,
-}
-_CHECKS: Mapping[str, Callable[[Problem, str], object]] = {
-    "compile": _check_compile,
-    "native": _native_module,
-    "triton": _triton_module,
-}

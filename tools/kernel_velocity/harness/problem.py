@@ -18,10 +18,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 
-from kernel_velocity.harness.cases import ELEMENTWISE, IMPLEMENTATIONS, ON_CUDA_ALONE, dims_of, dtype_of
+from kernel_velocity.harness.cases import CONTROLS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,14 +111,12 @@ class Problem(ABC):
 
     Attributes:
         parameters: arguments of a C solution in order: name, C type, pointer, const. Outputs are non-const pointers.
-        is_exact: whether an output must equal the reference bit for bit.
         in_place: whether the reference writes its inputs: known of a user's file after its first call.
         files: that a public problem was read from.
         device: "cpu" or "cuda", where `create_inputs` puts its tensors.
-        kernel: name of the suite's module, and of that of the native code in `package`. None for a foreign problem.
-        package: the package under test. Its module `kernel` has `bind` and `SUPPORTS`.
+        kernel: name of the suite's module. None for a foreign problem.
         implementations: their names, in order.
-        functions: of these, those that the problem itself binds to inputs of a case.
+        functions: of these, those that the problem itself binds to inputs of a case: (problem, case, inputs) -> Bound.
         cases: names of the test cases of each device, in order. Fixed lists: a new size is a new case (contract).
         core: of these, the two that tier `core` measures.
         cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of. Of a
@@ -127,13 +124,11 @@ class Problem(ABC):
     """
 
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = ()
-    is_exact: bool = False
     in_place: bool = False
     files: ClassVar[Sequence[Path]] = ()
     device: str = "cpu"
     kernel: ClassVar[str | None] = None
-    package: ClassVar[str] = "kernels"
-    implementations: ClassVar[Sequence[str]] = IMPLEMENTATIONS
+    implementations: ClassVar[Sequence[str]] = CONTROLS
     functions: ClassVar[Mapping[str, Callable[[Any, str, Inputs], Any]]] = {}
     cases: ClassVar[Mapping[str, Sequence[str]]] = {}
     core: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -172,8 +167,8 @@ class Problem(ABC):
 
     def implementations_on(self, device: str) -> tuple[str, ...]:
         """Return the implementations that can exist on a device, in order."""
-        there = (*self.functions, *(name for name in IMPLEMENTATIONS if device == "cuda" or name not in ON_CUDA_ALONE))
-        return tuple(name for name in self.implementations if name in there)
+        alone = {name: getattr(function, "device", None) for name, function in self.functions.items()}
+        return tuple(name for name in self.implementations if alone.get(name) in (None, device))
 
     def get_flops(self, test_case: TestCase) -> int | None:
         """Return the floating-point operations of one call, None where the problem does not say."""
@@ -253,56 +248,6 @@ class Problem(ABC):
     def output_names(self) -> tuple[str, ...]:
         """Return the names of the outputs, in order: of the parameters that are pointers and not const."""
         return tuple(str(p["name"]) for p in self.parameters if p["pointer"] and not p["const"])
-
-
-class SuiteProblem(Problem):
-    """A problem whose test cases are the names in `cases`: a name has the sizes and the dtype of the inputs."""
-
-    create_inputs: Callable[..., Inputs]  # of the sizes, and of `dtype` where it has such a parameter; on `device`
-
-    def __init__(self, name: str | None = None, time_limit: float | None = None) -> None:
-        super().__init__(name or str(self.kernel), time_limit)
-
-    def generate_test_cases(self) -> list[TestCase]:
-        """Return one case per name. `dims` are its sizes."""
-        return [
-            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.inputs_of, name))
-            for name in self.cases[self.device]
-        ]
-
-    def inputs_of(self, case: str) -> Inputs:
-        """Return the inputs of a case."""
-        takes_dtype = "dtype" in inspect.signature(self.create_inputs).parameters
-        return self.create_inputs(*dims_of(case), **({"dtype": dtype_of(case)} if takes_dtype else {}))
-
-    def random(self, count: int, salt: str, period: int = PERIOD) -> torch.Tensor:
-        """Return `count` float32 normal values on `device`. Equal salts give equal values on every machine."""
-        import torch  # noqa: PLC0415 - discovery must work without torch
-
-        generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{salt}"))
-        values = torch.randn(min(count, drawn_count(period)), generator=generator, dtype=torch.float32)
-        return tiled(values.to(self.device), (count,))
-
-
-class ElementwiseProblem(SuiteProblem):
-    """A problem whose output element i depends on element i of each input vector alone."""
-
-    cases: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": ELEMENTWISE, "cuda": ELEMENTWISE}
-    # One that a last-level cache of tens of MB holds, one that only a GPU's does.
-    core: ClassVar[Mapping[str, Sequence[str]]] = {
-        "cpu": ("float32-1M", "float32-10M"),
-        "cuda": ("float32-1M", "float32-50M"),
-    }
-    # A last-level cache of tens of MB holds 6 and 12 MB, and an L2 of 50 MB a part of 60 MB (add_mul_exp's bytes).
-    cold: ClassVar[Mapping[str, Sequence[str]]] = {
-        "cpu": ("float32-500k", "float32-1M"),
-        "cuda": ("float32-500k", "float32-1M", "float32-5M"),
-    }
-
-    def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
-        """Return every `step`-th element of the vectors, counted back from the last."""
-        picked = tuple(every(value, step) if getattr(value, "ndim", 0) == 1 else value for value in inputs)
-        return picked, every(output, step)
 
 
 _ARGUMENT = re.compile(r"(?P<type>\w[\w\s]*?)\s*(?P<star>\*?)\s*(?P<name>\w+)\s*(?P<array>\[\w*\])?")

@@ -1,7 +1,7 @@
 """The suite: the package of a repository's benchmarks, with a module for each kernel.
 
-Such a module has the kernel's `Problem`, and an asv class for each device that times it. asv imports the package under
-the name of its folder, and so does this: a class is the same on either way.
+`definition.benchmark` leaves in such a module a `Problem`, and an asv class for each device that times it. asv imports
+the package under the name of its folder, and so does this: a class is the same on either way.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from kernel_velocity.harness.benchmark import _KernelBenchmark
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.problem import Problem, ProblemError
 from kernel_velocity.harness.user_file import in_one_line, line
+
+CEILINGS = "device"  # the module with the series of the machine, which is no kernel
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ class Suite:
                 ours = isinstance(value, type) and issubclass(value, Problem) and value.kernel == name
                 if ours and (device is None or self.benchmark(name, device) is not None):
                     yield value()  # every problem of a suite names itself
+
+    def loops(self) -> str | None:
+        """Return the package of native loops by which ceilings are measured (`workloads`), None where there is none."""
+        return vars(self._module(CEILINGS)).get("LOOPS") if CEILINGS in self.modules() else None
 
     def core(self, device: str) -> dict[str, tuple[str, ...]]:
         """Return the cases of tier `core`: kernel -> two cases, one in the caches and one beyond or larger."""

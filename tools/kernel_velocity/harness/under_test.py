@@ -10,6 +10,7 @@ CPU, or a GPU's architecture.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import pkgutil
@@ -40,6 +41,25 @@ def artefact(name: str) -> Path:
     if not path.exists():
         raise NotImplementedError(f"the build of this commit made no {name}")
     return path
+
+
+def c_function(library: str, symbol: str) -> Any:
+    """Return a C function of a library that the build under test made.
+
+    Rounding and the treatment of subnormal numbers are restored: loading a library built with -Ofast changes them.
+
+    Raises:
+        NotImplementedError: the build has no such library, or the library no such function: n/a.
+    """
+    path, libm = artefact(library), ctypes.CDLL("libm.so.6")
+    saved = ctypes.create_string_buffer(256)  # larger than any fenv_t
+    libm.fegetenv(saved)
+    try:
+        return getattr(ctypes.CDLL(str(path)), symbol)
+    except AttributeError:
+        raise NotImplementedError(f"{library} of this commit has no function {symbol}") from None
+    finally:
+        libm.fesetenv(saved)
 
 
 def root_folder(environ: Mapping[str, str]) -> Path:

@@ -1,9 +1,15 @@
-"""Workloads that measure ceilings: streams through memory, products of matrices, multiply-adds. Inputs are random."""
+"""Workloads that measure ceilings: streams through memory, products of matrices, multiply-adds. Inputs are random.
+
+Those that PyTorch has not are native loops of a suite's package, which it names (`device.LOOPS`): modules `streams`,
+with `bind_copy(source, out)` and `bind_triad(b, c, out)`, and `multiply_adds`, with `bind(numbers, a, b, steps)`. Each
+returns a call that returns a status, 0 for success.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernel_velocity.harness.problem import tiled
 from kernel_velocity.harness.reported import threads
@@ -59,27 +65,29 @@ def _triad(device: str, size: int) -> tuple[Call, float]:
     return lambda: torch.add(b, c, alpha=1.5, out=a), 12 * b.numel()
 
 
-def _copy_around(device: str, size: int) -> tuple[Call, float]:
-    """Return what `_copy` does, written around the caches."""
-    from kernels._native import streams  # noqa: PLC0415 - an older commit lacks it
-
-    source = _random(size // 8, device)
-    return _succeeding(streams.bind_copy(source, source.clone())), 8 * source.numel()
+def _copy_around(loops: str | None, size: int) -> tuple[Call, float]:
+    """Return what `_copy` does on the CPU, written around the caches."""
+    source = _random(size // 8, "cpu")
+    return _succeeding(_native(loops, "streams").bind_copy(source, source.clone())), 8 * source.numel()
 
 
-def _triad_around(device: str, size: int) -> tuple[Call, float]:
-    """Return what `_triad` does, written around the caches."""
-    from kernels._native import streams  # noqa: PLC0415 - an older commit lacks it
+def _triad_around(loops: str | None, size: int) -> tuple[Call, float]:
+    """Return what `_triad` does on the CPU, written around the caches."""
+    b = _random(size // 12, "cpu")
+    return _succeeding(_native(loops, "streams").bind_triad(b, b.clone(), b.clone())), 12 * b.numel()
 
-    b = _random(size // 12, device)
-    return _succeeding(streams.bind_triad(b, b.clone(), b.clone())), 12 * b.numel()
+
+def _native(loops: str | None, name: str) -> Any:
+    """Return a module of a suite's loops. One of LACKING where there is none."""
+    if loops is None:
+        raise ImportError("the suite has no native loops")
+    return importlib.import_module(f"{loops}.{name}")
 
 
 def _succeeding(call: Callable[[], int]) -> Call:
-    """Return a call of the native library once it has succeeded: the time of one that fails is no bandwidth."""
-    from kernels._native.library import raise_for_status  # noqa: PLC0415
-
-    raise_for_status("ceiling", call())
+    """Return a native call once it has succeeded: the time of one that fails is no bandwidth."""
+    if status := call():
+        raise RuntimeError(f"a native loop returned status {status}")
     return call
 
 
@@ -103,9 +111,12 @@ def reread(device: str, largest: int, per_call: int) -> Callable[[int], tuple[Ca
 
 
 STREAMS: Mapping[str, Stream] = {"copy": _copy, "read": _read, "triad": _triad}
-# The CPU's, of the native library under test: torch's stores fetch each line that they fill, bytes that nobody counts.
-AROUND: Mapping[str, Stream] = {"copy around the caches": _copy_around, "triad around the caches": _triad_around}
-# What those raise where the library cannot be loaded, or is from before it had them.
+# The CPU's, native: torch's stores fetch each line that they fill, bytes that nobody counts.
+AROUND: Mapping[str, Callable[[str | None, int], tuple[Call, float]]] = {
+    "copy around the caches": _copy_around,
+    "triad around the caches": _triad_around,
+}
+# What those raise where the loops cannot be loaded, or are from before there were some.
 LACKING = (ImportError, AttributeError)
 
 
@@ -115,14 +126,13 @@ MULTIPLIED = ("float64", "float32")  # dtypes in which there are some
 _NUMBERS, _STEPS = 768, 20_000  # of a thread, and multiply-adds of each number: 60 µs where one thread does 500 GFLOP/s
 
 
-def multiply_adds(dtype: str) -> tuple[Call, float]:
-    """Return multiply-adds in registers, and the operations that they are: two each."""
+def multiply_adds(loops: str | None, dtype: str) -> tuple[Call, float]:
+    """Return multiply-adds in registers of a suite's loops, and the operations that they are: two each."""
     import torch  # noqa: PLC0415
 
-    from kernels._native import multiply_adds as native  # noqa: PLC0415 - an older commit lacks it
-
     numbers = _random(_NUMBERS * threads(), "cpu").to(getattr(torch, dtype))
-    call = native.bind(numbers, 0.99, 1.0, _STEPS)  # such that they neither grow nor vanish
+    bind = _native(loops, "multiply_adds").bind
+    call = bind(numbers, 0.99, 1.0, _STEPS)  # such that they neither grow nor vanish
     return _succeeding(call), 2.0 * _STEPS * numbers.numel()
 
 

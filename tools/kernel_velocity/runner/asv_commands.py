@@ -32,6 +32,7 @@ from asv.environment import ExistingEnvironment
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.harness.implementations import Module
 from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.harness.suite import Suite
 from kernel_velocity.harness.under_test import ARTEFACTS
@@ -203,7 +204,9 @@ def create_existing(environment: Any) -> None:
     environment._lock = hold_locks()
     try:
         for problem in config.suite(Path()).problems():
-            check_build(Path(problem.package), str(problem.kernel))
+            for module in problem.functions.values():
+                if isinstance(module, Module):
+                    check_build(Path(module.package), str(problem.kernel))
     except (UsageError, ProblemError) as error:
         raise util.UserError(str(error)) from None
     log.info("Measuring the working tree as it is built here: nothing is recorded")

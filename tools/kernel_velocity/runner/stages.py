@@ -96,7 +96,8 @@ def chosen(device: str, pattern: str | None, most: int | None = None) -> list[Se
 
 def _ceilings(args: argparse.Namespace, _out: TextIO, err: TextIO) -> int:
     """Measure the ceilings of the device."""
-    document = ceilings.measure(args.device, caches=args.caches)
+    loops = config.suite(Path()).loops() if Path(config.NAME).exists() else None
+    document = ceilings.measure(args.device, caches=args.caches, loops=loops)
     _write(args.target, document)
     err.writelines(f"warning: {warning}\n" for warning in document["warnings"])
     return 0

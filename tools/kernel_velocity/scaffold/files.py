@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from kernel_velocity import config
 from kernel_velocity.errors import UsageError
-from kernel_velocity.scaffold.signature import PUBLIC_TYPES, SIZE, TYPES, Parameter, Signature
+from kernel_velocity.scaffold.signature import PUBLIC_TYPES, TYPES, Parameter
 
 TEMPLATES = Path(__file__).parent / "new_templates"
 _CLANG_FORMAT = ("clang-format", "--fallback-style=none", "--assume-filename")  # none: without settings nothing changes
 FORMATTERS = {".py": ("ruff", "format", "--stdin-filename"), ".cpp": _CLANG_FORMAT, ".cu": _CLANG_FORMAT}
 POSITIONAL = 5  # arguments that ruff lets a function have
-LONGEST_FORMULA = 50  # characters: it stands in docstrings, which no formatter breaks
-VECTOR_SIZES = ("500k", "1M", "5M", "10M", "50M")
-ARRAY_ELEMENTS = (2**16, 2**18, 2**20, 2**22, 2**24)  # of the largest tensor, with several sizes: 256 KB to 64 MB
-ABIS = ("kv", "solution")
-# How right the result must be, relative and absolute: 1e-5 of float32 is what published suites ask; for half precision
-# eight units in the last place.
-TOLERANCES = {"float32": "1e-5", "float64": "1e-7", "float16": "2.0**-7", "bfloat16": "2.0**-4"}
-# Of normal values, by dtype: the tensor method that makes them.
-MADE = {
-    "float32": "{}",
-    "float64": "{}.double()",
-    "float16": "{}.half()",
-    "bfloat16": "{}.bfloat16()",
-    "int8": "(20 * {}).char()",
-    "uint8": "(20 * {}.abs()).byte()",
-    "int32": "(1000 * {}).int()",
-    "int64": "(1000 * {}).long()",
-}
+ALIKE = {"bool": ("uint8", "int8"), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("uint8",)}  # dtypes of the same bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument(Parameter):
+    """An argument of a kernel, with the dtypes of its tensors."""
+
+    called: str  # in Python
+
+    @property
+    def kind(self) -> str:
+        """Return its type in Python."""
+        return "TensorLike" if self.pointer else "float" if self.type in ("float", "double") else "int"
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes that its tensor may have: unsigned integers are signed ones in some definitions."""
+        dtype = PUBLIC_TYPES[self.type].dtype
+        if "int" in dtype and self.type not in TYPES:
+            return (dtype, dtype.removeprefix("u") if dtype.startswith("u") else f"u{dtype}")
+        return (dtype, *ALIKE.get(dtype, ()))
+
+
+def has_package(root: Path) -> bool:
+    """Return whether a repository is laid out as ours: a package of kernels, with a folder for each."""
+    return (root / "kernels" / "_native").is_dir()
 
 
 def class_name(name: str) -> str:
@@ -45,36 +54,53 @@ def class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def files(root: Path, name: str, signature: Signature, abi: str) -> dict[Path, str]:
-    """Return the files of a new kernel by their paths in the repository.
+def files(root: Path, name: str) -> tuple[dict[Path, str], list[str]]:
+    """Return the files of a new kernel by their paths in the repository, and notes for the user.
+
+    It is of a vector to a vector of float32. `public.files` writes those of other arguments.
 
     Args:
-        root: the repository, whose settings of the formatters count.
-        name: of the kernel. signature: its arguments. abi: "kv" (status, threads, stream) or "solution".
+        root: the repository, whose settings of the formatters count. name: of the kernel.
 
     Raises:
         UsageError: a formatter failed.
     """
-    values = {
-        "name": name,
-        "class_name": class_name(name),
-        "abi": abi,
-        "signature": signature,
-        "types": TYPES,
-        "pointers": [param for param in signature.parameters if param.pointer],
-        "allowed": "  # noqa: PLR0917 - the problem has so many" if len(signature.arguments) > POSITIONAL else "",
-        "dtype": TYPES[signature.inputs[0].type].dtype,
-        **_native(signature),
-        **_problem(signature),
-    }
-    sources = {
-        Path("kernels", name, "__init__.py"): "kernel.py.j2",
-        Path("kernels", name, f"{name}.cpp"): f"{abi}.cpp.j2",
-        Path("kernels", name, f"{name}.cu"): f"{abi}.cu.j2",
-        Path("benchmarks", f"{name}.py"): "benchmark.py.j2",
-        Path("tests", "kernels", f"test_{name}.py"): "test.py.j2",
-    }
-    return render(root, sources, values)
+    x, out, n = (
+        Argument(name="x", called="x", type="float", pointer=True),
+        Argument(name="out", called="out", type="float", pointer=True, output=True),
+        Argument(name="n", called="n", type="size_t", pointer=False),
+    )
+    function = "solution" if has_package(root) else name
+    values = {**native([x, out, n], [n]), "function": function, "dtype": "float32", "shown": ""}
+    return kernel_files(root, name, "benchmark.py.j2", Path("kernels"), values)
+
+
+def kernel_files(
+    root: Path, name: str, template: str, folder: Path, values: Mapping[str, Any]
+) -> tuple[dict[Path, str], list[str]]:
+    """Return a benchmark and the starter code of its kernel, and notes for the user.
+
+    In a repository laid out as ours the code is of its package, in any other one file a language, of a library that the
+    build is to make.
+
+    Args:
+        template: of the benchmark. folder: of the code where the repository is another. values: of the templates.
+    """
+    benchmark = Path(os.path.relpath(config.suite(root).folder, root.resolve()), f"{name}.py")
+    source, packaged = folder / name, has_package(root)
+    common = {"name": name, "class_name": class_name(name), "packaged": packaged, "source": source.as_posix()}
+    if packaged:
+        code = {
+            Path("kernels", name, "__init__.py"): "kernel.py.j2",
+            Path("kernels", name, f"{name}.cpp"): "kernel.cpp.j2",
+            Path("kernels", name, f"{name}.cu"): "kernel.cu.j2",
+            Path("tests", "kernels", f"test_{name}.py"): "test.py.j2",
+        }
+        return render(root, {benchmark: template, **code}, {**values, **common}), []
+    code = {source.with_suffix(f".{end}"): f"plain.{end}.j2" for end in ("cpp", "cu")}
+    where = config.OWN_FILE if (root / config.OWN_FILE).is_file() else config.PROJECT_FILE
+    note = f"a build that puts {name}.so into {{out}} gives its native times ({where}: build, built-from)"
+    return render(root, {benchmark: template, **code}, {**values, **common}), [note]
 
 
 def render(root: Path, sources: Mapping[Path, str], values: Mapping[str, Any]) -> dict[Path, str]:
@@ -109,25 +135,43 @@ def _formatted(root: Path, path: Path, text: str) -> str:
     return done.stdout
 
 
-def _native(signature: Signature) -> dict[str, Any]:
-    pointers = [param for param in signature.parameters if param.pointer]
-    sizes, values = signature.sizes, signature.values
-    in_order = (*pointers, *sizes, *values)
+def native(arguments: Sequence[Argument], sizes: Sequence[Argument] = ()) -> dict[str, Any]:
+    """Return what the templates of native code need.
+
+    Args:
+        arguments: of the kernel, in order. sizes: those that are the extents of every tensor.
+    """
+    pointers = [argument for argument in arguments if argument.pointer]
+    numbers = [*sizes, *(argument for argument in arguments if not argument.pointer and argument not in sizes)]
+    writes = [argument for argument in arguments if argument.output]
+    reads = [argument for argument in arguments if not argument.output and argument not in sizes]
+    keywords = ["out"] if len(writes) == 1 else [argument.called for argument in writes]
+    if len(writes) == 1:  # the suite's keyword of a single output
+        only = replace(writes[0], called="out")
+        pointers = [only if argument.output else argument for argument in pointers]
+        writes = [only]
+    last = max(index for index, argument in enumerate(pointers) if argument.output)  # behind it, what the host keeps
+    entry = [*pointers, *numbers]
     return {
-        "kv_cpp": [declared(param, "cpp", wide=param in sizes) for param in in_order],
-        "kv_cuda": [declared(param, "cuda", wide=param in sizes) for param in in_order],
-        "solution_cpp": [declared(param, "cpp") for param in signature.parameters],
-        "solution_cuda": [declared(param, "cuda") for param in signature.parameters],
-        "kv_names": [param.name for param in in_order],
-        "solution_names": [param.name for param in signature.parameters],
-        "solution_arguments": [
-            f"static_cast<{param.type}>({param.name})" if param in sizes and param.type != "int64_t" else param.name
-            for param in signature.parameters
-        ],
-        "elements": " * ".join(param.name for param in sizes),
-        "solution_elements": ("" if all(param.type == SIZE for param in sizes) else "size_t{1} * ")
-        + " * ".join(param.name for param in sizes),
-        "headers": sorted({TYPES[param.type].header for param in pointers} - {""}),
+        "types": PUBLIC_TYPES,
+        "arguments": arguments,
+        "pointers": pointers,
+        "numbers": numbers,
+        "sizes": sizes,
+        "axes": [size.called for size in sizes],
+        "reads": reads,
+        "writes": writes,
+        "outputs": keywords if len(keywords) > 1 else [],
+        "keywords": keywords,
+        "first": next((index for index, argument in enumerate(pointers) if not argument.output), 0),
+        "on_device": ", ".join(f"tensors[{index}]" for index in range(len(pointers) if sizes else last + 1)),
+        "cpp": [declared(argument, "cpp") for argument in arguments],
+        "cuda": [declared(argument, "cuda") for argument in arguments],
+        "entry_cpp": [declared(argument, "cpp", wide=argument in sizes) for argument in entry],
+        "entry_cuda": [declared(argument, "cuda", wide=argument in sizes) for argument in entry],
+        "entry_names": [argument.name for argument in entry],
+        "headers": sorted({PUBLIC_TYPES[argument.type].header for argument in pointers} - {""}),
+        "allowed": "  # noqa: PLR0917 - the problem has so many" if len(reads) > POSITIONAL else "",
     }
 
 
@@ -137,53 +181,3 @@ def declared(param: Parameter, language: str, *, wide: bool = False) -> str:
     if param.pointer:
         return f"{'' if param.output else 'const '}{kind}* {param.name}"
     return f"{kind} {param.name}"
-
-
-def _problem(signature: Signature) -> dict[str, Any]:
-    output = TYPES[signature.output.type].dtype
-    dtypes = [TYPES[param.type].dtype for param in signature.inputs]
-    names = [param.python for param in signature.inputs]
-    factors = [param.python for param in signature.values] or ["2"]
-    total = names[0] if len(names) == 1 else f"({' + '.join(names)})"
-    formula = " * ".join([total, *factors])
-    extent = "count" if len(signature.sizes) == 1 else "shape"
-    inputs = [
-        MADE[TYPES[param.type].dtype].format(f'self.random({extent}, "{param.python}")')
-        if param.pointer
-        else param.python.upper()
-        for param in signature.arguments
-    ]
-    return {
-        "output_dtype": output,
-        "is_float": output in TOLERANCES,
-        "tolerance": TOLERANCES.get(output),
-        "formula": formula if len(formula) <= LONGEST_FORMULA else "the sum of its inputs, times its numbers",
-        "computed": formula if set(dtypes) == {output} else f"({formula}).to(torch.{output})",
-        "cast": set(dtypes) != {output},
-        "flops": len(names) - 1 + len(factors),
-        "bytes": sum(TYPES[param.type].size for param in (*signature.inputs, signature.output)),
-        "inputs": inputs,
-        "constants": {
-            param.python.upper(): "0.5" if param.type in ("float", "double") else "3" for param in signature.values
-        },
-        "cases": [f"{dtypes[0]}-{size}" for size in _sizes(len(signature.sizes))],
-        "is_default_vector": len(signature.sizes) == 1 and dtypes[0] == "float32",
-        "first_tensor": signature.arguments.index(signature.inputs[0]),
-        "trials": _trials(len(signature.sizes)),
-    }
-
-
-def _sizes(axes: int) -> list[str]:
-    """Return the sizes of the test cases: of a vector, or of arrays with that many axes of one extent."""
-    if axes == 1:
-        return list(VECTOR_SIZES)
-    extents = [max(2, 8 * round(count ** (1 / axes) / 8)) for count in ARRAY_ELEMENTS]
-    return ["x".join([str(extent)] * axes) for extent in extents]
-
-
-def _trials(axes: int) -> list[tuple[int, ...]]:
-    """Return the sizes that the test tries: one, around vectors and blocks, more than one block has threads."""
-    if axes == 1:
-        return [(1,), (7,), (16,), (257,), (4099,)]
-    odd = math.ceil(4099 ** (1 / axes)) | 1
-    return [(1,) * axes, (3, *(5,) * (axes - 1)), (odd,) * axes]

@@ -18,15 +18,15 @@ from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.scaffold import files, public
-from kernel_velocity.scaffold import signature as new_signature
-from kernel_velocity.scaffold.signature import DEFAULT, EXAMPLE, LONGEST
 
+LONGEST = 24  # characters of a name: so that what is generated stays within its columns
 # Names that mean something else in `kernels`, `benchmarks` or a series' name.
 RESERVED = {
     "device": "series of that name are the machine's ceilings",
     "harness": "harness is the measuring engine",
     "kernels": "it is the package",
     "benchmarks": "it is the package",
+    "kv": "the generated code uses this name",
     "build_info": "kernels.build_info is a function",
     "cpu_isa": "kernels.cpu_isa is a function",
     "cuda_status": "kernels.cuda_status is a function",
@@ -35,32 +35,16 @@ RESERVED = {
     "annotations": "Python's own name in a module",
     **dict.fromkeys(("bind", "torch", "ctypes", "partial", "math"), "the generated code uses this name"),
 }
-# What the generated module has under a class's name; `cpu_` makes Cpu, too.
-CLASSES = frozenset(
-    {"Any", "ClassVar", "Cpu", "Cuda", "ElementwiseProblem", "Inputs", "Mapping", "Problem", "Sequence", "TestCase"}
-    | {"Tolerance", "Verdict"}
-)
+CLASSES = frozenset({"Any", "Cpu", "Cuda", "Path"})  # what the generated modules have; `cpu_` makes Cpu, too
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("name", help="the kernel's name: lower-case letters, digits and _")
-    signature = parser.add_mutually_exclusive_group()
-    signature.add_argument(
-        "--parameters",
-        metavar="LIST",
-        help=f"its arguments: name:type, * for a pointer, ! for the output, such as {EXAMPLE} (default: {DEFAULT})",
-    )
-    signature.add_argument(
+    parser.add_argument(
         "--problem",
         metavar="FILE",
         help="track a public problem: its file (docs/how-to/problem-files.md), or FILE:CLASS",
-    )
-    parser.add_argument(
-        "--abi",
-        choices=files.ABIS,
-        help="the C function: kv (default) takes threads or a stream and returns a status; solution is that of public "
-        'challenges, extern "C" void solution(...)',
     )
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
@@ -70,12 +54,9 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     root: Path = args.root
     config.check(root)
     check_name(args.name)
-    notes: list[str] = []
     if args.problem is None:
-        texts = files.files(root, args.name, new_signature.parse(args.parameters or DEFAULT), args.abi or files.ABIS[0])
+        texts, notes = files.files(root, args.name)
     else:
-        if args.abi == files.ABIS[0]:
-            raise UsageError("--abi kv: a public problem's kernel is its solution; leave --abi out")
         texts, notes = public.files(root, args.name, args.problem)
     _check_free(root, args.name, texts)
     write_all(root, texts)
@@ -83,16 +64,13 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
         print(path.as_posix(), file=out)
     for note in notes:
         print(f"note: {note}", file=out)
-    if args.problem is not None and not public.has_package(root):
-        print(f"Now write problems/{args.name}/{args.name}.cpp (or .cu), commit, kv track.", file=out)
-        return 0
-    folder = f"kernels/{args.name}"
-    first = "" if args.problem else f"say what it computes (benchmarks/{args.name}.py), "
-    print(
-        f"Now {first}write it ({folder}/{args.name}.cpp, {args.name}.cu), "
-        f"and name its devices (SUPPORTS in {folder}/__init__.py); then make test, commit, make track.",
-        file=out,
-    )
+    benchmark, folder = next(iter(texts)), next(path.parent for path in texts if path.suffix == ".cpp")
+    first = "" if args.problem else f"say what it computes ({benchmark}), "
+    if files.has_package(root):
+        last = f"name its devices (SUPPORTS in {folder}/__init__.py); then make test, commit, make track."
+    else:
+        last = "let the build make its library; then commit, kv track."
+    print(f"Now {first}write it ({folder}/{args.name}.cpp, {args.name}.cu), and {last}", file=out)
     return 0
 
 

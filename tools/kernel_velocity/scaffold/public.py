@@ -5,52 +5,30 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kernel_velocity import config
 from kernel_velocity.harness.problem import Problem, TestCase
 from kernel_velocity.harness.problem_file import DTYPE, dtype_of, load_file, parameters_of, sizes
-from kernel_velocity.scaffold.files import POSITIONAL, class_name, declared, render
-from kernel_velocity.scaffold.signature import PUBLIC_TYPES, Parameter, of_problem, python_names
+from kernel_velocity.scaffold.files import Argument, kernel_files, native
+from kernel_velocity.scaffold.signature import of_problem, python_names
 from kernel_velocity.units import count, memory
 
 COPIES = Path("problems")  # of files from elsewhere, by kernel. Not in the suite, whose modules follow its own rules
 # Bytes of inputs and outputs of a case that is tracked on the CPU, too: public cases are made for GPUs.
 CPU_BYTES = 256 << 20
 NAME = 48  # characters of a case's name
-ALIKE = {"bool": ("uint8", "int8"), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("uint8",)}  # dtypes of the same bits
 
 
 @dataclass(frozen=True)
-class Case:
+class TrackedCase:
     """A case that is tracked: our name, the file's, FLOPs and bytes, None where they are unknown."""
 
     ours: str
     name: str
     flops: int | None
     bytes: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Argument(Parameter):
-    """An argument of the solution, with the dtypes of its tensors."""
-
-    called: str  # in Python
-
-    @property
-    def kind(self) -> str:
-        """Return its type in Python."""
-        return "TensorLike" if self.pointer else "float" if self.type in ("float", "double") else "int"
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """Return the dtypes that its tensor may have: unsigned integers are signed ones in some definitions."""
-        dtype = PUBLIC_TYPES[self.type].dtype
-        if "int" in dtype:
-            return (dtype, dtype.removeprefix("u") if dtype.startswith("u") else f"u{dtype}")
-        return (dtype, *ALIKE.get(dtype, ()))
 
 
 def files(root: Path, name: str, where: str) -> tuple[dict[Path, str], list[str]]:
@@ -71,36 +49,16 @@ def files(root: Path, name: str, where: str) -> tuple[dict[Path, str], list[str]
     cases, by_device, notes = _cases(problem)
     shown = next(iter(copied), Path(os.path.relpath(problem.files[0], root.resolve()))).as_posix()
     values = {
-        "name": name,
-        "class_name": class_name(name),
         "shown": shown,
         "where": target,
+        "function": "solution",
         "cases": cases,
         "by_device": by_device,
-        "core": {device: list(dict.fromkeys((names[0], names[-1]))) for device, names in by_device.items()},
-        **_native(arguments, cases),
+        "dtype": cases[0].ours.partition("-")[0],
+        **native(arguments),
     }
-    benchmark = Path(os.path.relpath(config.suite(root).folder, root.resolve()), f"{name}.py")
-    sources = {benchmark: "problem_benchmark.py.j2"}
-    if has_package(root):
-        values["library"] = None
-        sources |= {
-            Path("kernels", name, "__init__.py"): "problem_kernel.py.j2",
-            Path("kernels", name, f"{name}.cpp"): "problem.cpp.j2",
-            Path("kernels", name, f"{name}.cu"): "problem.cu.j2",
-            Path("tests", "kernels", f"test_{name}.py"): "problem_test.py.j2",
-        }
-    else:
-        source = COPIES / name / name
-        values |= {"library": f"{name}.so", "source": source.as_posix()}
-        sources |= {source.with_suffix(f".{end}"): f"plain.{end}.j2" for end in ("cpp", "cu")}
-        notes = [*notes, f"a build that puts {name}.so into {{out}} gives its native times ({config.PROJECT_FILE})"]
-    return {**render(root, sources, values), **copied}, notes
-
-
-def has_package(root: Path) -> bool:
-    """Return whether a repository is laid out as ours: a package of kernels, with a folder for each."""
-    return (root / "kernels" / "_native").is_dir()
+    texts, more = kernel_files(root, name, "problem_benchmark.py.j2", COPIES / name, values)
+    return {**texts, **copied}, [*notes, *more]
 
 
 def _placed(root: Path, name: str, problem: Problem, kind: str) -> tuple[dict[Path, str], str]:
@@ -128,18 +86,20 @@ def _arguments(where: str, problem: Problem) -> list[Argument]:
     return [Argument(**vars(param), called=name) for param, name in zip(parameters, names, strict=True)]
 
 
-def _cases(problem: Problem) -> tuple[list[Case], dict[str, list[str]], list[str]]:
+def _cases(problem: Problem) -> tuple[list[TrackedCase], dict[str, list[str]], list[str]]:
     """Return all cases, the names of those of each device, and a note on those that the CPU does without."""
     sample = problem.generate_sample()
     tensors = [value for value in sample["create_inputs"]() if hasattr(value, "data_ptr")]
     dtype = dtype_of(tensors[0]) if tensors else DTYPE
-    cases: list[Case] = []
+    cases: list[TrackedCase] = []
     tests = problem.generate_test_cases()
     alone = [] if sample["name"] in (test["name"] for test in tests) else [sample]
     for test in (*tests, *alone):
         dimensions = sizes(problem, test)
         ours = _unique(f"{dtype}-{'sample' if test is sample else _plain(test)}", [case.ours for case in cases])
-        cases.append(Case(ours, test["name"], problem.get_flops(test), None if dimensions is None else sum(dimensions)))
+        cases.append(
+            TrackedCase(ours, test["name"], problem.get_flops(test), None if dimensions is None else sum(dimensions))
+        )
     tracked = cases[: len(tests)]
     small = next(case for case in cases if case.name == sample["name"])
     fit = [case for case in tracked if case.bytes is not None and case.bytes <= CPU_BYTES]
@@ -162,40 +122,3 @@ def _unique(name: str, used: Sequence[str]) -> str:
     while unique in used:
         unique, number = f"{name}_{number}", number + 1
     return unique
-
-
-def _native(arguments: Sequence[Argument], cases: Sequence[Case]) -> dict[str, Any]:
-    pointers = [argument for argument in arguments if argument.pointer]
-    numbers = [argument for argument in arguments if not argument.pointer]
-    writes = [argument for argument in arguments if argument.output]
-    reads = [argument for argument in arguments if not argument.output]
-    names = [argument.called for argument in writes]
-    keywords = ["out"] if len(writes) == 1 else names
-    if len(writes) == 1:  # the suite's keyword of a single output
-        only = replace(writes[0], called="out")
-        pointers = [only if argument.output else argument for argument in pointers]
-        writes = [only]
-    last = max(index for index, argument in enumerate(pointers) if argument.output)  # behind it, what the host keeps
-
-    def c(language: str, chosen: Sequence[Argument]) -> list[str]:
-        return [declared(argument, language) for argument in chosen]
-
-    return {
-        "types": PUBLIC_TYPES,
-        "dtype": cases[0].ours.partition("-")[0],
-        "parameters": arguments,
-        "pointers": pointers,
-        "numbers": numbers,
-        "reads": reads,
-        "writes": writes,
-        "outputs": keywords if len(keywords) > 1 else [],
-        "keywords": f"({', '.join(map(repr, keywords))}{',' if len(keywords) == 1 else ''})".replace("'", '"'),
-        "on_device": ", ".join(f"tensors[{index}]" for index in range(last + 1)),
-        "cpp": c("cpp", arguments),
-        "cuda": c("cuda", arguments),
-        "entry_cpp": c("cpp", [*pointers, *numbers]),
-        "entry_cuda": c("cuda", [*pointers, *numbers]),
-        "entry_names": [argument.name for argument in (*pointers, *numbers)],
-        "headers": sorted({PUBLIC_TYPES[argument.type].header for argument in pointers} - {""}),
-        "allowed": "  # noqa: PLR0917 - the problem has so many" if len(reads) > POSITIONAL else "",
-    }

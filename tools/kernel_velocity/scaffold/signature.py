@@ -1,4 +1,4 @@
-"""The arguments of a kernel that is to be written: read from text or a Problem, checked, sorted into their kinds."""
+"""The arguments of a kernel that is to be written, under names that C++ and Python can have."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_velocity.errors import UsageError
-
-DEFAULT = "x:float*,out:float*!,n:size_t"
-EXAMPLE = "a:float*,b:float*,out:float*!,n:size_t"
-LONGEST = 24  # characters of a name: so that what is generated stays within its columns
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,13 @@ PUBLIC_TYPES = {
     "uint64_t": CType("uint64", 8, "uint64_t", "uint64_t", "c_uint64"),
     "size_t": CType("int64", 8, "size_t", "size_t", "c_size_t"),
 }
-SIZE = "size_t"
-_HALVES = ("float16", "bfloat16")
 # What the generated C++ and, for what a caller gives, the generated Python call something else.
 _RESERVED = {"threads", "device", "stream", "begin", "end", "i", "elements", "step", "queue", "solution"}
 _TAKEN_BY_PYTHON = {
-    *re.findall(r"\w+", "self inputs output shape count total ctypes read out call got bind torch math partial cases"),
-    *re.findall(r"\w+", "tensors values new_like require_no_overlap require_same_device require_shape annotations"),
+    *re.findall(
+        r"\w+", "inputs output shape ctypes read out call got bind torch kv dtype expected empty verify problem"
+    ),
+    *re.findall(r"\w+", "tensor tensors values require_same_device require_shape annotations"),
     "raise_for_status",
 }
 # C++ keywords that Python has not, and macros and types that the headers bring.
@@ -95,60 +91,6 @@ class Parameter:
         """Return its name in Python: lower case, and none of Python's own."""
         name = self.name.lower()
         return f"{name}_" if keyword.iskeyword(name) or hasattr(builtins, name) else name
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The arguments of a kernel in order."""
-
-    parameters: tuple[Parameter, ...]
-
-    @property
-    def inputs(self) -> tuple[Parameter, ...]:
-        """Return the tensors that are read."""
-        return tuple(param for param in self.parameters if param.pointer and not param.output)
-
-    @property
-    def output(self) -> Parameter:
-        """Return the tensor that is written."""
-        return next(param for param in self.parameters if param.output)
-
-    @property
-    def sizes(self) -> tuple[Parameter, ...]:
-        """Return the extents of the tensors: every size_t, and the integers behind the last pointer."""
-        last = max(index for index, param in enumerate(self.parameters) if param.pointer)
-        return tuple(
-            param
-            for index, param in enumerate(self.parameters)
-            if param.type == SIZE
-            or (not param.pointer and index > last and param.type in ("int", "int32_t", "int64_t"))
-        )
-
-    @property
-    def values(self) -> tuple[Parameter, ...]:
-        """Return the numbers that a caller gives."""
-        return tuple(param for param in self.parameters if not param.pointer and param not in self.sizes)
-
-    @property
-    def arguments(self) -> tuple[Parameter, ...]:
-        """Return what a caller gives in Python, in order: tensors that are read, and numbers."""
-        return tuple(param for param in self.parameters if param in self.inputs or param in self.values)
-
-
-def parse(text: str) -> Signature:
-    """Read "a:float*,out:float*!,n:size_t": names, C types, `*` for a pointer, `!` for what is written.
-
-    Raises:
-        UsageError: it cannot be read, or what it says cannot be a kernel.
-    """
-    parameters = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\w+)\s*:\s*(\w+)\s*(\*?)\s*(!?)\s*", part)
-        if match is None:
-            raise UsageError(f"--parameters: cannot read {part.strip()!r}; wanted name:type, such as {EXAMPLE}")
-        name, kind, pointer, output = match.groups()
-        parameters.append(Parameter(name, kind, bool(pointer), bool(output)))
-    return _checked("--parameters", parameters)
 
 
 def of_problem(where: str, parameters: Sequence[Mapping[str, Any]]) -> tuple[Parameter, ...]:
@@ -183,40 +125,3 @@ def python_names(parameters: Sequence[Parameter]) -> list[str]:
             name += "2"
         names.append(name)
     return names
-
-
-def _checked(where: str, parameters: list[Parameter]) -> Signature:
-    for param in parameters:
-        _check(where, param)
-    names = [name for param in parameters for name in {param.name, param.python}]
-    if duplicate := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{where}: two arguments are called {duplicate!r} (in Python, names are lower case)")
-    outputs = [param.name for param in parameters if param.output]
-    if len(outputs) != 1:
-        got = ", ".join(outputs) or "none"
-        raise UsageError(f"{where}: wanted one output (name:type*!), got {got}: the suite tracks kernels with one")
-    signature = Signature(tuple(parameters))
-    if not signature.inputs:
-        raise UsageError(f"{where}: no tensor that is read; wanted at least one, such as {EXAMPLE}")
-    if not signature.sizes:
-        raise UsageError(f"{where}: no size; wanted at least one size_t, such as {EXAMPLE}")
-    return signature
-
-
-def _check(where: str, param: Parameter) -> None:
-    """Check the name and the type of an argument."""
-    name, where = param.name, f"{where}: {param.name!r}"
-    if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9_]*[A-Za-z0-9])?", name) or len(name) > LONGEST:
-        raise UsageError(
-            f"{where} is no name; wanted a letter, then letters, digits and _ (not last), {LONGEST} at most"
-        )
-    if keyword.iskeyword(name) or name in _CPP or name in TYPES:
-        raise UsageError(f"{where} is a keyword or a type; give the argument another name")
-    if {name, name.lower()} & (_RESERVED if param.output else _RESERVED | _TAKEN_BY_PYTHON):
-        raise UsageError(f"{where}: the generated code uses this name; give the argument another name")
-    if param.output and not param.pointer:
-        raise UsageError(f"{where} is written, so it must be a pointer: {name}:{param.type}*!")
-    types = {*TYPES, SIZE} - ({SIZE} if param.pointer else set(_HALVES))
-    if param.type not in types:
-        kind = "pointer" if param.pointer else "number"
-        raise UsageError(f"{where} is a {kind} of type {param.type!r}; there are {', '.join(sorted(types))}")
