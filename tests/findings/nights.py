@@ -5,7 +5,7 @@ import random
 from datetime import UTC, datetime
 
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
-from kernel_velocity.nightly.cases import Case
+from kernel_velocity.nightly.confirm import ExaminedSeries
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 
@@ -55,7 +55,7 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
     """Return a confirmed case of one series."""
     low, high = (None, None) if p is None else (ratio * 0.99, ratio * 1.01)
-    return Case(
+    return ExaminedSeries(
         affected=Affected(identity=identity(**parts), ratio=ratio, low=low, high=high, p=p, rounds=16),
         commits=tuple(commits),
         anchor=LINE[29],

@@ -12,7 +12,7 @@ import pytest
 
 from kernel_velocity.findings.finding import Affected, Decision, Kind, State
 from kernel_velocity.findings.text import change
-from kernel_velocity.findings.verdict import Failed, Verdict, exit_status, summary
+from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status, summary
 from kernel_velocity.findings.verdict_formats import as_json, as_junit, as_markdown
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Commit
@@ -27,7 +27,7 @@ FAILED = Failed(what="matmul.Cpu.time_hot native float32-5M", why="WrongResultEr
 
 
 def verdict(**changed):
-    return Verdict(**({"title": "nightly on bench-1", "when": WHEN, "measured": 64} | changed))
+    return NightVerdict(**({"title": "nightly on bench-1", "when": WHEN, "measured": 64} | changed))
 
 
 def commit(sha, subject="Unroll the inner loop", author="Ada"):

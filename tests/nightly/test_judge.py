@@ -10,10 +10,10 @@ import pytest
 
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Kind, State, known_steps
-from kernel_velocity.findings.last_night import NOTHING
-from kernel_velocity.findings.verdict import Failed, Verdict, exit_status
+from kernel_velocity.findings.store import NO_MEMORY
+from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status
 from kernel_velocity.nightly import confirm, judge, suspects
-from kernel_velocity.nightly.confirm import Outcome, look_again, pending
+from kernel_velocity.nightly.confirm import Remeasured, look_again, pending
 from kernel_velocity.nightly.moves import look_back, shift
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
@@ -93,7 +93,7 @@ def kinds(findings):
 
 
 def test_quiet_night_finds_nothing():
-    assert a_night(Machine(), *several(2, [0.0] * 20, tonight=3)) == ((), Outcome())
+    assert a_night(Machine(), *several(2, [0.0] * 20, tonight=3)) == ((), Remeasured())
 
 
 def test_ceilings_and_figures_alone_are_nothing_measured():
@@ -101,7 +101,9 @@ def test_ceilings_and_figures_alone_are_nothing_measured():
     of = replace(series.identity, benchmark="device.Cpu.track_dram_bandwidth", implementation="", case="", method="")
     suspected = judged(replace(series, identity=of))
     assert (len(suspected.judged), suspected.measured) == (1, 0)
-    every_timing_died = Verdict(title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),))
+    every_timing_died = NightVerdict(
+        title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),)
+    )
     assert exit_status(every_timing_died) == 22
     figure = replace(of, benchmark="matmul.Cuda.track_registers", implementation="native", case="sm_90")
     assert judged(*(replace(series, identity=altered) for altered in (series.identity, of, figure))).measured == 1
@@ -178,7 +180,7 @@ def test_regression_that_a_speed_up_of_the_night_hides_is_found():
     later = replace(
         series, observations=tuple(replace(observation, measured=1.0) for observation in series.observations)
     )
-    after_it = after(Outcome(), judged(later), later, recorded=result, when=LATER)
+    after_it = after(Remeasured(), judged(later), later, recorded=result, when=LATER)
     assert kinds(after_it) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
 
 
@@ -261,7 +263,7 @@ def test_machine_that_got_faster_resolves_no_regression():
     moved = history([*STEP, 0.0, 0.0, 0.0, 0.0], tonight=4)
     affected = replace(event.affected[0], identity=moved.identity, ratio=1 / 1.1)
     event = replace(event, affected=(affected,), found=datetime.fromtimestamp(NIGHT, UTC))
-    result = after(Outcome(), judged(), moved, recorded=(*recorded, event), when=LATER)
+    result = after(Remeasured(), judged(), moved, recorded=(*recorded, event), when=LATER)
     assert kinds(result)[Kind.REGRESSION] is State.CONFIRMED
 
 
@@ -287,7 +289,7 @@ def test_suspect_is_refuted_at_its_own_commit_alone():
     (recorded,), _ = a_night(Machine(), history(STEP, tonight=1), budget=0.0)
     later = history([*STEP, *[SLOWER] * 4, math.log(1.25)], tonight=1)
     for index, state in ((25, State.SUSPECT), (20, State.RESOLVED)):
-        outcome = Outcome(refuted={(later.identity, LINE[index]): "nothing there"})
+        outcome = Remeasured(refuted={(later.identity, LINE[index]): "nothing there"})
         assert [record.state for record in after(outcome, judged(later), later, recorded=(recorded,))] == [state]
 
 
@@ -428,7 +430,7 @@ def test_changed_code_without_time_is_left_to_the_next_night():
     suspected = judged(quiet)
     outcome = look_again(suspected.suspects, Machine(), budget=0.0)
     assert after(outcome, suspected, quiet) == () and len(outcome.left) == 1  # nobody is suspected
-    memory = judge.remembered(suspected.suspects, outcome, suspected, NOTHING)
+    memory = judge.remembered(suspected.suspects, outcome, suspected, NO_MEMORY)
     assert [(noted.identity, noted.commit) for noted in memory.left] == [(quiet.identity, LINE[39])]
     later = history([0.0] * 42, noise=0.01, tonight=1, codes=["a"] * 40 + ["b", "c"])
     (move,) = judged(later, memory=memory).suspects
@@ -436,7 +438,7 @@ def test_changed_code_without_time_is_left_to_the_next_night():
     (move,) = judged(quiet, memory=memory, again=LINE[40]).suspects  # also where nothing new is measured
     assert (move.good.position, move.bad.position) == (39, 40)
     elsewhere = judged(history([0.0] * 41, case="float32-9M"))
-    assert judge.remembered((), Outcome(), elsewhere, memory) == memory  # until the series is measured again
+    assert judge.remembered((), Remeasured(), elsewhere, memory) == memory  # until the series is measured again
 
 
 def test_open_moves_come_first():
@@ -451,7 +453,7 @@ def test_open_moves_come_first():
 
 def nights(machine, series, count, since=40):
     """Play nights of one commit each, with what they leave to the next. Return the findings and the outcomes."""
-    recorded, memory, outcomes = (), NOTHING, []
+    recorded, memory, outcomes = (), NO_MEMORY, []
     for index in range(since, since + count):
         upto = [
             replace(

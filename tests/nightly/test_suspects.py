@@ -9,7 +9,7 @@ import pytest
 
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.finding import Kind, State, Step
-from kernel_velocity.nightly import cases, suspects
+from kernel_velocity.nightly import confirm, suspects
 from kernel_velocity.nightly import moves as moves_of
 from kernel_velocity.nightly.moves import Change, move_of
 from kernel_velocity.results.identity import Identity
@@ -120,7 +120,7 @@ def test_uniform_slowdown_is_an_environment_finding(factor):
     (event,) = night.events
     assert event.factor == pytest.approx(factor, rel=0.005) and len(event.moves) == 8
     assert {move.identity.implementation for move in event.confounded} == {"native"}
-    result = cases.of_environment(event, when=WHEN, who="nightly")
+    result = confirm.of_environment(event, when=WHEN, who="nightly")
     assert (result.kind, result.state, result.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
     again = screened(*scaled_night(factor), steps=finding.known_steps([result], ORDER))
     assert (again.suspects, again.events, again.notes) == ((), (), ())  # the next night knows it
@@ -244,7 +244,7 @@ def test_known_step_is_not_suspected_again():
 
 
 def of_cases(*members):
-    return cases.from_cases(members, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
+    return confirm.from_cases(members, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
 
 
 def test_series_on_two_machines_with_one_cause_are_one_finding():
@@ -281,7 +281,7 @@ def test_wide_range_joins_one_narrow_range_that_explains_it():
 
 
 def discoveries(*p, others=()):
-    reported, doubtful = cases.discoveries([(case(p=value), 0.5) for value in p], [(value, 0.5) for value in others])
+    reported, doubtful = confirm.discoveries([(case(p=value), 0.5) for value in p], [(value, 0.5) for value in others])
     return [suspect.affected.p for suspect in reported], [suspect.affected.p for suspect in doubtful]
 
 

@@ -10,7 +10,7 @@ from kernel_velocity.ab import session
 from kernel_velocity.errors import UsageError
 from kernel_velocity.findings import store
 from kernel_velocity.lab import sessions
-from kernel_velocity.nightly import journal
+from kernel_velocity.nightly import measure
 from kernel_velocity.results.asv_file import OWN_FOLDERS
 from kernel_velocity.runner import track
 
@@ -70,7 +70,7 @@ def test_machine_name_is_no_reserved_folder(name):
 
 
 def test_reserved_folders_include_those_of_every_module():
-    assert {session.MACHINE, sessions.MACHINE, store.FOLDER, journal.FOLDER.name} < OWN_FOLDERS
+    assert {session.MACHINE, sessions.MACHINE, store.FOLDER, measure.JOURNALS.name} < OWN_FOLDERS
 
 
 class Interrupted:

@@ -14,7 +14,7 @@ from kernel_velocity.results.records import Commit
 from kernel_velocity.series.silence import Stale, Superseded
 from kernel_velocity.stats.sequential import Answer, Comparison
 
-NOTHING = "nothing was measured"
+NOTHING_MEASURED = "nothing was measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Failed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class NightVerdict:
     """The verdict of a night. `findings` are those that it made or changed, and all that are still open."""
 
     title: str  # such as "nightly on bench-1"
@@ -72,7 +72,7 @@ def _badness(finding: Finding) -> tuple[float, str]:
     return (-abs(finding.worst.effect) if finding.worst else 0.0), finding.id
 
 
-def exit_status(verdict: Verdict) -> int:
+def exit_status(verdict: NightVerdict) -> int:
     """Return the exit status of `nightly` (contract), the first that holds.
 
     2 data error, 22 nothing measured, 10 regression confirmed, 21 a build failed, 20 a benchmark failed, 11 a
@@ -91,7 +91,7 @@ def exit_status(verdict: Verdict) -> int:
     return next((status for status, is_so in holds.items() if is_so), 0)
 
 
-def summary(verdict: Verdict) -> str:
+def summary(verdict: NightVerdict) -> str:
     """Return the verdict in one line, the worst first. It says "clean" only where the exit status is 0.
 
     A suspect is a suspected regression. A suspected improvement is called an unconfirmed one.
@@ -112,7 +112,7 @@ def summary(verdict: Verdict) -> str:
     # "series" has no other plural
     parts = [f"{count} {noun}" if noun.endswith("s") else units.count(count, noun) for count, noun in counts if count]
     if verdict.measured == 0:
-        parts.insert(1 if verdict.errors else 0, NOTHING)
+        parts.insert(1 if verdict.errors else 0, NOTHING_MEASURED)
     if exit_status(verdict) == 0:
         parts.insert(0, "clean")
     return ", ".join(parts)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from kernel_velocity import fields, units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Finding, Kind, State
-from kernel_velocity.findings.verdict import NOTHING, Verdict, exit_status, summary
+from kernel_velocity.findings.verdict import NOTHING_MEASURED, NightVerdict, exit_status, summary
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity, metric
 from kernel_velocity.stats.sequential import Answer, Comparison
@@ -30,7 +30,7 @@ MOST_SERIES = 20  # of a finding
 MOST_LINES = 50  # of everything else
 
 
-def as_markdown(verdict: Verdict) -> str:
+def as_markdown(verdict: NightVerdict) -> str:
     """Return the verdict as GitHub-flavoured Markdown."""
     count = units.count(verdict.measured, "value")
     parts = [f"## {literal(verdict.title)}: {summary(verdict)}", f"{verdict.when:%Y-%m-%d %H:%M %Z}, {count} measured."]
@@ -51,7 +51,7 @@ def as_markdown(verdict: Verdict) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _section(title: str, findings: Sequence[Finding], verdict: Verdict) -> list[str]:
+def _section(title: str, findings: Sequence[Finding], verdict: NightVerdict) -> list[str]:
     if not findings:
         return []
     shown = [_finding(finding, verdict) for finding in findings[:MOST_FINDINGS]]
@@ -69,7 +69,7 @@ def _lines(title: str, texts: Iterable[str]) -> list[str]:
     return [f"### {title}", "\n".join(lines[:MOST_LINES]), *_more(len(lines) - MOST_LINES)]
 
 
-def _finding(finding: Finding, verdict: Verdict) -> str:
+def _finding(finding: Finding, verdict: NightVerdict) -> str:
     word = "confirmed" if finding.state is State.CONFIRMED else "seen"
     against = f"against {finding.anchor[:8]}" if finding.anchor else ""
     test = finding_text.tested(finding.worst) if finding.worst else ""
@@ -86,7 +86,7 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
     return "\n".join([head, "", *(f"- {fact}" for fact in facts), *_series(finding)])
 
 
-def _blamed(finding: Finding, verdict: Verdict) -> list[str]:
+def _blamed(finding: Finding, verdict: NightVerdict) -> list[str]:
     """Return the possible commits, each with its subject and author where they are known."""
     if finding.kind is Kind.ENVIRONMENT or not finding.commits:
         return []
@@ -138,7 +138,7 @@ def _comparisons(comparisons: Sequence[tuple[Identity, Comparison]]) -> list[str
     return ["\n".join([title, "", *head, *rows, "", "</details>"])]
 
 
-def as_json(verdict: Verdict) -> str:
+def as_json(verdict: NightVerdict) -> str:
     """Return everything in the verdict. Ratios are of values, new / old, and unknown is null."""
     data = {
         "format": FORMAT,
@@ -187,7 +187,7 @@ class Case:
     text: str = ""
 
 
-def as_junit(verdict: Verdict) -> str:
+def as_junit(verdict: NightVerdict) -> str:
     """Return JUnit XML: a test case for each compared series and for each finding.
 
     Regressions are failures. Failed benchmarks and builds, data errors and a run that measured nothing are errors.
@@ -205,7 +205,7 @@ def as_junit(verdict: Verdict) -> str:
     cases += [
         Case(SOFTWARE, failed.what, "error", failed.why) for failed in (*verdict.failed_builds, *verdict.failures)
     ]
-    errors = (*verdict.errors, *([NOTHING] if verdict.measured == 0 else []))
+    errors = (*verdict.errors, *([NOTHING_MEASURED] if verdict.measured == 0 else []))
     cases += [Case(SOFTWARE, "data", "error", error) for error in errors]
     for identity, comparison in verdict.comparisons:
         is_unknown = comparison.answer is Answer.UNKNOWN
@@ -215,7 +215,7 @@ def as_junit(verdict: Verdict) -> str:
     return junit(cases, {"name": verdict.title, "timestamp": f"{verdict.when:%Y-%m-%dT%H:%M:%S}"})
 
 
-def _explained(finding: Finding, verdict: Verdict) -> str:
+def _explained(finding: Finding, verdict: NightVerdict) -> str:
     """Return the details of a finding, below its commits with their subjects."""
     commits = [f"{sha[:8]} {verdict.commits[sha].subject}" for sha in finding.commits if sha in verdict.commits]
     return "\n".join([*commits, finding_text.details(finding)])
@@ -244,4 +244,4 @@ def _xml_text(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
-FORMATS: Mapping[str, Callable[[Verdict], str]] = {"markdown": as_markdown, "json": as_json, "junit": as_junit}
+FORMATS: Mapping[str, Callable[[NightVerdict], str]] = {"markdown": as_markdown, "json": as_json, "junit": as_junit}

@@ -25,7 +25,7 @@ from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.evidence import Rerun
 from kernel_velocity.findings.finding import Finding, Kind, State
-from kernel_velocity.findings.last_night import NOTHING, Memory
+from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.nightly import confirm, judge
@@ -274,7 +274,7 @@ def _spent(part: Tally) -> list[str]:
 
 def play(world: World, seed: Sequence[int]) -> Tally:
     """Play every night of a world."""
-    nights = [Night((), 0, 0, NOTHING, ())]
+    nights = [Night((), 0, 0, NO_MEMORY, ())]
     for position in range(PAST, len(world.values)):
         nights.append(judged(world, position, nights[-1], np.random.default_rng([*seed, 2, position])))
     del nights[0]

@@ -18,10 +18,9 @@ from datetime import datetime
 from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
-from kernel_velocity.findings.last_night import NOTHING, Memory, Noted
-from kernel_velocity.nightly import cases
-from kernel_velocity.nightly.cases import Case
-from kernel_velocity.nightly.confirm import Outcome
+from kernel_velocity.findings.store import NO_MEMORY, Memory, Noted
+from kernel_velocity.nightly import confirm
+from kernel_velocity.nightly.confirm import ExaminedSeries, Remeasured
 from kernel_velocity.nightly.moves import Move, code_change, is_same_code, openness, prepared
 from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, event_of, late_moves, screened
 from kernel_velocity.results.identity import Identity, Slot
@@ -29,7 +28,7 @@ from kernel_velocity.series import silence
 from kernel_velocity.series.history import LEAST, Observation, SeriesHistory, threshold
 from kernel_velocity.stats.sequential import Answer
 
-LEVEL = 20  # values a side of the commits that tell a level, at most
+VALUES_OF_LEVEL = 20  # values a side of the commits that tell a level, at most
 Cause = tuple[str, str, str, bool]  # kernel, device, implementation, whether it is timed
 
 
@@ -57,10 +56,10 @@ class Agreement:
             for history in self._groups[key[0]] if positions else ():
                 before = [
                     observation.value for observation in history.observations if observation.position < min(positions)
-                ][-LEVEL:]
+                ][-VALUES_OF_LEVEL:]
                 after = [
                     observation.value for observation in history.observations if observation.position >= max(positions)
-                ][:LEVEL]
+                ][:VALUES_OF_LEVEL]
                 if before and after:
                     shifts[history.identity] = statistics.median(after) - statistics.median(before)
         return self._shifts[key]
@@ -98,7 +97,7 @@ def suspicions(
     since: float,
     explained: Sequence[Step],
     again: str | None = None,
-    memory: Memory = NOTHING,
+    memory: Memory = NO_MEMORY,
 ) -> Suspicions:
     """Screen every commit of a night, oldest first, then look back. A move at one commit is explained for the next.
 
@@ -160,7 +159,7 @@ def suspicions(
     )
 
 
-def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, before: Memory) -> Memory:
+def remembered(moves: Iterable[Move], outcome: Remeasured, suspected: Suspicions, before: Memory) -> Memory:
     """Return what the next night continues from: this night's state, and older state of series not measured tonight."""
 
     def noted(earlier: Iterable[Noted], new: Iterable[tuple[Move, Observation]]) -> tuple[Noted, ...]:
@@ -218,7 +217,7 @@ def _dated(event: EnvironmentEvent, histories: Iterable[SeriesHistory], since: f
 
 
 def findings(
-    outcome: Outcome,
+    outcome: Remeasured,
     suspected: Suspicions,
     histories: Sequence[SeriesHistory],
     absent: Mapping[Slot, Sequence[str]],
@@ -231,7 +230,7 @@ def findings(
     """Return every finding after this night: new ones, and recorded ones joined, reopened or resolved.
 
     Confirmed cases go through a control of false discoveries first, among all that was measured again
-    (`cases.discoveries`). Those that it leaves out stay suspects.
+    (`confirm.discoveries`). Those that it leaves out stay suspects.
 
     Args:
         absent: slot of a series -> commits at which it did not apply.
@@ -245,13 +244,13 @@ def findings(
         if test.answer is not Answer.DIFFERENT and test.p is not None and test.ratio is not None
     ]
     weights = [agreement.weight(of.affected.identity, of.commits, rises=of.affected.ratio > 1) for of in outcome.cases]
-    reported, doubtful = cases.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
+    reported, doubtful = confirm.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
     new: list[Finding] = []
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
-        new += cases.from_cases(group, state=state, order=order, when=when, who=WHO)
+        new += confirm.from_cases(group, state=state, order=order, when=when, who=WHO)
     events = (_without(event, outcome.cases) for event in suspected.events)
-    new += [cases.of_environment(event, when=when, who=WHO) for event in events if event is not None]
-    new += cases.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
+    new += [confirm.of_environment(event, when=when, who=WHO) for event in events if event is not None]
+    new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
     by_id = {record.id: record for record in recorded}
     for record in new:
         whole = agreement.counted(finding.joined(by_id.values(), record))
@@ -272,7 +271,7 @@ def findings(
     return tuple(map(today, by_id.values()))
 
 
-def _without(event: EnvironmentEvent, confirmed: Iterable[Case]) -> EnvironmentEvent | None:
+def _without(event: EnvironmentEvent, confirmed: Iterable[ExaminedSeries]) -> EnvironmentEvent | None:
     """Return an event without the series that a commit explains. None if no series is left."""
     effects = {case.affected.identity: case.affected.effect for case in confirmed}
     rest = [replace(move, effect=move.effect - effects.get(move.identity, 0.0)) for move in event.moves]
@@ -280,7 +279,7 @@ def _without(event: EnvironmentEvent, confirmed: Iterable[Case]) -> EnvironmentE
     return replace(event, moves=moves, effect=statistics.median(move.effect for move in moves)) if moves else None
 
 
-def _unless_refuted(record: Finding, outcome: Outcome, when: datetime) -> Finding:
+def _unless_refuted(record: Finding, outcome: Remeasured, when: datetime) -> Finding:
     """Return a suspect as resolved if re-runs of all of its series showed no change tonight."""
     reasons = [
         next(

@@ -2,7 +2,7 @@
 
 It is the machine where the code is the same, where what the witnesses (series that no commit changed) share explains
 the move, or where the machine is known to have changed. The machine's moves are one event with one factor, and no
-commit is named. The others are suspects: none is reported before it is confirmed (cases.py, `discoveries`).
+commit is named. The others are suspects: none is reported before it is confirmed (confirm.py, `discoveries`).
 
 The screen compares the newest values with those before them. It never shows a drift of .1% a commit, nor a step smaller
 than the difference of two sessions. A look back over all values shows both (`late_moves`). Each is suspected once, in
