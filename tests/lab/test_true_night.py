@@ -30,7 +30,7 @@ def pair_of(world, night, before, after):
 
 def test_planted_step_is_confirmed_in_its_night_at_its_commit():
     world = true_night.planted(0.10, 0.003, CODES[0], (0,))
-    night = true_night.judged(world, FIRST, true_night.Night((), 0, 0, NO_MEMORY, ()), np.random.default_rng(0))
+    night = true_night.judged(world, FIRST, true_night.PlayedNight((), 0, 0, NO_MEMORY, ()), np.random.default_rng(0))
     (record,) = night.findings
     assert (record.subject, record.kind, record.state) == ("kernel0", Kind.REGRESSION, State.CONFIRMED)
     assert record.commits == (true_night.commit(FIRST),)

@@ -6,7 +6,5 @@ command.py     `kv nightly`: the night from its start to its exit status
 measure.py     the measuring half: choose, build, measure, ingest; the journal from which a night resumes
 conclude.py    the judging half: history, suspicions, re-runs, findings, verdict
 judge.py       the suspicions of a night, and its findings once they were measured again
-moves.py       which series moved, by how much, between which commits
-suspects.py    whose doing a move is: a commit's or the machine's
 confirm.py     measures moves again, in turns, bisects them, and makes findings
 """

@@ -1,7 +1,7 @@
 """``kv nightly`` (`make nightly`): measure what is new, judge it, confirm it, record it, publish it.
 
     measure     what is new, holes, what did not build, or a heartbeat (measure.py), by asv, into the history
-    screen      every series with a value of this night against its history. Attribute the moves (suspects.py)
+    judge       what moved tonight, and what the machine did of it, as the pages say (judge.py, series/moves.py)
     confirm     the rest, and every series whose code changed, by re-runs in turns. Bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
     publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)

@@ -23,12 +23,12 @@ from kernel_velocity.findings import evidence
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Look, Purpose, Rerun, Side
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.nightly.moves import Move
-from kernel_velocity.nightly.suspects import EnvironmentEvent, in_words
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity
+from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.history import SeriesHistory
+from kernel_velocity.series.moves import Move
 from kernel_velocity.series.silence import Vanished
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, Comparison, Obstacle
@@ -43,6 +43,23 @@ MOST_NIGHTS = (
 
 
 EarlierSessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]]  # of a series, before and after
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentEvent:
+    """Series of a machine's device that moved together, or with a change of the machine: no commit is to blame."""
+
+    machine: str
+    device: str
+    effect: float  # of log values, the median over its moves of times; of errors where no time moved
+    began: float | None  # Unix time of the first value that shows it, s
+    changes: Changes
+    moves: tuple[Move, ...]
+
+    @property
+    def factor(self) -> float:
+        """The factor of the values."""
+        return math.exp(self.effect)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,11 +245,11 @@ class _Again:
             self.outcome.cases.append(_case(move, answer, commits))
             if (answer.ratio - 1) * move.effect < 0:  # the opposite is confirmed, and the move refuted
                 refuted = f"{answer.ratio - 1:+.1%}: {answer.reason}"
-        elif answer.answer is Answer.UNKNOWN and not refuted and (move.is_screened or answer.suspect):
+        elif answer.answer is Answer.UNKNOWN and not refuted and (move.is_shown or answer.suspect):
             self.outcome.unsettled.append(_case(move, answer, move.candidates))
         elif answer.next_look is not None:
             self.outcome.left.append(move)
-        if refuted and move.is_screened:
+        if refuted and move.is_shown:
             change = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {refuted}"
             line = f"{move.identity} at {move.bad.commit[:SHORT]}: {change}"
             self.outcome.refuted[move.identity, move.bad.commit] = line
@@ -432,6 +449,11 @@ def _of_cause(
         affected=tuple(sorted((case.affected for case in cases), key=lambda series: series.identity)),
         decisions=(Decision(when=when, who=who, state=state, reason=reason),),
     )
+
+
+def in_words(changes: Changes) -> str:
+    """Return the changes of an environment on one line."""
+    return "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in changes.items())
 
 
 def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
