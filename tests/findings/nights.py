@@ -68,10 +68,12 @@ def with_shared(*histories):
     common = controls.common(rows)
     shared = dict(zip(common.position.tolist(), common.values.tolist(), strict=True))
 
-    def known(entry):
+    def with_machine(entry):
         return dataclasses.replace(entry, machine=shared.get(entry.position, float("nan")))
 
-    return [dataclasses.replace(series, observations=tuple(map(known, series.observations))) for series in histories]
+    return [
+        dataclasses.replace(series, observations=tuple(map(with_machine, series.observations))) for series in histories
+    ]
 
 
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):

@@ -60,12 +60,12 @@ def changes_of_page(recorded):
 
 def changes_of_night(recorded):
     """Return the same of what a night suspects a commit of."""
-    found = moves.of_histories(recorded.histories().series, recorded.line)
+    suspected = moves.of_histories(recorded.histories().series, recorded.line)
     return {
         (move.identity.benchmark, move.identity.implementation, move.identity.case, move.point.index): math.exp(
             move.effect
         )
-        for move in found
+        for move in suspected
         if not move.is_machines
     }
 
@@ -73,13 +73,13 @@ def changes_of_night(recorded):
 @pytest.mark.parametrize("changed_at", [None, 20], ids=["unknown code", "one change of the code"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_page_and_night_agree(tmp_path, name, changed_at):
-    planted, unknown, known = HISTORIES[name]
+    planted, of_unknown, of_known = HISTORIES[name]
     commits = large_tree.build(tmp_path, large_tree.Shape(commits=COMMITS, series=SERIES), planted)
     recorded = past.open(tmp_path / "results", tmp_path / "repository")
     if changed_at is not None:
         recorded = with_code(tmp_path, recorded, commits, changed_at)
     page, night = changes_of_page(recorded), changes_of_night(recorded)
-    assert len(page) == (unknown if changed_at is None else known)
+    assert len(page) == (of_unknown if changed_at is None else of_known)
     assert {key: ratio for key, ratio in night.items() if key in page} == page  # a night misses no change of a page
     for key in night.keys() - page.keys():  # what it adds is doubted: no page calls it a change
         (series,) = [of for of in recorded.keys if (of.benchmark, of.implementation, of.case) == key[:3]]

@@ -174,13 +174,13 @@ class Night:
             for history in until
             if history is not None and _is_of_tonight(history.newest, self._since)
         ]
-        found = self._new(here, [*moves.of_histories(here, self._line)])
+        moved = self._new(here, [*moves.of_histories(here, self._line)])
         for device, members in itertools.groupby(sorted(here, key=_device), key=_device):
-            self._judge_device(device, [*members], [move for move in found if _device(move.history) == device])
+            self._judge_device(device, [*members], [move for move in moved if _device(move.history) == device])
 
-    def _new(self, here: Iterable[SeriesHistory], found: Sequence[Move]) -> list[Move]:
+    def _new(self, here: Iterable[SeriesHistory], moved: Sequence[Move]) -> list[Move]:
         """Return the moves of the newest values, and those that earlier nights could not see in fewer values."""
-        older = {move.identity for move in found if not _is_of_newest(move)}
+        older = {move.identity for move in moved if not _is_of_newest(move)}
         earlier = [
             replace(history, observations=entries)
             for history in here
@@ -188,19 +188,19 @@ class Night:
             and (entries := tuple(entry for entry in history.observations if not _is_of_tonight(entry, self._since)))
         ]
         before = [*moves.of_histories(earlier, self._line)]
-        return [move for move in found if _is_of_newest(move) or not any(_is_alike(move, other) for other in before)]
+        return [move for move in moved if _is_of_newest(move) or not any(_is_alike(move, other) for other in before)]
 
-    def _judge_device(self, device: tuple[str, str], here: Sequence[SeriesHistory], found: Sequence[Move]) -> None:
+    def _judge_device(self, device: tuple[str, str], here: Sequence[SeriesHistory], moved: Sequence[Move]) -> None:
         """Take the moves of a machine's device as suspects, or as one event."""
-        blamed = [move for move in found if move.is_machines or _is_computed_anew(move)]
-        suspects = [move for move in found if move not in blamed and move.worse is not None]
+        blamed = [move for move in moved if move.is_machines or _is_computed_anew(move)]
+        suspects = [move for move in moved if move not in blamed and move.worse is not None]
         # A step of few values is also seen by chance. To record that would move what every later night expects
         least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * len(here))
         if any(move.changes for move in blamed) or len(blamed) >= least:
             self._record(event_of(blamed))
         elif blamed:
             self._notes[f"{device[0]}: {_by_chance(blamed)}"] = None
-        if not found:
+        if not moved:
             self._notes |= dict.fromkeys(_quiet_notes(device, here))
         for move in suspects:
             self._suspect(move)

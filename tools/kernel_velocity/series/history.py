@@ -88,10 +88,10 @@ def build(past: Past) -> Histories:
     for number, key in enumerate(past.layout.keys):
         part, series = past.layout.part(number), past.columns(key)
         seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
-        known = change_points.errors(series, slice(None)), controls.left_in(series, past.shared(key))
+        rounds_and_machine = change_points.errors(series, slice(None)), controls.left_in(series, past.shared(key))
         rows = zip(
             *(columns[name][part].tolist() for name in ("position", "outcome", "method", "remark", "began")),
-            *(values.tolist() for values in (seconds, *known)),
+            *(values.tolist() for values in (seconds, *rounds_and_machine)),
             strict=True,
         )
         for position, outcome, method, remark, began, value, error, machine in rows:

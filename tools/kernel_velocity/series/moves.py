@@ -66,8 +66,8 @@ class Steps(NamedTuple):
 
 def error_of(errors: FloatArray) -> float:
     """Return the typical one of some standard errors that rounds leave. NaN where none is known."""
-    known = errors[~np.isnan(errors)]
-    return median(known) if known.size else np.nan
+    recorded = errors[~np.isnan(errors)]
+    return median(recorded) if recorded.size else np.nan
 
 
 def ends(series: Logs, errors: Callable[[Indices], FloatArray], settled: Sequence[ChangePoint]) -> Ends:
@@ -206,7 +206,7 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str]) -> Ite
     """
     series = [_values(history) for history in histories]
     settled = [
-        found.points for found in detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
+        answer.points for answer in detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
     ]
     untested = [
         ends(logs, errors.__getitem__, points) for (logs, errors, _), points in zip(series, settled, strict=True)
@@ -279,8 +279,7 @@ def began(logs: FloatArray, point: ChangePoint) -> tuple[int, int]:
 def scatter(logs: FloatArray) -> float:
     """Return the sigma of the newest of some log values, or what is assumed where there are too few."""
     newest = logs[-RECENT:]
-    known = float(difference_sigma(newest)) if newest.size >= FEWEST_TELLING else 0.0
-    return known or BETWEEN_SESSIONS
+    return float(difference_sigma(newest)) if newest.size >= FEWEST_TELLING else BETWEEN_SESSIONS
 
 
 def candidates_of(identity: Identity, observations: Iterable[Observation], line: Sequence[str]) -> tuple[str, ...]:
