@@ -86,9 +86,9 @@ def build(past: Past) -> Histories:
     observe = _Observer(past)
     columns, texts, remarks = past.layout.columns, past.names.texts, past.names.remarks
     for number, key in enumerate(past.layout.keys):
-        part, series = past.layout.part(number), past.columns(key)
+        part, entries = past.layout.part(number), past.columns(key)
         seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
-        rounds_and_machine = change_points.errors(series, slice(None)), controls.left_in(series, past.shared(key))
+        rounds_and_machine = change_points.errors(entries, slice(None)), controls.left_in(entries, past.shared(key))
         rows = zip(
             *(columns[name][part].tolist() for name in ("position", "outcome", "method", "remark", "began")),
             *(values.tolist() for values in (seconds, *rounds_and_machine)),
