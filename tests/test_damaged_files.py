@@ -18,13 +18,13 @@ from kernel_velocity import config
 from kernel_velocity.ab import rounds
 from kernel_velocity.compare import isolation
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.findings import evidence_store, last_night, store
+from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.harness import documents, problem_formats, reported, under_test
 from kernel_velocity.harness.documents import DamagedError
 from kernel_velocity.harness.problem import ProblemError
-from kernel_velocity.nightly import journal
+from kernel_velocity.nightly import measure
 from kernel_velocity.offline import archive
 from kernel_velocity.results import foreign, machines
 from kernel_velocity.roofline import ceilings
@@ -122,28 +122,28 @@ def stored(kind, path):
     return {key: value for key, value in vars(record).items() if key not in store.EDITED}, problems
 
 
-def evidence(path):
-    recorded, problems = evidence_store.read(path.parents[3], path.parent.name)
+def read_evidence(path):
+    recorded, problems = evidence.read(path.parents[3], path.parent.name)
     return recorded, problems
 
 
 def write_evidence(folder):
     tree = synthetic.build(folder / "tree")
-    finding, evidence = evidenced.regression(tree)
-    return evidence_store.add(folder / "results", finding.id, "box", evidence)
+    finding, bisected = evidenced.regression(tree)
+    return evidence.add(folder / "results", finding.id, "box", bisected)
 
 
 def write_journal(folder):
     path = folder / "box.json"
-    night = journal.Night(began=1.6e9, commits=("a" * 40, "b" * 40), heartbeat=False, judged_from=1.5e9)
-    record = journal.Journal(path, "setting")
+    night = measure.PlannedNight(began=1.6e9, commits=("a" * 40, "b" * 40), heartbeat=False, judged_from=1.5e9)
+    record = measure.NightJournal(path, "setting")
     record.end(["c"], ["c", "d"], ["e"])
     record.begin(night)
     return path
 
 
 def night(path):
-    return journal.Journal(path, "setting").record, ()
+    return measure.NightJournal(path, "setting").record, ()
 
 
 def write_peaks(folder):
@@ -311,10 +311,10 @@ OTHERS = {name: text for name, text in test_public_problems.TASK_FILES.items() i
 
 
 def write_verdict(folder):
-    record = last_night.KeptVerdict(
+    record = store.NightRecord(
         machine="box", when=WHEN, summary="2 findings", exit_status=10, measured=24, failures=("a: b",)
     )
-    return last_night.write(folder, record)
+    return store.write_night(folder, record)
 
 
 def write_manifest(folder):
@@ -343,8 +343,8 @@ FORMATS = {
     "expectation": Format(
         lambda folder: store.write(folder, expectation()), functools.partial(stored, Expectation), True
     ),
-    "verdict": Format(write_verdict, functools.partial(stored, last_night.KeptVerdict)),
-    "evidence": Format(write_evidence, evidence, slow=8),
+    "verdict": Format(write_verdict, functools.partial(stored, store.NightRecord)),
+    "evidence": Format(write_evidence, read_evidence, slow=8),
     "journal": Format(write_journal, night),
     "peaks": Format(write_peaks, peaks, slow=4),
     "figure": Format(write_figure, figure),

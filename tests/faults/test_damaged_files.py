@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.findings import evidence_store, store
-from kernel_velocity.nightly import journal
+from kernel_velocity.findings import evidence, store
+from kernel_velocity.nightly import measure
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import host
 from tests import synthetic
@@ -40,18 +40,18 @@ def measured(folder) -> Tiny:
     assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
     results = tiny.root / "results"
     tree = synthetic.build(folder / "tree")
-    finding, evidence = evidenced.regression(tree)
+    finding, bisected = evidenced.regression(tree)
     for record in (finding, full(), expectation()):
         store.write(results, record)
-    evidence_store.add(results, finding.id, "box", evidence)
+    evidence.add(results, finding.id, "box", bisected)
     ceilings.keep(tiny.root, test_device_figures.document(test_device_figures.a_machine()))
     (tiny.root / "suite.json").write_text(json.dumps(test_foreign.google_benchmark(*test_foreign.COPIES)))
     (tiny.root / "gpu.json").write_text(json.dumps(test_foreign.nvbench(test_foreign.state("a", batch=1e-6))))
     first = tiny.git("rev-list", "--max-parents=0", "HEAD")
     node.tar(tiny.root.parent, (first, first), "node.tar.xz", measured=(0,))
     (file,) = (tiny.root / ".asv" / "journals").glob("*.json")
-    night = journal.Night(began=time.time() - 60, commits=(first,), heartbeat=True)
-    journal.Journal(file, journal.Journal(file, "").record.setting).begin(night)
+    night = measure.PlannedNight(began=time.time() - 60, commits=(first,), heartbeat=True)
+    measure.NightJournal(file, measure.NightJournal(file, "").record.setting).begin(night)
     return tiny
 
 

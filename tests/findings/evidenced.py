@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime
 
 from kernel_velocity.ab.bisect import bisect
 from kernel_velocity.ab.confirm import confirm
-from kernel_velocity.findings import evidence_store, store
-from kernel_velocity.findings.evidence import Evidence, Path, Purpose
+from kernel_velocity.findings import evidence, store
+from kernel_velocity.findings.evidence import BisectionPath, Evidence, Purpose
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
 from kernel_velocity.nightly import confirm as night
 from kernel_velocity.results.identity import Identity, environment_of
@@ -51,7 +51,7 @@ def regression(tree, *, machine=None, **changed):
     if bisection.isolated is not None:
         index = line.index(bisection.culprit)
         reruns.append(rerun(identities[0], Purpose.CULPRIT, line[index - 1 : index + 1], bisection.isolated))
-    path = Path(
+    path = BisectionPath(
         identity=identities[0],
         good=line[0],
         bad=line[-1],
@@ -117,8 +117,8 @@ def _error():
 
 def write(tree):
     """Write all of them beside the results of a tree. Return them, the regression first."""
-    regressed, evidence = regression(tree)
-    evidence_store.add(tree.results, regressed.id, synthetic.MACHINE, evidence)
+    regressed, bisected = regression(tree)
+    evidence.add(tree.results, regressed.id, synthetic.MACHINE, bisected)
     findings = (regressed, *others(tree))
     for finding in findings:
         store.write(tree.results, finding)

@@ -4,9 +4,12 @@ import dataclasses
 import random
 from datetime import UTC, datetime
 
+import numpy as np
+
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
-from kernel_velocity.nightly.cases import Case
+from kernel_velocity.nightly.confirm import ExaminedSeries
 from kernel_velocity.results.identity import Identity
+from kernel_velocity.series import controls
 from kernel_velocity.series.history import Observation, SeriesHistory
 
 LINE = tuple(f"{number:08x}{'0' * 32}" for number in range(0x10, 0x10 + 60))  # commits, oldest first
@@ -52,10 +55,31 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
     return SeriesHistory(identity=identity(**parts), observations=tuple(observations), floor=floor)
 
 
+def with_shared(*histories):
+    """Return series with what the controls among them share, as the past gives it."""
+    rows = [
+        tuple(
+            np.array([getattr(entry, name) for entry in series.observations])
+            for name in ("position", "measured", "value")
+        )
+        for series in histories
+        if series.identity.is_control
+    ]
+    common = controls.common(rows)
+    shared = dict(zip(common.position.tolist(), common.values.tolist(), strict=True))
+
+    def with_machine(entry):
+        return dataclasses.replace(entry, machine=shared.get(entry.position, float("nan")))
+
+    return [
+        dataclasses.replace(series, observations=tuple(map(with_machine, series.observations))) for series in histories
+    ]
+
+
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
     """Return a confirmed case of one series."""
     low, high = (None, None) if p is None else (ratio * 0.99, ratio * 1.01)
-    return Case(
+    return ExaminedSeries(
         affected=Affected(identity=identity(**parts), ratio=ratio, low=low, high=high, p=p, rounds=16),
         commits=tuple(commits),
         anchor=LINE[29],

@@ -9,7 +9,7 @@ import pytest
 from kernel_velocity.findings import decisions
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Affected, Kind, State
-from kernel_velocity.nightly.cases import of_vanished
+from kernel_velocity.nightly.confirm import of_vanished
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series import silence
 from kernel_velocity.series.silence import Superseded, Vanished

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.findings import evidence_store, last_night, store
+from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import MOST_RERUNS, Evidence
 from kernel_velocity.findings.finding import Decision, Finding, State
@@ -105,19 +105,17 @@ def test_error_of_an_expectation_is_a_bad_expression(tmp_path):
     assert store.read(tmp_path).problems == (f"{path}: bench: a regular expression is wanted, got '('",)
 
 
-MEMORY = last_night.Memory(
-    refuted=(last_night.Noted(identity=finding().affected[0].identity, commit="a" * 40, ratio=1.03),)
-)
+MEMORY = store.Memory(refuted=(store.Noted(identity=finding().affected[0].identity, commit="a" * 40, ratio=1.03),))
 
 
 def test_bad_file_costs_no_other(tmp_path):
     store.write(tmp_path, finding())
-    night = last_night.of(NightVerdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good", MEMORY)
-    for folder in (tmp_path / "findings", last_night.write(tmp_path, night).parent):
+    night = store.night_record(NightVerdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good", MEMORY)
+    for folder in (tmp_path / "findings", store.write_night(tmp_path, night).parent):
         (folder / "a.toml").write_bytes(b"\xff")
         (folder / "b.toml").write_text("id = 'b'\n<<<<<<< HEAD\n")
         (folder / "c.toml").write_text('machine = "m"\ncolour = "red"\n')
-    records, stored = last_night.read(tmp_path), store.read(tmp_path)
+    records, stored = store.read_nights(tmp_path), store.read(tmp_path)
     assert (records[0], stored.findings) == ((night,), (finding(),))
     for problems in (records[1], stored.problems):
         first, second, third = (text.rpartition("/")[2] for text in problems)
@@ -148,12 +146,12 @@ def test_decision_and_new_series_merge_without_conflict(tmp_path):
 
 
 def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
-    assert last_night.read(tmp_path) == ((), ())
+    assert store.read_nights(tmp_path) == ((), ())
     for machine, day in (("a", 22), ("b", 23), ("a", 24)):
         night = NightVerdict(title="t", when=WHEN.replace(day=day), measured=1)
-        path = last_night.write(tmp_path, last_night.of(night, machine))
+        path = store.write_night(tmp_path, store.night_record(night, machine))
     assert path == tmp_path / "findings" / "nights" / "a.toml"
-    records, _ = last_night.read(tmp_path)
+    records, _ = store.read_nights(tmp_path)
     assert [(record.machine, record.when.day, record.summary) for record in records] == [
         ("a", 24, "clean"),
         ("b", 23, "clean"),
@@ -162,51 +160,53 @@ def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
 
 def test_memory_is_of_the_machines_night_before(tmp_path):
     began = WHEN.timestamp() + 3600
-    last_night.write(tmp_path, last_night.of(NightVerdict(title="t", when=WHEN, measured=1), "m", MEMORY))
-    path = last_night.write(tmp_path, last_night.of(NightVerdict(title="t", when=WHEN, measured=1), "other"))
-    assert last_night.memory_of(tmp_path, "m", began) == (MEMORY, ())
-    assert last_night.memory_of(tmp_path, "other", began) == (last_night.NOTHING, ())
-    assert last_night.memory_of(tmp_path, "m", began - 7200) == (last_night.NOTHING, ())  # written by this very night
+    store.write_night(tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1), "m", MEMORY))
+    path = store.write_night(tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1), "other"))
+    assert store.memory_of(tmp_path, "m", began) == (MEMORY, ())
+    assert store.memory_of(tmp_path, "other", began) == (store.NO_MEMORY, ())
+    assert store.memory_of(tmp_path, "m", began - 7200) == (store.NO_MEMORY, ())  # written by this very night
     path.write_text("machine = 3\n")
-    memory, (problem,) = last_night.memory_of(tmp_path, "m", began)
+    memory, (problem,) = store.memory_of(tmp_path, "m", began)
     assert memory == MEMORY and "other.toml" in problem
 
 
 def test_verdict_names_a_limited_number_of_failures(tmp_path):
     failures = tuple(Failed(what=f"case {number}", why="wrong \ud800") for number in range(30))
-    last_night.write(tmp_path, last_night.of(NightVerdict(title="t", when=WHEN, measured=1, failures=failures), "m"))
-    ((record,), _) = last_night.read(tmp_path)
-    assert len(record.failures) == last_night.LISTED and record.failures[0] == "case 0: wrong ?"
+    store.write_night(
+        tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1, failures=failures), "m")
+    )
+    ((record,), _) = store.read_nights(tmp_path)
+    assert len(record.failures) == store.LISTED and record.failures[0] == "case 0: wrong ?"
     assert (record.summary, record.exit_status, record.measured) == ("30 failed benchmarks", 20, 1)
 
 
 @pytest.fixture(scope="module")
-def evidence(built):
+def bisected(built):
     """The evidence of a bisected regression: two re-runs, the check of the culprit, and the path."""
     return evidenced.regression(built)[1]
 
 
-def test_evidence_is_rounded_once(tmp_path, evidence):
-    path = evidence_store.add(tmp_path, "id", "box", evidence)
+def test_evidence_is_rounded_once(tmp_path, bisected):
+    path = evidence.add(tmp_path, "id", "box", bisected)
     assert path == tmp_path / "findings" / "evidence" / "id" / "box.json"
     text = path.read_text()
-    records, problems = evidence_store.read(tmp_path, "id")
+    records, problems = evidence.read(tmp_path, "id")
     record = records["box"]
     assert problems == ()
-    assert evidence_store.as_text(record) == text and len(text.splitlines()) == 10
+    assert evidence.as_text(record) == text and len(text.splitlines()) == 10
     assert (len(record.reruns), len(record.paths)) == (3, 1)
-    assert record.reruns[0].sides[0].seconds == pytest.approx(evidence.reruns[0].sides[0].seconds, rel=1e-6)
+    assert record.reruns[0].sides[0].seconds == pytest.approx(bisected.reruns[0].sides[0].seconds, rel=1e-6)
     steps = [
-        [(step.commit, step.slow, step.comparison.p) for step in entry.paths[0].tried] for entry in (record, evidence)
+        [(step.commit, step.slow, step.comparison.p) for step in entry.paths[0].tried] for entry in (record, bisected)
     ]
-    assert steps[0] == steps[1] and record.paths[0].left == evidence.paths[0].left
-    evidence_store.add(tmp_path, "id", "box", evidence)
+    assert steps[0] == steps[1] and record.paths[0].left == bisected.paths[0].left
+    evidence.add(tmp_path, "id", "box", bisected)
     assert path.read_text() == text
-    assert evidence_store.read(tmp_path, "none") == ({}, ())
+    assert evidence.read(tmp_path, "none") == ({}, ())
 
 
-def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
-    rerun = evidence.reruns[0]
+def test_evidence_of_a_finding_is_bounded(tmp_path, bisected):
+    rerun = bisected.reruns[0]
     sides = tuple(
         dataclasses.replace(side, **{field.name: getattr(side, field.name) * 8 for field in dataclasses.fields(side)})
         for side in rerun.sides
@@ -218,8 +218,8 @@ def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
         for number in range(100)
     ]
     weak = dataclasses.replace(rerun, looks=(dataclasses.replace(rerun.looks[0], ratio=1.0001),))
-    path = evidence_store.add(tmp_path, "id", "box", Evidence(reruns=(weak, *large)))
-    record = evidence_store.read(tmp_path, "id")[0]["box"]
+    path = evidence.add(tmp_path, "id", "box", Evidence(reruns=(weak, *large)))
+    record = evidence.read(tmp_path, "id")[0]["box"]
     assert (len(record.reruns), record.left_out) == (MOST_RERUNS, 101 - MOST_RERUNS)
     assert all(rerun.effect == large[0].effect for rerun in record.reruns)
     assert path.stat().st_size < 400_000
@@ -243,17 +243,17 @@ def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
         (None, "not JSON"),
     ],
 )
-def test_evidence_with_an_error_is_refused_and_not_replaced(tmp_path, evidence, change, problem):
-    path = evidence_store.add(tmp_path, "id", "box", evidence)
+def test_evidence_with_an_error_is_refused_and_not_replaced(tmp_path, bisected, change, problem):
+    path = evidence.add(tmp_path, "id", "box", bisected)
     raw = json.loads(path.read_text()) | {"format": 1}  # from before there were checksums
     del raw["#"]
     if change is not None:
         change(raw)
     path.write_text("<<<<<<< HEAD\n" if change is None else json.dumps(raw))
     before = path.read_text()
-    records, (line,) = evidence_store.read(tmp_path, "id")
+    records, (line,) = evidence.read(tmp_path, "id")
     assert records == {} and line.startswith(f"{path}: ") and problem in line and "\n" not in line
     assert "remove it" in line
     with pytest.raises(ResultsError):
-        evidence_store.add(tmp_path, "id", "box", evidence)
+        evidence.add(tmp_path, "id", "box", bisected)
     assert path.read_text() == before

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from kernel_velocity.findings.finding import OPEN, Kind, State, beside_notes, joined, known_steps, slug
-from kernel_velocity.nightly.cases import from_cases
+from kernel_velocity.nightly.confirm import from_cases
 from tests.findings.nights import LINE, ORDER, WHEN, case, finding, identity
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.findings.last_night import NOTHING
+from kernel_velocity.findings.store import NO_MEMORY
 from lab import true_night
 from lab.true_night import APART, CODES, EVENT, PAST, SLOWER, SimulatedMachine
 
@@ -30,7 +30,7 @@ def pair_of(world, night, before, after):
 
 def test_planted_step_is_confirmed_in_its_night_at_its_commit():
     world = true_night.planted(0.10, 0.003, CODES[0], (0,))
-    night = true_night.judged(world, FIRST, true_night.SimulatedNight((), 0, 0, NOTHING, ()), np.random.default_rng(0))
+    night = true_night.judged(world, FIRST, true_night.PlayedNight((), 0, 0, NO_MEMORY, ()), np.random.default_rng(0))
     (record,) = night.findings
     assert (record.subject, record.kind, record.state) == ("kernel0", Kind.REGRESSION, State.CONFIRMED)
     assert record.commits == (true_night.commit(FIRST),)

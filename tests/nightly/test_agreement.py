@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from kernel_velocity.findings.text import shown_by
-from kernel_velocity.nightly import cases
+from kernel_velocity.nightly import confirm
 from kernel_velocity.nightly.judge import Agreement
 from kernel_velocity.series.history import Observation, SeriesHistory
 from tests.findings.nights import LINE, ORDER, case, finding, identity
@@ -51,13 +51,13 @@ def test_finding_has_its_share_of_series_and_machines():
 def test_agreement_lets_pass_what_a_lone_case_does_not():
     others = [(number / 300, 1 / 7) for number in range(1, 300)]  # Benjamini and Hochberg: p <= .05 / 300 = 1.7e-4
     lone, several = case(p=1.5e-4), [case(p=6e-4, case=f"c{number}") for number in range(2)]
-    flat = cases.discoveries([(suspect, 1 / 7) for suspect in (lone, *several)], others)
+    flat = confirm.discoveries([(suspect, 1 / 7) for suspect in (lone, *several)], others)
     assert flat == ((lone,), tuple(several))
-    weighted = cases.discoveries([(lone, 1 / 7), *((suspect, 6 / 7) for suspect in several)], others)
+    weighted = confirm.discoveries([(lone, 1 / 7), *((suspect, 6 / 7) for suspect in several)], others)
     assert weighted == ((lone, *several), ())
     agreeing = [*others, *[(0.5, 6 / 7)] * 20]  # among tests whose kernels agree, it counts less
-    assert cases.discoveries([(lone, 1 / 7)], [(p, 1 / 7) for p, _ in agreeing]) == ((lone,), ())
-    assert cases.discoveries([(lone, 1 / 7)], agreeing) == ((), (lone,))
+    assert confirm.discoveries([(lone, 1 / 7)], [(p, 1 / 7) for p, _ in agreeing]) == ((lone,), ())
+    assert confirm.discoveries([(lone, 1 / 7)], agreeing) == ((), (lone,))
 
 
 NIGHTS, KERNELS, CASES = 40, 80, 6
@@ -97,7 +97,7 @@ def simulated(slow, same):
                 others.append((p, weight))
         flat = [(suspect, 0.5) for suspect, _ in tests], [(p, 0.5) for p, _ in others]
         for row, weighing in enumerate((flat, (tests, others))):
-            reported, _ = cases.discoveries(*weighing)
+            reported, _ = confirm.discoveries(*weighing)
             is_true = [int(suspect.affected.identity.kernel[1:]) < slow for suspect in reported]
             counts[row] += is_true.count(False), is_true.count(True)
     return counts

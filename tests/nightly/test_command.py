@@ -12,7 +12,7 @@ from kernel_velocity.findings import store
 from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.nightly import command
 from kernel_velocity.nightly.conclude import Concluded
-from kernel_velocity.nightly.journal import Journal, Night
+from kernel_velocity.nightly.measure import NightJournal, PlannedNight
 from tests.findings import nights
 
 CLEAN = NightVerdict(title="nightly on box", when=nights.WHEN, measured=1)
@@ -24,8 +24,8 @@ def ending(tmp_path, monkeypatch):
     """Do the end of a night with a verdict. Return its status, the lines of its output, and its journal."""
 
     def end(verdict, publish, *args, unwritten=False):
-        journal = Journal(tmp_path / "journal.json", "")
-        journal.begin(Night(began=0.0, commits=("a", "b", "c"), heartbeat=False))
+        journal = NightJournal(tmp_path / "journal.json", "")
+        journal.begin(PlannedNight(began=0.0, commits=("a", "b", "c"), heartbeat=False))
         work = SimpleNamespace(
             results=tmp_path,
             machine="box",

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernel_velocity.findings import evidence, evidence_store, store
+from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.evidence import Evidence, Purpose
 from kernel_velocity.findings.finding import State
 from kernel_velocity.nightly import conclude
-from kernel_velocity.nightly.confirm import LEVEL, NIGHTS, look_again, pending, sessions
+from kernel_velocity.nightly.confirm import MOST_NIGHTS, P_DIFFERENT, look_again, pending, sessions
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
@@ -55,7 +55,7 @@ def test_wide_interval_is_that_of_the_threshold_of_the_test():
     for seed in range(40):
         _, outcome = a_night(Machine(speed=slower_from(20, 1.012), seed=seed), history(STEP, tonight=1))
         for look in outcome.evidence.reruns[0].looks:
-            assert (look.p < LEVEL) == (look.least > 1 or look.most < 1)
+            assert (look.p < P_DIFFERENT) == (look.least > 1 or look.most < 1)
 
 
 def test_adjusted_rounds_are_recorded_beside_the_raw_ones():
@@ -111,7 +111,7 @@ def test_evidence_is_written_beside_its_finding(tmp_path, monkeypatch):
     assert conclude.write(tmp_path, MACHINE, [finding, nights.finding()], night, []) == ([], [])
     assert [path.parent.name for path in tmp_path.rglob("*.json")] == [finding.id]
     assert store.path_of(tmp_path, finding).exists()
-    evidence_store.path_of(tmp_path, finding.id, MACHINE).write_text("[")
+    evidence.path_of(tmp_path, finding.id, MACHINE).write_text("[")
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -151,7 +151,7 @@ def test_suspect_carries_its_rounds_to_the_next_night():
     assert result.state is State.CONFIRMED and result.worst.ratio == pytest.approx(1.03, abs=0.01)
     (again,) = outcome.reruns
     assert again.earlier == (rerun.sides,) and again.sessions == (*again.earlier, again.sides)
-    assert again.looks[-1].answer is Answer.DIFFERENT and again.looks[-1].p < LEVEL
+    assert again.looks[-1].answer is Answer.DIFFERENT and again.looks[-1].p < P_DIFFERENT
     assert result.how.endswith("with the rounds of 1 night before")
     (nothing,) = night_again(first, [rerun], noisy(1), budget=0.0, until=1e9)[1].reruns
     assert nothing.sessions == (rerun.sides,)  # a night without time keeps them
@@ -161,7 +161,7 @@ def test_suspect_carries_its_rounds_to_the_next_night():
 def test_move_that_no_night_settles_is_given_up():
     recorded, outcome = a_night(noisy(0, 1.01), SMALL)
     reruns = outcome.reruns
-    for seed in range(1, NIGHTS):
+    for seed in range(1, MOST_NIGHTS):
         assert recorded[0].state is State.SUSPECT and len(reruns[0].sessions) == seed
         recorded, outcome = night_again(recorded, reruns, noisy(seed, 1.01), budget=1e6, until=1e9)
         reruns = outcome.reruns

@@ -10,15 +10,13 @@ import pytest
 
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Kind, State, known_steps
-from kernel_velocity.findings.last_night import NOTHING
+from kernel_velocity.findings.store import NO_MEMORY
 from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status
-from kernel_velocity.nightly import confirm, judge, suspects
-from kernel_velocity.nightly.confirm import Outcome, look_again, pending
-from kernel_velocity.nightly.moves import look_back, shift
+from kernel_velocity.nightly import confirm, judge
+from kernel_velocity.nightly.confirm import Remeasured, look_again, pending
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 
@@ -93,7 +91,7 @@ def kinds(findings):
 
 
 def test_quiet_night_finds_nothing():
-    assert a_night(Machine(), *several(2, [0.0] * 20, tonight=3)) == ((), Outcome())
+    assert a_night(Machine(), *several(2, [0.0] * 20, tonight=3)) == ((), Remeasured())
 
 
 def test_ceilings_and_figures_alone_are_nothing_measured():
@@ -180,7 +178,7 @@ def test_regression_that_a_speed_up_of_the_night_hides_is_found():
     later = replace(
         series, observations=tuple(replace(observation, measured=1.0) for observation in series.observations)
     )
-    after_it = after(Outcome(), judged(later), later, recorded=result, when=LATER)
+    after_it = after(Remeasured(), judged(later), later, recorded=result, when=LATER)
     assert kinds(after_it) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
 
 
@@ -263,7 +261,7 @@ def test_machine_that_got_faster_resolves_no_regression():
     moved = history([*STEP, 0.0, 0.0, 0.0, 0.0], tonight=4)
     affected = replace(event.affected[0], identity=moved.identity, ratio=1 / 1.1)
     event = replace(event, affected=(affected,), found=datetime.fromtimestamp(NIGHT, UTC))
-    result = after(Outcome(), judged(), moved, recorded=(*recorded, event), when=LATER)
+    result = after(Remeasured(), judged(), moved, recorded=(*recorded, event), when=LATER)
     assert kinds(result)[Kind.REGRESSION] is State.CONFIRMED
 
 
@@ -289,7 +287,7 @@ def test_suspect_is_refuted_at_its_own_commit_alone():
     (recorded,), _ = a_night(Machine(), history(STEP, tonight=1), budget=0.0)
     later = history([*STEP, *[SLOWER] * 4, math.log(1.25)], tonight=1)
     for index, state in ((25, State.SUSPECT), (20, State.RESOLVED)):
-        outcome = Outcome(refuted={(later.identity, LINE[index]): "nothing there"})
+        outcome = Remeasured(refuted={(later.identity, LINE[index]): "nothing there"})
         assert [record.state for record in after(outcome, judged(later), later, recorded=(recorded,))] == [state]
 
 
@@ -323,7 +321,6 @@ def test_noise_alone_accuses_nobody(seed):
     assert State.CONFIRMED not in kinds(result).values()
 
 
-DRIFTING = [0.0015 * max(0, index - 15) for index in range(76)]  # 9% in all, no commit more than .15%
 SMALL_STEP = [0.0] * 40 + [math.log(1.04)] * 36
 
 
@@ -335,38 +332,17 @@ def night_of(index, levels, *, floor=None, codes=True, **of):
     return replace(whole, observations=(*whole.observations[:index], newest), floor=floor)
 
 
-def test_slow_drift_is_suspected_once_and_confirmed():
-    nights = [judged(night_of(index, DRIFTING)) for index in range(58, 76)]
-    moves = [move for night in nights for move in night.suspects if move.is_screened]
-    (move,) = [move for move in moves if len(move.candidates) > 50]
-    assert move.effect > math.log(1.07) and move.good.position < 15
-    speed = {LINE[index]: math.exp(level) for index, level in enumerate(DRIFTING)}
-    outcome = look_again([move], Machine(speed=speed, noise=0.002), budget=1e6)
-    (result,) = after(outcome, judged(move.history), move.history)
-    assert (result.kind, result.state, result.culprit) == (Kind.REGRESSION, State.CONFIRMED, None)
-    assert result.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.position]), abs=0.01)
-
-
-def test_drift_that_unchanged_code_shares_is_the_machines():
-    for index in range(58, 76):
-        unchanged = night_of(index, DRIFTING, case="float32-2M", seed=5, codes=False)
-        night = judged(night_of(index, DRIFTING), unchanged)
-        assert not [move for move in night.suspects if len(move.candidates) > 50]
-
-
-def test_step_below_the_floor_is_seen_by_many_values():
-    nights = [night_of(index, SMALL_STEP, noise=0.012, floor=0.068) for index in range(41, 76)]
-    assert nights[0].floor > math.log(1.04)
-    moves = [move for night in nights for move in judged(night).suspects if move.is_screened]
-    assert 1 <= len(moves) <= 3
-    assert any(
-        LINE[40] in move.candidates and move.effect == pytest.approx(math.log(1.04), abs=0.015) for move in moves
-    )
-    values = [observation.value for observation in night_of(60, SMALL_STEP, noise=0.012).observations]
-    (placed,) = detector.detect(values)
-    assert placed.index > 40  # the detector names a later commit
-    change = look_back(values)
-    assert change.good < 40 <= change.bad
+def test_step_that_no_night_alone_shows_is_seen_by_many_values():
+    nights = [judged(night_of(index, SMALL_STEP, noise=0.012)) for index in range(41, 76)]
+    late = [
+        (number, move)
+        for number, night in enumerate(nights)
+        for move in night.suspects
+        if move.is_shown and LINE[40] in move.candidates and move.effect > 0
+    ]
+    number, move = late[-1]
+    assert move.effect == pytest.approx(math.log(1.04), abs=0.015)
+    assert number < 20  # later nights know what the values of earlier ones showed
 
 
 def with_values(series, *values):
@@ -378,7 +354,7 @@ def with_values(series, *values):
 
 def test_unscreened_slow_commit_is_found_by_the_next():
     """Against the commit before the one that fired, both sides would be slow."""
-    series = with_values(history([0.0] * 42, noise=0.007, tonight=1), 0.007, 0.025)
+    series = with_values(history([0.0] * 42, noise=0.007, tonight=1), 0.008, 0.02)
     before = replace(series, observations=(*series.observations[:-2], replace(series.observations[-2], measured=NIGHT)))
     assert judged(before).suspects == ()
     (result,), outcome = a_night(Machine(speed=slower_from(40, 1.02), noise=0.005), series)
@@ -386,18 +362,9 @@ def test_unscreened_slow_commit_is_found_by_the_next():
     assert outcome.refuted == {}
 
 
-NOISE = list(np.random.default_rng(1).normal(0, 0.01, 40))
-
-
-def test_mean_of_two_values_fires_where_neither_does():
-    assert shift([*NOISE, 0.022]) is None
-    change = shift([*NOISE, 0.022, 0.022])
-    assert change.effect == pytest.approx(0.022, abs=0.004) and change.good < 40 <= change.bad
-
-
-def test_changed_code_is_measured_although_no_screen_fires():
+def test_changed_code_is_measured_although_no_value_shows_it():
     quiet = history([0.0] * 41, noise=0.01, tonight=1, codes=["a"] * 40 + ["b"])
-    assert suspects.screened([quiet], line=LINE, since=NIGHT).suspects == ()
+    assert [move.is_shown for move in judged(quiet).suspects] == [False]
     (result,), outcome = a_night(Machine(speed=slower_from(40, 1.02), noise=0.005), quiet)
     assert (result.state, result.culprit) == (State.CONFIRMED, LINE[40])
     nothing, outcome = a_night(Machine(noise=0.005), quiet)
@@ -409,7 +376,7 @@ def test_changed_code_is_measured_although_no_screen_fires():
 
 def test_several_changes_of_a_night_are_bisected():
     codes = [*["a"] * 40, *"bccd"]
-    quiet = history([0.0] * 44, noise=0.02, tonight=4, codes=codes)
+    quiet = history([0.0] * 44, noise=0.02, tonight=4, codes=codes, seed=1)
     (move,) = judged(quiet).suspects
     assert (move.good.commit, move.bad.commit) == (LINE[39], LINE[43])
     assert move.candidates == (LINE[40], LINE[41], LINE[43])
@@ -421,8 +388,8 @@ def test_several_changes_of_a_night_are_bisected():
 def test_screened_change_splits_the_range_that_is_measured():
     levels = [0.0] * 40 + [SLOWER] * 4
     (first, rest) = judged(history(levels, tonight=4, codes=[*["a"] * 40, *"bcdd"])).suspects
-    assert (first.good.position, first.bad.position, first.is_screened) == (39, 40, True)
-    assert (rest.good.position, rest.bad.position, rest.is_screened) == (40, 43, False)
+    assert (first.good.position, first.bad.position, first.is_shown) == (39, 40, True)
+    assert (rest.good.position, rest.bad.position, rest.is_shown) == (40, 43, False)
 
 
 def test_changed_code_without_time_is_left_to_the_next_night():
@@ -430,7 +397,7 @@ def test_changed_code_without_time_is_left_to_the_next_night():
     suspected = judged(quiet)
     outcome = look_again(suspected.suspects, Machine(), budget=0.0)
     assert after(outcome, suspected, quiet) == () and len(outcome.left) == 1  # nobody is suspected
-    memory = judge.remembered(suspected.suspects, outcome, suspected, NOTHING)
+    memory = judge.remembered(suspected.suspects, outcome, suspected, NO_MEMORY)
     assert [(noted.identity, noted.commit) for noted in memory.left] == [(quiet.identity, LINE[39])]
     later = history([0.0] * 42, noise=0.01, tonight=1, codes=["a"] * 40 + ["b", "c"])
     (move,) = judged(later, memory=memory).suspects
@@ -438,7 +405,7 @@ def test_changed_code_without_time_is_left_to_the_next_night():
     (move,) = judged(quiet, memory=memory, again=LINE[40]).suspects  # also where nothing new is measured
     assert (move.good.position, move.bad.position) == (39, 40)
     elsewhere = judged(history([0.0] * 41, case="float32-9M"))
-    assert judge.remembered((), Outcome(), elsewhere, memory) == memory  # until the series is measured again
+    assert judge.remembered((), Remeasured(), elsewhere, memory) == memory  # until the series is measured again
 
 
 def test_open_moves_come_first():
@@ -453,7 +420,7 @@ def test_open_moves_come_first():
 
 def nights(machine, series, count, since=40):
     """Play nights of one commit each, with what they leave to the next. Return the findings and the outcomes."""
-    recorded, memory, outcomes = (), NOTHING, []
+    recorded, memory, outcomes = (), NO_MEMORY, []
     for index in range(since, since + count):
         upto = [
             replace(

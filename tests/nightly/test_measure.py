@@ -11,7 +11,7 @@ import pytest
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.nightly import measure
-from kernel_velocity.nightly.journal import Journal, Night, Record, path_of
+from kernel_velocity.nightly.measure import JournalRecord, NightJournal, PlannedNight, journal_path
 from kernel_velocity.runner.report import LIMITS
 
 
@@ -50,12 +50,12 @@ def all_change_kernels(monkeypatch):
 
 
 def a_night(*commits, began=50.0, **more):
-    return Night(began=began, commits=commits, **{"heartbeat": False, **more})
+    return PlannedNight(began=began, commits=commits, **{"heartbeat": False, **more})
 
 
 def begin(work, night=None, *, budget=1e5, now=100.0, **counts):
     out = io.StringIO()
-    record = Record(night=night, **counts)
+    record = JournalRecord(night=night, **counts)
     return measure.begin(work, record, budget=budget, tier="core", now=now, out=out), out.getvalue()
 
 
@@ -151,13 +151,13 @@ def test_setting_is_of_the_series_and_the_machine(monkeypatch):
 
 @pytest.mark.parametrize("night", [a_night("b" * 40, "a" * 40), a_night("b" * 40, judged_from=0.5)])
 def test_journal_is_read_as_it_was_written(tmp_path, night):
-    path = path_of(tmp_path, "box", "host-py3.11")
+    path = journal_path(tmp_path, "box", "host-py3.11")
     assert path == tmp_path / ".asv" / "journals" / "box-host-py3.11.json"
-    journal = Journal(path, "x")
-    assert (journal.record, journal.since) == (Record(setting="x"), math.inf)
+    journal = NightJournal(path, "x")
+    assert (journal.record, journal.since) == (JournalRecord(setting="x"), math.inf)
     journal.begin(night)
-    assert Journal(path, "x").record == Record(night=night, setting="x")
-    assert Journal(path, "x").since == night.since
+    assert NightJournal(path, "x").record == JournalRecord(night=night, setting="x")
+    assert NightJournal(path, "x").since == night.since
     assert json.loads(path.read_text())["night"]["commits"] == list(night.commits)
 
 
@@ -165,11 +165,11 @@ def test_journal_counts_the_nights_that_a_commit_failed(tmp_path):
     path = tmp_path / "x.json"
     text = '{"format": 2, "unbuilt": {"a": 1, "b": 1, "z": 3}, "incomplete": {"c": 1, "d": 1}, "setting": "x"}'
     path.write_text(with_checksum(text))
-    Journal(path, "x").begin(a_night("a", "b", "c", "d"))
-    Journal(path, "x").end(("a", "b", "c", "d"), ("b",), ("c",))
-    left = Record(unbuilt={"b": 2, "z": 3}, incomplete={"c": 2}, setting="x")
-    assert Journal(path, "x").record == left
-    assert Journal(path, "y").record == replace(left, incomplete={}, setting="y")  # another question
+    NightJournal(path, "x").begin(a_night("a", "b", "c", "d"))
+    NightJournal(path, "x").end(("a", "b", "c", "d"), ("b",), ("c",))
+    left = JournalRecord(unbuilt={"b": 2, "z": 3}, incomplete={"c": 2}, setting="x")
+    assert NightJournal(path, "x").record == left
+    assert NightJournal(path, "y").record == replace(left, incomplete={}, setting="y")  # another question
 
 
 @pytest.mark.parametrize(
@@ -187,5 +187,5 @@ def test_journal_with_an_error_is_refused_in_a_line(tmp_path, text):
     path = tmp_path / "box-host.json"
     path.write_text(text)
     with pytest.raises(ResultsError, match="not the journal of a night") as caught:
-        Journal(path, "")
+        NightJournal(path, "")
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)

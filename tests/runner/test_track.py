@@ -9,7 +9,7 @@ import pytest
 from kernel_velocity.ab import false_alarms, session
 from kernel_velocity.errors import UsageError
 from kernel_velocity.findings import store
-from kernel_velocity.nightly import journal
+from kernel_velocity.nightly import measure
 from kernel_velocity.results.asv_file import OWN_FOLDERS
 from kernel_velocity.runner import track
 
@@ -69,7 +69,7 @@ def test_machine_name_is_no_reserved_folder(name):
 
 
 def test_reserved_folders_include_those_of_every_module():
-    assert {session.MACHINE, false_alarms.SESSIONS_MACHINE, store.FOLDER, journal.FOLDER.name} < OWN_FOLDERS
+    assert {session.MACHINE, false_alarms.SESSIONS_MACHINE, store.FOLDER, measure.JOURNALS.name} < OWN_FOLDERS
 
 
 class Interrupted:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.series import controls, past
+from kernel_velocity.series import change_points, controls, past
 from kernel_velocity.series.controls import beyond
 from tests import large_tree
 from tests.series.one_by_one import change_points_of
@@ -69,7 +69,7 @@ def test_adjusting_half_of_a_step_leaves_half_to_explain(tmp_path):
     less = dataclasses.replace(point, after=point.after - STEP / 2)
     common = recorded.shared(key)
     for moved, step in ((columns, point), (adjusted, less)):
-        (rest,) = controls.without_machine(moved, [step], common)
+        (rest,) = controls.without_machine(*change_points.logs(moved), controls.left_in(moved, common), [step])
         assert rest.ratio == pytest.approx(1.05, abs=0.01)
 
 
@@ -116,7 +116,10 @@ def test_machine_steps_over_the_same_commits_are_removed(machine, others, marked
     shared = controls.Shared({"m": controls.Common(position=POSITIONS, began=POSITIONS * 3600.0, values=common)})
     for number in range(6):
         columns = series(others - 7 + np.random.default_rng(number).normal(0, 0.005, 200))
-        points = controls.without_machine(columns, change_points_of(columns), shared)
+        machine = controls.left_in(columns, shared)
+        points = [
+            *filter(None, controls.without_machine(*change_points.logs(columns), machine, change_points_of(columns)))
+        ]
         assert [point.index for point in points] == pytest.approx(marked_at, abs=2)
 
 

@@ -10,7 +10,7 @@ from git import Repo
 
 from kernel_velocity.findings import finding
 from kernel_velocity.harness.telemetry import parse
-from kernel_velocity.nightly import moves, suspects
+from kernel_velocity.nightly import judge
 from kernel_velocity.results import failures, identity, lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import history, past, silence
@@ -155,16 +155,16 @@ def test_another_version_is_another_series_and_said_so(nightly):
 
 def test_a_floor_is_of_identical_code_and_of_enough_sessions(nightly):
     histories, _, _, _ = read(nightly)
-    native, control = (moves.prepared(the_history(histories, name), NIGHT - 3600) for name in ("native", "eager"))
+    native, control = (judge.prepared(the_history(histories, name), NIGHT - 3600) for name in ("native", "eager"))
     assert native.floor is None  # every commit changed the code
     assert 0.005 < control.floor < 0.03  # .5% a round, the middle of 8 rounds, 11 sessions
-    assert moves.prepared(the_history(histories, "eager"), BEGAN + 5 * 86400).floor is None  # four are too few
+    assert judge.prepared(the_history(histories, "eager"), BEGAN + 5 * 86400).floor is None  # four are too few
 
 
 def test_a_move_does_not_raise_the_floor_that_it_is_held_against(nightly):
-    before = moves.prepared(the_history(read(nightly)[0], "eager"), NIGHT - 3600).floor
+    before = judge.prepared(the_history(read(nightly)[0], "eager"), NIGHT - 3600).floor
     scale(newest_path(nightly), 1.5)
-    assert moves.prepared(the_history(read(nightly)[0], "eager"), NIGHT - 3600).floor == before
+    assert judge.prepared(the_history(read(nightly)[0], "eager"), NIGHT - 3600).floor == before
 
 
 def test_a_known_step_does_not_raise_the_floor_for_ever(nightly):
@@ -176,8 +176,8 @@ def test_a_known_step_does_not_raise_the_floor_for_ever(nightly):
         for observation in eager.observations
     ]
     after = dataclasses.replace(eager, observations=tuple(moved))
-    assert moves.prepared(after, NIGHT + 9e9, [step]).floor < 0.03
-    assert moves.prepared(after, NIGHT + 9e9).floor > 0.3
+    assert judge.prepared(after, NIGHT + 9e9, [step]).floor < 0.03
+    assert judge.prepared(after, NIGHT + 9e9).floor > 0.3
 
 
 def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
@@ -225,10 +225,10 @@ def test_a_clock_that_was_set_back_is_named(nightly):
 def test_what_was_measured_after_now_is_of_no_night(nightly):
     histories, _, line, _ = read(nightly)
     last = max(series.last_measured for series in histories)
-    assert suspects.screened(histories, line=line, since=last - 86400).judged
+    assert judge.suspicions(histories, line=line, since=last - 86400, explained=()).judged
     assert history.undated(histories, last) == histories
     later = history.undated(histories, last - 86400)
-    assert not suspects.screened(later, line=line, since=last - 86400).judged
+    assert not judge.suspicions(later, line=line, since=last - 86400, explained=()).judged
     assert [[observation.value for observation in series.observations] for series in later] == [
         [observation.value for observation in series.observations] for series in histories
     ]

@@ -8,7 +8,7 @@ import pytest
 from kernel_velocity.results import lines
 from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import past, verdicts
+from kernel_velocity.series import moves, past, verdicts
 from kernel_velocity.series.verdicts import Levels, Verdict, Word
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.young import Noise
@@ -129,7 +129,7 @@ def test_newest_step_is_doubted_where_it_is_one_of_many_tests(tmp_path, monkeypa
     recorded, _ = opened(tmp_path, (39, 1.06))
     key = key_of(recorded)
     assert recorded.verdicts[key].between(38, 39).word is Word.SLOWER
-    monkeypatch.setattr(verdicts, "FALSE_DISCOVERIES", 1e-12)
+    monkeypatch.setattr(moves, "FALSE_DISCOVERIES", 1e-12)
     monkeypatch.setattr(verdicts, "DOUBTED", 1e-2)
     strict = past.open(tmp_path / "results", tmp_path / "repository").verdicts[key]
     assert (strict.points, strict.between(38, 39).word) == ((), Word.UNDECIDED)

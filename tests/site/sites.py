@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import git
 import pytest
 
-from kernel_velocity.findings import last_night
-from kernel_velocity.findings.last_night import KeptVerdict
+from kernel_velocity.findings import store
+from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.site import report
 from tests import synthetic
 from tests.findings import evidenced
@@ -78,8 +78,8 @@ def empty_site(tmp_path_factory):
     for path in tree.results.glob("*/*.json"):
         path.unlink()
     moment = datetime(2026, 3, 2, 3, 0, tzinfo=UTC)
-    night = KeptVerdict(machine="bench-1", when=moment, summary="1 build failed", exit_status=21, measured=0)
-    last_night.write(tree.results, night)
+    night = NightRecord(machine="bench-1", when=moment, summary="1 build failed", exit_status=21, measured=0)
+    store.write_night(tree.results, night)
     return site_of(tree)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kernel_velocity.__main__ import _Parser, main
 from kernel_velocity.ab import bisect
-from kernel_velocity.findings import evidence_store, finding, store
+from kernel_velocity.findings import evidence, finding, store
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.results import git as history
 from kernel_velocity.results.measurement import SeriesKey
@@ -26,7 +26,7 @@ from tests.site.sites import written
 
 
 @pytest.fixture(scope="module")
-def evidence(evidence_site):
+def findings_of_every_kind(evidence_site):
     """A tree with findings of every kind, the findings, and their pages by id."""
     tree, _, targets = evidence_site
     return tree, targets, {page.context["page"]["finding"].id: page for page in finding_page.build(read(tree))}
@@ -36,8 +36,8 @@ def words_of(page):
     return " ".join(Tags(rendered(page)).text.split())
 
 
-def test_only_confirmed_speed_can_be_expected(evidence):
-    targets = evidence[1]
+def test_only_confirmed_speed_can_be_expected(findings_of_every_kind):
+    targets = findings_of_every_kind[1]
     offered = {target.id for target in targets if any(" expect " in text for _, text in decisions(target))}
     speeds = (Kind.REGRESSION, Kind.IMPROVEMENT)
     assert (
@@ -47,9 +47,9 @@ def test_only_confirmed_speed_can_be_expected(evidence):
     )
 
 
-def test_commands_are_accepted(evidence, tmp_path):
+def test_commands_are_accepted(findings_of_every_kind, tmp_path):
     """In every state: those that decide are run, the one that measures is parsed."""
-    tree, targets, _ = evidence
+    tree, targets, _ = findings_of_every_kind
     done = set()
     for target in targets:
         for _, command in (*decisions(target), *looks(target)):
@@ -71,8 +71,8 @@ def test_commands_are_accepted(evidence, tmp_path):
     assert done == {"findings acknowledge", "findings expect", "findings reopen", "findings show", "bisect"}
 
 
-def test_range_is_expected_as_a_whole(evidence):
-    tree, targets, _ = evidence
+def test_range_is_expected_as_a_whole(findings_of_every_kind):
+    tree, targets, _ = findings_of_every_kind
     wide = replace(targets[0], commits=tree.commits[1:4])
     text = next(text for _, text in decisions(wide) if " expect " in text)
     line = git.Repo(tree.repository).git.rev_list(shlex.split(text)[3], "--first-parent").split()
@@ -81,7 +81,7 @@ def test_range_is_expected_as_a_whole(evidence):
 
 def test_evidence_that_cannot_be_read(tree):
     (target, *_) = evidenced.write(tree)
-    path = evidence_store.path_of(tree.results, target.id, synthetic.MACHINE)
+    path = evidence.path_of(tree.results, target.id, synthetic.MACHINE)
     path.write_text("{")
     summary, out = written(tree)
     assert any(str(path) in note for note in summary.notes)
@@ -96,7 +96,7 @@ def test_rerun_without_rounds(tree):
         stored.reruns[0], sides=(replace(stored.reruns[0].sides[0], began=(), seconds=(), flags=()),) * 2, looks=()
     )
     store.write(tree.results, target)
-    evidence_store.add(tree.results, target.id, "m", replace(stored, reruns=(none, stored.reruns[1]), left_out=7))
+    evidence.add(tree.results, target.id, "m", replace(stored, reruns=(none, stored.reruns[1]), left_out=7))
     (page,) = finding_page.build(read(tree))
     text = words_of(page)
     assert "as measured: no gauge was recorded" in text and "7 further re-runs not shown" in text
@@ -152,8 +152,8 @@ def test_merge_touches_what_it_brought(tree):
     assert history.changed_lines(tree.repository, [merge.hexsha]) == {merge.hexsha: (("side.txt", "1", "0"),)}
 
 
-def test_charts_of_a_rerun(evidence):
-    tree, *_ = evidence
+def test_charts_of_a_rerun(findings_of_every_kind):
+    tree, *_ = findings_of_every_kind
     for seed in range(3):
         machine = Machine(speed=dict.fromkeys(tree.commits[2:], 1.02), noise=0.03, seed=seed)
         for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
@@ -168,5 +168,5 @@ def test_charts_of_a_rerun(evidence):
             assert float(looks[-1][1]) == pytest.approx(float(end) / 10, abs=0.06)  # both are the last look's
 
 
-def test_headline_without_series(evidence):
-    assert headline(replace(evidence[1][0], affected=())).startswith("matmul: no series known")
+def test_headline_without_series(findings_of_every_kind):
+    assert headline(replace(findings_of_every_kind[1][0], affected=())).startswith("matmul: no series known")

@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl
 import git
 import pytest
 
-from kernel_velocity.findings import last_night
+from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.findings.last_night import KeptVerdict
+from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.site import model, report
@@ -47,8 +47,8 @@ SMALL, LARGE = synthetic.CASES["matmul.Cpu.time_hot"]
 
 
 def keep_verdict(tree, **changed):
-    verdict = KeptVerdict(machine="bench-1", when=WHEN, summary="clean", exit_status=0, measured=12)
-    last_night.write(tree.results, dataclasses.replace(verdict, **changed))
+    verdict = NightRecord(machine="bench-1", when=WHEN, summary="clean", exit_status=0, measured=12)
+    store.write_night(tree.results, dataclasses.replace(verdict, **changed))
 
 
 def spans(tree):
@@ -79,7 +79,7 @@ def test_verdict_without_any_time(tree):
 
 
 def test_verdict_that_cannot_be_read(tree):
-    path = last_night.write(tree.results, KeptVerdict(machine="m", when=WHEN, summary="", exit_status=0, measured=0))
+    path = store.write_night(tree.results, NightRecord(machine="m", when=WHEN, summary="", exit_status=0, measured=0))
     path.write_text("{")
     (note,) = home(tree).notes
     assert "m.toml: not TOML: " in note

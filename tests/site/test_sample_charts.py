@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from kernel_velocity.stats.sample_shape import correlogram
 
 from kernel_velocity.site.charts.samples import CHARTS, POINTS, charts
+from kernel_velocity.stats.speedup import correlogram
 
 
 def drawn(*rounds):

@@ -25,12 +25,13 @@ from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.evidence import Rerun
 from kernel_velocity.findings.finding import Finding, Kind, State
-from kernel_velocity.findings.last_night import NOTHING, Memory
+from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.identity import Identity
+from kernel_velocity.series import controls
 from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.tables import Table
 from kernel_velocity.units import significant
@@ -111,7 +112,7 @@ class World:
     fact: str = ""  # that changes at the event
 
 
-class SimulatedNight(NamedTuple):
+class PlayedNight(NamedTuple):
     """The outcome of one night: its findings, and what it measured again."""
 
     findings: tuple[Finding, ...]
@@ -274,7 +275,7 @@ def _spent(part: Tally) -> list[str]:
 
 def play(world: World, seed: Sequence[int]) -> Tally:
     """Play every night of a world."""
-    nights = [SimulatedNight((), 0, 0, NOTHING, ())]
+    nights = [PlayedNight((), 0, 0, NO_MEMORY, ())]
     for position in range(PAST, len(world.values)):
         nights.append(judged(world, position, nights[-1], np.random.default_rng([*seed, 2, position])))
     del nights[0]
@@ -310,7 +311,7 @@ def _is_innocent(world: World, finding: Finding) -> bool:
     return position is None or finding.kind is not Kind.REGRESSION or commit(position) not in finding.commits
 
 
-def judged(world: World, position: int, before: SimulatedNight, rng: np.random.Generator) -> SimulatedNight:
+def judged(world: World, position: int, before: PlayedNight, rng: np.random.Generator) -> PlayedNight:
     """Judge the night that measured the commit at a place, as `conclude.conclude` does.
 
     Args:
@@ -338,7 +339,7 @@ def judged(world: World, position: int, before: SimulatedNight, rng: np.random.G
         when=datetime.fromtimestamp(since, UTC),
     )
     sides = [rounds for pairs in machine.measured.values() for rounds in pairs.values()]
-    return SimulatedNight(
+    return PlayedNight(
         findings=findings,
         runs=len(sides),
         rounds=sum(len(rounds) for pair in sides for rounds in pair),
@@ -349,6 +350,8 @@ def judged(world: World, position: int, before: SimulatedNight, rng: np.random.G
 
 def _histories(world: World, newest: int) -> list[SeriesHistory]:
     """Return the histories up to a place. A control begins anew with another torch."""
+    times = BEGINS + np.arange(newest + 1, dtype=np.float64) * DAY + 10.0
+    shared = {device: _shared(world, device, times) for device in {identity.device for identity in world.series}}
     histories = []
     for number, identity in enumerate(world.series):
         observations = [
@@ -356,9 +359,10 @@ def _histories(world: World, newest: int) -> list[SeriesHistory]:
                 commit=commit(position),
                 position=position,
                 value=float(world.values[position, number]),
-                measured=BEGINS + position * DAY + 10.0,
+                measured=float(times[position]),
                 facts={"driver": "550", "governor": "performance", **_fact(world, position)},
                 code=None if identity.is_control else _code(world, position, number, position),
+                machine=float(shared[identity.device][position]),
             )
             for position in range(newest + 1)
         ]
@@ -369,6 +373,20 @@ def _histories(world: World, newest: int) -> list[SeriesHistory]:
             later = replace(identity, environment=f"{identity.environment}-torch2.9")
             histories.append(SeriesHistory(identity=later, observations=tuple(after)))
     return histories
+
+
+def _shared(world: World, device: str, times: FloatArray) -> FloatArray:
+    """Return what the controls of a device share, shape (commits,). Another torch begins a level of its own."""
+    numbers = [n for n, identity in enumerate(world.series) if identity.is_control and identity.device == device]
+    cuts = (0, EVENT, times.size) if world.fact == "torch" and times.size > EVENT else (0, times.size)
+    result = np.full(times.size, np.nan)
+    for first, last in itertools.pairwise(cuts):
+        positions = np.arange(first, last, dtype=np.int32)
+        if positions.size >= controls.FEWEST_VALUES:
+            rows = [(positions, times[first:last], world.values[first:last, number]) for number in numbers]
+            common = controls.common(rows)
+            result[common.position] = common.values
+    return result
 
 
 def _fact(world: World, night: int) -> dict[str, str]:

@@ -2,14 +2,12 @@
 
 Imports the leaves and `results`, `stats`, `series`. It measures nothing: `ab` and `nightly` make findings.
 
-finding.py           one cause and the series that show it. Joining it with the recorded findings
-decisions.py         what people and nights decide about a finding. Expectations, `Perf-Expected:` lines
-evidence.py          re-runs round by round and bisections, the evidence of a finding
-store.py             files of findings and expectations (TOML)
-evidence_store.py    files of evidence (JSON)
-text.py              a finding as text
-report.py            write what a gate or a night reports: Markdown, JSON, JUnit XML
-verdict.py           the verdict of a night, its summary, its exit status, its report
-last_night.py        files of the newest verdict of each machine
-command.py           `kv findings`
+finding.py      one cause and the series that show it. Joining it with the recorded findings
+decisions.py    what people and nights decide about a finding. Expectations, `Perf-Expected:` lines
+evidence.py     re-runs round by round and bisections, the evidence of a finding, and its files (JSON)
+store.py        files of findings, expectations, and of each machine's newest night (TOML)
+text.py         a finding as text
+report.py       write what a gate or a night reports: Markdown, JSON, JUnit XML
+verdict.py      the verdict of a night, its summary, its exit status, its report
+command.py      `kv findings`
 """

@@ -1,21 +1,31 @@
-"""The evidence of a finding: what was measured again, round by round, and the path of a bisection. Pure values.
+"""The evidence of a finding: what was measured again, round by round, and the path of a bisection.
 
-A night records the rounds that its verdict rests on (nightly/confirm.py) beside the finding (evidence_store.py),
-because the folder that asv measured in is a cache of one machine. The order of the fields is that of the file.
+A night records the rounds that its verdict rests on (nightly/confirm.py), because the folder that asv measured in is a
+cache of one machine. The file is `results/findings/evidence/<finding>/<machine>.json`, a line for each re-run and
+bisection, in the order of the fields here. There is a file for each finding and machine, so that the branches of two
+machines merge without a conflict. Times are in seconds, to DIGITS digits. A file is checked when it is read.
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 
+from kernel_velocity import fields
+from kernel_velocity.errors import ResultsError
 from kernel_velocity.fields import PARTS, Measured, Rule
+from kernel_velocity.files import replace_text
+from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import OF_SERIES, Finding
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.stats.sequential import Answer, Comparison, Strata
 from kernel_velocity.stats.two_samples import P
@@ -130,7 +140,7 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Path:
+class BisectionPath:
     """A bisection of one series."""
 
     identity: Identity = field(metadata=OF_SERIES)
@@ -147,7 +157,7 @@ class Evidence:
 
     left_out: int = 0  # re-runs beyond MOST_RERUNS, at least
     reruns: tuple[Rerun, ...] = ()
-    paths: tuple[Path, ...] = ()
+    paths: tuple[BisectionPath, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether there is any."""
@@ -188,3 +198,78 @@ def joined(recorded: Evidence, new: Evidence) -> Evidence:
         paths=tuple(replace(paths[key], tried=paths[key].tried[:MOST_TRIED]) for key in sorted(paths)[:MOST_RERUNS]),
         left_out=max(recorded.left_out, new.left_out, len(reruns) - len(largest)),
     )
+
+
+# Of the files; raised when a key is added, or a reader of the old ones would go wrong. From 2 on they have a checksum.
+FORMAT = 3
+EVIDENCE = "evidence"  # in the folder of the findings
+DIGITS = 7  # of a time: a hundredth of what the quietest series scatters by
+MOST_TEXT = 400  # characters of a reason
+
+
+def path_of(results: Path, finding: str, machine: str) -> Path:
+    """Return the file of a machine's evidence of a finding (its id)."""
+    return results / store.FOLDER / EVIDENCE / finding / f"{machine}.json"
+
+
+def add(results: Path, finding: str, machine: str, new: Evidence) -> Path:
+    """Add evidence to the recorded one of a finding, and return the file.
+
+    Raises:
+        ResultsError: the recorded evidence cannot be read. It is not replaced.
+    """
+    path = path_of(results, finding, machine)
+    text = as_text(joined(_read_file(path) if path.exists() else Evidence(), new))
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        replace_text(path, text)
+    return path
+
+
+def read(results: Path, finding: str) -> tuple[dict[str, Evidence], tuple[str, ...]]:
+    """Return the recorded evidence of a finding, by machine, and a line for each file that cannot be read."""
+    by_machine, problems = {}, []
+    folder = results / store.FOLDER / EVIDENCE / finding
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        try:
+            by_machine[path.stem] = _read_file(path)
+        except ResultsError as error:
+            problems.append(str(error))
+    return by_machine, tuple(problems)
+
+
+def _read_file(path: Path) -> Evidence:
+    try:
+        return fields.read(Evidence, path.read_bytes(), path, range(1, FORMAT + 1), unchecked=1)
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}: the finding stands without it") from None
+    except ResultsError as error:
+        raise ResultsError(f"{error}; restore the file, or remove it: the finding stands without it") from None
+
+
+def as_text(record: Evidence) -> str:
+    """Return the file of evidence."""
+    data = {"format": FORMAT, **as_data(record)}
+    return with_checksum("{" + ",\n".join(f'"{key}": {_lines(value)}' for key, value in data.items()) + "}") + "\n"
+
+
+def as_data(record: Evidence) -> dict[str, Any]:
+    """Return evidence as plain data, with as many digits as the file has."""
+    data: dict[str, Any] = fields.plain(record)
+    for rerun in data["reruns"]:
+        for side in itertools.chain(rerun["sides"], *rerun["earlier"]):
+            side["began"] = [round(time, 2) for time in side["began"]]
+            side |= {name: _digits(side[name]) for name in ("seconds", "adjusted")}
+    for entry in (*data["reruns"], *data["paths"], *(step for path in data["paths"] for step in path["tried"])):
+        entry["reason"] = entry["reason"][:MOST_TEXT]
+    return data
+
+
+def _digits(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values]
+
+
+def _lines(value: Any) -> str:
+    """Return JSON with a line for each entry of a list."""
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    return "[\n" + ",\n".join(json.dumps(entry, allow_nan=False) for entry in value) + "\n]"

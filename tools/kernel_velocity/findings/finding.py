@@ -1,7 +1,7 @@
 """A finding: one cause, the series that show it, and the decisions about it. Pure values.
 
-A night makes it (nightly/cases.py), `joined` adds it to the recorded ones, decisions change it (findings/decisions.py).
-Its id never changes, because it names the file.
+A night makes it (nightly/confirm.py), `joined` adds it to the recorded ones, decisions change it
+(findings/decisions.py). Its id never changes, because it names the file.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""The files of findings and expectations: `results/findings/<id>.toml`, `results/findings/expected/<id>.toml`.
+"""The files of findings, expectations and nights, in `results/findings`, `expected` and `nights` below it: TOML.
 
 One file each, with its keys always in the same order, so that branches merge without a conflict and the diff of a
 decision is that decision. People edit these files: each is checked when it is read, and a bad one costs no other.
 
 What a night measured is not for people to edit: `check` tells whether it was changed. People may remove that line. They
 decide about a finding in its keys of EDITED, which it does not cover.
+
+Of nights there is the newest of each machine. Its file lies below the findings, because the branch `results` carries
+them from machine to machine. It is no JSON, because asv takes every JSON file below its results for one of its own.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,10 +25,14 @@ import tomli_w
 
 from kernel_velocity import fields
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.fields import Sha
 from kernel_velocity.files import replace_text
+from kernel_velocity.findings import verdict
 from kernel_velocity.findings.decisions import Expectation
-from kernel_velocity.findings.finding import Finding
+from kernel_velocity.findings.finding import OF_SERIES, Finding, Ratio
+from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.harness import documents
+from kernel_velocity.results.identity import Identity
 
 FOLDER = "findings"  # in the results directory
 EXPECTED = "expected"  # in that folder
@@ -124,3 +133,78 @@ def _check(data: Mapping[str, Any]) -> str:
 
 def _toml(table: Mapping[str, Any]) -> str:
     return tomli_w.dumps({key: value for key, value in table.items() if value is not None})
+
+
+NIGHTS = "nights"  # in the folder of the findings
+LISTED = 20  # failures that are named; the summary counts all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted:
+    """A series that the next night has to know of, and a commit."""
+
+    identity: Identity = field(metadata=OF_SERIES)
+    commit: Sha
+    ratio: Ratio = 1.0  # new / old, as its history has it
+
+    @property
+    def effect(self) -> float:
+        """The change of the logarithm of the value."""
+        return math.log(self.ratio)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What a night has to know of the one before."""
+
+    refuted: tuple[Noted, ...] = ()  # moved at the commit, and a re-run in turns showed nothing
+    left: tuple[Noted, ...] = ()  # changed their code after the commit, and there was no time for a re-run
+
+
+NO_MEMORY = Memory()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightRecord:
+    """The verdict of a machine's newest night."""
+
+    machine: str
+    when: datetime  # with a time zone
+    summary: str  # one line
+    exit_status: int  # of the contract
+    measured: int  # series
+    failures: tuple[str, ...] = ()  # benchmarks and builds that failed, at most LISTED, each with its reason
+    memory: Memory = NO_MEMORY
+
+
+def night_record(night: NightVerdict, machine: str, memory: Memory = NO_MEMORY) -> NightRecord:
+    """Return the record of a night's verdict."""
+    return NightRecord(
+        machine=machine,
+        when=night.when,
+        summary=verdict.summary(night),
+        exit_status=verdict.exit_status(night),
+        measured=night.measured,
+        failures=tuple(f"{failed.what}: {failed.why}" for failed in (*night.failed_builds, *night.failures)[:LISTED]),
+        memory=memory,
+    )
+
+
+def write_night(results: Path, record: NightRecord) -> Path:
+    """Write a verdict in the place of the machine's last one, and return the file."""
+    path = results / FOLDER / NIGHTS / f"{record.machine}{SUFFIX}"
+    replace_text(path, as_text(record))
+    return path
+
+
+def read_nights(results: Path) -> tuple[tuple[NightRecord, ...], tuple[str, ...]]:
+    """Return the recorded verdicts, the newest first, and a line for each file with an error."""
+    records, problems = read_folder(results / FOLDER / NIGHTS, NightRecord)
+    return tuple(sorted(records, key=lambda record: (-record.when.timestamp(), record.machine))), problems
+
+
+def memory_of(results: Path, machine: str, since: float) -> tuple[Memory, tuple[str, ...]]:
+    """Return what a machine's last night left to the one that began at a Unix time, s, and a line for each bad file."""
+    records, problems = read_nights(results)
+    nights = (record for record in records if record.machine == machine and record.when.timestamp() < since)
+    return next((record.memory for record in nights), NO_MEMORY), problems

@@ -3,12 +3,8 @@
 Imports `ab`, `findings`, `runner`, `series` and the rooms below them.
 
 command.py     `kv nightly`: the night from its start to its exit status
-journal.py     the file from which an interrupted night resumes
-measure.py     the measuring half: choose, build, measure, ingest
+measure.py     the measuring half: choose, build, measure, ingest. The journal that resumes a night
 conclude.py    the judging half: history, suspicions, re-runs, findings, verdict
 judge.py       the suspicions of a night, and its findings once they were measured again
-moves.py       which series moved, by how much, between which commits
-suspects.py    whose doing a move is: a commit's or the machine's
-confirm.py     measures moves again, in turns, and bisects them
-cases.py       findings of what the night found
+confirm.py     measures moves again, in turns, bisects them, and makes findings
 """

@@ -1,7 +1,7 @@
 """``kv nightly`` (`make nightly`): measure what is new, judge it, confirm it, record it, publish it.
 
     measure     what is new, holes, what did not build, or a heartbeat (measure.py), by asv, into the history
-    screen      every series with a value of this night against its history. Attribute the moves (suspects.py)
+    judge       what moved tonight, and what the machine did of it, as the pages say (judge.py, series/moves.py)
     confirm     the rest, and every series whose code changed, by re-runs in turns. Bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
     publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)
@@ -24,13 +24,13 @@ from kernel_velocity import config, lock, statuses
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.findings import last_night
+from kernel_velocity.findings import store
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.report import FORMATS
 from kernel_velocity.findings.verdict import NightVerdict, as_report, exit_status, summary
 from kernel_velocity.nightly import conclude, measure
 from kernel_velocity.nightly.conclude import Concluded
-from kernel_velocity.nightly.journal import Journal, path_of
+from kernel_velocity.nightly.measure import NightJournal
 from kernel_velocity.results import git
 from kernel_velocity.runner import clocks, report, select, track
 from kernel_velocity.runner.asv import machine
@@ -107,7 +107,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 
 def _measured(
     args: argparse.Namespace, settings: track.Settings, budget: float, out: TextIO, err: TextIO
-) -> tuple[Session, Journal, str]:
+) -> tuple[Session, NightJournal, str]:
     """Choose the commits of a new or interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None
     device = measure.choose(wanted, Path(config.results_dir(Path()), name), time.time())
@@ -117,7 +117,7 @@ def _measured(
         return Session(root=Path.cwd(), commits=commits, series=series, rounds=settings.rounds, machine=name)
 
     line = session(git.newest(Path(), measure.LOOKED_AT))
-    journal = Journal(path_of(Path.cwd(), name, line.environment), measure.setting(line, os.environ))
+    journal = NightJournal(measure.journal_path(Path.cwd(), name, line.environment), measure.setting(line, os.environ))
     night = measure.begin(line, journal.record, budget=budget, tier=settings.tier, now=time.time(), out=out)
     journal.begin(night)
     work = session(night.commits)
@@ -147,8 +147,8 @@ def _written(concluded: Concluded, reports: Mapping[str, Path], work: Session, o
         print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
 
     verdict = concluded.verdict
-    record = last_night.of(verdict, work.machine, concluded.memory)
-    steps: dict[str, Callable[[], object]] = {"verdict": lambda: last_night.write(work.results, record)}
+    record = store.night_record(verdict, work.machine, concluded.memory)
+    steps: dict[str, Callable[[], object]] = {"verdict": lambda: store.write_night(work.results, record)}
     steps |= {name: partial(_write_report, name, path, verdict) for name, path in reports.items()}
     steps |= {"site": publish} if site and work.has_results() else {}
     failed = []

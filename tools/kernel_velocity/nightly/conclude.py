@@ -12,11 +12,11 @@ from typing import TextIO
 from kernel_velocity import config
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.findings import decisions, evidence, evidence_store, finding, last_night, store
+from kernel_velocity.findings import decisions, evidence, finding, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding, State
-from kernel_velocity.findings.last_night import NOTHING, Memory
+from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.findings.verdict import Failed, NightVerdict
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT
@@ -34,7 +34,7 @@ class Concluded:
 
     verdict: NightVerdict
     refuted: tuple[str, ...]
-    memory: Memory = NOTHING
+    memory: Memory = NO_MEMORY
     unwritten: bool = False  # whether findings could not be written: the next start has to do it
 
 
@@ -64,13 +64,11 @@ def conclude(
     here = [series for series in all_series if series.identity.machine == work.machine]
     expected, expected_notes = expectations(work.root, git_history.commits.values())
     steps = finding.known_steps(decided.findings, order)
-    memory, forgotten = last_night.memory_of(results, work.machine, since)
+    memory, forgotten = store.memory_of(results, work.machine, since)
     suspected = judge.suspicions(here, line=git_history.line, since=since, explained=steps, again=again, memory=memory)
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
-    stored = [
-        evidence_store.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT
-    ]
+    stored = [evidence.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT]
     reruns = [rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns]
     outcome = confirm.look_again(
         moves,
@@ -150,10 +148,10 @@ def write(
     return blocked, []
 
 
-def _write_evidence(results: Path, record: Finding, machine: str, evidence: Evidence) -> list[str]:
+def _write_evidence(results: Path, record: Finding, machine: str, rerun: Evidence) -> list[str]:
     try:
-        if evidence:
-            evidence_store.add(results, record.id, machine, evidence)
+        if rerun:
+            evidence.add(results, record.id, machine, rerun)
     except ResultsError as error:
         return [f"{error}; this night's re-runs of it are not kept"]
     return []

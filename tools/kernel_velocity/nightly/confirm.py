@@ -1,4 +1,4 @@
-"""Measure suspects and changed code again, in turns with an earlier commit, and bisect what is slower.
+"""Measure suspects and changed code again, in turns with an earlier commit, bisect what is slower, and make findings.
 
 Opens no file. The outcome has the evidence: the rounds that an answer rests on, and the answer of the test look by
 look.
@@ -7,9 +7,11 @@ look.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -18,38 +20,71 @@ from kernel_velocity.ab.bisect import Bisection, bisect
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.ab.rounds import Pair, Pairs, Terms, estimates
 from kernel_velocity.findings import evidence
-from kernel_velocity.findings.evidence import Evidence, Look, Path, Purpose, Rerun, Side
-from kernel_velocity.findings.finding import Affected, Finding, State
+from kernel_velocity.findings.evidence import BisectionPath, Evidence, Look, Purpose, Rerun, Side
+from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.nightly.cases import Case
-from kernel_velocity.nightly.moves import Move
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity
+from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.history import SeriesHistory
+from kernel_velocity.series.moves import Move
+from kernel_velocity.series.silence import Vanished
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, Comparison, Obstacle
+from kernel_velocity.stats.two_samples import controlled
 
 # p of a difference: the least of 8 rounds a side is .00016. A night asks of many series, most of which did not change.
-LEVEL = 2e-4
-NIGHTS = 4  # that ask whether a move is one. With their looks at LEVEL, chance says so in .3% of cases at most.
+P_DIFFERENT = 2e-4
+FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
+MOST_NIGHTS = (
+    4  # that ask whether a move is one. With their looks at P_DIFFERENT, chance says so in .3% of cases at most.
+)
 
 
-Sessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]]  # of a series, before and after
+EarlierSessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]]  # of a series, before and after
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentEvent:
+    """Series of a machine's device that moved together, or with a change of the machine: no commit is to blame."""
+
+    machine: str
+    device: str
+    effect: float  # of log values, the median over its moves of times; of errors where no time moved
+    began: float | None  # Unix time of the first value that shows it, s
+    changes: Changes
+    moves: tuple[Move, ...]
+
+    @property
+    def factor(self) -> float:
+        """The factor of the values."""
+        return math.exp(self.effect)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExaminedSeries:
+    """One series that a night examined, with the result."""
+
+    affected: Affected
+    commits: tuple[str, ...]  # possible causes, oldest first
+    anchor: str
+    how: str
+    ruled_out: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class Remeasured:
     """What became of the suspicions."""
 
-    cases: list[Case] = field(default_factory=list)  # a test called them different
-    unsettled: list[Case] = field(default_factory=list)  # no test settled them
+    cases: list[ExaminedSeries] = field(default_factory=list)  # a test called them different
+    unsettled: list[ExaminedSeries] = field(default_factory=list)  # no test settled them
     left: list[Move] = field(default_factory=list)  # no screen shows them, and there was no time to settle them
     # Series and the commit that its move was to have begun with -> a line: the test called them the same
     refuted: dict[tuple[Identity, str], str] = field(default_factory=dict)
     comparisons: list[tuple[Identity, Comparison]] = field(default_factory=list)  # all of them
     reruns: list[Rerun] = field(default_factory=list)
-    paths: list[Path] = field(default_factory=list)  # of the bisections
+    paths: list[BisectionPath] = field(default_factory=list)  # of the bisections
 
     @property
     def evidence(self) -> Evidence:
@@ -79,7 +114,7 @@ def pending(
                 yield Move(history=history, effect=series.effect, good=good, bad=bad, candidates=finding.commits)
 
 
-def sessions(reruns: Iterable[Rerun], until: float) -> Sessions:
+def sessions(reruns: Iterable[Rerun], until: float) -> EarlierSessions:
     """Return the sessions of earlier nights that re-runs rest on and that ended before a Unix time, s.
 
     Later rounds are still at hand where they were measured.
@@ -96,9 +131,9 @@ def look_again(
     runner: Runner,
     *,
     budget: float,
-    earlier: Sessions | None = None,
+    earlier: EarlierSessions | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Outcome:
+) -> Remeasured:
     """Measure moves again, both commits in turns, and bisect where several commits are possible.
 
     Args:
@@ -129,13 +164,13 @@ class _Again:
 
     runner: Runner
     deadline: float
-    earlier: Sessions
-    outcome: Outcome = field(default_factory=Outcome)
+    earlier: EarlierSessions
+    outcome: Remeasured = field(default_factory=Remeasured)
 
     def measure(self, good: str, bad: str, moves: Mapping[Series, Move]) -> None:
         """Confirm the moves between two commits, bisect the regressions, and sort them by their answers."""
         before = {key: self.earlier.get((move.identity, good, bad), ()) for key, move in moves.items()}
-        terms = {key: Terms(level=LEVEL, earlier=evidence.strata(part)) for key, part in before.items()}
+        terms = {key: Terms(level=P_DIFFERENT, earlier=evidence.strata(part)) for key, part in before.items()}
         answers = confirm(self.runner, good, bad, tuple(moves), self._left(), terms=terms)
         for key, nights in before.items():
             rest = f", with the rounds of {units.count(len(nights), 'night')} before" if nights else ""
@@ -161,7 +196,7 @@ class _Again:
         line = (move.good.commit, *move.candidates)
         bisection = bisect(self.runner, worst, line[0], line[-1], move.candidates, budget=self._left())
         self.outcome.paths.append(
-            Path(
+            BisectionPath(
                 identity=move.identity,
                 good=line[0],
                 bad=line[-1],
@@ -204,17 +239,17 @@ class _Again:
 
     def _sort(self, move: Move, answer: Comparison, commits: tuple[str, ...], nights: int) -> None:
         self.outcome.comparisons.append((move.identity, answer))
-        is_last = answer.answer is Answer.UNKNOWN and nights + (answer.rounds > 0) >= NIGHTS
+        is_last = answer.answer is Answer.UNKNOWN and nights + (answer.rounds > 0) >= MOST_NIGHTS
         refuted = answer.reason if answer.answer is Answer.SAME or is_last else ""
         if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
             self.outcome.cases.append(_case(move, answer, commits))
             if (answer.ratio - 1) * move.effect < 0:  # the opposite is confirmed, and the move refuted
                 refuted = f"{answer.ratio - 1:+.1%}: {answer.reason}"
-        elif answer.answer is Answer.UNKNOWN and not refuted and (move.is_screened or answer.suspect):
+        elif answer.answer is Answer.UNKNOWN and not refuted and (move.is_shown or answer.suspect):
             self.outcome.unsettled.append(_case(move, answer, move.candidates))
         elif answer.next_look is not None:
             self.outcome.left.append(move)
-        if refuted and move.is_screened:
+        if refuted and move.is_shown:
             change = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {refuted}"
             line = f"{move.identity} at {move.bad.commit[:SHORT]}: {change}"
             self.outcome.refuted[move.identity, move.bad.commit] = line
@@ -234,14 +269,14 @@ def _theirs(answer: Comparison, move: Move, culprit: tuple[str, ...]) -> tuple[s
     return culprit if answer.slower else rest if is_cleared else move.candidates
 
 
-def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> Case:
+def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> ExaminedSeries:
     is_settled = answer.answer is Answer.DIFFERENT
     how = f"measured again in turns with {move.good.commit[:SHORT]}, {answer.rounds} rounds a side: {answer.reason}"
     ruled_out = ["the machine: both sides were measured in the same minutes"] if is_settled else []
     if cleared := len(move.candidates) - len(commits):
         how += f"; bisected over {len(move.candidates)} commits"
         ruled_out.append(f"{cleared} other commits of the range, by bisection")
-    return Case(
+    return ExaminedSeries(
         affected=Affected(
             identity=move.identity,
             ratio=math.exp(move.effect) if answer.ratio is None else answer.ratio,
@@ -257,10 +292,10 @@ def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> Case:
     )
 
 
-def _computed(move: Move) -> Case:
+def _computed(move: Move) -> ExaminedSeries:
     """Return the case of a computed value (an error of results, a figure of the code): no re-run would change it."""
     is_error = move.identity.is_error
-    return Case(
+    return ExaminedSeries(
         affected=Affected(identity=move.identity, ratio=math.exp(move.effect), p=0.0),
         commits=move.candidates,
         anchor=move.good.commit,
@@ -338,4 +373,125 @@ def _look(pairs: Pairs, series: Series, rounds: int, answer: Comparison, earlier
         most=math.exp(most),
         p=test.p,
         answer=test.answer,
+    )
+
+
+def discoveries(
+    tests: Sequence[tuple[ExaminedSeries, float]], others: Sequence[tuple[float, float]] = ()
+) -> tuple[tuple[ExaminedSeries, ...], tuple[ExaminedSeries, ...]]:
+    """Return the cases that a night may report, and those that stay suspects.
+
+    It is Benjamini and Hochberg's control with weights whose mean is 1, by which p is divided (Genovese, Roeder and
+    Wasserman, Biometrika 93(3), 2006). A case without a test stays a suspect.
+
+    Args:
+        tests: cases, each confirmed by a test of its own, with how much its kernel's other series agree (judge.py).
+        others: p of everything else that the night tested, with the same. They show the one of hundreds that chance
+            confirmed.
+    """
+    cases = [case for case, _ in tests]
+    tested = [(case.affected.p, agreed) for case, agreed in tests if case.affected.p is not None]
+    mean = statistics.fmean(agreed for _, agreed in (*tested, *others)) if tested else 0.0
+    weighted = [min(1.0, p * mean / agreed) for p, agreed in (*tested, *others)]
+    adjusted = iter(controlled(weighted))
+    passed = [case.affected.p is not None and next(adjusted) <= FALSE_DISCOVERIES for case in cases]
+    reported = tuple(case for case, is_passed in zip(cases, passed, strict=True) if is_passed)
+    return reported, tuple(case for case, is_passed in zip(cases, passed, strict=True) if not is_passed)
+
+
+def from_cases(
+    cases: Iterable[ExaminedSeries], *, state: State, order: Mapping[str, int], when: datetime, who: str
+) -> tuple[Finding, ...]:
+    """Return a finding for each cause. A case that is neither for the worse nor for the better is left out.
+
+    One cause: the same kernel and direction, and ranges of commits with one in common, on whatever machines and with
+    whatever parameters. The narrowest ranges come first, so that a wide one joins the range that explains it.
+
+    Args:
+        order: commit -> position on the first-parent line.
+    """
+    causes: dict[tuple[str, bool], list[tuple[list[ExaminedSeries], set[str]]]] = defaultdict(list)
+    for case in sorted(cases, key=lambda case: (len(case.commits), [order[sha] for sha in case.commits])):
+        if (worse := case.affected.worse) is None:
+            continue
+        groups = causes[case.affected.identity.kernel, worse]
+        for members, commits in groups:
+            if commits & set(case.commits):
+                members.append(case)
+                commits &= set(case.commits)
+                break
+        else:
+            groups.append(([case], set(case.commits)))
+    return tuple(
+        _of_cause(members, tuple(sorted(commits, key=order.__getitem__)), state, when, who)
+        for groups in causes.values()
+        for members, commits in groups
+    )
+
+
+def _of_cause(
+    cases: Sequence[ExaminedSeries], commits: tuple[str, ...], state: State, when: datetime, who: str
+) -> Finding:
+    worst = max(cases, key=lambda case: abs(case.affected.effect))
+    kind = Kind.REGRESSION if worst.affected.worse else Kind.IMPROVEMENT
+    kernel = worst.affected.identity.kernel
+    reason = f"{worst.how}; {len(cases)} series" if worst.how else f"{len(cases)} series"
+    return Finding(
+        id=slug(kernel, kind.value, *(sha[:SHORT] for sha in dict.fromkeys((commits[0], commits[-1])))),
+        kind=kind,
+        state=state,
+        subject=kernel,
+        found=when,
+        commits=commits,
+        anchor=worst.anchor,
+        how=worst.how,
+        ruled_out=tuple(dict.fromkeys(text for case in cases for text in case.ruled_out)),
+        affected=tuple(sorted((case.affected for case in cases), key=lambda series: series.identity)),
+        decisions=(Decision(when=when, who=who, state=state, reason=reason),),
+    )
+
+
+def in_words(changes: Changes) -> str:
+    """Return the changes of an environment on one line."""
+    return "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in changes.items())
+
+
+def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
+    """Return the finding of an environment event. It names no commit."""
+    began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
+    reason = in_words(event.changes) or "nothing of what is recorded of the machine changed"
+    count = len(event.moves)
+    many = "1 series moved" if count == 1 else f"{count} series moved at once, their median"
+    return Finding(
+        id=slug(event.machine, event.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
+        kind=Kind.ENVIRONMENT,
+        state=State.ENVIRONMENT,
+        subject=event.machine,
+        found=began,
+        changes=event.changes or None,
+        how=f"{many} by a factor of {event.factor:.4g}",
+        affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
+        decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=reason),),
+    )
+
+
+def of_vanished(vanished: Iterable[Vanished], *, when: datetime, who: str) -> tuple[Finding, ...]:
+    """Return a finding for each kernel and commit at which series no longer apply."""
+    causes: dict[tuple[str, str], list[Vanished]] = defaultdict(list)
+    for series in vanished:
+        causes[series.identity.kernel, series.commit].append(series)
+    return tuple(
+        Finding(
+            id=slug(kernel, Kind.VANISHED.value, commit[:SHORT]),
+            kind=Kind.VANISHED,
+            state=State.NEW,
+            subject=kernel,
+            found=when,
+            commits=(commit,),
+            anchor=group[0].last,
+            how="does not apply there, and had a value before",
+            affected=tuple(Affected(identity=identity, ratio=1.0) for identity in sorted(s.identity for s in group)),
+            decisions=(Decision(when=when, who=who, state=State.NEW, reason=f"{len(group)} series have no value"),),
+        )
+        for (kernel, commit), group in causes.items()
     )

@@ -1,8 +1,11 @@
 """Judge the values of a night: suspects before anything is measured again, findings afterwards. Pure.
 
 The commits of a night are judged one after the other, oldest first, as if each had had a night of its own: so a
-regression is found that a later commit of the same night took back. Series of one kernel, device and implementation,
-on whatever machine, share a cause: their agreement raises a finding, its lack lowers it.
+regression is found that a later commit of the same night took back. What moved, and whether the machine did it, is what
+the pages say (series/moves.py). Every other move is measured again, and so is every series whose code changed.
+
+Series of one kernel, device and implementation, on whatever machine, share a cause: their agreement raises a finding,
+its lack lowers it.
 """
 
 from __future__ import annotations
@@ -12,24 +15,29 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import NormalDist
+
+import numpy as np
 
 from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
-from kernel_velocity.findings.last_night import NOTHING, Memory, Noted
-from kernel_velocity.nightly import cases
-from kernel_velocity.nightly.cases import Case
-from kernel_velocity.nightly.confirm import Outcome
-from kernel_velocity.nightly.moves import Move, code_change, is_same_code, openness, prepared
-from kernel_velocity.nightly.suspects import EnvironmentEvent, Suspicions, event_of, late_moves, screened
-from kernel_velocity.results.identity import Identity, Slot
-from kernel_velocity.series import silence
-from kernel_velocity.series.history import LEAST, Observation, SeriesHistory, threshold
+from kernel_velocity.findings.store import NO_MEMORY, Memory, Noted
+from kernel_velocity.nightly import confirm
+from kernel_velocity.nightly.confirm import EnvironmentEvent, ExaminedSeries, Remeasured, in_words
+from kernel_velocity.results import sessions
+from kernel_velocity.results.identity import DEVICE, Identity, Slot
+from kernel_velocity.results.sessions import Changes
+from kernel_velocity.series import moves, silence
+from kernel_velocity.series.history import LEAST, Observation, SeriesHistory, floor_of, threshold
+from kernel_velocity.series.moves import Move
+from kernel_velocity.stats.changepoints import young
+from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN
 from kernel_velocity.stats.sequential import Answer
 
-LEVEL = 20  # values a side of the commits that tell a level, at most
+VALUES_OF_LEVEL = 20  # values a side of the commits that tell a level, at most
 Cause = tuple[str, str, str, bool]  # kernel, device, implementation, whether it is timed
 
 
@@ -57,10 +65,10 @@ class Agreement:
             for history in self._groups[key[0]] if positions else ():
                 before = [
                     observation.value for observation in history.observations if observation.position < min(positions)
-                ][-LEVEL:]
+                ][-VALUES_OF_LEVEL:]
                 after = [
                     observation.value for observation in history.observations if observation.position >= max(positions)
-                ][:LEVEL]
+                ][:VALUES_OF_LEVEL]
                 if before and after:
                     shifts[history.identity] = statistics.median(after) - statistics.median(before)
         return self._shifts[key]
@@ -88,7 +96,26 @@ def _cause(identity: Identity) -> Cause:
 
 
 WHO = "nightly"
+JUDGED = 3 * BLOCK  # newest values: the detector searches two blocks and the one that fills
 STAYS = 2  # values after the one that was refuted: a mean of two has that one in it, and chance chose it
+FEWEST_OF_EVENT = 2  # series that move together, where no change of the machine is known; and
+SHARE_OF_EVENT = 0.1  # of the series of the device: with hundreds of them two move by chance in many a night
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspicions:
+    """The result of judging the values of a night, before anything is measured again."""
+
+    suspects: tuple[Move, ...]  # to be confirmed; the most open first
+    events: tuple[EnvironmentEvent, ...]
+    judged: frozenset[Identity]  # series with a value of this night
+    notes: tuple[str, ...]
+    waiting: frozenset[Identity] = frozenset()  # moved as a re-run of an earlier night refuted, and not for long yet
+
+    @property
+    def measured(self) -> int:
+        """Series of kernels with a value of this night. Ceilings and figures alone are no night's work."""
+        return sum(identity.kernel != DEVICE and not identity.is_figure for identity in self.judged)
 
 
 def suspicions(
@@ -98,11 +125,11 @@ def suspicions(
     since: float,
     explained: Sequence[Step],
     again: str | None = None,
-    memory: Memory = NOTHING,
+    memory: Memory = NO_MEMORY,
 ) -> Suspicions:
-    """Screen every commit of a night, oldest first, then look back. A move at one commit is explained for the next.
+    """Judge every commit of a night, oldest first. A move at one commit is explained for the next.
 
-    Of a series whose code changed, what no screen shows is suspected, too. A move that a re-run refuted is not measured
+    Of a series whose code changed, what does not move is suspected, too. A move that a re-run refuted is not measured
     again while the code is the same. If it stays, it is the machine's.
 
     Args:
@@ -111,56 +138,251 @@ def suspicions(
         again: the commit that tonight measured although it had been measured before.
         memory: of the night before.
     """
-    steps = list(explained)
-    moves: dict[tuple[Identity, str], Move] = {}
-    events: list[EnvironmentEvent] = []
-    judged: set[Identity] = set()
-    notes: dict[str, None] = {}
-    waiting: set[Identity] = set()
-    refuted = {noted.identity: noted for noted in memory.refuted}
-    start = {noted.identity: noted.commit for noted in memory.left}
+    night = Night(histories, line=line, since=since, explained=explained, again=again, memory=memory)
     for position in _positions(histories, since):
-        until = [_until(history, position) for history in histories]
-        commit = screened([history for history in until if history is not None], line=line, since=since, steps=steps)
-        judged |= commit.judged
-        notes |= dict.fromkeys(commit.notes)
-        dated = [_dated(event, histories, since) for event in commit.events]
-        shown = [
-            (move, observations)
-            for move in commit.suspects
-            if (observations := _since(move, refuted.get(move.identity)))
+        night.judge_commit(position)
+    return night.suspicions()
+
+
+class Night:
+    """The state of a night that is judged commit by commit. Its arguments are those of `suspicions`."""
+
+    def __init__(
+        self,
+        histories: Sequence[SeriesHistory],
+        *,
+        line: Sequence[str],
+        since: float,
+        explained: Sequence[Step],
+        again: str | None,
+        memory: Memory,
+    ) -> None:
+        self._histories, self._line, self._since, self._again = histories, line, since, again
+        self._steps = [*explained]
+        self._moves: dict[tuple[Identity, str], Move] = {}  # to be measured again
+        self._events: list[EnvironmentEvent] = []
+        self._notes: dict[str, None] = {}
+        self._waiting: set[Identity] = set()
+        self._refuted = {noted.identity: noted for noted in memory.refuted}
+        self._start = {noted.identity: noted.commit for noted in memory.left}  # the code is examined from here on
+
+    def judge_commit(self, position: int) -> None:
+        """Judge the values of the commit at a position on the line."""
+        until = (_until(history, position) for history in self._histories)
+        here = [
+            prepared(history, self._since, self._steps)
+            for history in until
+            if history is not None and _is_of_tonight(history.newest, self._since)
         ]
-        stay = [(move, observations) for move, observations in shown if len(observations) > STAYS]
-        waiting |= {move.identity for move, _ in shown} - {move.identity for move, _ in stay}
-        suspects = [move for move in commit.suspects if all(move is not other for other, _ in shown)]
-        confounded = [move for event in dated for move in event.confounded]
-        confounded += [move for move, observations in stay if not is_same_code(observations[0], observations[-1])]
-        dated += [replace(event_of([move]), began=observations[0].measured) for move, observations in stay]
-        events += dated
-        for move in (*suspects, *confounded):
-            change = code_change(move.history, line, since, again, start.get(move.identity))
-            whole = move if change is None else replace(change, effect=move.effect, is_screened=True)
-            moves.setdefault((whole.identity, whole.bad.commit), whole)
-            start |= {} if change is None else {change.identity: change.bad.commit}
+        moved = self._new(here, [*moves.of_histories(here, self._line)])
+        for device, members in itertools.groupby(sorted(here, key=_device), key=_device):
+            self._judge_device(device, [*members], [move for move in moved if _device(move.history) == device])
+
+    def _new(self, here: Iterable[SeriesHistory], moved: Sequence[Move]) -> list[Move]:
+        """Return the moves of the newest values, and those that earlier nights could not see in fewer values."""
+        older = {move.identity for move in moved if not _is_of_newest(move)}
+        earlier = [
+            replace(history, observations=entries)
+            for history in here
+            if history.identity in older
+            and (entries := tuple(entry for entry in history.observations if not _is_of_tonight(entry, self._since)))
+        ]
+        before = [*moves.of_histories(earlier, self._line)]
+        return [move for move in moved if _is_of_newest(move) or not any(_is_alike(move, other) for other in before)]
+
+    def _judge_device(self, device: tuple[str, str], here: Sequence[SeriesHistory], moved: Sequence[Move]) -> None:
+        """Take the moves of a machine's device as suspects, or as one event."""
+        blamed = [move for move in moved if move.is_machines or _is_computed_anew(move)]
+        suspects = [move for move in moved if move not in blamed and move.worse is not None]
+        # A step of few values is also seen by chance. To record that would move what every later night expects
+        least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * len(here))
+        if any(move.changes for move in blamed) or len(blamed) >= least:
+            self._record(event_of(blamed))
+        elif blamed:
+            self._notes[f"{device[0]}: {_by_chance(blamed)}"] = None
+        if not moved:
+            self._notes |= dict.fromkeys(_quiet_notes(device, here))
         for move in suspects:
-            steps.append(Step(identity=move.identity, effect=move.effect, position=move.bad.position))
-        for event in dated:
-            steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
-    for move in late_moves(histories, line=line, since=since, steps=steps):
-        moves.setdefault((move.identity, move.bad.commit), move)
-    levelled = (prepared(history, since, steps) for history in histories)
-    changes = (code_change(history, line, since, again, start.get(history.identity)) for history in levelled)
-    suspects = [*moves.values(), *(move for move in changes if move is not None)]
-    return Suspicions(
-        suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
-        events=tuple(events),
-        judged=frozenset(judged),
-        notes=tuple(notes),
-        waiting=frozenset(waiting),
+            self._suspect(move)
+
+    def _suspect(self, move: Move) -> None:
+        """Have a move measured again. One that a re-run refuted waits, and is the machine's if it stays."""
+        entries = _since(move, self._refuted.get(move.identity))
+        if not entries:
+            self._measure(move)
+            self._steps.append(Step(identity=move.identity, effect=move.effect, position=move.bad.position))
+        elif len(entries) <= STAYS:
+            self._waiting.add(move.identity)
+        else:
+            self._waiting.discard(move.identity)
+            self._record(replace(event_of([move]), began=entries[0].measured), is_dated=True)
+            if entries[0].code is None or entries[0].code != entries[-1].code:
+                self._measure(move)
+
+    def _measure(self, move: Move) -> None:
+        """Have a move measured again, over tonight's change of the code where that can have caused it."""
+        change = self._code_change(move.history)
+        if change is not None and set(change.candidates) & set(move.candidates):
+            self._start[change.identity] = change.bad.commit
+            move = replace(change, effect=move.effect, point=move.point, is_shown=True)
+        self._moves.setdefault((move.identity, move.bad.commit), move)
+
+    def _record(self, event: EnvironmentEvent, *, is_dated: bool = False) -> None:
+        """Record an event. The times whose code changed as well are measured: only that tells the commit's part."""
+        event = event if is_dated else _dated(event, self._histories, self._since)
+        self._events.append(event)
+        self._steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
+        for move in () if is_dated else event.moves:
+            if move.candidates and move.identity.is_timed:
+                self._measure(move)
+
+    def _code_change(self, history: SeriesHistory) -> Move | None:
+        start = self._start.get(history.identity)
+        return code_change(history, self._line, self._since, self._again, start)
+
+    def suspicions(self) -> Suspicions:
+        """Return the result, once every commit is judged."""
+        changes = (self._code_change(prepared(history, self._since, self._steps)) for history in self._histories)
+        suspects = [*self._moves.values(), *(move for move in changes if move is not None)]
+        return Suspicions(
+            suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
+            events=tuple(self._events),
+            judged=frozenset(
+                history.identity
+                for history in self._histories
+                if any(_is_of_tonight(entry, self._since) for entry in history.observations)
+            ),
+            notes=tuple(self._notes),
+            waiting=frozenset(self._waiting),
+        )
+
+
+def _is_of_tonight(entry: Observation, since: float) -> bool:
+    return entry.measured is not None and entry.measured >= since
+
+
+def _is_of_newest(move: Move) -> bool:
+    return move.point is None or move.point.index >= len(move.history.observations) - young.SHORTER
+
+
+def _is_alike(move: Move, other: Move) -> bool:
+    """Return whether two moves of one series are the same step, whose place is known to within MARGIN values."""
+    if move.identity != other.identity or move.point is None or other.point is None:
+        return False
+    return move.effect * other.effect > 0 and abs(move.point.index - other.point.index) <= MARGIN
+
+
+def _device(history: SeriesHistory) -> tuple[str, str]:
+    return history.identity.machine, history.identity.device
+
+
+def _is_computed_anew(move: Move) -> bool:
+    """Return whether a computed value moved with what computes it: an error of results, or a figure of the code."""
+    if move.identity.is_timed:
+        return False
+    return bool((sessions.NUMERICS if move.identity.is_error else sessions.COMPILERS) & move.changes.keys())
+
+
+def prepared(history: SeriesHistory, since: float, explained: Sequence[Step] = ()) -> SeriesHistory:
+    """Return a series as a night judges it: moved by its explained steps, with the floor of earlier sessions."""
+    steps = [step for step in explained if step.identity == history.identity]
+    observations = tuple(
+        _moved(entry, [step for step in steps if _is_before(entry, step)]) for entry in history.observations
+    )
+    earlier = [entry for entry in observations if not _is_of_tonight(entry, since)]
+    floor = floor_of(history.identity, earlier) if history.floor is None else history.floor
+    return replace(history, observations=observations, floor=floor)
+
+
+def _moved(entry: Observation, steps: Sequence[Step]) -> Observation:
+    """Return an observation at the level after some steps. Those of no commit were the machine's."""
+    machine = sum(step.effect for step in steps if step.position is None)
+    whole = machine + sum(step.effect for step in steps if step.position is not None)
+    return replace(entry, value=entry.value + whole, machine=entry.machine + machine) if steps else entry
+
+
+def _is_before(entry: Observation, step: Step) -> bool:
+    if step.position is not None:
+        return entry.position < step.position
+    return step.since is not None and entry.measured is not None and entry.measured < step.since
+
+
+def code_change(
+    history: SeriesHistory, line: Sequence[str], since: float, again: str | None = None, left: str | None = None
+) -> Move | None:
+    """Return the change of a series' code tonight, whether or not its values show it. None where it has none.
+
+    Args:
+        line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
+        again: the commit that tonight measured although it had been measured before.
+        left: the commit since which an earlier night had no time to examine its code.
+    """
+    entries = history.observations
+    tonight = [entry.commit != again and _is_of_tonight(entry, since) for entry in entries]
+    start = next((number for number, entry in enumerate(entries) if entry.commit == left), None)
+    if history.identity.is_control or not history.identity.is_timed or (start is None and not any(tonight)):
+        return None
+    good = tonight.index(True) - 1 if start is None else start
+    bad = max((number for number, is_tonights in enumerate(tonight) if is_tonights), default=len(entries) - 1)
+    codes = {entries[good].code, entries[bad].code}
+    if good < 0 or None in codes or len(codes) == 1:
+        return None
+    level = statistics.median(entry.value for entry in entries[max(0, good - VALUES_OF_LEVEL) : good + 1])
+    return Move(
+        history=history,
+        effect=entries[bad].value - level,
+        good=entries[good],
+        bad=entries[bad],
+        candidates=moves.candidates_of(history.identity, entries[good : bad + 1], line),
+        is_shown=False,
     )
 
 
-def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, before: Memory) -> Memory:
+def openness(move: Move) -> float:
+    """Return the probability that a move is relevant, from its values. Certain and doubtful moves are open.
+
+    The newest value is off its level by as much as sessions scatter. What is surely less than LEAST is settled.
+    """
+    logs = np.array([entry.value for entry in move.history.observations[:-1]])
+    noise = NormalDist(abs(move.effect), moves.scatter(logs))
+    return 1 - noise.cdf(LEAST) + noise.cdf(-LEAST)
+
+
+def event_of(blamed: Sequence[Move]) -> EnvironmentEvent:
+    """Return the event of some moves of one machine's device."""
+    changes: Changes = {}
+    for move in blamed:
+        changes |= move.changes
+    times = [move.history.newest.measured for move in blamed if move.history.newest.measured is not None]
+    timed = [move for move in blamed if move.identity.is_timed]
+    return EnvironmentEvent(
+        machine=blamed[0].identity.machine,
+        device=blamed[0].identity.device,
+        effect=statistics.median(move.effect for move in timed or blamed),
+        began=min(times, default=None),
+        changes=changes,
+        moves=tuple(sorted(blamed, key=lambda move: move.identity)),
+    )
+
+
+def _by_chance(blamed: Iterable[Move]) -> str:
+    factors = "; ".join(f"{move.identity} by a factor of {math.exp(move.effect):.4g}" for move in blamed)
+    return f"moved although no commit explains it, and too few for an event: {factors}"
+
+
+def _quiet_notes(device: tuple[str, str], here: Iterable[SeriesHistory]) -> list[str]:
+    """Return a note where the machine changed, and nothing moved."""
+    changes: Changes = {}
+    for history in here:
+        if len(history.observations) > 1:
+            changes |= sessions.changes(history.observations[-2].facts, history.newest.facts)
+    if not changes:
+        return []
+    machine, name = device
+    return [f"{machine}: its environment changed ({in_words(changes)}), and no series of {name or 'its devices'} moved"]
+
+
+def remembered(measured: Iterable[Move], outcome: Remeasured, suspected: Suspicions, before: Memory) -> Memory:
     """Return what the next night continues from: this night's state, and older state of series not measured tonight."""
 
     def noted(earlier: Iterable[Noted], new: Iterable[tuple[Move, Observation]]) -> tuple[Noted, ...]:
@@ -168,7 +390,7 @@ def remembered(moves: Iterable[Move], outcome: Outcome, suspected: Suspicions, b
         notes = (Noted(identity=move.identity, commit=at.commit, ratio=math.exp(move.effect)) for move, at in new)
         return (*rest, *notes)
 
-    refuted = [(move, move.bad) for move in moves if (move.identity, move.bad.commit) in outcome.refuted]
+    refuted = [(move, move.bad) for move in measured if (move.identity, move.bad.commit) in outcome.refuted]
     left = [(move, move.good) for move in outcome.left]
     return Memory(refuted=noted(before.refuted, refuted), left=noted(before.left, left))
 
@@ -193,8 +415,8 @@ def _positions(histories: Iterable[SeriesHistory], since: float) -> list[int]:
 
 
 def _until(history: SeriesHistory, position: int) -> SeriesHistory | None:
-    """Return a history up to the commit at a position. None if that commit has no value."""
-    observations = tuple(observation for observation in history.observations if observation.position <= position)
+    """Return the newest values of a history up to the commit at a position. None if that commit has no value."""
+    observations = tuple(entry for entry in history.observations if entry.position <= position)[-JUDGED:]
     if not observations or observations[-1].position != position:
         return None
     return replace(history, observations=observations)
@@ -218,7 +440,7 @@ def _dated(event: EnvironmentEvent, histories: Iterable[SeriesHistory], since: f
 
 
 def findings(
-    outcome: Outcome,
+    outcome: Remeasured,
     suspected: Suspicions,
     histories: Sequence[SeriesHistory],
     absent: Mapping[Slot, Sequence[str]],
@@ -231,7 +453,7 @@ def findings(
     """Return every finding after this night: new ones, and recorded ones joined, reopened or resolved.
 
     Confirmed cases go through a control of false discoveries first, among all that was measured again
-    (`cases.discoveries`). Those that it leaves out stay suspects.
+    (`confirm.discoveries`). Those that it leaves out stay suspects.
 
     Args:
         absent: slot of a series -> commits at which it did not apply.
@@ -245,13 +467,13 @@ def findings(
         if test.answer is not Answer.DIFFERENT and test.p is not None and test.ratio is not None
     ]
     weights = [agreement.weight(of.affected.identity, of.commits, rises=of.affected.ratio > 1) for of in outcome.cases]
-    reported, doubtful = cases.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
+    reported, doubtful = confirm.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
     new: list[Finding] = []
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
-        new += cases.from_cases(group, state=state, order=order, when=when, who=WHO)
+        new += confirm.from_cases(group, state=state, order=order, when=when, who=WHO)
     events = (_without(event, outcome.cases) for event in suspected.events)
-    new += [cases.of_environment(event, when=when, who=WHO) for event in events if event is not None]
-    new += cases.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
+    new += [confirm.of_environment(event, when=when, who=WHO) for event in events if event is not None]
+    new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
     by_id = {record.id: record for record in recorded}
     for record in new:
         whole = agreement.counted(finding.joined(by_id.values(), record))
@@ -272,15 +494,15 @@ def findings(
     return tuple(map(today, by_id.values()))
 
 
-def _without(event: EnvironmentEvent, confirmed: Iterable[Case]) -> EnvironmentEvent | None:
+def _without(event: EnvironmentEvent, confirmed: Iterable[ExaminedSeries]) -> EnvironmentEvent | None:
     """Return an event without the series that a commit explains. None if no series is left."""
     effects = {case.affected.identity: case.affected.effect for case in confirmed}
     rest = [replace(move, effect=move.effect - effects.get(move.identity, 0.0)) for move in event.moves]
-    moves = tuple(move for move in rest if abs(move.effect) >= threshold(move.history))
-    return replace(event, moves=moves, effect=statistics.median(move.effect for move in moves)) if moves else None
+    left = tuple(move for move in rest if abs(move.effect) >= threshold(move.history))
+    return replace(event, moves=left, effect=statistics.median(move.effect for move in left)) if left else None
 
 
-def _unless_refuted(record: Finding, outcome: Outcome, when: datetime) -> Finding:
+def _unless_refuted(record: Finding, outcome: Remeasured, when: datetime) -> Finding:
     """Return a suspect as resolved if re-runs of all of its series showed no change tonight."""
     reasons = [
         next(

@@ -4,7 +4,10 @@ A night is of one machine and environment. It measures what is new, then the hol
 did not build. A commit that cannot change a kernel is measured as a heartbeat only, without which a quiet night would
 say nothing about the machine.
 
-An interrupted night resumes with the commits that it had chosen, and with what is measured of them.
+An interrupted night resumes with the commits that it had chosen, and with what is measured of them. Values, rounds of
+re-runs and findings are recorded as they come. Only the journal, `.asv/journals/<machine>-<environment>.json`, knows
+when a night began and which commits it chose, how often a commit did not build, and how often a measured commit still
+had a test case without any value: where every implementation fails, the machine may have been to blame, or the case.
 """
 
 from __future__ import annotations
@@ -12,23 +15,122 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from kernel_velocity import fields
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness import timing
+from kernel_velocity.fields import Moment
+from kernel_velocity.files import replace_text
+from kernel_velocity.harness import documents, timing
 from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.nightly.journal import Night, Record
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.runner import fingerprint, host
 from kernel_velocity.runner.report import LIMITS
 from kernel_velocity.runner.session import Session
 from kernel_velocity.series.silence import DAY, GONE_AFTER
+
+JOURNALS = Path(".asv", "journals")
+JOURNAL_FORMAT = 2  # the first that has a checksum
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedNight:
+    """A night that is not over."""
+
+    began: Moment  # Unix time, s
+    commits: tuple[str, ...]  # chosen, newest first
+    heartbeat: bool  # whether they are measured although they may be already
+    judged_from: Moment | None = None  # when the first night began that was given up unjudged, Unix time, s
+
+    @property
+    def since(self) -> float:
+        """Unix time, s, from which on this night judges values."""
+        return self.began if self.judged_from is None else self.judged_from
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalRecord:
+    """The content of a journal."""
+
+    night: PlannedNight | None = None
+    unbuilt: Mapping[str, int] = field(default_factory=dict)  # commit -> nights on which it did not build
+    incomplete: Mapping[str, int] = field(default_factory=dict)  # commit -> nights that left it so
+    setting: str = ""  # identifies the series and the machine of the nights that `incomplete` counts
+
+
+class NightJournal:
+    """A machine's journal: read when it is made, written at each step of the night.
+
+    Args:
+        setting: what tonight measures, and on which machine. Another one may measure what this one could not.
+
+    Raises:
+        ResultsError: the file is no journal.
+    """
+
+    def __init__(self, path: Path, setting: str) -> None:
+        self.path = path
+        try:
+            record = fields.read(JournalRecord, path.read_bytes(), path, range(JOURNAL_FORMAT, JOURNAL_FORMAT + 1))
+        except FileNotFoundError:
+            record = JournalRecord()
+        except (OSError, ResultsError) as error:
+            raise ResultsError(
+                f"{path}: not the journal of a night ({error}); remove it to start a new night"
+            ) from None
+        self.record = record if record.setting == setting else replace(record, incomplete={}, setting=setting)
+
+    @property
+    def since(self) -> float:
+        """Unix time, s, from which on values are judged. Infinity without a night."""
+        return math.inf if self.record.night is None else self.record.night.since
+
+    @property
+    def again(self) -> str | None:
+        """The commit that this night measures even if it has values. None without one."""
+        night = self.record.night
+        commits = night.commits if night is not None and night.heartbeat else ()
+        return next((commit for commit in commits if commit not in self.record.unbuilt), None)
+
+    def begin(self, night: PlannedNight) -> None:
+        """Record the night that begins or resumes."""
+        self._write(replace(self.record, night=night))
+
+    def end(self, tried: Sequence[str], unbuilt: Sequence[str], incomplete: Sequence[str]) -> None:
+        """Record that the night is over.
+
+        Args:
+            tried: its commits. unbuilt: those that did not build. incomplete: measured ones with values missing.
+        """
+        record = JournalRecord(
+            unbuilt=_counted(self.record.unbuilt, tried, unbuilt),
+            incomplete=_counted(self.record.incomplete, tried, incomplete),
+            setting=self.record.setting,
+        )
+        self._write(record)
+
+    def _write(self, record: JournalRecord) -> None:
+        self.record = record
+        document = {"format": JOURNAL_FORMAT, **fields.plain(record)}
+        replace_text(self.path, documents.with_checksum(json.dumps(document, indent=1)) + "\n")
+
+
+def _counted(before: Mapping[str, int], tried: Sequence[str], again: Sequence[str]) -> dict[str, int]:
+    rest = {commit: count for commit, count in before.items() if commit not in tried}
+    return rest | {commit: before.get(commit, 0) + 1 for commit in again}
+
+
+def journal_path(root: Path, machine: str, environment: str) -> Path:
+    """Return the journal's file."""
+    return root / JOURNALS / f"{machine}-{environment}.json"
+
 
 FIRST_NIGHT = 3  # commits of a history of which nothing is measured; the rest is for `kv track` with a RANGE
 # Nights that try again what did not build, or left a test case without a value: a full disk heals, a syntax error not.
@@ -139,7 +241,7 @@ ROUNDS = 8  # of the limits of runner/report.py
 LASTS = 20 * 3600.0
 
 
-def begin(work: Session, record: Record, *, budget: float, tier: str, now: float, out: TextIO) -> Night:
+def begin(work: Session, record: JournalRecord, *, budget: float, tier: str, now: float, out: TextIO) -> PlannedNight:
     """Return the night to do: the interrupted one, or a new one.
 
     Args:
@@ -167,7 +269,7 @@ def begin(work: Session, record: Record, *, budget: float, tier: str, now: float
         print(f"tonight: {commit[:8]} ({why})", file=out)
     if left:
         print(f"left to another night, out of time: {len(left)} commits", file=out)
-    return Night(
+    return PlannedNight(
         began=now,
         commits=tuple(commit for commit in work.commits if commit in chosen),
         heartbeat=Why.HEARTBEAT in chosen.values(),
@@ -187,7 +289,7 @@ def setting(work: Session, environ: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def commit_states(work: Session, record: Record) -> list[CommitState]:
+def commit_states(work: Session, record: JournalRecord) -> list[CommitState]:
     """Return the states of a session's commits on its machine and environment.
 
     A commit whose file cannot be read is noted in the session, and counts as measured: it costs the others nothing.
@@ -209,7 +311,7 @@ def commit_states(work: Session, record: Record) -> list[CommitState]:
     ]
 
 
-def measure(work: Session, night: Night, *, device: str, ceilings: bool, out: TextIO, err: TextIO) -> None:
+def measure(work: Session, night: PlannedNight, *, device: str, ceilings: bool, out: TextIO, err: TextIO) -> None:
     """Build and measure the night's commits. A heartbeat that an interrupted night measured is not measured again."""
     work.recover(out)
     work.ingest(err)  # what an interrupted night left in the spool: it resumes from there

@@ -14,6 +14,7 @@ columns.py        one series as columns
 changes.py        which values of a series can be compared, which series are worth a trend
 change_points.py  change points of series, stored in the cache
 controls.py       what the controls share, taken out of change points
+moves.py          what moved, by how much, between which commits, and whose doing it is: for pages and nights
 verdicts.py       whether a series changed between two commits: what every page asks
 history.py        histories of series, from which verdicts are made
 frames.py         tables of values, rounds and machines as data frames

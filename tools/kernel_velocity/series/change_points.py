@@ -5,6 +5,7 @@ Many series are looked at together, which is faster (stats/changepoints/detector
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,16 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 import scipy
+from scipy import special
 
 from kernel_velocity import forking
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.series import cache
 from kernel_velocity.series.cache import Answers
+from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import Detected
-from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.stats.changepoints.values import INTERVAL, ChangePoint
 
 BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
 
@@ -43,6 +46,26 @@ def logs(columns: Columns) -> Logs:
     """
     seconds = np.where(np.isnan(columns.adjusted), columns.seconds, columns.adjusted)
     return Logs(values=np.log(np.where(columns.is_measured & (seconds > 0), seconds, np.nan)), method=columns.method)
+
+
+def errors(columns: Columns, entries: Indices | slice) -> FloatArray:
+    """Return the standard errors that their rounds leave to the log times of some entries. NaN: unknown."""
+    names = ("adjusted_low", "low", "adjusted_high", "high", "rounds")
+    adjusted_low, low, adjusted_high, high, rounds = (getattr(columns, name)[entries] for name in names)
+    low = np.where(np.isnan(adjusted_low), low, adjusted_low)
+    high = np.where(np.isnan(adjusted_low), high, adjusted_high)
+    is_usable = (rounds > 1) & (low > 0) & np.isfinite(high)
+    result = np.full(low.size, np.nan)
+    if is_usable.any():
+        quantiles = _quantiles(int(rounds.max()))[rounds[is_usable]]
+        result[is_usable] = np.log(high[is_usable] / low[is_usable]) / 2 / quantiles
+    return result
+
+
+@functools.cache
+def _quantiles(most: int) -> FloatArray:
+    """Return the quantile of Student's t of an interval from 0, 1, ... `most` rounds. NaN where there is none."""
+    return np.asarray(special.stdtrit(np.arange(most + 1) - 1.0, INTERVAL))
 
 
 def by_method(series: Logs) -> dict[int, FloatArray]:

@@ -24,7 +24,6 @@ from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import change_points
 from kernel_velocity.series.changes import Indices
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.layout import Layout
@@ -143,11 +142,16 @@ def shared(layout: Layout, methods: Numbers[str], platform: tuple[str, str, str]
             alike = is_timed & (method == used)
             if alike.sum() >= FEWEST_VALUES:
                 rows.setdefault(used, []).append((at[alike], began[alike], np.log(seconds[alike])))
-    common = {methods[number] if number != NOTHING else None: _common(some) for number, some in rows.items()}
-    return Shared({method: part for method, part in common.items() if part.position.size})
+    by_method = {methods[number] if number != NOTHING else None: common(some) for number, some in rows.items()}
+    return Shared({method: part for method, part in by_method.items() if part.position.size})
 
 
-def _common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
+def common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
+    """Return what some controls share.
+
+    Args:
+        rows: of each control the positions of its values, when they were measured (Unix times, s), and log times.
+    """
     counts = np.bincount(np.concatenate([position for position, _, _ in rows]))
     positions = np.flatnonzero(counts >= FEWEST).astype(np.int32)
     values, first = np.full((len(rows), positions.size), np.nan), np.full(positions.size, np.nan)
@@ -174,13 +178,20 @@ def beyond(effect: float, common: float, least: float) -> float:
     return 0.0 if rest <= max(least, SAME_FACTOR * abs(common)) else math.copysign(rest, effect)
 
 
-def without_machine(columns: Columns, points: Sequence[ChangePoint], common: Shared) -> tuple[ChangePoint, ...]:
-    """Return the change points of a series without those that the machine explains, the others less its part."""
-    machine, logs = _left(columns, common), change_points.logs(columns).values
-    edges = [0, *(point.index for point in points), len(columns)]
-    remaining = []
+def without_machine(
+    logs: FloatArray, method: IntArray, machine: FloatArray, points: Sequence[ChangePoint]
+) -> list[ChangePoint | None]:
+    """Return the change points of a series less the machine's part. None: it explains the change point.
+
+    Args:
+        logs: log values, NaN where there is none. method: number of the timing method. machine: what the controls share
+            (`left_in`). All of shape (commits,).
+        points: ascending.
+    """
+    edges = [0, *(point.index for point in points), len(logs)]
+    remaining = list[ChangePoint | None]()
     for number, point in enumerate(points):
-        is_usable = ~np.isnan(machine + logs) & (columns.method == columns.method[point.index])
+        is_usable = ~np.isnan(machine + logs) & (method == method[point.index])
         before, after = (
             np.flatnonzero(is_usable[start:end]) + start for start, end in pairwise(edges[number : number + 3])
         )
@@ -188,9 +199,8 @@ def without_machine(columns: Columns, points: Sequence[ChangePoint], common: Sha
         for part in _parts(machine, logs, before, after) if before.size and after.size else ():
             doubt = math.log(point.high / point.low) / 2
             rest = min(rest, beyond(effect, part, max(MIN_EFFECT, min(doubt, abs(part)))), key=abs)
-        if rest:
-            remaining.append(point if rest == effect else _less(point, effect - rest))
-    return tuple(remaining)
+        remaining.append((point if rest == effect else _less(point, effect - rest)) if rest else None)
+    return remaining
 
 
 def _parts(machine: FloatArray, logs: FloatArray, before: Indices, after: Indices) -> Iterator[float]:
@@ -214,7 +224,7 @@ def _parts(machine: FloatArray, logs: FloatArray, before: Indices, after: Indice
             yield whole
 
 
-def _left(columns: Columns, common: Shared) -> FloatArray:
+def left_in(columns: Columns, common: Shared) -> FloatArray:
     """Return what the machine did to each value that adjusting has left in it. NaN where the controls tell nothing."""
     machine = np.full(len(columns), np.nan)
     for number, method in ((-1, None), *enumerate(columns.methods)):

@@ -17,6 +17,7 @@ from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.series import change_points, controls
 from kernel_velocity.stats import two_samples
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Observation:
     measured: float | None = None  # Unix time, s
     facts: Mapping[str, str] | None = None  # of the machine; None: not recorded
     code: str | None = None  # hash of the kernel as built; None: not recorded, or a control
+    error: float = math.nan  # standard error that its rounds leave to the logarithm; NaN: unknown
+    machine: float = math.nan  # what the controls of its platform share of it, log units; NaN: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +86,19 @@ def build(past: Past) -> Histories:
     observe = _Observer(past)
     columns, texts, remarks = past.layout.columns, past.names.texts, past.names.remarks
     for number, key in enumerate(past.layout.keys):
-        part = past.layout.part(number)
+        part, entries = past.layout.part(number), past.columns(key)
         seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
+        rounds_and_machine = change_points.errors(entries, slice(None)), controls.left_in(entries, past.shared(key))
         rows = zip(
             *(columns[name][part].tolist() for name in ("position", "outcome", "method", "remark", "began")),
-            seconds.tolist(),
+            *(values.tolist() for values in (seconds, *rounds_and_machine)),
             strict=True,
         )
-        for position, outcome, method, remark, began, value in rows:
+        for position, outcome, method, remark, began, value, error, machine in rows:
             identity = series_identity.of(key, texts[method] if method else None)
             if value > 0:  # False for NaN; no time is 0 or less, and another value has no logarithm there
-                observed[identity].append(observe(key, identity, position, value, began))
+                observation = observe(key, identity, position, value, began)
+                observed[identity].append(replace(observation, error=error, machine=machine))
             elif outcome == _NOT_APPLICABLE and remark and remarks[remark][0] is not None:  # else it was not asked for
                 absent[identity.slot].append(past.line[position])
     for key, tracked in past.tracked.items():

@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from kernel_velocity import forking
 from kernel_velocity.harness.cases import CONTROLS, NATIVE
-from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import change_points, controls
-from kernel_velocity.series.change_points import Logs
-from kernel_velocity.series.changes import Indices, Truth
+from kernel_velocity.series import change_points, controls, moves
+from kernel_velocity.series.changes import Truth
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.moves import Ends
 from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.detector import MARGIN, beyond_doubt
-from kernel_velocity.stats.changepoints.noise import median
+from kernel_velocity.stats.changepoints.detector import beyond_doubt
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
 from kernel_velocity.stats.two_samples import controlled
@@ -40,11 +38,8 @@ from kernel_velocity.stats.two_samples import controlled
 if TYPE_CHECKING:
     from kernel_velocity.series.past import Past
 
-FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
 MOST_WITHIN = 0.5  # of what is called unchanged: where only larger changes would have been seen, nothing is decided
-YOUNG = 20  # values since a step of the detector: of more, only the newest may show a step that it did not see
-MOST = 256  # series of a platform that tell what is typical: more only cost time
 
 
 class Word(StrEnum):
@@ -70,13 +65,6 @@ class Verdict:
     def is_change(self) -> bool:
         """Whether the series became slower or faster."""
         return self.word in (Word.SLOWER, Word.FASTER)
-
-
-class Untested(NamedTuple):
-    """Values of a series that one method timed, whose ends the detector cannot judge."""
-
-    entries: Indices  # of the columns, ascending
-    level: Level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +162,7 @@ class Verdicts:
         adjusted = controlled(ps)
         for (key, (effect, error, freedom)), p in zip(tests.items(), adjusted, strict=True):
             half = float(special.stdtrit(freedom, INTERVAL)) * error
-            if p <= FALSE_DISCOVERIES and abs(effect) >= MIN_EFFECT:
+            if p <= moves.FALSE_DISCOVERIES and abs(effect) >= MIN_EFFECT:
                 verdicts[key] = _change(effect, half)
             elif abs(effect) < max(half, MIN_EFFECT):
                 verdicts[key] = Verdict(word=Word.UNCHANGED, within=math.expm1(max(2 * half, MIN_EFFECT)))
@@ -186,38 +174,23 @@ class Verdicts:
         keys, columns = past.keys, [past.columns(key) for key in past.keys]  # before there are two processes
         settled = change_points.of_all(keys, past.columns, past.folder)
         ends = [*chain(*forking.in_halves(partial(_ends, settled), columns))]
-        by_platform = dict(_pools(dict(zip(keys, (newest for _, newest in ends), strict=True))))
-        pools = [by_platform[controls.platform_of(key)] for key in keys]
-        untested = [
-            (key, values._replace(level=values.level._replace(others=pool)))
-            for key, values_of_both, pool in zip(keys, ends, pools, strict=True)
-            for values in values_of_both
-            if values is not None
-        ]
-        steps = young.steps([level for _, (_, level) in untested])
-        tests = [point.p for points in steps for point in points]
-        adjusted = iter(controlled([*tests, *[1.0] * max(len(steps) - len(tests), 0)]))
-        sure, doubts = {key: [*settled[key]] for key in keys}, dict[SeriesKey, ChangePoint]()
-        for (key, values), points in zip(untested, steps, strict=True):
-            for point in points:
-                in_columns = replace(point, index=int(values.entries[point.index]))
-                if next(adjusted) <= FALSE_DISCOVERIES:
-                    sure[key].append(in_columns)
-                elif point.p < DOUBTED:
-                    doubts[key] = in_columns
+        platforms = [controls.platform_of(key) for key in keys]
+        by_platform = moves.pools(platforms, [key.implementation in CONTROLS for key in keys], ends)
+        pools = [by_platform[platform] for platform in platforms]
+        steps = moves.steps([settled[key] for key in keys], ends, pools, DOUBTED)
         for key in keys:
             past.shared(key)
-        series = [*zip(columns, map(tuple, sure.values()), pools, strict=True)]
+        series = [*zip(columns, (some.sure for some in steps), pools, strict=True)]
         judged = chain(*forking.in_halves(self._judged, series))
         return {
             part.key: Levels(
                 points=points,
                 is_measured=part.is_measured,
                 noises=scatter,
-                doubt=doubts.get(part.key),
-                p=FALSE_DISCOVERIES / len(series) / (2 * SHORTER),
+                doubt=some.doubted[-1] if some.doubted else None,
+                p=moves.FALSE_DISCOVERIES / len(series) / (2 * SHORTER),
             )
-            for part, (points, scatter) in zip(columns, judged, strict=True)
+            for part, some, (points, scatter) in zip(columns, steps, judged, strict=True)
         }
 
     def _judged(
@@ -232,31 +205,13 @@ class Verdicts:
         """Return steps without the machine's part, at the commits that can have caused them."""
         if not points:
             return points
+        logs, common = change_points.logs(columns), self.past.shared(columns.key)
         if columns.link_error is not None:
-            logs = change_points.logs(columns).values
-            points = tuple(beyond_doubt(logs, columns.link_error, sorted(points, key=lambda point: point.index)))
-        remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
-        moved = (self._by_code(columns, point) for point in remaining)
-        return tuple(sorted(moved, key=lambda point: point.index))
-
-    def _by_code(self, columns: Columns, point: ChangePoint) -> ChangePoint:
-        """Return a step at the nearest commit that changed the kernel's machine code, where that is known.
-
-        The detector knows the position of a step to within MARGIN values.
-        """
-        if columns.key.implementation != NATIVE:
-            return point
-        measured = np.flatnonzero(columns.is_measured)
-        at = int(np.searchsorted(measured, point.index))
-        near = measured[max(at - MARGIN - 1, 0) : at + MARGIN + 1].tolist()
-        codes = [self._code(columns, entry) for entry in near]
-        position = near.index(point.index)
-        if None in codes[max(position - 1, 0) : position + 1] or position == 0:
-            return point
-        changed = [n for n in range(1, len(codes)) if None not in codes[n - 1 : n + 1] and codes[n] != codes[n - 1]]
-        if not changed:
-            return replace(point, is_same_code=True)
-        return replace(point, index=near[min(changed, key=lambda n: abs(n - position))])
+            points = tuple(beyond_doubt(logs.values, columns.link_error, points))
+        machine = controls.left_in(columns, common)
+        code = partial(self._code, columns) if columns.key.implementation == NATIVE else None
+        remaining = (point for point in moves.attributed(logs, machine, points, code) if point is not None)
+        return tuple(sorted(remaining, key=lambda point: point.index))
 
     def _code(self, columns: Columns, entry: int) -> str | None:
         """Return the hash of the kernel's machine code at an entry. None where it was not recorded."""
@@ -285,73 +240,17 @@ def _noises(
         bounds = np.searchsorted(entries, [0, *(point.index for point in steps), len(logs)]).tolist()
         for start, end in pairwise(bounds):
             basis = entries[start : start + grown(end - start)][-LONGER:]
-            levels.append(Level(logs[basis], pool, _error_of_rounds(columns, basis)))
+            levels.append(Level(logs[basis], pool, moves.error_of(change_points.errors(columns, basis))))
     noises = iter(young.noises(levels))
     for steps in points:
         yield tuple(islice(noises, len(steps) + 1))
 
 
-def _ends(settled: Mapping[SeriesKey, Points], series: Sequence[Columns]) -> list[tuple[Untested | None, Untested]]:
-    """Return the first and the newest values of series, which the detector cannot judge."""
-    ends = list[tuple[Untested | None, Untested]]()
-    for columns in series:
-        points, logs = settled[columns.key], change_points.logs(columns)
-        newest = _newest(columns, logs, points)
-        ends.append((_oldest(columns, logs, points, newest), newest))
-    return ends
-
-
-def _newest(columns: Columns, logs: Logs, settled: Sequence[ChangePoint]) -> Untested:
-    """Return the values since the last settled change point that the newest method timed."""
-    values, method = logs
-    begin = settled[-1].index if settled else 0
-    entries = np.flatnonzero(~np.isnan(values[begin:])) + begin
-    entries = entries[method[entries] == method[entries[-1]]] if entries.size else entries
-    begins = entries.size <= (YOUNG if settled else LONGER + SHORTER)
-    entries = entries[-(LONGER + SHORTER) :]
-    return Untested(entries, Level(values[entries], None, _error_of_rounds(columns, entries), begins=begins))
-
-
-def _oldest(columns: Columns, logs: Logs, settled: Sequence[ChangePoint], newest: Untested) -> Untested | None:
-    """Return the first values, up to the first settled change point, that the first method timed.
-
-    None where they are among the newest.
-    """
-    values, method = logs
-    entries = np.flatnonzero(~np.isnan(values[: settled[0].index if settled else None]))
-    if not entries.size or entries[0] in newest.entries:
-        return None
-    entries = entries[method[entries] == method[entries[0]]][: LONGER + SHORTER]
-    return Untested(entries, Level(values[entries], None, _error_of_rounds(columns, entries), ends=False))
-
-
-def _error_of_rounds(columns: Columns, entries: Indices) -> float:
-    is_adjusted = ~np.isnan(columns.adjusted_low[entries])
-    low = np.where(is_adjusted, columns.adjusted_low[entries], columns.low[entries])
-    high = np.where(is_adjusted, columns.adjusted_high[entries], columns.high[entries])
-    rounds = columns.rounds[entries]
-    is_usable = (rounds > 1) & (low > 0) & np.isfinite(high)
-    if not is_usable.any():
-        return math.nan
-    return median(np.log(high[is_usable] / low[is_usable]) / 2 / _quantiles(int(rounds.max()))[rounds[is_usable]])
-
-
-@cache
-def _quantiles(most: int) -> FloatArray:
-    """Return the quantile of Student's t of an interval from 0, 1, ... `most` rounds. NaN where there is none."""
-    return np.asarray(special.stdtrit(np.arange(most + 1) - 1.0, INTERVAL))
-
-
-def _pools(newest: Mapping[SeriesKey, Untested]) -> Iterator[tuple[tuple[str, str, str], Pool | None]]:
-    """Yield what is typical of each platform (`controls.platform_of`): of its controls, else of all its series."""
-    by_platform: dict[tuple[str, str, str], list[SeriesKey]] = {}
-    for key in newest:
-        by_platform.setdefault(controls.platform_of(key), []).append(key)
-    for platform, keys in by_platform.items():
-        telling = [key for key in keys if key.implementation in CONTROLS]
-        used = telling or keys
-        some = used[:: len(used) // MOST + 1]
-        yield platform, young.pool([newest[key].level.logs for key in some], are_controls=bool(telling))
+def _ends(settled: Mapping[SeriesKey, Points], series: Sequence[Columns]) -> list[Ends]:
+    """Return the values of series that the detector cannot judge."""
+    return [
+        moves.ends(change_points.logs(part), partial(change_points.errors, part), settled[part.key]) for part in series
+    ]
 
 
 def of_step(point: ChangePoint) -> Verdict:

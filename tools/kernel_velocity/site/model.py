@@ -17,11 +17,11 @@ import numpy as np
 
 from kernel_velocity import config
 from kernel_velocity.config import Project
-from kernel_velocity.findings import evidence_store, last_night
+from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings import store as findings_store
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
-from kernel_velocity.findings.last_night import KeptVerdict
+from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import git, lines, sources
 from kernel_velocity.results.identity import TRACKED
@@ -219,7 +219,7 @@ class Site:
         return tuple(self._stored.findings)
 
     @property
-    def verdicts(self) -> tuple[KeptVerdict, ...]:
+    def verdicts(self) -> tuple[NightRecord, ...]:
         """The newest night of each machine, the newest of them first."""
         return self._verdicts[0]
 
@@ -313,11 +313,11 @@ class Site:
 
     @cached_property
     def _evidence(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
-        return {finding.id: evidence_store.read(self.results, finding.id) for finding in self.findings}
+        return {finding.id: evidence.read(self.results, finding.id) for finding in self.findings}
 
     @cached_property
-    def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
-        return last_night.read(self.results)
+    def _verdicts(self) -> tuple[tuple[NightRecord, ...], tuple[str, ...]]:
+        return store.read_nights(self.results)
 
     @cached_property
     def _named(self) -> Mapping[str, Commit]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.findings import evidence, text
-from kernel_velocity.findings.evidence import Evidence, Path, Purpose, Rerun
+from kernel_velocity.findings.evidence import BisectionPath, Evidence, Purpose, Rerun
 from kernel_velocity.findings.finding import OPEN, Affected, Finding, Kind, State, finding_href
 from kernel_velocity.results import git
 from kernel_velocity.results import sessions as session_facts
@@ -247,7 +247,7 @@ def _rounds(rerun: Rerun) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _path(sources: Sources, path: Path) -> dict[str, Any]:
+def _path(sources: Sources, path: BisectionPath) -> dict[str, Any]:
     """Return a bisection."""
     site = sources.site
     good, bad = site.order.get(path.good), site.order.get(path.bad)

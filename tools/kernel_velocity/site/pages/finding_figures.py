@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.findings import evidence, text
-from kernel_velocity.findings.evidence import Path, Rerun
+from kernel_velocity.findings.evidence import BisectionPath, Rerun
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.site.charts.palette import COLOURS
 from kernel_velocity.site.charts.plot import Mark, Plot, Span, around
@@ -91,7 +91,7 @@ def _percent(ratio: float) -> float:
     return 100 * (ratio - 1)
 
 
-def path_chart(path: Path, commits: Sequence[str]) -> Markup:
+def path_chart(path: BisectionPath, commits: Sequence[str]) -> Markup:
     """Return the changes that a bisection measured against GOOD: circles are fast, diamonds slow.
 
     Args:

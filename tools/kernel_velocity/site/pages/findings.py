@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kernel_velocity.findings import evidence_store, text
+from kernel_velocity.findings import evidence, text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State, finding_href
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.site.model import Site
@@ -52,10 +52,10 @@ def build(site: Site) -> Iterator[Page | DataFile]:
     listed = {finding.id: text.as_data(finding) | {"page": finding_href(finding.id)} for finding in site.findings}
     yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
     for id_, data in listed.items():
-        evidence = {
-            name: {"format": FORMAT, **evidence_store.as_data(stored)} for name, stored in site.evidence(id_)[0].items()
+        by_machine = {
+            name: {"format": FORMAT, **evidence.as_data(stored)} for name, stored in site.evidence(id_)[0].items()
         }
-        yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": evidence})
+        yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": by_machine})
 
 
 def _rank(finding: Finding) -> tuple[bool, int, bool, float, str]:

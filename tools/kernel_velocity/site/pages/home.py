@@ -12,7 +12,7 @@ from typing import Any
 from kernel_velocity import statuses, units
 from kernel_velocity.findings import text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State, finding_href
-from kernel_velocity.findings.last_night import KeptVerdict
+from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.results import identity as series_identity
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity, Slot
@@ -181,7 +181,7 @@ def _in_words(site: Site, event: Event) -> str:
     return " ".join(filter(None, (name_parts(event.key.benchmark).kernel, event.key.case, change)))
 
 
-def _night(verdict: KeptVerdict) -> dict[str, Any]:
+def _night(verdict: NightRecord) -> dict[str, Any]:
     return {
         "machine": verdict.machine,
         "when": f"{verdict.when:%Y-%m-%d %H:%M %Z}",
@@ -219,7 +219,7 @@ def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_data(verdict: KeptVerdict) -> dict[str, Any]:
+def _as_data(verdict: NightRecord) -> dict[str, Any]:
     """Return a verdict as data, without what only the next night has to know."""
     data = asdict(verdict) | {"when": verdict.when.isoformat()}
     del data["memory"]

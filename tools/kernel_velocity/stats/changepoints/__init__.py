@@ -2,7 +2,6 @@
 
 detector.py  the change points of series, one by one or many at once, and which of them links do not explain
 young.py     steps of the newest values and of short series, which the detector cannot judge
-drift.py     slow drift, which no detector of steps sees
 values.py    values in, change points out
 noise.py     scales, and a test of two stretches
 """

@@ -99,10 +99,6 @@ class Observed(NamedTuple):
     logs: FloatArray  # (places,)
     indices: npt.NDArray[np.int64]  # (places,) where each is in the input
 
-    def last(self, count: int) -> Observed:
-        """Return the last `count` (>= 1) of them, or all if there are fewer."""
-        return Observed(self.logs[-count:], self.indices[-count:])
-
 
 def observed(values: Values) -> Observed:
     """Return the values that are present.

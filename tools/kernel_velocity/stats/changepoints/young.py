@@ -191,8 +191,9 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
         size = values.shape[1]
         begins, ends = levels[numbers[0]].begins, levels[numbers[0]].ends
         tried = [at for at in range(1, size) if (begins and at <= SHORTER) or (ends and size - at <= SHORTER)]
-        sides = [(values[:, max(index - LONGER, 0) : index], values[:, index : index + LONGER]) for index in tried]
-        medians = np.array([[np.median(side, axis=1) for side in both] for both in sides])
+        compared = [(values[:, max(index - LONGER, 0) : index], values[:, index : index + LONGER]) for index in tried]
+        medians = np.array([[np.median(side, axis=1) for side in both] for both in compared])
+        sides = [(values[:, :index], values[:, index:]) for index in tried]  # all of them: else one leaves out a step
         rest = [
             sum(np.abs(side - middle[:, None]).sum(axis=1) for side, middle in zip(both, two, strict=True))
             for both, two in zip(sides, medians, strict=True)
