@@ -259,7 +259,7 @@ def test_fits_give_the_adjusted_value(copied):
     key, (platform,) = key_of(site, *NATIVE), site.platforms
     (file,) = measurement.fits(site)
     fit = file.value["series"][series_name(key)]
-    (value,) = [value for value in site.at(copied.commits[4]) if value.key == key]
+    (value,) = [value for value in site.past.at(copied.commits[4]) if value.key == key]
     assert (file.name, fit["method"], fit["explained"] > 0.9) == ("fits-0", value.method, True)
     assert [*fit["signals"]] == ["core_gauge", "memory_gauge"] and "Slopes: gauge of the core 0." in fit["words"]
     slope, centre = fit["signals"]["core_gauge"]

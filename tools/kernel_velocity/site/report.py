@@ -26,7 +26,7 @@ from kernel_velocity.site import badges, model, series_data
 from kernel_velocity.site.charts import trend
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import (
-    commit,
+    commit_facts,
     compare,
     finding,
     findings,
@@ -44,7 +44,7 @@ Part = Callable[[Site], Iterator[Page | DataFile]]  # yields some files of a sit
 NEW = ".new-"  # begins the names of the folders that sites are made in
 LONGEST = 3600.0  # s; no report takes longer
 TEMPLATES = Path(__file__).resolve().parents[1] / "html_templates"
-LARGE = (series_data.build, commit.build)  # the parts that two processes begin with
+LARGE = (series_data.build, commit_facts.build)  # the parts that two processes begin with
 _SMALL = (home, compare, finding, findings, roofline, measurement, machines, badges, search)
 SMALL = tuple(module.build for module in _SMALL)
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than handed from one process to another

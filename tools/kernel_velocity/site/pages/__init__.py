@@ -6,8 +6,7 @@ feed.py             feed.xml: the cards and the findings as an Atom feed
 kernel.py           kernel-<kernel>-<Device>.html: the chart, the tables, the source
 kernel_chart.py     its chart: marks, quantities, data
 kernel_sizes.py     its newest rates by size, as static charts
-commit.py           commit-<8 digits>.html: what a commit changed, and how it was built
-commit_values.py    the values of each commit with their changes, as columns
+commit_facts.py     commit-<8 digits>.html: what a commit changed, and how it was built, above compare.html's tables
 finding.py          finding-<id>.html: a finding with its evidence and the commands to decide
 finding_figures.py  its figures as SVG
 findings.py         findings.html: the list of findings

@@ -80,7 +80,7 @@ class Sources:
 
     def line(self, sha: str) -> pages.CommitLine:
         """Return a commit as a line."""
-        return pages.named_commit(sha, self.commits.get(sha), self.site.with_page)
+        return pages.named_commit(sha, self.commits.get(sha), self.site.past.paths)
 
 
 def build(site: Site) -> Iterator[Page]:

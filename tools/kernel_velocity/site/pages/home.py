@@ -247,7 +247,7 @@ def finding_line(site: Site, finding: Finding) -> dict[str, Any]:
         "change": text.headline(finding).partition(f" ({text.INTERVAL}")[0],  # the interval stands beside it
         "interval": _interval(finding),
         "where": text.shown_by(finding),
-        "commits": [pages.named_commit(sha, site.commit(sha), site.with_page) for sha in shown],
+        "commits": [pages.named_commit(sha, site.commit(sha), site.past.paths) for sha in shown],
         "further": f"first and last of {len(finding.commits)} commits" if len(shown) < len(finding.commits) else "",
         "found": f"{finding.found:%Y-%m-%d %H:%M}",
     }
