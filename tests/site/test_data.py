@@ -20,7 +20,8 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, series_data
-from kernel_velocity.site.pages import findings, measurement
+from kernel_velocity.site.pages import finding as finding_page
+from kernel_velocity.site.pages import measurement
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 from kernel_velocity.stats import growth
 from tests import synthetic
@@ -332,7 +333,7 @@ def test_trace_with_an_unusable_field(tmp_path, change):
 
 def test_findings_as_data(evidence_site):
     site = read(evidence_site[0])
-    data = {file.name: as_json(file.value) for file in findings.build(site) if isinstance(file, DataFile)}
+    data = {file.name: as_json(file.value) for file in finding_page.build_list(site) if isinstance(file, DataFile)}
     listed = data.pop("findings")["findings"]
     assert [{**text.as_data(finding), "page": f"finding-{finding.id}.html"} for finding in site.findings] == listed
     assert set(data) == {f"finding-{finding.id}" for finding in site.findings}

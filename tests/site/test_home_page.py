@@ -15,7 +15,7 @@ from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.site import model, report
-from kernel_velocity.site.charts import svg
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.pages import home as home_page
 from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.pages.home_table import Span
@@ -293,7 +293,7 @@ def test_large_home_page_is_small(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
     page = home_page.page(read(tree))
     row, card = page["rows"][0], page["cards"][0]
-    line = svg.trend([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")
+    line = plot.trend([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")
     full = row | {"kernel": "a_kernel_with_a_name", "sparkline": line, "changes": [row["changes"][0]] * 3}
     cards = [card | {"chart": line}] * home_page.CARDS
     large = page | {"rows": [full] * home_page.ROWS, "more_rows": [full] * 500, "cards": cards}

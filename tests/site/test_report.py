@@ -14,7 +14,7 @@ import pytest
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import HistoryError, ResultsError
 from kernel_velocity.site import report, series_data
-from kernel_velocity.site.pages import commit_facts, finding, findings, home
+from kernel_velocity.site.pages import commit_facts, finding, home
 from kernel_velocity.site.writer import read_data
 from tests import large_tree, synthetic
 from tests.site.pages import AUTHOR, HOSTILE, Tags, edit, keep, results_file
@@ -64,7 +64,7 @@ def test_pages_of_kernels_and_commits(tree):
 
 
 def test_pages_name_the_folder_of_findings(tree, only):
-    only(findings.build, finding.build)
+    only(finding.build_list, finding.build_pages)
     results = shutil.move(tree.results, tree.repository / "perf" / "measured")
     tree = replace(tree, results=Path(results))
     _, out = write(tree)

@@ -17,11 +17,12 @@ from kernel_velocity import units
 from kernel_velocity.compare import text
 from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.roofline.model import Roofline, Roofs
-from kernel_velocity.site.charts import palette, samples
-from kernel_velocity.site.charts import roofline as roofline_plot
-from kernel_velocity.site.charts.plot import MARKS, Mark, key
-from kernel_velocity.site.charts.roofline import GIGA
+from kernel_velocity.site.charts import samples
+from kernel_velocity.site.charts.plot import MARKS, Mark, colours_of
+from kernel_velocity.site.charts.plot import legend_mark as key
 from kernel_velocity.site.charts.samples import Chart, chart
+from kernel_velocity.site.pages import roofline as roofline_page
+from kernel_velocity.site.pages.roofline import GIGA
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.site.text import Cell
 
@@ -49,7 +50,7 @@ def as_html(comparison: Comparison) -> str:
 def build(comparison: Comparison) -> dict[str, Any]:
     """Return what the template shows, by the names that it uses."""
     rows = list(comparison.rows())
-    colours = palette.colours(tuple(dict.fromkeys(row.timed.implementation for row in rows)))
+    colours = colours_of(tuple(dict.fromkeys(row.timed.implementation for row in rows)))
     anchors = {id(row.timed): f"row-{number}" for number, row in enumerate(rows, start=1) if row.timing is not None}
     return {
         "title": ", ".join(dict.fromkeys(row.compared.problem for row in rows)) or "nothing",
@@ -183,7 +184,7 @@ def roofline_chart(rows: Sequence[Row], roofs: Roofs | None, colours: Mapping[st
         )
         for row, roofline in placed
     ]
-    plot = roofline_plot.draw(dots, replace(roofs, peaks=peaks), dtypes)
+    plot = roofline_page.draw(dots, replace(roofs, peaks=peaks), dtypes)
     return chart("Roofline", _caption(roofs, peaks, marks), plot)
 
 

@@ -1,9 +1,6 @@
 """Charts of the pages.
 
-trend.py     the library of the interactive charts, uPlot
-plot.py      a chart with axes as SVG
+plot.py      charts with axes and small ones without, as SVG, and the colours of implementations
 samples.py   the charts of the samples of a measurement
-roofline.py  the plot of a roofline as SVG
-svg.py       small figures as SVG
-palette.py   colours and dashes of implementations
+uplot/       the library of the interactive charts
 """

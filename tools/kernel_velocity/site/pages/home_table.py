@@ -32,7 +32,7 @@ from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.silence import DAY
 from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import svg
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Platform
 from kernel_velocity.stats.changepoints.values import ChangePoint
@@ -267,7 +267,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
         "change": change.text,
         "tone": change.tone,
         "is_over": event.is_over,
-        "chart": sparkline(columns, point.index, change.tone, svg.WIDE) if has_chart else "",
+        "chart": sparkline(columns, point.index, change.tone, plot.SPARK_WIDE) if has_chart else "",
         "commit": text.commit_line(commit),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": change.detail,
@@ -288,12 +288,12 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
     }  # fmt: skip
 
 
-def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = svg.WIDTH) -> Markup:
+def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = plot.SPARK_WIDTH) -> Markup:
     """Return the small trend of a series' rates, of its values where it has no rates. An entry can be marked."""
     entries = np.flatnonzero(columns.is_measured)
     values = columns.seconds[entries] if columns.flop is None else columns.gflops[entries]
     at = None if marked is None else int(np.searchsorted(entries, marked))
-    return svg.trend(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
+    return plot.trend(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
 
 
 def headline(table: Table, row: Row) -> list[str]:

@@ -23,7 +23,7 @@ from kernel_velocity.series import changes as series_changes
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import palette
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table, kernel_chart, kernel_sizes
 from kernel_velocity.site.pages.kernel_chart import AXES, Chart, Group, Mark
@@ -124,7 +124,7 @@ def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Seque
 
 
 def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
-    hues, dashes = palette.colours(chart.implementations), palette.dashes(chart.implementations)
+    hues, dashes = plot.colours_of(chart.implementations), plot.dashes_of(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
     cases = [key.case for key in chart.columns]
     states = sorted(

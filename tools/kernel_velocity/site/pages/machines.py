@@ -22,7 +22,7 @@ from kernel_velocity.results.sessions import Sessions
 from kernel_velocity.roofline import ceilings, table
 from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, of_newest, roof
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import svg
+from kernel_velocity.site.charts.plot import SPARK_WIDE, sparkline
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.text import DASH, Cell, Platform, Table
 from kernel_velocity.site.writer import DataFile, Page
@@ -228,13 +228,13 @@ def _ceiling(
     unit, values, top = UNITS[device][name], _values(sessions, name), roof(sessions, name)
     change = DASH if ratios[-1] is None else finding_text.change(ratios[-1])
     low, high = (table.value(pick(values), unit, name) for pick in (min, max))
-    chart = svg.sparkline(
+    chart = sparkline(
         [session.figures.get(name) for session in sessions],
         f"{table.title(name)} over {units.count(len(sessions), 'session')}",
         marked=[index for index, ratio in enumerate(ratios) if ceilings.has_moved(ratio)],
         tone="slower",
         level=top,
-        width=svg.WIDE,
+        width=SPARK_WIDE,
     )
     span = "" if len(values) == 1 else low if low == high else f"{low} to {high}"
     why = ceilings.why(name, len(_values(sessions[-SESSIONS:], name))) if len(sessions) > 1 else ""

@@ -46,7 +46,8 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, SeriesKey
 from kernel_velocity.results.traces import TRACES
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import palette, samples
+from kernel_velocity.site.charts import samples
+from kernel_velocity.site.charts.plot import COLOURS
 from kernel_velocity.site.charts.samples import Chart
 from kernel_velocity.site.model import Site, results_file
 from kernel_velocity.site.series_data import significant, whole_numbers
@@ -136,9 +137,7 @@ class Trace:
     @property
     def charts(self) -> list[Chart]:
         """Its charts."""
-        return samples.charts(
-            [self.seconds], [statistics.trimmed_mean(np.asarray(self.seconds))], palette.COLOURS["native"]
-        )
+        return samples.charts([self.seconds], [statistics.trimmed_mean(np.asarray(self.seconds))], COLOURS["native"])
 
 
 def href(commit: str, key: SeriesKey) -> str:
