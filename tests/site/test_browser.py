@@ -415,8 +415,8 @@ def test_commands_break_at_blanks_only(tab, evidence_site):
 
 
 @pytest.mark.slow
-def test_print_of_folds(tab, site):
-    tree, out = site
+def test_print_of_folds(tab, whole_site):
+    tree, out = whole_site
     show(tab, out, f"commit-{tree.commits[2][:8]}.html")
     row = tab.locator("details").first.locator("dl, td, pre").first
     folded = "(cell) => cell.checkVisibility({ contentVisibilityAuto: true })"

@@ -67,7 +67,10 @@ def test_changes_are_the_verdicts_between_values_of_one_method(tree):
     site = read(tree)
     facts, checked = commit_facts.Facts(site), 0
     for position, sha in enumerate(site.line):
-        shown = {(row["kernel"], row["implementation"], row["case"]) for row in facts.recorded(sha)["rows"]}
+        shown = {
+            (row["kernel"], row["implementation"], row["case"])
+            for row in facts.context(sha, facts.recorded(sha))["page"]["rows"]
+        }
         for key in site.keys:
             columns = site.series(key)
             entry = columns.entry(position)

@@ -63,12 +63,11 @@ def build(site: Site) -> Iterator[Page]:
     facts = Facts(site)
     for sha in site.measured:
         recorded = facts.recorded(sha)
-        # what git says of a commit follows from its hash
         yield Page(
             name=text.commit_href(sha),
             template="commit.html",
             context=partial(facts.context, sha, recorded),
-            inputs=repr((str(site.project), recorded)),
+            inputs=facts.inputs(sha, recorded),
         )
 
 
@@ -78,6 +77,7 @@ class Facts:
     def __init__(self, site: Site) -> None:
         """Take a site."""
         self.site = site
+        self._lines = {sha: text.commit_line(site.commits[sha]) for sha in site.measured}
         self._moved: dict[int, list[Moved]] = {}  # by position on the line
         for key in site.keys:
             for moved in _moved(site, key):
@@ -97,22 +97,38 @@ class Facts:
         self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
 
     def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the template of a commit's page is filled with: what is recorded of it, and what git says."""
-        return {"page": {**recorded, "sources": self._sources(sha), "files": self._changed_files(sha)}}
+        """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
+        notes = Footnotes()
+        rows, summary = (self._rows_on_line if sha in self.site.order else self._rows_beside)(sha, notes)
+        values = {"rows": rows, "summary": summary, "footnotes": notes.texts}
+        return {"page": {**recorded, **values, "sources": self._sources(sha), "files": self._changed_files(sha)}}
+
+    def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str | None:
+        """Return a text that changes whenever a commit's page would. None beside the line, where it is always made.
+
+        What git says of a commit follows from its hash.
+        """
+        past, position = self.site.past, self.site.order.get(sha)
+        if position is None:
+            return None
+        moved = [
+            (*vars(each.key).values(), past.flop(each.key), each.outcome.value, each.verdict and vars(each.verdict))
+            for each in self._moved.get(position, ())
+        ]
+        files = [past.inputs(path) for path in past.paths[sha]]
+        return repr((str(self.site.project), recorded, self._findings.get(sha), moved, files))
 
     def recorded(self, sha: str) -> dict[str, Any]:
-        """Return what results, findings and history say of a commit."""
+        """Return what history, findings and sessions say of a commit."""
         site, commit, on_line = self.site, self.site.commits[sha], sha in self.site.order
         number = bisect_left(self._positions, site.order[sha]) if on_line else len(site.along)
         older = site.along[number - 1] if on_line and number else None
         newer = site.along[number + 1] if on_line and number + 1 < len(site.along) else None
         findings = self._findings.get(sha, ())
-        notes = Footnotes()
-        rows, summary = (self._rows_on_line if on_line else self._rows_beside)(sha, notes)
         files = site.past.paths[sha]
         return {
             "sha": sha,
-            "line": text.commit_line(commit),
+            "line": self._lines[sha],
             "body": commit.message.strip().partition("\n")[2].strip("\n"),  # the rest of the message
             "date": f"{commit.date:%Y-%m-%d %H:%M %z}",
             "tags": site.tags_of(sha),
@@ -120,14 +136,11 @@ class Facts:
                 (parent[:SHORT], text.commit_href(parent) if parent in site.past.paths else "")
                 for parent in commit.parents
             ],
-            "older": older and text.commit_line(site.commits[older]),
-            "newer": newer and text.commit_line(site.commits[newer]),
+            "older": older and self._lines[older],
+            "newer": newer and self._lines[newer],
             "tag": self._last_tag(sha) if on_line else None,
             "on_line": on_line,
             "findings": [home.finding_line(site, finding) for finding in findings],
-            "rows": rows,
-            "summary": summary,
-            "footnotes": notes.texts,
             "kernels": self._kernels.get(sha, ()),
             "url": site.commit_url(sha),
             "several": len(site.platforms) > 1,
