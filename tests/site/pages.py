@@ -116,7 +116,7 @@ def home(tree):
 
 
 def commit(tree, sha):
-    facts = commit_facts.Facts(read(tree))
+    facts = commit_facts.CommitFacts(read(tree))
     return shown(facts.context(sha, facts.recorded(sha))["page"])
 
 

@@ -65,7 +65,7 @@ def test_everything_failed(tree):
 def test_changes_are_the_verdicts_between_values_of_one_method(tree):
     make_ragged(tree)
     site = read(tree)
-    facts, checked = commit_facts.Facts(site), 0
+    facts, checked = commit_facts.CommitFacts(site), 0
     for position, sha in enumerate(site.line):
         shown = {
             (row["kernel"], row["implementation"], row["case"])

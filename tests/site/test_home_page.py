@@ -18,7 +18,7 @@ from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import plot
 from kernel_velocity.site.pages import home as home_page
 from kernel_velocity.site.pages import home_table
-from kernel_velocity.site.pages.home_table import Span
+from kernel_velocity.site.pages.home_table import Stretch
 from tests import large_tree, synthetic
 from tests.golden import check_golden
 from tests.site.pages import (
@@ -54,7 +54,7 @@ def spans(tree):
     """Return the spans of the one machine of a tree."""
     site = read(tree)
     (platform,) = site.platforms
-    return home_table.Table(site, platform).spans
+    return home_table.SeriesTable(site, platform).spans
 
 
 @pytest.mark.parametrize(("status", "tone"), [(0, "clean"), (10, "bad"), (2, "bad"), (11, "doubt"), (30, "doubt")])
@@ -170,7 +170,7 @@ def test_span_since_a_tag(tree):
         repo.create_tag("today", ref=tree.commits[4])  # nothing lies behind it
     for index in (3, 4):
         make_na(tree, index, "matmul.Cpu.time_hot", [SMALL, LARGE], ("native",))
-    assert spans(tree) == (Span("last 4 commits", 0), Span("7 days", -1), Span("since v1", 3))
+    assert spans(tree) == (Stretch("last 4 commits", 0), Stretch("7 days", -1), Stretch("since v1", 3))
     page = home(tree)
     row = row_of(page, SMALL)  # it ended before the tag
     assert footnotes(page, row.time) == [f"measured last at {tree.commits[2][:8]}"]
@@ -182,7 +182,7 @@ def test_span_since_a_tag(tree):
 
 def test_span_of_many_commits(tree, monkeypatch):
     monkeypatch.setattr(home_table, "RECENT", 2)
-    assert spans(tree)[0] == Span("last 2 commits", 2)
+    assert spans(tree)[0] == Stretch("last 2 commits", 2)
     assert (home(tree).cards, home(tree).answer.parts[0]) == ([], ("unchanged", "4 unchanged"))
 
 

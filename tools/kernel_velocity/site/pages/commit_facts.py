@@ -30,7 +30,7 @@ from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, results_file
 from kernel_velocity.site.pages import home, measurement
-from kernel_velocity.site.text import Cell, Footnotes, Platform, Table
+from kernel_velocity.site.text import Cell, Footnotes, PageTable, Platform
 from kernel_velocity.site.writer import Page
 
 LINK_DIGITS = 12  # of a hash in links to versus.js
@@ -60,7 +60,7 @@ class Moved(NamedTuple):
 
 def build(site: Site) -> Iterator[Page]:
     """Yield the page of every commit that has a measurement and that the repository has."""
-    facts = Facts(site)
+    facts = CommitFacts(site)
     for sha in site.measured:
         recorded = facts.recorded(sha)
         yield Page(
@@ -71,7 +71,7 @@ def build(site: Site) -> Iterator[Page]:
         )
 
 
-class Facts:
+class CommitFacts:
     """What is known of the commits of a site."""
 
     def __init__(self, site: Site) -> None:
@@ -338,7 +338,7 @@ def _build(platform: Platform, now: SessionFacts, before: tuple[str, SessionFact
     changed = {} if then is None else session_facts.changes(then.facts, now.facts)
     return {
         "compilers": [(name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)],
-        "kernels": Table(f"build of the kernels: {platform.machine}, {platform.environment}", KERNEL, kernels),
+        "kernels": PageTable(f"build of the kernels: {platform.machine}, {platform.environment}", KERNEL, kernels),
         "changed": [(name, old, new) for name, (old, new) in changed.items()],
         "against": against[:SHORT],
         "facts": [(name, value) for name, value in sorted(now.facts.items()) if name not in COMPILERS],

@@ -35,7 +35,7 @@ from kernel_velocity.site import text as pages
 from kernel_velocity.site.charts.plot import COLOURS, Mark, Plot, Span, around, legend_mark
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table
-from kernel_velocity.site.text import DASH, Cell, Platform, Table
+from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
 from kernel_velocity.site.writer import DataFile, Page
 from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.sequential import Answer, Comparison
@@ -219,8 +219,8 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         if rerun.is_adjusted
         else "as measured: no gauge was recorded to adjust them by",
         "figures": (rounds_chart(rerun), ratio_chart(rerun)),
-        "looks": Table(f"the test's result at each look: {label}", LOOK, looks),
-        "rounds": Table(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
+        "looks": PageTable(f"the test's result at each look: {label}", LOOK, looks),
+        "rounds": PageTable(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
     }
 
 
@@ -278,7 +278,7 @@ def _path(sources: Sources, path: Path) -> dict[str, Any]:
         "machine": path.identity.machine,
         "lead": f"{after}{len(path.tried)} of them measured: {path.reason}",
         "figure": path_chart(path, between) if is_drawn else "",
-        "steps": Table("the commits measured, in order", TRIED, rows),
+        "steps": PageTable("the commits measured, in order", TRIED, rows),
     }
 
 
@@ -289,7 +289,7 @@ def _change(comparison: Comparison) -> str:
     return text.change(comparison.ratio) + text.interval(comparison.low, comparison.high)
 
 
-def _series(sources: Sources, finding: Finding) -> Table:
+def _series(sources: Sources, finding: Finding) -> PageTable:
     """Return the series that show a finding, the largest change first."""
     ordered = sorted(finding.affected, key=lambda affected: (-abs(affected.effect), affected.identity))
     positions = [sources.site.order[sha] for sha in finding.commits if sha in sources.site.order]
@@ -297,7 +297,7 @@ def _series(sources: Sources, finding: Finding) -> Table:
     left = len(ordered) - MOST_SERIES
     rows = [_affected(sources, finding, affected, ends) for affected in ordered[:MOST_SERIES]]
     further = f"and {left} more: `kv findings show {finding.id}` lists them" if left > 0 else ""
-    return Table("affected series", AFFECTED, rows, further)
+    return PageTable("affected series", AFFECTED, rows, further)
 
 
 def _affected(
@@ -357,7 +357,7 @@ def _facts(
     code: str = "",
 ) -> dict[str, Any]:
     rows = [(name, old, new) for name, (old, new) in (changes or {}).items()]
-    table = Table("what changed on the machine", {"fact": "", "before": "", "after": ""}, rows)
+    table = PageTable("what changed on the machine", {"fact": "", "before": "", "after": ""}, rows)
     return {"lead": lead, "changes": table, "same": same, "code": [code] if code else []}
 
 
