@@ -325,7 +325,8 @@ function tell(problems) {
 /** Shows what the form says: loads it, and draws it. `isStep` adds an entry to the history. */
 async function show(problems, isStep) {
   const mine = request += 1;
-  putAddress(isStep);
+  // a commit's page as it is has the address that others link to
+  if (isStep || window.location.hash || !page.choice.dataset.commit) putAddress(isStep);
   for (const letter of SIDES) {
     const { commit, place } = sideOf(letter);
     data.commits.forEach(({ places }, at) => { fields[letter].options[data.commits.length - 1 - at].disabled = !places.includes(place); });

@@ -111,12 +111,17 @@ class CommitFacts:
         past, position = self.site.past, self.site.order.get(sha)
         if position is None:
             return None
-        moved = [
-            (*vars(each.key).values(), past.flop(each.key), each.outcome.value, each.verdict and vars(each.verdict))
-            for each in self._moved.get(position, ())
+        changes_here = [
+            (
+                *vars(moved.key).values(),
+                past.flop(moved.key),
+                moved.outcome.value,
+                moved.verdict and vars(moved.verdict),
+            )
+            for moved in self._moved.get(position, ())
         ]
         files = [past.inputs(path) for path in past.paths[sha]]
-        return repr((str(self.site.project), recorded, self._findings.get(sha), moved, files))
+        return repr((str(self.site.project), recorded, self._findings.get(sha), changes_here, files))
 
     def recorded(self, sha: str) -> dict[str, Any]:
         """Return what history, findings and sessions say of a commit."""
