@@ -1,5 +1,6 @@
-// compare.html: two sides, each a commit that a machine measured, and the test cases of both. The form has the choice: of
-// an implementation nothing is each, and on side B nothing is what side A has. The address has what the form says.
+// compare.html and commits' pages: two sides, each a commit that a machine measured, and the test cases of both. The form
+// has the choice: of an implementation nothing is each, and on side B nothing is what side A has. The address has what the
+// form says. A commit's page begins with that commit as B.
 "use strict";
 
 const SHORTEST = 4, DIGITS = 12; // of a hash that is understood, and of one in a link
@@ -32,11 +33,11 @@ function isOther() {
   return a.place !== b.place || a.implementation !== b.implementation;
 }
 
-/** Returns the newest commit that a place measured, of those before `sha`; the first one of all where there is none. */
+/** Returns the newest commit that a place measured, of those before `sha`; "" where there is none. */
 function newestAt(place, sha = "") {
   const end = data.commits.findIndex((commit) => commit.sha === sha);
   const isMeasured = (commit, at) => (end < 0 || at < end) && commit.places.includes(place);
-  return (data.commits.findLast(isMeasured) ?? data.commits[0]).sha;
+  return data.commits.findLast(isMeasured)?.sha ?? "";
 }
 
 /** Returns the SHA of the commit that a text names, a tag or the beginning of a hash. */
@@ -46,8 +47,8 @@ function resolve(text) {
 }
 
 /**
- * Sets the form as the address says. The default is the newest commit against the one before it, of those that the
- * place measured; the default place is the one that measured the newest commit of all. Returns what the page lacks.
+ * Sets the form as the address says. The default is the page's commit, or the newest one, against the one before it, of
+ * those that the place measured; the default place is the first that measured it. Returns what the page lacks.
  */
 function takeAddress() {
   const query = Address.read();
@@ -55,7 +56,8 @@ function takeAddress() {
   const take = (name, kind) => { if (!offer(fields[name], query.get(name) ?? "") && query.has(name)) gone.push([kind, query.get(name)]); };
   take("kernel", "kernel");
   fields.text.value = query.get("text") ?? "";
-  const place = data.commits.findLast((commit) => commit.places.length > 0)?.places[0] ?? 0;
+  const ofPage = page.choice.dataset.commit ?? "";
+  const place = data.commits.findLast(({ sha, places }) => places.length > 0 && (!ofPage || sha === ofPage))?.places[0] ?? 0;
   const commits = SIDES.map((letter) => {
     const sha = query.has(letter) ? resolve(query.get(letter)) : "";
     if (sha === undefined) gone.push(["commit", query.get(letter)]);
@@ -69,7 +71,7 @@ function takeAddress() {
     return sha;
   });
   wasOther = isOther();
-  fields.b.value = commits[1] || (wasOther && commits[0]) || newestAt(sideOf("b").place);
+  fields.b.value = commits[1] || (wasOther && commits[0]) || ofPage || newestAt(sideOf("b").place) || data.commits.at(-1).sha;
   fields.a.value = commits[0] || (wasOther ? fields.b.value : newestAt(sideOf("b").place, fields.b.value));
   return gone.length ? [Address.missed(gone)] : [];
 }
@@ -161,7 +163,7 @@ function valueOf(versions, commit) {
     const entry = series ? series.commit.indexOf(commit) : -1;
     if (entry < 0 || series.outcome[entry] === "n/a") return [];
     const times = TIMES.map((time) => [time, series[time][entry]]);
-    return [{ series, entry, method: series.method[entry], version: series.version, ...Object.fromEntries(times) }];
+    return [{ name, sha: data.commits[commit].sha, series, entry, method: series.method[entry], version: series.version, ...Object.fromEntries(times) }];
   });
   return values.find((value) => value.seconds !== null) ?? values[0] ?? null;
 }
@@ -218,19 +220,41 @@ function ratioCell({ change, unit }) {
   return valueCell(Verdicts.tone(change, unit), "", [span("change", words(change, unit)), ...details]);
 }
 
-const notes = new Map(); // remark -> its number among the footnotes of the rows
+// The footnotes of the rows, in order of first use: remark without its counts of rounds -> such remarks
+const notes = new Map();
+const ROUNDS = /\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+/g; // as in site/text.py
 
-/** Returns the cell of a side: its rate with interval and time, its time where the FLOPs are unknown. */
+/** Returns the number of a remark among the footnotes. */
+function noteOf(remark) {
+  const kind = remark.replace(ROUNDS, "\0");
+  notes.set(kind, [...(notes.get(kind) ?? []), remark]);
+  return [...notes.keys()].indexOf(kind) + 1;
+}
+
+/** Returns remarks that differ in counts of rounds as one with ranges: "contended in 3 to 5 of 8 rounds". */
+function mergedNote(remarks) {
+  const counts = remarks.map((remark) => (remark.match(ROUNDS) ?? []).map(Number));
+  let column = 0;
+  return remarks[0].replace(ROUNDS, () => {
+    const [low, high] = [Math.min, Math.max].map((end) => end(...counts.map((row) => row[column])));
+    column += 1;
+    return low === high ? String(low) : `${low} to ${high}`;
+  });
+}
+
+/** Returns the cell of a side: its rate with interval and time, its time where the FLOPs are unknown. It links to its rounds. */
 function sideCell(value, isAdjusted) {
   if (value === null) return valueCell("absent", "–");
   const { series: { flop, operation, unit, outcome: { [value.entry]: outcome }, remarks: { [value.entry]: remarks } }, seconds, low, high, adjusted } = value;
-  const numbers = (remarks ?? []).map((remark) => notes.get(remark) ?? notes.set(remark, notes.size + 1).size);
+  const numbers = [...new Set((remarks ?? []).map(noteOf))].sort((x, y) => x - y);
   const marks = numbers.length > 0 && make("sup", { class: "marks" }, numbers.join(", "));
   if (outcome !== "measured") return valueCell(outcome, outcome, [marks]);
   const [time, rateUnit, rate] = [Numbers.inUnit(seconds, unit), `G${operation}S`, (of) => flop / of / 1e9];
   const interval = low === null || high === null ? "" : flop === null
     ? `${Numbers.inUnit(low, unit)} to ${Numbers.inUnit(high, unit)}` : Numbers.interval(rate(high), rate(low), rateUnit);
-  return valueCell("", flop === null ? time : Numbers.value(rate(seconds), rateUnit),
+  const text = flop === null ? time : Numbers.value(rate(seconds), rateUnit);
+  // another suite's values have no rounds
+  return valueCell("", unit === undefined ? make("a", { href: `measurement.html#commit=${value.sha}&series=${value.name}` }, text) : text,
     [marks, [interval, flop !== null && time].filter(Boolean).join(" · "), isAdjusted && `adjusted: ${Numbers.seconds(adjusted)}`]);
 }
 
@@ -281,7 +305,7 @@ function drawResult() {
   const known = rows.filter((row) => row.change.ratio !== undefined);
   notes.clear();
   page.rows.querySelector("tbody").replaceChildren(...rows.slice(0, MOST_ROWS).map(caseRow));
-  page.notes.replaceChildren(...[...notes.keys()].map((remark) => make("li", {}, foreign(remark))));
+  page.notes.replaceChildren(...[...notes.values()].map((remarks) => make("li", {}, foreign(mergedNote(remarks)))));
   page.means.querySelector("tbody").replaceChildren(...meanRows(known));
   page.means.hidden = known.length === 0;
   const [result, tone = ""] = sentence(known, rows);
@@ -301,11 +325,12 @@ function tell(problems) {
 /** Shows what the form says: loads it, and draws it. `isStep` adds an entry to the history. */
 async function show(problems, isStep) {
   const mine = request += 1;
-  putAddress(isStep);
+  // a commit's page as it is has the address that others link to
+  if (isStep || window.location.hash || !page.choice.dataset.commit) putAddress(isStep);
   for (const letter of SIDES) {
     const { commit, place } = sideOf(letter);
     data.commits.forEach(({ places }, at) => { fields[letter].options[data.commits.length - 1 - at].disabled = !places.includes(place); });
-    page.choice.querySelector(`[data-side=${letter}] .chosen`).replaceChildren(...commitHead(data.commits.find(({ sha }) => sha === commit)));
+    page.choice.querySelector(`[data-side=${letter}] .chosen`).replaceChildren(...(commit ? commitHead(data.commits.find(({ sha }) => sha === commit)) : ["no earlier commit was measured"]));
   }
   tell(problems);
   document.body.dataset.ready = "no";

@@ -141,6 +141,6 @@ def test_one_event_has_one_number_on_every_page(tmp_path):
     words = pages.home_page.pages.verdict(verdict)
     tree = pages.synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits)
     (card,) = pages.home(tree).cards
-    (row,) = pages.commit(tree, commits[AT]).changed
-    assert {card.change, pages.row_of(pages.home(tree), card.case).changes[0].text, row.changes[0].text} == {words}
+    (row,) = pages.commit(tree, commits[AT]).rows
+    assert {card.change, pages.row_of(pages.home(tree), card.case).changes[0].text, row.change.text} == {words}
     assert words.endswith("% slower")

@@ -102,7 +102,12 @@ def show(tab, out, name, address="", **choices):
     tab.goto("about:blank")
     address = address or urlencode(choices)
     tab.goto((out / name).as_uri() + (f"#{address}" if address else ""))
-    waits = {"kernel": TREND, "compare.html": "body[data-ready=yes]", "measurement.html": "body[data-ready]"}
+    waits = {
+        "kernel": TREND,
+        "compare.html": "body[data-ready=yes]",
+        "commit": "body[data-ready=yes]",
+        "measurement.html": "body[data-ready]",
+    }
     selector = waits.get(name.partition("-")[0])
     if selector:
         tab.wait_for_selector(selector)

@@ -14,7 +14,7 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import model, report
-from kernel_velocity.site.pages import commit as commit_page
+from kernel_velocity.site.pages import commit_facts
 from kernel_velocity.site.pages import home as home_page
 from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.writer import Page, json_bytes
@@ -116,7 +116,8 @@ def home(tree):
 
 
 def commit(tree, sha):
-    return shown(commit_page.Maker(read(tree)).page(sha))
+    facts = commit_facts.CommitFacts(read(tree))
+    return shown(facts.context(sha, facts.recorded(sha))["page"])
 
 
 def row_of(page, case, implementation="native"):
@@ -176,11 +177,6 @@ def keep(tree, kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):
 def add_session(tree, index, **facts):
     """Keep what a session found that measured a commit."""
     lines.append_session(results_file(tree, index), SessionFacts(began=100.0 + index, **facts))
-
-
-def cases_of(page):
-    """Return the test cases of all rows of a commit's page."""
-    return {row.case for rows in (page.changed, *(section.rows for section in page.sections)) for row in rows}
 
 
 def make_ragged(tree):

@@ -62,7 +62,7 @@ ROWS = "tr[data-order]:visible"
     [
         ("index.html", ROWS, 8),
         ("index.html", "form.filters:visible", 0),
-        ("commit-{commit}.html", "tbody tr:visible", 8),
+        ("commit-{commit}.html", "tbody tr:visible", 4),
         ("kernel-matmul-Cpu.html", ".case:visible", 2),
         ("roofline.html", "tr[data-series]:visible", 12),
         ("compare.html", "form:visible", 0),
@@ -75,9 +75,47 @@ def test_page_without_scripts(without_script, site, name, selector, count):
 
 
 @pytest.mark.slow
-def test_compare_without_scripts(without_script, site):
-    without_script.goto((site[1] / "compare.html").as_uri())
+@pytest.mark.parametrize("name", ["compare.html", "commit-{commit}.html"])
+def test_comparison_without_scripts(without_script, site, name):
+    tree, out = site
+    without_script.goto((out / name.format(commit=tree.commits[2][:8])).as_uri())
     assert "needs JavaScript" in without_script.locator("main").inner_text()
+
+
+TEXTS = "(rows) => rows.map((row) => row.innerText)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["bench-1", "bench-2"])
+def test_table_of_a_commit_is_compares(tab, whole_site, machine):
+    tree, out = whole_site
+    chosen = f"am={machine}"
+    show(tab, out, f"commit-{tree.commits[2][:8]}.html", chosen)
+    of_commit = tab.locator("#rows tbody tr, #means tbody tr, #summary, #notes li").evaluate_all(TEXTS)
+    changed = tab.locator("section:has(> #changed) tbody tr").filter(has_text=machine)
+    listed = changed.evaluate_all("(rows) => rows.map((row) => row.querySelector('.change').textContent)")
+    show(tab, out, "compare.html", f"{chosen}&a={tree.commits[1][:8]}&b={tree.commits[2][:8]}")
+    assert of_commit == tab.locator("#rows tbody tr, #means tbody tr, #summary, #notes li").evaluate_all(TEXTS)
+    moved = tab.locator("#rows td:is(.slower, .faster) .change").all_inner_texts()
+    assert len(of_commit) > 12 and sorted(listed) == sorted(moved)
+
+
+@pytest.mark.slow
+def test_first_commit_lists_its_values(tab, site):
+    tree, out = site
+    show(tab, out, f"commit-{tree.commits[0][:8]}.html")
+    assert "No earlier measurement" in tab.locator("main").inner_text()
+    assert tab.locator("#rows tbody tr").count() == 8
+    assert tab.locator("[data-side=a] .chosen").inner_text() == "no earlier commit was measured"
+
+
+@pytest.mark.slow
+def test_commit_against_the_last_tag(tab, whole_site):
+    tree, out = whole_site
+    show(tab, out, f"commit-{tree.commits[3][:8]}.html")
+    tab.click("section.values a >> text=Against v0.2.0")
+    tab.wait_for_function(f"document.querySelector('[data-side=a] a.sha').textContent === '{tree.commits[2][:8]}'")
+    assert tab.locator("[data-side=b] a.sha").inner_text() == tree.commits[3][:8]
 
 
 @pytest.mark.slow
@@ -377,11 +415,10 @@ def test_commands_break_at_blanks_only(tab, evidence_site):
 
 
 @pytest.mark.slow
-def test_print_of_folds(tab, site):
-    tree, out = site
+def test_print_of_folds(tab, whole_site):
+    tree, out = whole_site
     show(tab, out, f"commit-{tree.commits[2][:8]}.html")
-    tab.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = false; })")
-    row = tab.locator("details tbody td").first
+    row = tab.locator("details").first.locator("dl, td, pre").first
     folded = "(cell) => cell.checkVisibility({ contentVisibilityAuto: true })"
     assert row.evaluate(folded) is False
     tab.emulate_media(media="print")

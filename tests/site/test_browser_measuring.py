@@ -89,7 +89,7 @@ def test_roofline_hover_focus_and_click(tab, site):
 def measurement(tree, index, wanted):
     """Return a measurement and the name of its series."""
     site = model.read(tree.results, tree.repository)
-    values = site.at(tree.commits[index])
+    values = site.past.at(tree.commits[index])
     (value,) = [value for value in values if (value.key.benchmark, value.key.implementation, value.key.case) == wanted]
     return value, series_name(value.key)
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from kernel_velocity.harness.telemetry import parse
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.site import badges, model
-from kernel_velocity.site.charts import palette, roofline, trend
-from kernel_velocity.site.charts.plot import Mark, Plot, Span, around
+from kernel_velocity.site import badges, model, report
+from kernel_velocity.site.charts import plot
+from kernel_velocity.site.charts.plot import COLOURS, Mark, Plot, Span, around, colours_of
+from kernel_velocity.site.pages import roofline
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from tests import synthetic
 from tests.findings import synthetic_extras
@@ -24,11 +25,11 @@ from tests.site.pages import edit, make_na, results_file
 
 
 def test_implementation_keeps_its_colour():
-    everywhere = palette.colours(("eager", "native"))["native"]
-    assert palette.colours(("compile", "native", "mine"))["native"] == everywhere
-    many = palette.colours(tuple("abcdefgh"))
+    everywhere = colours_of(("eager", "native"))["native"]
+    assert colours_of(("compile", "native", "mine"))["native"] == everywhere
+    many = colours_of(tuple("abcdefgh"))
     assert len(many) == 8
-    assert set(palette.COLOURS.values()).isdisjoint(many.values())
+    assert set(COLOURS.values()).isdisjoint(many.values())
 
 
 DOT = Mark(x=0.25, y=1.0, shape="circle", colour="#123456", title="a dot")
@@ -219,7 +220,7 @@ def variables():
 
 
 SCHEMES = variables()
-ALL = palette.colours((*palette.COLOURS, "a", "b", "c"))
+ALL = colours_of((*COLOURS, "a", "b", "c"))
 MARKS = {name: colour for name, colour in SCHEMES["light"].items() if name.startswith("mark-")}
 HEXADECIMAL = re.compile(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b(?!-)|\brgba?\(|\bhsla?\(", re.IGNORECASE)
 BADGE = badges.GREY  # behind white text, as badges have it everywhere; nothing of a page
@@ -248,7 +249,7 @@ def test_drawing_can_be_seen(scheme, ground):
 
 @pytest.mark.parametrize("sight", SIMULATED)
 def test_implementations_differ_for_everybody(sight):
-    assert closest(palette.COLOURS.values(), SIMULATED[sight]) >= APART
+    assert closest(COLOURS.values(), SIMULATED[sight]) >= APART
     assert closest(ALL.values(), SIMULATED[sight]) >= FURTHER_APART
 
 
@@ -272,9 +273,7 @@ def named_colours(path):
 
 
 FILES = [path for path in TEMPLATES.rglob("*") if path.suffix in (".css", ".js", ".html") and path.name != "style.css"]
-
-
-FILES += sorted(Path(palette.__file__).parent.glob("*.py"))
+FILES += sorted(Path(plot.__file__).parent.glob("*.py"))
 
 
 def test_colours_are_those_of_the_style():
@@ -302,7 +301,12 @@ def rules(path):
 def test_style_has_no_unused_class():
     selectors = [selector for path in STATIC.glob("*.css") for selector, _ in rules(path)]
     styled = {name.replace("\\", "") for name in re.findall(r"\.(-?[A-Za-z_](?:[\w-]|\\/)*)", " ".join(selectors))}
-    sources = [*TEMPLATES.glob("*.html"), *STATIC.glob("*.js"), *TOOLS.rglob("*.py"), trend.FOLDER / trend.FILES[0]]
+    sources = [
+        *TEMPLATES.glob("*.html"),
+        *STATIC.glob("*.js"),
+        *TOOLS.rglob("*.py"),
+        report.UPLOT / report.UPLOT_FILES[0],
+    ]
     words = {word for path in sources for word in re.findall(r"[\w/-]+", path.read_text(encoding="utf-8"))}
     assert len(styled) > 100
     assert styled <= words

@@ -18,7 +18,8 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, series_data
-from kernel_velocity.site.pages import findings, measurement
+from kernel_velocity.site.pages import finding as finding_page
+from kernel_velocity.site.pages import measurement
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 from kernel_velocity.stats import adjust
 from tests import synthetic
@@ -257,7 +258,7 @@ def test_fits_give_the_adjusted_value(copied):
     key, (platform,) = key_of(site, *NATIVE), site.platforms
     (file,) = measurement.fits(site)
     fit = file.value["series"][series_name(key)]
-    (value,) = [value for value in site.at(copied.commits[4]) if value.key == key]
+    (value,) = [value for value in site.past.at(copied.commits[4]) if value.key == key]
     assert (file.name, fit["method"], fit["explained"] > 0.9) == ("fits-0", value.method, True)
     assert [*fit["signals"]] == ["core_gauge", "memory_gauge"] and "Slopes: gauge of the core 0." in fit["words"]
     slope, centre = fit["signals"]["core_gauge"]
@@ -281,7 +282,7 @@ def test_every_reason_and_flag_is_explained():
 
 def test_findings_as_data(evidence_site):
     site = read(evidence_site[0])
-    data = {file.name: as_json(file.value) for file in findings.build(site) if isinstance(file, DataFile)}
+    data = {file.name: as_json(file.value) for file in finding_page.build_list(site) if isinstance(file, DataFile)}
     listed = data.pop("findings")["findings"]
     assert [{**text.as_data(finding), "page": f"finding-{finding.id}.html"} for finding in site.findings] == listed
     assert set(data) == {f"finding-{finding.id}" for finding in site.findings}

@@ -16,7 +16,6 @@ from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.results import git as history
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages import finding_figures
 from kernel_velocity.site.pages.finding import DAY, REASON, by_slot, decisions, headline, looks
 from tests import synthetic
 from tests.ab.simulated_machine import Machine
@@ -29,7 +28,7 @@ from tests.site.sites import written
 def findings_of_every_kind(evidence_site):
     """A tree with findings of every kind, the findings, and their pages by id."""
     tree, _, targets = evidence_site
-    return tree, targets, {page.context["page"]["finding"].id: page for page in finding_page.build(read(tree))}
+    return tree, targets, {page.context["page"]["finding"].id: page for page in finding_page.build_pages(read(tree))}
 
 
 def words_of(page):
@@ -97,7 +96,7 @@ def test_rerun_without_rounds(tree):
     )
     store.write(tree.results, target)
     evidence.add(tree.results, target.id, "m", replace(stored, reruns=(none, stored.reruns[1]), left_out=7))
-    (page,) = finding_page.build(read(tree))
+    (page,) = finding_page.build_pages(read(tree))
     text = words_of(page)
     assert "as measured: no gauge was recorded" in text and "7 further re-runs not shown" in text
     assert text.count("Every round") == 1
@@ -114,7 +113,7 @@ def test_files_of_a_suspected_commit(tree):
         repo.index.add([name])
     commit = repo.index.commit("Touch four files").hexsha
     store.write(tree.results, replace(evidenced.regression(tree)[0], commits=(commit,)))
-    (page,) = finding_page.build(read(tree))
+    (page,) = finding_page.build_pages(read(tree))
     (suspect,) = page.context["page"]["suspected"]
     assert (suspect["own"], suspect["shared"]) == (["kernels/matmul/matmul.cpp"], ["kernels/_native/abi.h"])
     assert suspect["others"] == "2 other files, which matmul is not built from" and suspect["line"].href == ""
@@ -136,7 +135,7 @@ def test_many_suspected_commits(tree):
     with git.Repo(tree.repository) as repo:
         commits = [repo.index.commit(f"Commit {number}").hexsha for number in range(13)]
     store.write(tree.results, replace(evidenced.regression(tree)[0], commits=tuple(commits)))
-    (page,) = finding_page.build(read(tree))
+    (page,) = finding_page.build_pages(read(tree))
     shown = page.context["page"]
     assert [target["line"].subject for target in shown["suspected"]] == [f"Commit {number}" for number in range(3, 13)]
     assert shown["further"] == "and 3 earlier commits"
@@ -157,7 +156,7 @@ def test_charts_of_a_rerun(findings_of_every_kind):
     for seed in range(3):
         machine = Machine(speed=dict.fromkeys(tree.commits[2:], 1.02), noise=0.03, seed=seed)
         for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
-            rounds, ratio = finding_figures.rounds_chart(rerun), finding_figures.ratio_chart(rerun)
+            rounds, ratio = finding_page.rounds_chart(rerun), finding_page.ratio_chart(rerun)
             dots = [tuple(map(float, pair)) for pair in re.findall(r"translate\(([\d.]+)%, ([\d.]+)%\)", rounds)]
             assert len(dots) == 2 * rerun.rounds
             assert all(0 < x < 100 and 0 < y < 100 for x, y in dots)

@@ -10,7 +10,7 @@ from kernel_velocity.harness.accuracy import EPSILON
 from kernel_velocity.harness.cases import operation
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.site.charts import roofline as roofline_plot
+from kernel_velocity.site.pages import roofline as roofline_plot
 from tests.compare.live_comparisons import case, comparison, roofline, timed
 from tests.site.pages import home, row_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
 from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import svg
+from kernel_velocity.site.charts import plot
 
 NAN = np.nan
 KEY = SeriesKey(
@@ -69,39 +69,39 @@ def numbers(figure, name, tag="circle"):
 
 
 def test_sparkline_newest_at_the_right():
-    line = svg.sparkline([1.0, 3.0, 2.0], "a", marked=range(3))
+    line = plot.sparkline([1.0, 3.0, 2.0], "a", marked=range(3))
     heights = numbers(line, "cy")
     assert heights[1] < heights[2] < heights[0]  # of an SVG, y grows downwards
     assert numbers(line, "cx") == [3, 60, 117, 117]
 
 
 def test_sparkline_breaks_at_a_missing_value():
-    assert svg.sparkline([1.0, 2.0, None, 3.0, None, 4.0], "a").count("M") == 3
+    assert plot.sparkline([1.0, 2.0, None, 3.0, None, 4.0], "a").count("M") == 3
 
 
 @settings(max_examples=25)
 @given(st.lists(st.none() | st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf]), max_size=12))
 def test_sparkline_lies_within_its_frame(values):
-    line = svg.sparkline(values, "a", marked=range(12), level=1.0)
+    line = plot.sparkline(values, "a", marked=range(12), level=1.0)
     finite = [value for value in values if value is not None and math.isfinite(value)]
     assert line.count("<circle") == (len(finite) + 1 if len(finite) > 1 else 0)
-    assert all(0 <= x <= svg.WIDTH for x in numbers(line, "cx"))
-    assert all(0 <= y <= svg.HEIGHT for y in numbers(line, "cy"))
+    assert all(0 <= x <= plot.SPARK_WIDTH for x in numbers(line, "cx"))
+    assert all(0 <= y <= plot.SPARK_HEIGHT for y in numbers(line, "cy"))
 
 
 def test_sparkline_is_scaled_to_its_range_and_marks_a_step():
-    line = svg.trend([5.0, 5.0, 10.0], "GOPS", marked=2, tone="faster")
+    line = plot.trend([5.0, 5.0, 10.0], "GOPS", marked=2, tone="faster")
     assert 'd="M3 25l57 0 57 -22"' in line
     assert (numbers(line, "cx"), numbers(line, "cy")) == ([117, 117], [3, 3])
     assert '<circle class="faster"' in line and line.startswith('<svg class="sparkline"')
     assert "<title>from 5.00 GOPS to 10.0 GOPS over 3 commits</title>" in line
-    assert svg.trend([], "GOPS") == svg.trend([1.0], "GOPS") == ""
-    noise = svg.trend([100.0, 100.1], "GOPS")  # is no mountain
+    assert plot.trend([], "GOPS") == plot.trend([1.0], "GOPS") == ""
+    noise = plot.trend([100.0, 100.1], "GOPS")  # is no mountain
     assert 'd="M3 14l114 0"' in noise
 
 
 def test_sparkline_of_many_commits_shows_the_newest():
-    line = svg.trend([1.0] * 1000 + [4.0] * 39 + [8.0], "GFLOPS", marked=1039)
+    line = plot.trend([1.0] * 1000 + [4.0] * 39 + [8.0], "GFLOPS", marked=1039)
     path = line.split(' d="')[1].split('"')[0]
     assert path.startswith("M3 25l") and path.count(" ") == 40 + 38
     assert "from 4.00 GFLOPS to 8.00 GFLOPS over the last 40 of 1,040 commits" in line
@@ -125,11 +125,11 @@ def test_verdict_in_words(verdict, unit, words):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
 def test_ticks_lie_between_the_ends(low, width):
-    ticks = svg.ticks(low, low + width)
+    ticks = plot.ticks(low, low + width)
     assert len(ticks) <= 6
     assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in ticks)
 
 
 def test_attributes_and_labels_are_escaped():
-    line = svg.sparkline([1.0, 2.0], '"><script>', marked=[0], tone='"')
+    line = plot.sparkline([1.0, 2.0], '"><script>', marked=[0], tone='"')
     assert "<script>" not in line and 'class="&quot;"' in line

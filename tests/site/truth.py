@@ -192,6 +192,7 @@ def commit_pages(tree: Tree, tab: Page) -> Iterator[list[Claim]]:
     """Yield the claims of each commit's page."""
     for index, sha in enumerate(tree.commits):
         tab.goto((tree.out / f"commit-{sha[:8]}.html").as_uri())
+        tab.wait_for_selector("body[data-ready=yes]")
         yield list(tree.claims(tab, index))
 
 

@@ -160,13 +160,12 @@ class Site:
         series = self.past.tracked.items()
         return {key: values for key, values in series if key.benchmark.rpartition(".")[2] in TRACKED}
 
-    def at(self, commit: str) -> tuple[Measurement, ...]:
-        """Return everything measured of a commit, on all machines. Also of one beside the first-parent line."""
-        return tuple(self.past.at(commit))
-
     @cached_property
     def measured(self) -> tuple[str, ...]:
-        """The commits that have a measurement and that the repository has: oldest first, those beside `line` last."""
+        """The commits that have a measurement and that the repository has: oldest first, those beside `line` last.
+
+        Each has a page.
+        """
         return tuple(sorted(self.past.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
 
     @cached_property
@@ -207,11 +206,6 @@ class Site:
             digest.update(repr(source).encode("utf-8", "surrogatepass"))
             until.append(digest.hexdigest())
         return until
-
-    @cached_property
-    def with_page(self) -> frozenset[str]:
-        """The commits that have a page."""
-        return frozenset(self.measured)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -270,29 +264,16 @@ class Site:
             self._sessions[platform] = self.past.sessions(platform.machine, platform.environment)
         return self._sessions[platform]
 
-    @cached_property
-    def machine_steps(self) -> Mapping[tuple[Platform, str], tuple[str, ...]]:
-        """The steps that controls share, in words, by platform and the commit that was measured first after it."""
-        steps: dict[tuple[Platform, str], dict[str, None]] = {}
-        for platform in self.platforms:
-            devices = {name_parts(key.benchmark).device: key for key in self.keys_at(platform)}
-            for device, key in sorted(devices.items()):
-                for step in self.past.shared(key).steps:
-                    steps.setdefault((platform, self.line[step.position]), {})[f"{device}: {step.text}"] = None
-        return {where: tuple(texts) for where, texts in steps.items()}
-
-    def hardware(self, machine: str) -> Sessions:
-        """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
-        files = self.past.directory.of_machine(machine)
-        ordered = sorted(files, key=lambda file: self.order.get(file.commit, len(self.line)))
-        return tuple((file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in ordered)
-
     def hardware_doubts(self, machine: str) -> Sequence[str]:
         """Return the signs that a machine's name stands for several machines, as sentences."""
         recorded = [pair for at in self.platforms if at.machine == machine for pair in self.sessions(at)]
         by_time = sorted(recorded, key=lambda pair: pair[1].began)
-        # the two spell one CPU in two ways: only where no session tells, the results of a plain asv run do
-        return tuple(hardware_doubts(by_time)) or tuple(hardware_doubts(self.hardware(machine)))
+        if doubts := tuple(hardware_doubts(by_time)):
+            return doubts
+        # what asv says of results files spells a CPU in another way: it counts only where no session tells
+        files = self.past.directory.of_machine(machine)
+        along = sorted(files, key=lambda file: self.order.get(file.commit, len(self.line)))
+        return tuple(hardware_doubts([(file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in along]))
 
     def has_rounds(self, platform: Platform, commit: str) -> bool:
         """Return whether there is telemetry of a commit whose results could be read. Of what, `rounds_at` says."""
@@ -306,10 +287,7 @@ class Site:
 
     def rounds_at(self, platform: Platform, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
-        return lines.read_rounds(self._telemetry(platform, commit), [])
-
-    def _telemetry(self, platform: Platform, commit: str) -> Path:
-        return self.results / platform.machine / "telemetry" / f"{Path(results_file(platform, commit)).stem}.jsonl"
+        return lines.read_rounds(lines.beside(self.results / results_file(platform, commit), lines.ROUNDS), [])
 
     @cached_property
     def _evidence(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:

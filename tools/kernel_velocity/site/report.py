@@ -19,34 +19,21 @@ import jinja2
 from jinja2.bccache import Bucket
 
 from kernel_velocity import forking, units
-from kernel_velocity.errors import ResultsError
+from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.findings.finding import OPEN
+from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import cache
-from kernel_velocity.site import badges, model, series_data
-from kernel_velocity.site.charts import trend
+from kernel_velocity.site import badges, model, series_data, text
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import (
-    commit,
-    compare,
-    finding,
-    findings,
-    home,
-    kernel,
-    machines,
-    measurement,
-    roofline,
-    search,
-)
+from kernel_velocity.site.pages import commit_facts, finding, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
 
 Part = Callable[[Site], Iterator[Page | DataFile]]  # yields some files of a site
 
+SEARCH_FORMAT = 1  # of the data of the search
 NEW = ".new-"  # begins the names of the folders that sites are made in
 LONGEST = 3600.0  # s; no report takes longer
 TEMPLATES = Path(__file__).resolve().parents[1] / "html_templates"
-LARGE = (series_data.build, commit.build)  # the parts that two processes begin with
-_SMALL = (home, compare, finding, findings, roofline, measurement, machines, badges, search)
-SMALL = tuple(module.build for module in _SMALL)
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than handed from one process to another
 NAVIGATION = (  # title, file, and the beginning of the names of the pages below it
     ("Overview", INDEX, ""),
@@ -57,8 +44,8 @@ NAVIGATION = (  # title, file, and the beginning of the names of the pages below
     ("Roofline", "roofline.html", ""),
     ("Machines", "machines.html", ""),
 )
-
-
+UPLOT = Path(__file__).parent / "charts" / "uplot"  # the interactive charts' library (tools/hatch_build.py)
+UPLOT_FILES = ("uPlot.iife.min.js", "uPlot.min.css")
 STYLE = "style.css"  # of all pages
 # Files that are several joined, in this order: of a page that is ready after .3 s, each request took .01 s and more.
 # uPlot comes last, so that "use strict" begins the file.
@@ -139,6 +126,44 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         written=len(writer.fresh),
         notes=site.notes,
     )
+
+
+def compare_page(site: Site) -> Iterator[Page]:
+    """Yield compare.html: two commits, machines or implementations compared. Without results it says how to measure.
+
+    A form, whose script reads `data/commits`, `data/series-index` and the files of the chosen series. The choice is in
+    the address. The browser tests hold its arithmetic against this package's.
+    """
+    yield Page(name="compare.html", template="versus.html", context={"has_series": bool(site.keys)})
+
+
+def search_words(site: Site) -> Iterator[DataFile]:
+    """Yield what the search finds beside commits: pairs of a text and an address, of kernels and test cases."""
+    several = len(site.platforms) > 1
+    kernels: dict[str, str] = {}
+    cases: dict[str, str] = {}  # by address: the implementations of a test case share a chart
+    for key in site.keys:
+        name, device, state = name_parts(key.benchmark)
+        kernels.setdefault(text.kernel_href(name, device), " ".join(filter(None, (name, device))))
+        platform = key.machine if several else ""
+        cases.setdefault(text.trend_href(key), " ".join(filter(None, (name, key.case, device, state, platform))))
+    entries = [[words, href] for href, words in (*kernels.items(), *cases.items())]
+    yield DataFile(name="search", value={"format": SEARCH_FORMAT, "entries": entries})
+
+
+# The parts that two processes begin with, and the others
+LARGE: tuple[Part, ...] = (series_data.build, commit_facts.build)
+SMALL: tuple[Part, ...] = (
+    home.build,
+    compare_page,
+    finding.build_pages,
+    finding.build_list,
+    roofline.build,
+    measurement.build,
+    machines.build,
+    badges.build,
+    search_words,
+)
 
 
 def _nothing(site: Site) -> str:
@@ -238,11 +263,28 @@ def _make_all(site: Site, writer: Writer) -> None:
 
 
 def static_files() -> dict[str, bytes]:
-    """Return the styles and scripts of the pages, by name. No CDN: the charts' library is among them."""
-    files = {path.name: path.read_bytes() for path in (TEMPLATES / "static").iterdir()} | trend.files()
+    """Return the styles and scripts of the pages, by name. No CDN: the charts' library is among them.
+
+    Raises:
+        UsageError: the package was not installed, so it lacks the library.
+    """
+    files = {path.name: path.read_bytes() for path in (TEMPLATES / "static").iterdir()} | _uplot()
     joined = {name: b"\n".join(map(files.__getitem__, parts)) for name, parts in JOINED.items()}
     in_others = {part for parts in JOINED.values() for part in parts}
     return {name: content for name, content in files.items() if name not in in_others} | joined
+
+
+def _uplot() -> dict[str, bytes]:
+    """Return uPlot's script and style sheet by name.
+
+    Raises:
+        UsageError: the package was not installed, so it lacks them.
+    """
+    for path in (UPLOT / name for name in UPLOT_FILES):
+        if not path.is_file():
+            package = Path(__file__).parents[2]
+            raise UsageError(f"{path}: the charts' library is missing: install the package, `pip install -e {package}`")
+    return {name: (UPLOT / name).read_bytes() for name in UPLOT_FILES}
 
 
 def _open_findings(site: Site) -> bytes:

@@ -61,7 +61,7 @@ class CommitLine:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table, whose first column heads the rows."""
 
     label: str  # for screen readers

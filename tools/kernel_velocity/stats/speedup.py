@@ -10,11 +10,10 @@ from itertools import combinations
 
 import numpy as np
 
-from kernel_velocity.harness.statistics import FloatArray, Samples, autocorrelation, constant, finite
+from kernel_velocity.harness.statistics import FloatArray, Samples, constant, finite
 from kernel_velocity.results.measurement import Interval, round_interval
 
 CLEAR = 2.0  # errors that a speed-up must differ from 1 by to be called one
-LAGS = 40
 MIN_SAMPLES = 16  # of a round
 MILD = 1.5  # quartile ranges beyond a quartile (Tukey, Exploratory Data Analysis, 1977)
 ROUNDING = 1e-6  # of a bin: samples nearer to each other are one value; ticks so small do no harm to a histogram
@@ -148,17 +147,6 @@ def histogram(samples: Sequence[float], bins: int) -> tuple[int, ...]:
     for sample in samples:
         counts[min(int((sample - figures.min) / width), bins - 1) if width > 0 else 0] += 1
     return tuple(counts)
-
-
-def correlogram(rounds: Sequence[FloatArray]) -> tuple[list[int], list[float]]:
-    """Return lags from 1 and the rounds' mean autocorrelation at each. Empty if no round has enough samples."""
-    long = [samples for samples in rounds if samples.size >= MIN_SAMPLES]
-    means: dict[int, float] = {}
-    for lag in range(1, min([LAGS, *(samples.size // 4 for samples in long)]) + 1):
-        values = [value for samples in long if (value := autocorrelation(samples, lag)) is not None]
-        if values:
-            means[lag] = float(np.mean(values))
-    return list(means), list(means.values())
 
 
 def effective_sample_size(samples: Samples) -> float | None:

@@ -1,9 +1,5 @@
 """Charts of the pages.
 
-trend.py     the library of the interactive charts, uPlot
-plot.py      a chart with axes as SVG
-samples.py   the charts of the samples of a measurement
-roofline.py  the plot of a roofline as SVG
-svg.py       small figures as SVG
-palette.py   colours and dashes of implementations
+plot.py      charts with axes and small ones without, as SVG, and the colours of implementations
+uplot/       the library of the interactive charts
 """

@@ -6,14 +6,9 @@ feed.py             feed.xml: the cards and the findings as an Atom feed
 kernel.py           kernel-<kernel>-<Device>.html: the chart, the tables, the source
 kernel_chart.py     its chart: marks, quantities, data
 kernel_sizes.py     its newest rates by size, as static charts
-commit.py           commit-<8 digits>.html: what a commit changed, and how it was built
-commit_values.py    the values of each commit with their changes, as columns
-finding.py          finding-<id>.html: a finding with its evidence and the commands to decide
-finding_figures.py  its figures as SVG
-findings.py         findings.html: the list of findings
-roofline.py         roofline.html: the newest times below the measured roofs
+commit_facts.py     commit-<8 digits>.html: what a commit changed, and how it was built, above compare.html's tables
+finding.py          finding-<id>.html: a finding with its evidence, its charts and the commands to decide. findings.html
+roofline.py         roofline.html: the newest times below the measured roofs, in a plot
 measurement.py      measurement.html: how a number came to be, from its rounds
 machines.py         machines.html: what each machine is, and what it can do at most
-search.py           what the search of the navigation finds
-compare.py          compare.html: two commits, machines or implementations side by side
 """

@@ -19,7 +19,7 @@ MOST = 100  # entries
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class FeedEntry:
     """A change or a finding, in letters that XML can hold."""
 
     id: str  # an IRI, the same in every feed of the repository
@@ -55,7 +55,7 @@ def page(site: Site, cards: Sequence[Mapping[str, Any]], findings: Sequence[tupl
     return Page(name=NAME, template=NAME, context={"feed": feed})
 
 
-def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any]) -> Entry:
+def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any]) -> FeedEntry:
     about, line = card["data"], card["commit"]
     names = ("commit", "machine", "environment", "kernel", "device", "state", "implementation")
     state = [card["finding"][1]] if card["finding"] else []
@@ -64,7 +64,7 @@ def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any]) -> Entry:
     what = " ".join(filter(None, (card["kernel"], card["case"])))
     change = " ".join(filter(None, (card["change"], card["margin"])))
     commit = f"{line.short} {line.subject} ({line.author})"
-    return Entry(
+    return FeedEntry(
         id=uuid.uuid5(root, "\0".join([*(about[name] for name in names), card["tone"]])).urn,
         title=plain(f"{what}: {', '.join([change, *state, *over])}"),
         href=card["href"],
@@ -73,10 +73,10 @@ def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any]) -> Entry:
     )
 
 
-def _of_finding(root: uuid.UUID, finding: Finding, line: Mapping[str, Any]) -> Entry:
+def _of_finding(root: uuid.UUID, finding: Finding, line: Mapping[str, Any]) -> FeedEntry:
     commits = [f"{commit.short} {commit.subject}" for commit in line["commits"]]
     words = [line["state"], line["interval"], line["where"], *commits, line["further"]]
-    return Entry(
+    return FeedEntry(
         id=uuid.uuid5(root, finding.id).urn,
         title=plain(f"{line['subject']}: {line['change']}"),
         href=line["href"],

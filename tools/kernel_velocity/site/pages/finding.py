@@ -1,7 +1,14 @@
-"""finding-<id>.html: what happened, the evidence, whose doing it is, what was decided, and how to decide."""
+"""finding-<id>.html: what happened, the evidence, whose doing it is, what was decided, and how to decide.
+
+findings.html lists them, open ones first, with filters in the address. Both as data:
+
+- `data/findings`: every finding, as `kv findings list --all --json` prints it, with the name of its page.
+- `data/finding-<id>`: one of them, with its re-runs and bisections by machine, as `results/findings/evidence` has them.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +32,12 @@ from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import text as pages
-from kernel_velocity.site.charts import plot
+from kernel_velocity.site.charts.plot import COLOURS, Mark, Plot, Span, around, legend_mark
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import finding_figures, home_table
-from kernel_velocity.site.text import DASH, Cell, Platform, Table
-from kernel_velocity.site.writer import Page
+from kernel_velocity.site.pages import home_table
+from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
+from kernel_velocity.site.writer import DataFile, Page
+from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.sequential import Answer, Comparison
 
 MOST_RERUNS = 12  # with figures; the data file has the rest
@@ -80,10 +88,10 @@ class Sources:
 
     def line(self, sha: str) -> pages.CommitLine:
         """Return a commit as a line."""
-        return pages.named_commit(sha, self.commits.get(sha), self.site.with_page)
+        return pages.named_commit(sha, self.commits.get(sha), self.site.past.paths)
 
 
-def build(site: Site) -> Iterator[Page]:
+def build_pages(site: Site) -> Iterator[Page]:
     """Yield the page of every finding."""
     commits = _commits(site)
     suspected = [sha for finding in site.findings for sha in finding.commits[-MOST_COMMITS:] if sha in commits]
@@ -152,7 +160,7 @@ def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
         "reruns": [_rerun(rerun, number >= UNFOLDED) for number, rerun in enumerate(reruns[:MOST_RERUNS])],
         "left_out": f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
         "paths": [_path(sources, path) for of_machine in evidence.values() for path in of_machine.paths],
-        "signs": [plot.key(shape, colour) for _, shape, colour in finding_figures.SIDES],
+        "signs": [legend_mark(shape, colour) for _, shape, colour in SIDES],
         "series": _series(sources, finding),
         "machine": machine,
         "code": [*machine["code"], *_codes(evidence)],
@@ -210,9 +218,9 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         "adjusted": "adjusted: corrected for machine noise in the same milliseconds"
         if rerun.is_adjusted
         else "as measured: no gauge was recorded to adjust them by",
-        "figures": (finding_figures.rounds_chart(rerun), finding_figures.ratio_chart(rerun)),
-        "looks": Table(f"the test's result at each look: {label}", LOOK, looks),
-        "rounds": Table(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
+        "figures": (rounds_chart(rerun), ratio_chart(rerun)),
+        "looks": PageTable(f"the test's result at each look: {label}", LOOK, looks),
+        "rounds": PageTable(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
     }
 
 
@@ -269,8 +277,8 @@ def _path(sources: Sources, path: BisectionPath) -> dict[str, Any]:
         "series": str(path.identity),
         "machine": path.identity.machine,
         "lead": f"{after}{len(path.tried)} of them measured: {path.reason}",
-        "figure": finding_figures.path_chart(path, between) if is_drawn else "",
-        "steps": Table("the commits measured, in order", TRIED, rows),
+        "figure": path_chart(path, between) if is_drawn else "",
+        "steps": PageTable("the commits measured, in order", TRIED, rows),
     }
 
 
@@ -281,7 +289,7 @@ def _change(comparison: Comparison) -> str:
     return text.change(comparison.ratio) + text.interval(comparison.low, comparison.high)
 
 
-def _series(sources: Sources, finding: Finding) -> Table:
+def _series(sources: Sources, finding: Finding) -> PageTable:
     """Return the series that show a finding, the largest change first."""
     ordered = sorted(finding.affected, key=lambda affected: (-abs(affected.effect), affected.identity))
     positions = [sources.site.order[sha] for sha in finding.commits if sha in sources.site.order]
@@ -289,7 +297,7 @@ def _series(sources: Sources, finding: Finding) -> Table:
     left = len(ordered) - MOST_SERIES
     rows = [_affected(sources, finding, affected, ends) for affected in ordered[:MOST_SERIES]]
     further = f"and {left} more: `kv findings show {finding.id}` lists them" if left > 0 else ""
-    return Table("affected series", AFFECTED, rows, further)
+    return PageTable("affected series", AFFECTED, rows, further)
 
 
 def _affected(
@@ -349,7 +357,7 @@ def _facts(
     code: str = "",
 ) -> dict[str, Any]:
     rows = [(name, old, new) for name, (old, new) in (changes or {}).items()]
-    table = Table("what changed on the machine", {"fact": "", "before": "", "after": ""}, rows)
+    table = PageTable("what changed on the machine", {"fact": "", "before": "", "after": ""}, rows)
     return {"lead": lead, "changes": table, "same": same, "code": [code] if code else []}
 
 
@@ -447,3 +455,198 @@ def looks(finding: Finding) -> list[tuple[str, str]]:
         command = f"kv bisect {benchmark} {ends} --implementation {implementation} --case {case}"
         commands.append(("Re-measure the worst series and bisect", command))
     return commands
+
+
+# ---- the charts ------------------------------------------------------------------------------------------
+
+INK = "currentcolor"
+SIDES = (("before", "circle", COLOURS["triton"]), ("after", "diamond", COLOURS["eager"]))  # name, shape, colour
+# Of a bisection's commits, by Tried.slow
+STEPS = {False: SIDES[0][1:], True: SIDES[1][1:], None: ("square", INK)}
+CHANGE = "change in time, %"
+_FEWEST = 2  # rounds a side that a running ratio is made from
+_CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axis: the first ones jump
+
+
+def rounds_chart(rerun: Rerun) -> Markup:
+    """Return every round of both sides in the order measured. Empty without rounds."""
+    if not rerun.rounds:
+        return Markup("")
+    unit = units.seconds(float(np.median([*rerun.compared[0], *rerun.compared[1]]))).split(" ")[1]
+    scale = units.parse(f"1 {unit}")
+    sides = [[value / scale for value in side] for side in rerun.compared]
+    middles = [float(np.median(side)) for side in sides]
+    plot = Plot(_rounds_axis(rerun), around(f"time per call, {unit}", [*sides[0], *sides[1]]))
+    for number, (name, shape, colour) in enumerate(SIDES):
+        side, other = rerun.sides[number], rerun.sides[1 - number]
+        plot.line([(plot.x.low, middles[number]), (plot.x.high, middles[number])], colour=colour)
+        for index, value in enumerate(sides[number]):
+            flags = f" ({', '.join(side.flags[index].split())})" if side.flags[index] else ""
+            # the earlier one of a pair stands at the left
+            x = index + 1 + (-0.16 if side.began[index] <= other.began[index] else 0.16)
+            title = f"round {index + 1}, {name}: {units.significant(value)} {unit}{flags}"
+            plot.mark(Mark(x=x, y=value, shape=shape, colour=colour, title=title, is_hollow=bool(flags)))
+    before, after = (units.seconds(middle * scale) for middle in middles)
+    return plot.svg(f"{rerun.rounds} rounds a side; median {before} before and {after} after")
+
+
+def _rounds_axis(rerun: Rerun) -> Span:
+    counts = tuple(count for count in (1, 2, 4, 8, 16, 32, 64) if count <= rerun.rounds < 8 * count)
+    return Span(title="round", low=0.5, high=rerun.rounds + 0.5, at=counts)
+
+
+def ratio_chart(rerun: Rerun) -> Markup:
+    """Return the change after each round, and what the test said at each look. Empty for too few rounds."""
+    if rerun.rounds < _FEWEST:
+        return Markup("")
+    *earlier, (before, after) = evidence.strata(rerun.sessions)
+    # change, and the interval at the test's threshold, of the first rounds; logarithms
+    running = {
+        count: two_samples.stratified([*earlier, (before[:count], after[:count])], 1 - rerun.level)[:3]
+        for count in range(_FEWEST, rerun.rounds + 1)
+    }
+    floors = [_percent(1 + rerun.floor), _percent(1 / (1 + rerun.floor))]
+    bounds = [_percent(value) for look in rerun.looks for value in (look.least, look.most)]
+    middles = [(count, 100 * math.expm1(middle)) for count, (middle, _, _) in running.items()]
+    calm = [middle for count, middle in middles if count >= min(_CALM_FROM, rerun.rounds)]
+    plot = Plot(_rounds_axis(rerun), around(CHANGE, [0.0, *floors, *bounds, *calm]))
+    ends = ((count, low, high) for count, (_, low, high) in running.items() if math.isfinite(low + high))
+    plot.area([(count, 100 * math.expm1(low), 100 * math.expm1(high)) for count, low, high in ends], SIDES[0][2])
+    plot.rule("", y=0.0)
+    for floor in floors:
+        plot.rule("dashed", y=floor)
+    plot.line(middles, colour=SIDES[0][2])
+    for look in rerun.looks:
+        for low, high, css in ((look.least, look.most, ""), (look.low, look.high, "wide")):
+            plot.line([(look.rounds, _percent(low)), (look.rounds, _percent(high))], css)
+        words = f"after {look.rounds} rounds a side: {text.change(look.ratio)}, p {look.p:.2g}"
+        plot.mark(Mark(x=look.rounds, y=_percent(look.ratio), shape="circle", colour=INK, title=words))
+    label = "the change in time after each round"
+    if rerun.looks:
+        label += f"; at the end {text.change(rerun.looks[-1].ratio)}, p {rerun.looks[-1].p:.2g}"
+    return plot.svg(label)
+
+
+def _percent(ratio: float) -> float:
+    return 100 * (ratio - 1)
+
+
+def path_chart(path: BisectionPath, commits: Sequence[str]) -> Markup:
+    """Return the changes that a bisection measured against GOOD: circles are fast, diamonds slow.
+
+    Args:
+        commits: from GOOD to BAD, oldest first.
+    """
+    positions = {sha: position for position, sha in enumerate(commits, start=1)}
+    tried = {positions[step.commit]: step for step in path.tried if step.commit in positions and step.comparison.ratio}
+    order = {position: str(number) for number, position in enumerate(tried, start=1)}
+    changes = {position: _percent(step.comparison.ratio or 1.0) for position, step in tried.items()}
+    x = Span(
+        title="commits, numbered as measured",
+        low=0.5,
+        high=len(commits) + 0.5,
+        at=tuple(order),
+        words=lambda position: order[int(position)],
+    )
+    intervals = {
+        position: (_percent(step.comparison.low), _percent(step.comparison.high))
+        for position, step in tried.items()
+        if step.comparison.low is not None and step.comparison.high is not None
+    }
+    ends = [end for interval in intervals.values() for end in interval if math.isfinite(end)]
+    plot = Plot(x, around(CHANGE, [0.0, *changes.values(), *ends]))
+    plot.rule("", y=0.0)
+    for position, interval in intervals.items():
+        plot.line([(position, end) for end in interval])
+    looks = {1: STEPS[False]} | {position: STEPS[step.slow] for position, step in tried.items()}
+    for position, (shape, colour) in looks.items():
+        change = changes.get(position, 0.0)
+        name = f"{commits[position - 1][:SHORT]} {text.change(1 + change / 100)}"
+        plot.mark(Mark(x=position, y=change, shape=shape, colour=colour, title=name))
+    return plot.svg("the commits from the good one to the bad one; the table below has the same")
+
+
+# ---- the list ------------------------------------------------------------------------------------------
+
+FORMAT = 1  # of the data files
+URGENCY = (Kind.REGRESSION, Kind.VANISHED, Kind.ENVIRONMENT, Kind.IMPROVEMENT)  # of open findings
+LISTED_MACHINES = 3  # named in a row
+
+
+def build_list(site: Site) -> Iterator[Page | DataFile]:
+    """Yield the list, also without any finding, and the data files of all findings."""
+    rows = [_list_row(site, finding) for finding in sorted(site.findings, key=_list_rank)]
+    values = {
+        "state": {finding.state.value for finding in site.findings},
+        "kind": {finding.kind.value for finding in site.findings},
+        "machine": {name for row in rows for name in row["machines"]},
+    }
+    choices = [
+        (
+            name,
+            name,
+            ({"open": "open"} if name == "state" else {}) | {"": "all"} | {value: value for value in sorted(of)},
+        )
+        for name, of in values.items()
+        if len(of) > 1 or name == "state"
+    ]
+    yield Page(
+        name="findings.html",
+        template="findings.html",
+        context={
+            "rows": rows,
+            "folder": site.findings_folder,
+            "open": sum(row["is_open"] for row in rows),
+            "choices": choices,
+        },
+    )
+    listed = {finding.id: text.as_data(finding) | {"page": finding_href(finding.id)} for finding in site.findings}
+    yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
+    for id_, data in listed.items():
+        by_machine = {
+            name: {"format": FORMAT, **evidence.as_data(stored)} for name, stored in site.evidence(id_)[0].items()
+        }
+        yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": by_machine})
+
+
+def _list_rank(finding: Finding) -> tuple[bool, int, bool, float, str]:
+    """Return a sort key: open ones first, the worse before the better, confirmed before suspected. Then the newest."""
+    is_open = finding.state in OPEN
+    urgency = URGENCY.index(finding.kind) if is_open else 0
+    return (
+        not is_open,
+        urgency,
+        is_open and finding.state is not State.CONFIRMED,
+        -finding.found.timestamp(),
+        finding.id,
+    )
+
+
+def _list_row(site: Site, finding: Finding) -> dict[str, Any]:
+    """Return a finding as a row. `searched` is the text that the filter by text looks at, in lower case."""
+    machines = finding.machines or ((finding.subject,) if not finding.commits else ())
+    subjects = [(sha[:SHORT], site.commits[sha].subject) for sha in finding.commits[:2] if sha in site.commits]
+    blamed, title = text.blamed(finding), headline(finding)
+    words = (
+        finding.id,
+        finding.subject,
+        title,
+        blamed,
+        *finding.commits,
+        *machines,
+        *(subject for _, subject in subjects),
+    )
+    return {
+        "finding": finding,
+        "href": finding_href(finding.id),
+        "state": state(finding),
+        "chip": chip(finding),
+        "is_open": finding.state in OPEN,
+        "headline": title,
+        "blamed": blamed,
+        "commit": subjects[0] if len(subjects) == 1 else None,  # of those that the site has
+        "machines": machines,
+        "shown_machines": pages.names(machines, LISTED_MACHINES),
+        "found": f"{finding.found:%Y-%m-%d}",
+        "searched": " ".join(words).lower(),
+    }

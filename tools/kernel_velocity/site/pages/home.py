@@ -25,7 +25,7 @@ from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import feed, home_table
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages.home_table import Event, Table
+from kernel_velocity.site.pages.home_table import Event, SeriesTable
 from kernel_velocity.site.text import Footnotes
 from kernel_velocity.site.writer import INDEX, DataFile, Page
 
@@ -55,7 +55,7 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 
 def page(site: Site) -> dict[str, Any]:
     """Return what the template shows."""
-    tables = [table for platform in site.platforms if (table := Table(site, platform)).keys]
+    tables = [table for platform in site.platforms if (table := SeriesTable(site, platform)).keys]
     newest = [sha for sha in reversed(site.measured) if sha in site.order]
     hidden = len(newest) - RECENT
     events = [event for table in tables for event in table.events]
@@ -103,7 +103,7 @@ def page(site: Site) -> dict[str, Any]:
     }
 
 
-def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
+def _answer(tables: Sequence[SeriesTable]) -> dict[str, Any] | None:
     """Return the headline: how many series became slower and faster, over which commits. None without any time."""
     tables = [table for table in tables if table.measured]
     rows = [row for table in tables for row in table.rows]
@@ -123,7 +123,7 @@ def _answer(tables: Sequence[Table]) -> dict[str, Any] | None:
     }
 
 
-def _where(table: Table, tables: Sequence[Table]) -> dict[str, Any]:
+def _where(table: SeriesTable, tables: Sequence[SeriesTable]) -> dict[str, Any]:
     """Return over which commits a machine's answer is, and how many of its series the newest has."""
     commits, position = table.site.commits, table.measured[-1]
     newest = commits[table.site.line[position]]
@@ -140,14 +140,14 @@ def _where(table: Table, tables: Sequence[Table]) -> dict[str, Any]:
     }
 
 
-def _spans(tables: Sequence[Table]) -> list[str]:
+def _spans(tables: Sequence[SeriesTable]) -> list[str]:
     """Return the heads of the columns of changes. Machines may differ in them."""
     heads = zip(*(table.spans for table in tables if table.spans), strict=True)
     several = [list(dict.fromkeys(span.name for span in spans)) for spans in heads]
     return [names[0] if len(names) == 1 else f"last {home_table.RECENT} commits" for names in several]
 
 
-def _empty_spans(tables: Sequence[Table]) -> set[int]:
+def _empty_spans(tables: Sequence[SeriesTable]) -> set[int]:
     """Return the columns of changes that no machine's history reaches back for."""
     heads = zip(*(table.spans for table in tables if table.spans), strict=True)
     return {number for number, spans in enumerate(heads) if all(span.position < 0 for span in spans)}
@@ -246,7 +246,7 @@ def finding_line(site: Site, finding: Finding) -> dict[str, Any]:
         "change": text.headline(finding).partition(f" ({text.INTERVAL}")[0],  # the interval stands beside it
         "interval": _interval(finding),
         "where": text.shown_by(finding),
-        "commits": [pages.named_commit(sha, site.commit(sha), site.with_page) for sha in shown],
+        "commits": [pages.named_commit(sha, site.commit(sha), site.past.paths) for sha in shown],
         "further": f"first and last of {len(finding.commits)} commits" if len(shown) < len(finding.commits) else "",
         "found": f"{finding.found:%Y-%m-%d %H:%M}",
     }

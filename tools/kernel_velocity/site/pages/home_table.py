@@ -32,7 +32,7 @@ from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.silence import DAY
 from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import svg
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Platform
 from kernel_velocity.stats.changepoints.values import ChangePoint
@@ -47,7 +47,7 @@ _FAILED, _NOT_APPLICABLE = OUTCOMES.index(Outcome.FAILED), OUTCOMES.index(Outcom
 _ORDER = (Word.SLOWER, Word.FASTER, Word.UNDECIDED, Word.UNCHANGED)
 
 
-class Span(NamedTuple):
+class Stretch(NamedTuple):
     """A stretch of a machine's history, up to its newest commit."""
 
     name: str  # "last 25 commits", "7 days", "since v1.2"
@@ -66,7 +66,7 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SeriesRow:
     """A series with its newest result."""
 
     key: SeriesKey
@@ -88,12 +88,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class SeriesTable:
     """The rows of a machine and environment, worst first."""
 
     site: Site
     platform: Platform
-    _of: dict[SeriesKey, Row] = field(default_factory=dict, init=False)
+    _of: dict[SeriesKey, SeriesRow] = field(default_factory=dict, init=False)
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -111,7 +111,7 @@ class Table:
         return [int(position) for position in np.flatnonzero(positions)]
 
     @cached_property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[Stretch, ...]:
         """What the columns of changes show."""
         measured = self.measured
         if not measured:
@@ -126,9 +126,9 @@ class Table:
         first = earlier[0] if len(earlier) > RECENT else NO_TAG  # else the first column says it
         count = min(len(earlier), RECENT)
         return (
-            Span(f"last {units.count(count, 'commit')}", window[0] if window else NO_TAG),
-            Span(units.count(WEEK, "day"), week),
-            Span(since, first if tag == NO_TAG else tag if earlier and tag >= earlier[0] else NO_TAG),
+            Stretch(f"last {units.count(count, 'commit')}", window[0] if window else NO_TAG),
+            Stretch(units.count(WEEK, "day"), week),
+            Stretch(since, first if tag == NO_TAG else tag if earlier and tag >= earlier[0] else NO_TAG),
         )
 
     def _committed(self, position: int) -> float:
@@ -136,11 +136,11 @@ class Table:
         return self.site.commits[self.site.line[position]].committed.timestamp()
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[SeriesRow, ...]:
         """All rows, worst first."""
         return tuple(sorted(map(self.row, self.keys), key=lambda row: row.rank))
 
-    def row(self, key: SeriesKey) -> Row:
+    def row(self, key: SeriesKey) -> SeriesRow:
         """Return the row of one of the series."""
         columns = self.site.series(key)
         measured = np.flatnonzero(columns.is_measured)
@@ -151,7 +151,7 @@ class Table:
         choice = self.site.roof_choice(self.platform, device, commit) if device else Choice(roofs=None)
         share = None if entry is None else below(columns, float(columns.seconds[entry]), choice.roofs)
         is_explained = share is not None or not device or entry is None
-        return Row(
+        return SeriesRow(
             key=key,
             columns=columns,
             entry=entry,
@@ -166,7 +166,7 @@ class Table:
             speedup=self._speedup(columns, entry),
         )
 
-    def _since(self, columns: Columns, entry: int | None, span: Span) -> Verdict | None:
+    def _since(self, columns: Columns, entry: int | None, span: Stretch) -> Verdict | None:
         if entry is None or span.position < 0:
             return None
         alike = np.flatnonzero(changes.alike(columns, int(columns.method[entry])))
@@ -192,7 +192,7 @@ class Table:
         keys = self.site.keys_at(self.platform)
         return {(key.benchmark, key.case): self.site.series(key) for key in keys if key.implementation == FASTEST}
 
-    def others(self, row: Row) -> Iterator[tuple[SeriesKey, float]]:
+    def others(self, row: SeriesRow) -> Iterator[tuple[SeriesKey, float]]:
         """Yield PyTorch's implementations of a row's test case with their newest times, s."""
         for key in self.site.keys_at(self.platform, row.key.benchmark):
             if key.case == row.key.case and key.implementation in CONTROLS:
@@ -207,7 +207,7 @@ class Table:
         since = self.spans[0].position if self.spans else 0
         return tuple(event for row in self.rows for event in self._events(row, since))
 
-    def _events(self, row: Row, since: int) -> Iterator[Event]:
+    def _events(self, row: SeriesRow, since: int) -> Iterator[Event]:
         levels = self.site.past.verdicts[row.key]
         for point in levels.points:
             position = int(row.columns.position[point.index])
@@ -267,7 +267,7 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
         "change": change.text,
         "tone": change.tone,
         "is_over": event.is_over,
-        "chart": sparkline(columns, point.index, change.tone, svg.WIDE) if has_chart else "",
+        "chart": sparkline(columns, point.index, change.tone, plot.SPARK_WIDE) if has_chart else "",
         "commit": text.commit_line(commit),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": change.detail,
@@ -288,15 +288,15 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
     }  # fmt: skip
 
 
-def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = svg.WIDTH) -> Markup:
+def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = plot.SPARK_WIDTH) -> Markup:
     """Return the small trend of a series' rates, of its values where it has no rates. An entry can be marked."""
     entries = np.flatnonzero(columns.is_measured)
     values = columns.seconds[entries] if columns.flop is None else columns.gflops[entries]
     at = None if marked is None else int(np.searchsorted(entries, marked))
-    return svg.trend(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
+    return plot.trend(values.tolist(), text.unit_of(columns), marked=at, tone=tone, width=width)
 
 
-def headline(table: Table, row: Row) -> list[str]:
+def headline(table: SeriesTable, row: SeriesRow) -> list[str]:
     """Return a row in words: time, rate, share of the limit, against FASTEST."""
     now = _time(table, row, Footnotes())
     return [
@@ -306,7 +306,7 @@ def headline(table: Table, row: Row) -> list[str]:
     ]
 
 
-def last_change(table: Table, row: Row) -> tuple[Cell, CommitLine] | None:
+def last_change(table: SeriesTable, row: SeriesRow) -> tuple[Cell, CommitLine] | None:
     """Return the newest step of a row that a commit is blamed for, in words, and that commit. None without one."""
     points = [point for point in table.site.past.verdicts[row.key].points if point.is_blamed]
     if not points:
@@ -315,7 +315,7 @@ def last_change(table: Table, row: Row) -> tuple[Cell, CommitLine] | None:
     return text.verdict_cell(verdicts.of_step(points[-1]), row.columns.unit), text.commit_line(commit)
 
 
-def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
+def line(table: SeriesTable, row: SeriesRow, notes: Footnotes) -> dict[str, Any]:
     """Return what the template shows of a row."""
     key, columns = row.key, row.columns
     levels = table.site.past.verdicts[key]
@@ -339,7 +339,7 @@ def line(table: Table, row: Row, notes: Footnotes) -> dict[str, Any]:
     }
 
 
-def _time(table: Table, row: Row, notes: Footnotes) -> Cell:
+def _time(table: SeriesTable, row: SeriesRow, notes: Footnotes) -> Cell:
     columns, entry = row.columns, row.entry
     if row.is_failed or entry is None:
         outcome = Outcome.FAILED if row.is_failed else Outcome.NOT_APPLICABLE
@@ -357,7 +357,7 @@ def _time(table: Table, row: Row, notes: Footnotes) -> Cell:
     return Cell(text=units.value(seconds, columns.unit), detail=rate, marks=notes.marks(remarks))
 
 
-def _share(row: Row, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] | None:
+def _share(row: SeriesRow, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] | None:
     """Return the length of the bar (of 60), the share of the limit, its name, footnotes. None where it is unknown."""
     if row.share is None:
         return None
@@ -365,7 +365,7 @@ def _share(row: Row, notes: Footnotes) -> tuple[int, str, str, tuple[int, ...]] 
     return round(60 * min(share, 1.0)), model.percent(share), row.share.limit, notes.marks(model.remarks(row.share))
 
 
-def _order(row: Row) -> Iterator[str]:
+def _order(row: SeriesRow) -> Iterator[str]:
     """Yield the numbers by which the columns are sorted. An empty place in a table sorts last."""
     seconds = math.nan if row.entry is None else float(row.columns.seconds[row.entry])
     share = math.nan if row.share is None else row.share.of_limit
@@ -374,7 +374,7 @@ def _order(row: Row) -> Iterator[str]:
         yield f"{number:.6g}"
 
 
-def _data(table: Table, row: Row) -> dict[str, Any]:
+def _data(table: SeriesTable, row: SeriesRow) -> dict[str, Any]:
     """Return a row as data: times in s, shares as fractions, changes as ratios of times, new / old."""
     key, entry = row.key, row.entry
     return text.names_of(key) | {

@@ -23,12 +23,12 @@ from kernel_velocity.series import changes as series_changes
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import palette
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table, kernel_chart, kernel_sizes
 from kernel_velocity.site.pages.kernel_chart import AXES, Chart, Group, Mark
 from kernel_velocity.site.series_data import newest_name
-from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
+from kernel_velocity.site.text import Cell, CommitLine, Footnotes, PageTable
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
 
@@ -62,14 +62,14 @@ def parts(site: Site) -> list[Callable[[Site], Iterator[Page | DataFile]]]:
         kernels.setdefault(kernel, {}).setdefault(device, []).append(key)
     size = -(-len(kernels) // PARTS)
     rest = iter(sorted(kernels.items()))
-    tables = [home_table.Table(site, platform) for platform in site.platforms]
+    tables = [home_table.SeriesTable(site, platform) for platform in site.platforms]
     return [partial(_build, kernels=some, tables=tables) for some in iter(lambda: list(islice(rest, size)), [])]
 
 
 def _build(
     site: Site,
     kernels: Iterable[tuple[str, Mapping[str, Sequence[SeriesKey]]]],
-    tables: Sequence[home_table.Table],
+    tables: Sequence[home_table.SeriesTable],
 ) -> Iterator[Page | DataFile]:
     """Yield the pages of some kernels, each with its series by device, and their data.
 
@@ -102,7 +102,7 @@ class Headline(NamedTuple):
     change: tuple[Cell, CommitLine] | None  # the last one, and the commit to blame
 
 
-def headlines(chart: Chart, tables: Iterable[home_table.Table]) -> list[Headline]:
+def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[Headline]:
     """Return a headline for each machine."""
     first = _first_case(chart.columns)
     heads = []
@@ -124,7 +124,7 @@ def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Seque
 
 
 def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
-    hues, dashes = palette.colours(chart.implementations), palette.dashes(chart.implementations)
+    hues, dashes = plot.colours_of(chart.implementations), plot.dashes_of(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
     cases = [key.case for key in chart.columns]
     states = sorted(
@@ -241,7 +241,7 @@ def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict |
 
 def table(
     label: str, series: Mapping[str, Recent], lines: Mapping[int, CommitLine], total: int, notes: Footnotes
-) -> Table:
+) -> PageTable:
     """Return the newest commits of a test case.
 
     Args:
@@ -261,10 +261,10 @@ def table(
         if any(position in results for results in series.values())
     ]
     further = f"the newest {len(rows):,} of {total:,} commits; the chart has all." if len(rows) < total else ""
-    return Table(label, {"commit": "commit"} | {name or VALUE: "value" for name in series}, rows, further)
+    return PageTable(label, {"commit": "commit"} | {name or VALUE: "value" for name in series}, rows, further)
 
 
-def _marks(site: Site, chart: Chart, group: Group) -> Table:
+def _marks(site: Site, chart: Chart, group: Group) -> PageTable:
     """Return what is marked on the chart of a group, newest first."""
     keys = {series_name(key): key for key in group.columns}
     # each with its kind, and the series that it is about: none means all
@@ -295,10 +295,10 @@ def _marks(site: Site, chart: Chart, group: Group) -> Table:
     ]
     label = f"events: {group.platform.machine}, {group.platform.environment}, {group.state}"
     columns = {"commit": "commit", "event": "event", "test case": "of"}
-    return Table(label, columns, rows, f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "")
+    return PageTable(label, columns, rows, f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "")
 
 
-def _figures(site: Site, chart: Chart) -> Table:
+def _figures(site: Site, chart: Chart) -> PageTable:
     """Return the figures of the compiled code as a table."""
 
     def value(figure: Mapping[str, Any], step: int) -> str:
@@ -316,7 +316,7 @@ def _figures(site: Site, chart: Chart) -> Table:
         )
         for figure in chart.figures
     ]
-    return Table(
+    return PageTable(
         f"compiled code of {chart.kernel}", {"figure": "of", "now": "value", "before": "value", "since": "commit"}, rows
     )
 

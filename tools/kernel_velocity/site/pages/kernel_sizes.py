@@ -19,7 +19,7 @@ from kernel_velocity import units
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.site.charts import palette, plot
+from kernel_velocity.site.charts import plot
 from kernel_velocity.site.charts.plot import Mark, Plot, Span
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import Chart, Group
@@ -123,7 +123,7 @@ def _figure(
     points.sort(key=lambda point: point.size)
     frame = _frame(points, "n, of n x n x n" if are_cubes else "size", quantity)
     _draw_roof(frame, points)
-    hues, shapes = palette.colours(chart.implementations), list(plot.MARKS)
+    hues, shapes = plot.colours_of(chart.implementations), list(plot.MARKS)
     looks = {name: (shapes[number % len(shapes)], hues[name]) for number, name in enumerate(chart.implementations)}
     shown = [name for name in looks if any(point.key.implementation == name for point in points)]
     for name in shown:
@@ -133,7 +133,7 @@ def _figure(
         for point in line:
             frame.mark(Mark(x=point.size, y=point.value, shape=shape, colour=colour, title=_title(point, quantity)))
     title = ", ".join(filter(None, (f"{quantity.title} by size", rest)))
-    legend = [(plot.key(*looks[name]), name) for name in shown if name]
+    legend = [(plot.legend_mark(*looks[name]), name) for name in shown if name]
     return Figure(title=title, legend=legend, svg=frame.svg(title), has_roof=bool(limits))
 
 

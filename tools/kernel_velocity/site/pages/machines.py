@@ -22,9 +22,9 @@ from kernel_velocity.results.sessions import Sessions
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, of_newest, roof
 from kernel_velocity.site import text
-from kernel_velocity.site.charts import svg
+from kernel_velocity.site.charts.plot import SPARK_WIDE, sparkline
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.text import DASH, Cell, Platform, Table
+from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
 from kernel_velocity.site.writer import DataFile, Page
 from kernel_velocity.stats import link
 
@@ -66,10 +66,10 @@ def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
         "name": machine.name,
         "details": text.details_of(machine),
         "remarks": tuple(_remarks(site, machine, facts)),
-        "environments": Table(
+        "environments": PageTable(
             f"environments of {machine.name}", {"environment": "", "series": "value", "sessions": ""}, environments
         ),
-        "facts": Table(
+        "facts": PageTable(
             f"facts of {machine.name}",
             {"fact": "", "found": "fact", "since": "value"},
             [(name, value, units.utc(since)) for name, (value, since) in facts.items()],
@@ -96,7 +96,7 @@ def _links(recorded: Sequence[Block]) -> Iterator[tuple[Block, str]]:
         yield later, f"{difference} than {where}{units.utc(first.began)} ({anchors}, {len(by_series):,} series)"
 
 
-def _blocks(machine: Machine, recorded: Sequence[Block], links: Mapping[Block, str]) -> Table:
+def _blocks(machine: Machine, recorded: Sequence[Block], links: Mapping[Block, str]) -> PageTable:
     """Return what a machine measured for a fleet, newest first."""
     here = [block for block in reversed(recorded) if block.machine == machine.name]
     columns = {"session": "value", "device": "", "commits": "value", "test cases": "", "took": "value", "against": ""}
@@ -112,7 +112,7 @@ def _blocks(machine: Machine, recorded: Sequence[Block], links: Mapping[Block, s
         for block in here
     ]
     further = f"{units.count(len(rows) - LISTED, 'older session')}" if rows[LISTED:] else ""
-    return Table(f"sessions of {machine.name} for a fleet", columns, rows[:LISTED], further)
+    return PageTable(f"sessions of {machine.name} for a fleet", columns, rows[:LISTED], further)
 
 
 def _anywhere(machine: Machine) -> Platform:
@@ -161,7 +161,7 @@ def _hardware(machine: Machine) -> dict[str, str]:
     return {key: value for key, value in machine.details if key in SAME_HARDWARE}
 
 
-def _changes(site: Site, machine: Machine, by_environment: Mapping[str, Sessions]) -> Table:
+def _changes(site: Site, machine: Machine, by_environment: Mapping[str, Sessions]) -> PageTable:
     """Return what changed in every environment, newest first."""
     changes = [
         (name, change) for name, sessions in by_environment.items() for change in session_facts.fact_changes(sessions)
@@ -172,7 +172,7 @@ def _changes(site: Site, machine: Machine, by_environment: Mapping[str, Sessions
         (units.utc(change.began), change.name, change.before, change.after, _link(site, change.commit), name)
         for name, change in changes
     ]
-    return Table(f"what changed on {machine.name}", columns, rows)
+    return PageTable(f"what changed on {machine.name}", columns, rows)
 
 
 def _link(site: Site, sha: str) -> Cell:
@@ -194,12 +194,12 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
         "lead": _lead(used, device),
         "warnings": used[-1].warnings,
         "is_compared": is_compared,
-        "ceilings": Table(
+        "ceilings": PageTable(
             f"ceilings of {machine.name}, {name}",
             columns,
             [_ceiling(device, key, used, ratios[key])[: len(columns)] for key in shown],
         ),
-        "sessions": Table(
+        "sessions": PageTable(
             f"history of the ceilings of {machine.name}, {name}",
             {"session": "value", "commit": "sha"} | {ceilings.figure_title(key): "value" for key in shown},
             rows[::-1][:LISTED],
@@ -228,13 +228,13 @@ def _ceiling(
     unit, values, top = UNITS[device][name], _values(sessions, name), roof(sessions, name)
     change = DASH if ratios[-1] is None else finding_text.change(ratios[-1])
     low, high = (ceilings.figure_text(pick(values), unit, name) for pick in (min, max))
-    chart = svg.sparkline(
+    chart = sparkline(
         [session.figures.get(name) for session in sessions],
         f"{ceilings.figure_title(name)} over {units.count(len(sessions), 'session')}",
         marked=[index for index, ratio in enumerate(ratios) if ceilings.has_moved(ratio)],
         tone="slower",
         level=top,
-        width=svg.WIDE,
+        width=SPARK_WIDE,
     )
     span = "" if len(values) == 1 else low if low == high else f"{low} to {high}"
     why = ceilings.why(name, len(_values(sessions[-SESSIONS:], name))) if len(sessions) > 1 else ""

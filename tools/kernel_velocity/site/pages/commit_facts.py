@@ -1,0 +1,350 @@
+"""commit-<8 digits>.html: a commit against the one measured before it, compared as on compare.html, with its own facts.
+
+The tables are compare.html's: the same script fills them. The page itself, readable without a script, has what became
+slower, faster or lost its time, by the verdicts that home shows, how the commit changed the code, and how and where it
+was built. No data file has the values of a commit beside the first-parent line, so its page lists all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernel_velocity import units
+from kernel_velocity.errors import HistoryError
+from kernel_velocity.findings.finding import Finding, finding_href
+from kernel_velocity.results import git, identity
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
+from kernel_velocity.results.records import name_parts
+from kernel_velocity.results.sessions import COMPILERS, SessionFacts
+from kernel_velocity.series import changes
+from kernel_velocity.series.verdicts import Verdict
+from kernel_velocity.site import text
+from kernel_velocity.site.model import Site, results_file
+from kernel_velocity.site.pages import home, measurement
+from kernel_velocity.site.text import Cell, Footnotes, PageTable, Platform
+from kernel_velocity.site.writer import Page
+
+LINK_DIGITS = 12  # of a hash in links to versus.js
+CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
+NOT_RECORDED = "not recorded"
+# Columns of a table: head -> CSS class
+KERNEL = {
+    "kernel": "",
+    "code hash": "sha",
+    "against before": "",
+    "CUDA code: registers and spills, maximum over functions": "",
+}
+MOST_ROWS = 100  # of what changed
+MOST_LINES = 400  # of a difference
+MOST_FILES = 20  # named on a page
+FILES_AT_ONCE = 64  # commits that git is asked about in one call
+
+
+class Moved(NamedTuple):
+    """A series that a commit made slower or faster, or that lost its time there."""
+
+    key: SeriesKey
+    entry: int  # of its columns
+    outcome: Outcome
+    verdict: Verdict | None  # None: it lost its time
+
+
+def build(site: Site) -> Iterator[Page]:
+    """Yield the page of every commit that has a measurement and that the repository has."""
+    facts = CommitFacts(site)
+    for sha in site.measured:
+        recorded = facts.recorded(sha)
+        yield Page(
+            name=text.commit_href(sha),
+            template="commit.html",
+            context=partial(facts.context, sha, recorded),
+            inputs=facts.inputs(sha, recorded),
+        )
+
+
+class CommitFacts:
+    """What is known of the commits of a site."""
+
+    def __init__(self, site: Site) -> None:
+        """Take a site."""
+        self.site = site
+        self._lines = {sha: text.commit_line(site.commits[sha]) for sha in site.measured}
+        self._moved: dict[int, list[Moved]] = {}  # by position on the line
+        for key in site.keys:
+            for moved in _moved(site, key):
+                self._moved.setdefault(int(site.series(key).position[moved.entry]), []).append(moved)
+        self._builds = {platform: _builds(site, platform) for platform in site.platforms}
+        self._steps = {platform: _machine_steps(site, platform) for platform in site.platforms}
+        self._findings: dict[str, list[Finding]] = {}  # by commit that they name
+        for finding in site.findings:
+            for sha in finding.commits:
+                self._findings.setdefault(sha, []).append(finding)
+        self._kernels: dict[str, list[str]] = {}  # whose sources a commit changed
+        for kernel, shas in site.source_changes.items():
+            for sha in shas:
+                self._kernels.setdefault(sha, []).append(kernel)
+        self._positions = [site.order[sha] for sha in site.along]
+        self._tagged = sorted(site.order[sha] for sha in site.tags)
+        self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
+
+    def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
+        notes = Footnotes()
+        rows, summary = (self._rows_on_line if sha in self.site.order else self._rows_beside)(sha, notes)
+        values = {"rows": rows, "summary": summary, "footnotes": notes.texts}
+        return {"page": {**recorded, **values, "sources": self._sources(sha), "files": self._changed_files(sha)}}
+
+    def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str | None:
+        """Return a text that changes whenever a commit's page would. None beside the line, where it is always made.
+
+        What git says of a commit follows from its hash.
+        """
+        past, position = self.site.past, self.site.order.get(sha)
+        if position is None:
+            return None
+        changes_here = [
+            (
+                *vars(moved.key).values(),
+                past.flop(moved.key),
+                moved.outcome.value,
+                moved.verdict and vars(moved.verdict),
+            )
+            for moved in self._moved.get(position, ())
+        ]
+        files = [past.inputs(path) for path in past.paths[sha]]
+        return repr((str(self.site.project), recorded, self._findings.get(sha), changes_here, files))
+
+    def recorded(self, sha: str) -> dict[str, Any]:
+        """Return what history, findings and sessions say of a commit."""
+        site, commit, on_line = self.site, self.site.commits[sha], sha in self.site.order
+        number = bisect_left(self._positions, site.order[sha]) if on_line else len(site.along)
+        older = site.along[number - 1] if on_line and number else None
+        newer = site.along[number + 1] if on_line and number + 1 < len(site.along) else None
+        findings = self._findings.get(sha, ())
+        files = site.past.paths[sha]
+        return {
+            "sha": sha,
+            "line": self._lines[sha],
+            "body": commit.message.strip().partition("\n")[2].strip("\n"),  # the rest of the message
+            "date": f"{commit.date:%Y-%m-%d %H:%M %z}",
+            "tags": site.tags_of(sha),
+            "parents": [
+                (parent[:SHORT], text.commit_href(parent) if parent in site.past.paths else "")
+                for parent in commit.parents
+            ],
+            "older": older and self._lines[older],
+            "newer": newer and self._lines[newer],
+            "tag": self._last_tag(sha) if on_line else None,
+            "on_line": on_line,
+            "findings": [home.finding_line(site, finding) for finding in findings],
+            "kernels": self._kernels.get(sha, ()),
+            "url": site.commit_url(sha),
+            "several": len(site.platforms) > 1,
+            "sections": [
+                {
+                    "place": platform,
+                    "machine": self._steps[platform].get(sha, ()),
+                    "build": self._builds[platform].get(sha),
+                }
+                for platform in site.platforms
+                if results_file(platform, sha) in files
+            ],
+        }
+
+    def _rows_on_line(self, sha: str, notes: Footnotes) -> tuple[list[dict[str, Any]], str]:
+        """Return the rows of what changed at a commit, MOST_ROWS at most, and how many changed in which way.
+
+        First those that a finding names, then those that lost their time, then the largest change.
+        """
+        findings = {
+            affected.identity.slot: finding for finding in self._findings.get(sha, ()) for affected in finding.affected
+        }
+
+        def finding_of(moved: Moved) -> Finding | None:
+            return findings.get(identity.of(moved.key, None).slot) if findings else None
+
+        def rank(moved: Moved) -> tuple[bool, float]:
+            size = math.inf if moved.verdict is None else abs(math.log(moved.verdict.ratio))
+            return finding_of(moved) is None, -size
+
+        ordered = sorted(self._moved.get(self.site.order[sha], ()), key=rank)
+        rows = []
+        for moved in ordered[:MOST_ROWS]:
+            now = self.site.series(moved.key).measurement(moved.entry, self.site.line)
+            rows.append(_row(now, moved.verdict, finding_of(moved), notes))
+        further = f"; the {MOST_ROWS} largest" if len(ordered) > MOST_ROWS else ""
+        return rows, _summary((moved.outcome, moved.verdict) for moved in ordered) + further
+
+    def _rows_beside(self, sha: str, notes: Footnotes) -> tuple[list[dict[str, Any]], str]:
+        """Return a row for every value of a commit beside the line, against the newest level up to its parent."""
+        site, trends = self.site, set(self.site.keys)
+        values = [value for value in site.past.at(sha) if value.outcome is not Outcome.NOT_APPLICABLE]
+        parent = max((site.order.get(parent, -1) for parent in site.commits[sha].parents[:1]), default=-1)
+        compared = []
+        for value in values:
+            if value.key in trends and value.outcome is Outcome.MEASURED:
+                columns = site.series(value.key)
+                method = columns.methods.index(value.method) if value.method in columns.methods else -1
+                alike = np.flatnonzero(changes.alike(columns, method) & (columns.position <= parent))
+                if alike.size:
+                    compared.append((value.key, int(alike[-1]), value))
+        verdicts = site.past.verdicts.beside(compared)
+        rows = [_row(value, verdicts.get(value.key), None, notes) for value in values]
+        for row, value in zip(rows, values, strict=True):
+            row["href"] = row["href"] if value.key in trends else ""
+        return rows, _summary((value.outcome, verdicts.get(value.key)) for value in values)
+
+    def _last_tag(self, sha: str) -> tuple[str, str] | None:
+        """Return the last tag before a commit of the line, and the hash of the newest commit measured up to it."""
+        number = bisect_left(self._tagged, self.site.order[sha]) - 1
+        measured = bisect_right(self._positions, self._tagged[number]) - 1 if number >= 0 else -1
+        if measured < 0:
+            return None
+        return (
+            ", ".join(self.site.tags[self.site.line[self._tagged[number]]]),
+            self.site.along[measured][:LINK_DIGITS],
+        )
+
+    def _sources(self, sha: str) -> list[dict[str, str]]:
+        """Return the kernels whose sources a commit changed, with the difference, its first MOST_LINES lines."""
+        sources = []
+        for kernel in self._kernels.get(sha, ()):
+            lines = git.difference(self.site.repository, sha, self.site.project.sources_of(kernel)).splitlines()
+            more = len(lines) - MOST_LINES
+            sources.append(
+                {
+                    "kernel": kernel,
+                    "changed": units.count(sum(map(_is_changed, lines)), "changed line"),
+                    "text": "\n".join(lines[:MOST_LINES]),
+                    "further": f"{more:,} more lines" if more > 0 else "",
+                }
+            )
+        return sources
+
+    def _changed_files(self, sha: str) -> dict[str, Any]:
+        """Return the files that a commit changed, with the numbers of lines added and removed."""
+        if sha not in self._files:
+            at = self.site.measured.index(sha) // FILES_AT_ONCE * FILES_AT_ONCE
+            wanted = self.site.measured[at : at + FILES_AT_ONCE]
+            try:
+                self._files |= git.changed_lines(self.site.repository, wanted)
+            except HistoryError as error:
+                return {"summary": "", "rows": (), "further": "", "unknown": str(error)}
+        files = self._files.get(sha, ())
+        added, removed = (sum(int(file[number]) for file in files if file[number] != "-") for number in (1, 2))
+        more = len(files) - MOST_FILES
+        return {
+            "summary": f"{units.count(len(files), 'file')}, {added:,} lines added, {removed:,} removed",
+            "rows": [
+                (name, *("" if count == "-" else count for count in counts)) for name, *counts in files[:MOST_FILES]
+            ],
+            "further": f"and {units.count(more, 'more file')}" if more > 0 else "",
+            "unknown": "",
+        }
+
+
+def _is_changed(line: str) -> bool:
+    """Return whether a line of a difference was added or removed. The names of the files are no such lines."""
+    return line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- "))
+
+
+def _moved(site: Site, key: SeriesKey) -> Iterator[Moved]:
+    """Yield where a series became slower or faster, and where it lost its time: a failure, or n/a with a reason."""
+    columns, levels = site.series(key), site.past.verdicts[key]
+    for point in levels.points:
+        alike = np.flatnonzero(changes.alike(columns, int(columns.method[point.index]))[: point.index])
+        verdict = levels.between(int(alike[-1]), point.index) if alike.size else None
+        if verdict is not None and verdict.is_change:
+            yield Moved(key, point.index, Outcome.MEASURED, verdict)
+    lost = np.flatnonzero(columns.is_measured[:-1] & ~columns.is_measured[1:]) + 1
+    for entry in lost.tolist():
+        outcome = OUTCOMES[columns.outcome[entry]]
+        if outcome is Outcome.FAILED or entry in columns.reasons:
+            yield Moved(key, entry, outcome, None)
+
+
+def _summary(results: Iterable[tuple[Outcome, Verdict | None]]) -> str:
+    """Return how many results there are of each verdict, the most frequent first, or why they have none."""
+    words = (
+        outcome.value if outcome is not Outcome.MEASURED else "without a baseline" if verdict is None else verdict.word
+        for outcome, verdict in results
+    )
+    return ", ".join(f"{number:,} {word}" for word, number in Counter(words).most_common())
+
+
+def _row(now: Measurement, verdict: Verdict | None, finding: Finding | None, notes: Footnotes) -> dict[str, Any]:
+    """Return the row of a value: names, verdict, time with rate, the finding that names it, footnotes."""
+    _, device, _ = name_parts(now.key.benchmark)
+    marks = notes.marks(text.remarks(now.outcome, now.reason, now.warnings))
+    if now.seconds is None:
+        cell = Cell(text=now.outcome.value, tone=now.outcome.value, marks=marks)
+    else:
+        rate = "" if now.gflops is None else text.rate(now)
+        href = measurement.href(now.commit, now.key) if device else ""
+        cell = Cell(text=units.value(now.seconds, now.unit), detail=rate, marks=marks, href=href)
+    return text.names_of(now.key) | {
+        "href": text.trend_href(now.key),
+        "change": text.verdict_cell(verdict, text.unit_of(now)),
+        "cell": cell,
+        "finding": None if finding is None else (finding_href(finding.id), finding.state.value),
+    }
+
+
+def _machine_steps(site: Site, platform: Platform) -> dict[str, list[str]]:
+    """Return the steps that a platform's controls share, in words, by the commit that was measured first after it."""
+    steps: dict[str, list[str]] = {}
+    devices = {name_parts(key.benchmark).device: key for key in site.keys_at(platform)}
+    for device, key in sorted(devices.items()):
+        for step in site.past.shared(key).steps:
+            steps.setdefault(site.line[step.position], []).append(f"{device}: {step.text}")
+    return steps
+
+
+def _builds(site: Site, platform: Platform) -> dict[str, dict[str, Any]]:
+    """Return how each commit was built on a platform, what that machine was, and what of it is new.
+
+    New since the newest commit of the line before it of which a session is known.
+    """
+    sessions: dict[str, list[SessionFacts]] = {}
+    for sha, session in site.sessions(platform):
+        sessions.setdefault(sha, []).append(session)
+    builds: dict[str, dict[str, Any]] = {}
+    before: tuple[str, SessionFacts] | None = None
+    for sha in site.measured:
+        now = session_facts.at(sessions.get(sha, ()), None)
+        if now is not None:
+            on_line = sha in site.order
+            builds[sha] = _build(platform, now, before if on_line else None)
+            before = (sha, now) if on_line else before
+    return builds
+
+
+def _build(platform: Platform, now: SessionFacts, before: tuple[str, SessionFacts] | None) -> dict[str, Any]:
+    """Return how a commit was built on a machine, and what that machine was, against an earlier commit's session."""
+    against, then = before or ("", None)
+
+    def code(kernel: str) -> str:
+        old = None if then is None else then.code.get(kernel)
+        return NOT_RECORDED if old is None else "same code" if old == now.code[kernel] else "other code"
+
+    kernels: Sequence[tuple[str, ...]] = [
+        (kernel, now.code[kernel][:CODE_DIGITS], code(kernel), now.ptxas.get(kernel, NOT_RECORDED))
+        for kernel in sorted(now.code)
+    ]
+    changed = {} if then is None else session_facts.changes(then.facts, now.facts)
+    return {
+        "compilers": [(name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)],
+        "kernels": PageTable(f"build of the kernels: {platform.machine}, {platform.environment}", KERNEL, kernels),
+        "changed": [(name, old, new) for name, (old, new) in changed.items()],
+        "against": against[:SHORT],
+        "facts": [(name, value) for name, value in sorted(now.facts.items()) if name not in COMPILERS],
+    }
