@@ -22,7 +22,6 @@ from kernel_velocity.config import OfKernel, Project
 from kernel_velocity.fields import KEY
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import RULES, Reason
-from kernel_velocity.offline import run as offline
 from tests.compare.live_comparisons import case, comparison, timed
 
 ROOT = Path(__file__).parents[1]
@@ -231,7 +230,7 @@ def test_settings_page_names_the_keys_of_a_repository():
 def test_every_exit_status_is_documented():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     statuses = {kind.exit_code for kind in kinds if issubclass(kind, errors.KernelVelocityError)}
-    statuses |= {compare.WRONG, offline.TIME_IS_UP, command_line.INTERRUPTED, *gate_report.WORDS, 30}
+    statuses |= {compare.WRONG, command_line.INTERRUPTED, *gate_report.WORDS, 30}
     page = PAGES["docs/reference/exit-codes.md"]
     assert {int(status) for status in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == statuses
 

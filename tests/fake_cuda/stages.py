@@ -1,4 +1,4 @@
-"""Stages of `kv offline run` on the fake device: test_cuda_tests.py has its process run them, too."""
+"""Ceilings and traces on the fake device: test_cuda_tests.py has its process run them, too."""
 
 import io
 import json
@@ -7,19 +7,14 @@ import pytest
 
 from kernel_velocity.harness.ceilings import DTYPES
 from kernel_velocity.runner import stages
+from lab import stages as lab_stages
 
 pytestmark = pytest.mark.cuda
 
 
-def run(*arguments):
-    """Run a stage in this process, which must succeed. Return what it prints."""
-    out, err = io.StringIO(), io.StringIO()
-    assert stages.main([*map(str, arguments)], out, err) == 0, err.getvalue()
-    return out.getvalue()
-
-
 def test_ceilings(tmp_path):
-    run("ceilings", "--device", "cuda", tmp_path / "ceilings.json", "--caches")
+    err = io.StringIO()
+    assert stages.main([str(tmp_path / "ceilings.json"), "--device=cuda", "--caches"], err) == 0, err.getvalue()
     document = json.loads((tmp_path / "ceilings.json").read_text())
     measured = {(ceiling["what"], ceiling.get("dtype")): ceiling["value"] for ceiling in document["ceilings"]}
     assert {("matmul", dtype) for dtype in DTYPES} <= measured.keys()
@@ -28,20 +23,9 @@ def test_ceilings(tmp_path):
 
 
 def test_traces(tmp_path):
-    bench = "--bench=quantize_int8.Cuda.time_hot.*(native|triton).*float32-1M"
-    run("traces", "--device", "cuda", tmp_path, "--seconds=0.001", bench)
+    bench, out = "--bench=quantize_int8.Cuda.time_hot.*(native|triton).*float32-1M", io.StringIO()
+    command = ["traces", str(tmp_path), "--device=cuda", "--seconds=0.001", bench]
+    assert lab_stages.main(command, out, out) == 0, out.getvalue()
     names = {path.name for path in tmp_path.glob("quantize_int8-cuda-*.json")}
     assert len(names) == 10
     assert "quantize_int8-cuda-triton-float32-1M-SyncTimer-cold-single.json" in names
-
-
-def test_timers(tmp_path):
-    """Every method that needs no driver times a call. A graph that outlived its tensors would not."""
-    bench = "--bench=quantize_int8_rows.*native.*512x|matmul.Cuda.*eager.*float32-1024"
-    run("timers", "--device", "cuda", tmp_path / "timers.json", bench)
-    rows = json.loads((tmp_path / "timers.json").read_text())["rows"]
-    assert [row["implementation"] for row in rows] == ["eager", "native"]
-    for row in rows:
-        assert row["others"]["graph"] == pytest.approx(row["harness"], rel=0.05)
-        assert row["others"]["do_bench"] >= 0.95 * row["harness"]
-        assert "CUPTI is absent" in row["why"]

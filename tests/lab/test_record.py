@@ -10,24 +10,24 @@ from kernel_velocity import lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.lab import record
 from kernel_velocity.results import traces
-from kernel_velocity.runner import live
+from kernel_velocity.runner import stages
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     """Return a function that runs the command with stand-ins that end with planned statuses.
 
-    It returns the command's status, its output, and the calls: stage, arguments, holder of the lock.
+    It returns the command's status, its output, and the calls: arguments, holder of the lock.
     """
 
     def command(*argv, statuses=()):
         calls, left = [], list(statuses)
 
-        def measure(stage, arguments, out, err):
-            calls.append((stage, list(arguments), os.environ.get(lock.HOLDER)))
+        def measure(module, arguments, out, err):
+            calls.append((list(arguments), os.environ.get(lock.HOLDER)))
             return left.pop(0) if left else 0
 
-        monkeypatch.setattr(live, "run", measure)
+        monkeypatch.setattr(stages, "run", measure)
         parser, out = argparse.ArgumentParser(), io.StringIO()
         record.add_arguments(parser)
         return record.run(parser.parse_args([str(arg) for arg in argv]), out, io.StringIO()), out.getvalue(), calls
@@ -42,7 +42,7 @@ def test_every_process_has_its_folder_and_the_machine_to_itself(run):
     status, out, calls = run("--processes", 2, "--seconds", 0.5, "--bench", "matmul")
     folders = [str(traces.TRACES / f"process-0{number}") for number in (1, 2)]
     options = ["--device=cpu", "--seconds=0.5", "--bench=matmul"]
-    assert calls == [("traces", [folder, *options], str(os.getpid())) for folder in folders]
+    assert calls == [(["traces", folder, *options], str(os.getpid())) for folder in folders]
     assert (status, out) == (0, f"process 1/2: {folders[0]}\nprocess 2/2: {folders[1]}\n")
 
 

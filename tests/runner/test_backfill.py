@@ -149,8 +149,8 @@ def test_track_halves_where_a_test_case_changed(tmp_path, monkeypatch):
     repeated, _ = run("--again=1")
     assert [commits for commits, _ in repeated] == [commits for commits, _ in sessions]
     assert [commits for commits, _ in run()[0]] == [(11, 5, 0)]  # nothing is left
-    _, text = run("--budget=1e-9", "--again=1")
-    assert "do not fit into the budget" in text and len(Session.sessions) == 1
+    _, text = run("--minutes=1e-9", "--again=1")
+    assert "no time left for 1 commit between two that differ" in text and len(Session.sessions) == 1
 
 
 def test_levels_are_of_complete_values_that_commits_can_change(tmp_path):

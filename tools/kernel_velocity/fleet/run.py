@@ -23,13 +23,12 @@ from kernel_velocity import config, lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
-from kernel_velocity.fleet import worker
+from kernel_velocity.fleet import unpack, worker
 from kernel_velocity.fleet.plan import Job, Lane, Limits, Plan
 from kernel_velocity.fleet.scheduler import Machine
 from kernel_velocity.fleet.worker import Order, Result
-from kernel_velocity.offline import unpack
 from kernel_velocity.results import blocks, git
-from kernel_velocity.runner import backfill, publish, select
+from kernel_velocity.runner import backfill, host, select
 from kernel_velocity.runner.track import Settings
 from kernel_velocity.series import past
 
@@ -406,7 +405,7 @@ def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
         out=out,
         head=head,
         first=git.first_commit(root),
-        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=settings.budget),
+        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=settings.seconds),
         wants_ceilings=not args.no_ceilings,
     )
     git.check_ancestors(root, commits)
@@ -430,7 +429,7 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
         count = units.count(len(commits), "commit")
         fleet.say(f"not measured: {name} at {count}: {', '.join(sha[:8] for sha in commits[:3])}")
     if not args.no_site and (fleet.results / "benchmarks.json").exists():
-        for note in publish.write_site(results=fleet.results, repository=fleet.root, out=fleet.root / PAGES):
+        for note in host.write_site(results=fleet.results, repository=fleet.root, out=fleet.root / PAGES):
             fleet.say(f"note: {note}")
         fleet.say(f"Dashboard: {(fleet.root / PAGES / 'index.html').as_uri()}")
     if not plan.jobs and not plan.left:

@@ -4,7 +4,7 @@ Dask's worker runs `measure`, which starts this module as a process: `kv track` 
 a current folder, and must end with the worker. The machine's folder, KV_FLEET_FOLDER or ~/.cache/kernel-velocity/fleet,
 holds a clone for each repository and machine, where builds stay. A commit is built by one machine of a kind, and the
 others take its build, if their toolchain is the same. What a job measured goes back as the tar of `kv
-offline` (offline/archive.py), so it is checked and merged like a node's.
+offline` (archive.py), so it is checked and merged like a node's.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from typing import Any
 from kernel_velocity import config, fields, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
+from kernel_velocity.fleet import archive
 from kernel_velocity.fleet.plan import Job
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.telemetry import GAUGES, Round
-from kernel_velocity.offline import archive
 from kernel_velocity.processes import contained
 from kernel_velocity.results import blocks, git, ingest, lines, machines
-from kernel_velocity.runner import facts, fingerprint, host, track
+from kernel_velocity.runner import doctor, fingerprint, host, track
 from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.runner.session import Session
@@ -83,7 +83,7 @@ class Result:
 
 def describe() -> dict[str, Any]:
     """Return what this worker's machine is."""
-    gpus: list[str] = facts.probe()["gpus"] if host.has_driver() else []
+    gpus: list[str] = doctor.probe()["gpus"] if host.has_driver() else []
     part = os.environ.get("SLURM_JOB_GPUS")  # of a shared node: another job has its other GPUs
     name = "-gpu".join(filter(None, (socket.gethostname(), part)))
     return {
@@ -270,14 +270,9 @@ def _track(order: Order) -> int:
 
 def _pack(order: Order, seconds: float, scratch: Path) -> None:
     """Put what was measured into the tar that goes back. There is none where nothing was recorded."""
-    machine, collected, results = order.job.machine, scratch / "collected", Path(config.results_dir(Path()))
-    source = results / machine
-    if not (source / "machine.json").exists():
-        return
-    for line in ingest.ingest(Path(), results=results, machine=machine).problems:
+    machine, describing = order.job.machine, scratch / "run"
+    for line in ingest.ingest(Path(), machine=machine).problems:
         print(line)  # noqa: T201
-    shutil.copytree(source, collected / "results" / machine, ignore=shutil.ignore_patterns("runs"))
-    shutil.copy(results / "benchmarks.json", collected / "results")
     block = blocks.Block(
         machine=machine,
         lanes=order.job.lanes,
@@ -287,9 +282,9 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         began=order.began,
         seconds=seconds,
         device=order.kind,
-        times=tuple(_times(source, order.job.anchors)),
+        times=tuple(_times(Path(config.results_dir(Path()), machine), order.job.anchors)),
     )
-    replace_text(collected / "run" / blocks.NAME, blocks.encode(block))
+    replace_text(describing / blocks.NAME, blocks.encode(block))
     gpus = (order.kind,) if order.device == "cuda" else ()
     manifest = archive.Manifest(
         project=archive.PROJECT,
@@ -300,8 +295,8 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         node=archive.Node(device=order.device, gpus=gpus, torch=host.torch_version()),
         written=order.began,
     )
-    replace_text(collected / archive.MANIFEST, manifest.to_json())
-    archive.write(scratch / archive.NAME, collected)
+    if (tar := archive.of_machine(manifest, describing)) is not None:
+        (scratch / archive.NAME).write_bytes(tar)
 
 
 def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:

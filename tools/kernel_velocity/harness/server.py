@@ -2,15 +2,17 @@
 
 asv's own server forks a process for each series. On a GPU each then makes a CUDA context, loads the libraries and opens
 their handles, which takes longer than its samples. What a series left in the shared process is put back before the next
-(`State`). A series that fails, crashes or runs past its timeout ends it, and the next one begins another.
+(`ProcessState`). A series that fails, crashes or runs past its timeout ends it, and the next one begins another.
 
 Commands and answers are those of asv_runner 0.3.2, launch method `forkserver`. Where series share a process, asv starts
-this module in place of its own server (runner/host.py). A series that does not (`isolation.is_shared`) has its own.
+this module in place of its own server (runner/host.py). A series that does not (`is_shared`) has its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import json
 import os
 import signal
@@ -25,15 +27,9 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from asv import benchmark as program
-from asv_runner._aux import posix_redirect_output, update_sys_path
-from asv_runner.discovery import disc_benchmarks
-from asv_runner.run import _run
-from asv_runner.server import recvall
-
 from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.isolation import State, is_shared
 
+ISOLATE = "KV_ISOLATE"  # variable
 TIMED_OUT = -256  # the status by which asv knows the timeout
 LOOK = 0.1  # s between two looks at a process that does not answer
 _LENGTH = struct.Struct("<Q")  # in front of every message
@@ -41,12 +37,54 @@ _LENGTH = struct.Struct("<Q")  # in front of every message
 Task = tuple[str, tuple[str, str, str, str, str], str]  # file for output, arguments of asv's `_run`, folder to run in
 
 
+def is_shared(environ: Mapping[str, str], device: str) -> bool:
+    """Return whether the series of a round share a process: those of "cuda", unless KV_ISOLATE says it for all.
+
+    A GPU's context and libraries take longer than the samples. On a CPU times can differ in a shared process.
+
+    Raises:
+        ValueError: KV_ISOLATE is neither 0 nor 1.
+    """
+    text = environ.get(ISOLATE) or ""
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{ISOLATE}: got {text!r}; wanted 1 (a process for each series) or 0 (one for all of a round)")
+    return text == "0" or (text == "" and device == "cuda")
+
+
+class ProcessState:
+    """What series could hand on to each other in one process, as it was when the process began."""
+
+    def __init__(self) -> None:
+        self._environ = dict(os.environ)
+        gc.freeze()  # what is there now stays: a collection that looked at all of torch would take .1 s
+        self._seed = sys.modules["torch"].initial_seed() if "torch" in sys.modules else None
+
+    def put_back(self) -> None:
+        """Restore the environment and torch's random numbers, and give back compiled code and memory."""
+        os.environ.clear()
+        os.environ.update(self._environ)
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()
+        gc.collect()
+        if self._seed is not None:
+            torch: Any = sys.modules["torch"]
+            torch.manual_seed(self._seed)  # of all devices
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+        with contextlib.suppress(AttributeError):  # no glibc
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 # The process that measures --------------------------------------------------------------------------------------------
 
 
 def serve(tasks: Connection) -> None:
     """Run the series that arrive, until the other end closes. An error ends the process with its traceback."""
-    state = State()
+    from asv_runner._aux import posix_redirect_output  # noqa: PLC0415 - half a second, for who asks `is_shared`
+    from asv_runner.run import _run  # noqa: PLC0415
+
+    state = ProcessState()
     is_first = True
     with contextlib.suppress(EOFError):
         while True:
@@ -127,6 +165,9 @@ class Server:
 
     def import_suite(self, output: str) -> None:
         """Import all modules of the suite."""
+        from asv_runner._aux import posix_redirect_output  # noqa: PLC0415
+        from asv_runner.discovery import disc_benchmarks  # noqa: PLC0415
+
         with posix_redirect_output(output, permanent=False):
             for _ in disc_benchmarks(self._folder, ignore_import_errors=True):
                 pass
@@ -146,6 +187,9 @@ class Server:
 
 def run_server(args: Sequence[str]) -> None:
     """Serve asv's commands for the suite in a folder, on a Unix socket at a path, until asv interrupts this process."""
+    from asv_runner._aux import update_sys_path  # noqa: PLC0415
+    from asv_runner.server import recvall  # noqa: PLC0415
+
     folder, path = args
     update_sys_path(folder)
     server = Server(folder)
@@ -168,5 +212,7 @@ def run_server(args: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    from asv import benchmark as program
+
     program.commands["run_server"] = run_server
     program.main()

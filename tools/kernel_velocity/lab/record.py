@@ -13,7 +13,9 @@ from typing import TextIO
 from kernel_velocity import lock
 from kernel_velocity.errors import BenchmarkFailed, UsageError
 from kernel_velocity.results.traces import TRACES
-from kernel_velocity.runner import host, live
+from kernel_velocity.runner import host
+from kernel_velocity.runner import stages as processes
+from lab import stages
 
 PROCESSES = 3
 SECONDS = 2.0  # of every trace: as long as the longest that our own rule takes
@@ -21,7 +23,7 @@ SECONDS = 2.0  # of every trace: as long as the longest that our own rule takes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    live.add_bench(parser)
+    stages.add_bench(parser)
     text = f"processes to record, earlier ones included (default {PROCESSES})"
     parser.add_argument("--processes", type=int, default=PROCESSES, help=text)
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"wall time of a trace (default {SECONDS:g})")
@@ -34,13 +36,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """
     if args.processes < 1:
         raise UsageError(f"--processes {args.processes}: wanted at least 1")
-    options = [f"--device={host.device()}", *live.options_given(args, ("seconds", "bench"))]
+    options = [f"--device={host.device()}", *stages.options_given(args, ("seconds", "bench"))]
     failed = 0
     with lock.held(Path()):
         for number in range(1, args.processes + 1):
             folder = TRACES / f"process-{number:02}"
             print(f"process {number}/{args.processes}: {folder}", file=out, flush=True)
-            status = live.run("traces", [str(folder), *options], out, err)
+            status = processes.run(stages.MODULE, ["traces", str(folder), *options], out, err)
             if status not in (0, BenchmarkFailed.exit_code):
                 return status
             failed = failed or status

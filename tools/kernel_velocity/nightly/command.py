@@ -32,7 +32,7 @@ from kernel_velocity.nightly import conclude, measure
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.journal import Journal, path_of
 from kernel_velocity.results import git
-from kernel_velocity.runner import clocks, report, select, track
+from kernel_velocity.runner import checks, report, select, track
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
 from kernel_velocity.runner.session import Session
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
-    clocks.add_argument(parser)
+    checks.add_lock_clocks(parser)
     lock.add_wait(parser)
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.offline import archive, pack
-from kernel_velocity.offline.run import cuda_tests
-from tests.offline import bare_node
+from kernel_velocity.fleet import archive, pack
+from kernel_velocity.fleet.run import cuda_tests
+from tests.fleet import bare_node
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 400  # s
