@@ -64,7 +64,7 @@ def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
     return folder
 
 
-def tar(folder, commits, name=archive.NAME, edit=lambda _: None, **changes):
+def tar(folder, commits, name=archive.TAR_NAME, edit=lambda _: None, **changes):
     """Return the tar of such a folder, edited before it is packed. The folder is gone, as the node is."""
     laid_out = lay_out(folder / "node-folder", commits, **changes)
     edit(laid_out)

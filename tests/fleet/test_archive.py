@@ -11,7 +11,7 @@ import pytest
 
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fleet import archive
-from kernel_velocity.fleet.archive import FORMAT, Manifest
+from kernel_velocity.fleet.archive import MANIFEST_FORMAT, Manifest
 from kernel_velocity.harness import documents
 from tests.fleet import node
 from tests.fleet.node import contents
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / archive.NAME
+    return tmp_path / archive.TAR_NAME
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_tar_that_is_cut_off_is_refused(folder, path, into, cut):
 @pytest.mark.parametrize("data", [b"", b"hello", lzma.compress(b"hello" * 1000)])
 def test_file_that_is_no_tar_is_refused(path, into, data):
     path.write_bytes(data)
-    with pytest.raises(ResultsError, match=archive.NAME):
+    with pytest.raises(ResultsError, match=archive.TAR_NAME):
         archive.read(path, into)
 
 
@@ -156,7 +156,7 @@ def test_manifest_that_is_not_ours_is_one_line(path, into, text):
 
 def test_manifest_of_a_newer_format_asks_for_an_update(path, into):
     with pytest.raises(ResultsError, match="format 2: this kernel-velocity reads 1 at most: update it"):
-        archive.read(planted(path, manifest=changed(format=FORMAT + 1)), into)
+        archive.read(planted(path, manifest=changed(format=MANIFEST_FORMAT + 1)), into)
 
 
 def test_tar_without_a_manifest_is_refused(path, into):

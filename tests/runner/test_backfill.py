@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.results import blocks
 from kernel_velocity.runner import backfill, track
-from kernel_velocity.runner.backfill import Level
+from kernel_velocity.runner.backfill import LogTime
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.series import past
 from tests import synthetic
@@ -44,7 +44,7 @@ def search(reads, every):
         tried.update(todo)
         for sha in todo:
             if (values := reads[int(sha)]) is not None:
-                levels[sha] = {number: Level(value, ERROR) for number, value in enumerate(values)}
+                levels[sha] = {number: LogTime(value, ERROR) for number, value in enumerate(values)}
     return turns
 
 

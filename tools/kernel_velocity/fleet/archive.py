@@ -35,12 +35,11 @@ from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import MACHINE
 from kernel_velocity.runner import doctor
 
-NAME = "kernel-velocity-node.tar.xz"
+TAR_NAME = "kernel-velocity-node.tar.xz"
 MANIFEST = "manifest.json"
-FORMAT = 1  # of the tar's layout; a newer one is refused
+MANIFEST_FORMAT = 1  # of the tar's layout; a newer one is refused
 PROJECT = "kernel-velocity"
 UNPACKED_LIMIT = 1_000_000_000  # bytes; far above any run's, far below what fills a disk
-PRESET = 4  # of xz: 6 makes no smaller tar and takes twice the memory
 END = bytes(2 * tarfile.BLOCKSIZE)  # of a whole tar
 
 
@@ -72,7 +71,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the text of manifest.json: one line, so that it is a line of a .jsonl too."""
-        return json.dumps({"format": FORMAT} | asdict(self)) + "\n"
+        return json.dumps({"format": MANIFEST_FORMAT} | asdict(self)) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Manifest:
@@ -82,7 +81,7 @@ class Manifest:
             ResultsError: not a manifest, another project's, or of a newer format.
         """
         where = f"{where}: {MANIFEST} is not of a node of {PROJECT}"
-        return fields.read(cls, text, where, range(1, FORMAT + 1), unchecked=FORMAT)
+        return fields.read(cls, text, where, range(1, MANIFEST_FORMAT + 1), unchecked=MANIFEST_FORMAT)
 
 
 def of_machine(manifest: Manifest, describing: Path) -> bytes | None:
@@ -118,7 +117,7 @@ def of_folder(folder: Path) -> bytes:
 
     stream = io.BytesIO()
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    with tarfile.open(fileobj=stream, mode="w:xz", preset=PRESET, format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(fileobj=stream, mode="w:xz") as tar:
         for name in sorted(names, key=lambda name: (name != MANIFEST, name)):
             tar.add(folder / name, name, filter=anonymous)
     return stream.getvalue()
@@ -131,7 +130,7 @@ def read(path: Path, into: Path) -> Manifest:
         ResultsError: no tar of a node, damaged, of a newer format, too large, or with a member that leaves the folder.
     """
     if not path.is_file():
-        raise ResultsError(f"{path}: no such file; the {NAME} that the node wrote is wanted")
+        raise ResultsError(f"{path}: no such file; the {TAR_NAME} that the node wrote is wanted")
     try:
         with lzma.open(path) as packed:
             data = packed.read(UNPACKED_LIMIT + 1)
@@ -146,9 +145,9 @@ def read(path: Path, into: Path) -> Manifest:
             tar.extractall(into, filter="data")
         text = (into / MANIFEST).read_text(encoding="utf-8", errors="replace")
     except (lzma.LZMAError, EOFError, tarfile.TarError) as error:
-        raise ResultsError(f"{path}: not a whole .tar.xz ({error}): copy {NAME} from the node again") from None
+        raise ResultsError(f"{path}: not a whole .tar.xz ({error}): copy {TAR_NAME} from the node again") from None
     except (FileNotFoundError, IsADirectoryError):
-        raise ResultsError(f"{path}: no {MANIFEST} in it: the {NAME} of a node is wanted") from None
+        raise ResultsError(f"{path}: no {MANIFEST} in it: the {TAR_NAME} of a node is wanted") from None
     return Manifest.from_json(text, str(path))
 
 

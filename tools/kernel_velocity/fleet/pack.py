@@ -29,7 +29,7 @@ from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.make_venv import extra
 from kernel_velocity.results import git
 
-FORMAT = 2  # of the pack
+PACK_FORMAT = 2  # of the pack
 LIMIT = 50_000_000  # bytes; what is copied to a node by hand stays small enough for any upload form
 CHECKSUMS = "SHA256SUMS"  # of all other files, as `sha256sum -c` reads them
 PYTHONS = "3.11,3.12,3.13"
@@ -93,7 +93,7 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
         _download(wheels, python, machine, extra(root / "tools", "node"))
     shutil.copy(Path(__file__).with_name("node.sh"), folder / "run")
     manifest = {
-        "format": FORMAT,
+        "format": PACK_FORMAT,
         "project": PROJECT,
         "root": git.first_commit(root),
         "head": git.resolve(root, "HEAD", "HEAD"),

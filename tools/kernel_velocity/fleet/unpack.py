@@ -43,7 +43,7 @@ MACHINE_IDENTITY = (
     "num_cpu",
 )  # what makes a machine another one; memory and kernel move with the rental
 # of the lines of the files beside a results file
-FORMATS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+LINE_CODECS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     ROUNDS: (telemetry.decode, telemetry.encode),
     failures.SUFFIX: (failures.decode, failures.encode),
 }
@@ -53,7 +53,7 @@ NOTED_SERIES = 3  # that a note names before it counts the others
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the step's arguments."""
-    parser.add_argument("tar", type=Path, metavar="TAR", help=f"the {archive.NAME} that the node wrote")
+    parser.add_argument("tar", type=Path, metavar="TAR", help=f"the {archive.TAR_NAME} that the node wrote")
     parser.add_argument("--machine", required=True, help="the name under which its results are kept, such as h200")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
@@ -260,7 +260,7 @@ def verdict(here: MergeCell | None, there: MergeCell, method: str | None = DEFAU
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultsFile:
+class RankedFile:
     """A results file, and on how much each of its series rests."""
 
     file: StoredFile
@@ -309,7 +309,7 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     adopted = {_series(name, params) for name, row in rows.items() for params in _by(row, MergeDecision.ADOPTED)}
     gone = {_series(name, params) for name, row in rows.items() for params in row.gone}
     if new or adopted:
-        for suffix in FORMATS:
+        for suffix in LINE_CODECS:
             ours, other = (texts(beside(file, suffix), []) for file in (path, theirs))
             _replace(beside(path, suffix), merge_lines(ours, other, adopted, gone, suffix))
         merged = sessions.merged(read_sessions(path, []), read_sessions(theirs, []))
@@ -321,7 +321,7 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     return Merged(path=path, changed=new or bool(adopted), adopted=count, stayed=len(tried) - count, notes=notes)
 
 
-def read(path: Path) -> ResultsFile:
+def read(path: Path) -> RankedFile:
     """Return a results file. What lies beside it tells on how much its series rest.
 
     Raises:
@@ -331,7 +331,7 @@ def read(path: Path) -> ResultsFile:
     rounds = read_rounds(beside(path, ROUNDS), [])
     reasons = read_failures(beside(path, failures.SUFFIX), [])
     cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
-    return ResultsFile(file=stored, cells=cells)
+    return RankedFile(file=stored, cells=cells)
 
 
 def series_of(
@@ -360,7 +360,7 @@ def _resting_on(rounds: Sequence[Round], value: float) -> int:
     return len(rounds) if math.isclose(middle, value, rel_tol=AGREEMENT) else 0
 
 
-def merge_row(name: str, here: ResultsFile, there: ResultsFile, current: str | None) -> MergedBenchmark:
+def merge_row(name: str, here: RankedFile, there: RankedFile, current: str | None) -> MergedBenchmark:
     """Merge a benchmark into the file here, in memory. `current` is its version in the suite."""
     cells, mine = there.cells[name], here.cells.get(name)
     if mine is None:
@@ -395,7 +395,7 @@ def merge_lines(
         adopted: the series whose values are the other file's now. gone: the series that were removed.
         suffix: of the file.
     """
-    decode, encode = FORMATS[suffix]
+    decode, encode = LINE_CODECS[suffix]
     lines: dict[str, float] = {}  # and its Unix time
     for side, other in ((here, False), (there, True)):
         for _, line, entry in decoded(side, decode):

@@ -32,7 +32,7 @@ from kernel_velocity import config, fields, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet import archive
-from kernel_velocity.fleet.plan import Job
+from kernel_velocity.fleet.plan import FleetJob
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.telemetry import GAUGES, Round
 from kernel_velocity.processes import contained
@@ -43,12 +43,11 @@ from kernel_velocity.runner.select import Selection
 from kernel_velocity.runner.session import Session
 from kernel_velocity.stats import link
 
-FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
-NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
+FOLDER_VARIABLE = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
+NAME_VARIABLE = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
 # Exit statuses of `track` after which there is nothing to try again. Others are the machine's fault
 FINAL = (0, BenchmarkFailed.exit_code, BuildFailed.exit_code, NothingMeasured.exit_code)
 CLEAN, BUNDLE, ORDER, LOG, BUILDS = "fleet-job", "repository.bundle", "order.json", "log.txt", "builds"
-PATIENCE = 30.0  # s in which an interrupted job saves what it has
 _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a job -> its process
 
 
@@ -56,7 +55,7 @@ _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a jo
 class Order:
     """A job with all that its worker must know."""
 
-    job: Job
+    job: FleetJob
     root: str  # SHA of the repository's first commit
     head: str  # SHA of the commit whose suite measures
     bench: str  # regular expression of the lanes' series
@@ -87,7 +86,7 @@ def describe() -> dict[str, Any]:
     part = os.environ.get("SLURM_JOB_GPUS")  # of a shared node: another job has its other GPUs
     name = "-gpu".join(filter(None, (socket.gethostname(), part)))
     return {
-        "name": os.environ.get(NAME) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
+        "name": os.environ.get(NAME_VARIABLE) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
         "gpus": gpus,
         "processor": fingerprint.now(os.environ).get("cpu", "unknown processor"),
         "time": time.time(),
@@ -116,7 +115,7 @@ def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, bytes]] =
     began = time.monotonic()
     with _process(order, bundle, (), builds) as (status, folder):
         printed = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        path = folder / archive.NAME
+        path = folder / archive.TAR_NAME
         tar = path.read_bytes() if path.exists() and status in FINAL else b""
     return Result(
         tar=tar,
@@ -141,10 +140,11 @@ def _process(
         for commit, made in (pair for several in builds for pair in several.items()):
             if commit in order.job.measured:
                 (folder / BUILDS / commit).write_bytes(made)
+        own_machines = _folder(order) / ".asv" / "machines.json"  # asv's file of them, for this one alone
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder), *to_build],
-                env={**os.environ, **mark, **order.settings, machines.FILE: _machines(order)},
+                env={**os.environ, **mark, **order.settings, machines.FILE: str(own_machines)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -165,14 +165,9 @@ def stop() -> None:
             os.killpg(process.pid, signal.SIGINT)
 
 
-def _machines(order: Order) -> str:
-    """Return the path of asv's file of machines, for this one alone."""
-    return str(_folder(order) / ".asv" / "machines.json")
-
-
 def _folder(order: Order) -> Path:
     """Return the path of the machine's clone."""
-    base = Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
+    base = Path(os.environ.get(FOLDER_VARIABLE) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
     return (base / order.root[:12] / order.job.machine).absolute()
 
 
@@ -296,7 +291,7 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         written=order.began,
     )
     if (tar := archive.of_machine(manifest, describing)) is not None:
-        (scratch / archive.NAME).write_bytes(tar)
+        (scratch / archive.TAR_NAME).write_bytes(tar)
 
 
 def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:

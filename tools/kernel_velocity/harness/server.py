@@ -31,7 +31,7 @@ from kernel_velocity.harness.cases import DEVICES
 
 ISOLATE = "KV_ISOLATE"  # variable
 TIMED_OUT = -256  # the status by which asv knows the timeout
-LOOK = 0.1  # s between two looks at a process that does not answer
+LOOK_AGAIN = 0.1  # s between two looks at a process that does not answer
 _LENGTH = struct.Struct("<Q")  # in front of every message
 
 Task = tuple[str, tuple[str, str, str, str, str], str]  # file for output, arguments of asv's `_run`, folder to run in
@@ -103,7 +103,7 @@ def serve(tasks: Connection) -> None:
             tasks.send(None)
 
 
-class Process:
+class MeasuringProcess:
     """A forked process that measures series, one after the other."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Process:
         deadline = monotonic() + timeout
         try:
             # The look at the process is for one that left another, which still has the pipe open.
-            while not (self._tasks.poll(LOOK) or self.has_ended()):
+            while not (self._tasks.poll(LOOK_AGAIN) or self.has_ended()):
                 if monotonic() > deadline:
                     os.kill(self._pid, signal.SIGKILL)
                     self.end()
@@ -161,7 +161,7 @@ class Server:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._shared: Process | None = None
+        self._shared: MeasuringProcess | None = None
 
     def import_suite(self, output: str) -> None:
         """Import all modules of the suite."""
@@ -173,15 +173,15 @@ class Server:
                 pass
 
     def run(self, command: Mapping[str, Any], output: str) -> int:
-        """Run a series. Return the status of `Process.run`."""
+        """Run a series. Return the status of `MeasuringProcess.run`."""
         names = ("benchmark_id", "params_str", "profile_path", "result_file")
         task = (output, (self._folder, *(command[name] for name in names)), command["cwd"])
         device = "cuda" if f".{DEVICES['cuda']}." in command["benchmark_id"] else "cpu"
         if not is_shared(os.environ, device):
-            alone = Process()
+            alone = MeasuringProcess()
             return alone.run(task, command["timeout"]) or alone.end()
         if self._shared is None or self._shared.has_ended():
-            self._shared = Process()
+            self._shared = MeasuringProcess()
         return self._shared.run(task, command["timeout"])
 
 

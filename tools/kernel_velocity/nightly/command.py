@@ -104,7 +104,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def _measured(
-    args: argparse.Namespace, settings: track.Settings, budget: float, out: TextIO, err: TextIO
+    args: argparse.Namespace, settings: track.TrackSettings, budget: float, out: TextIO, err: TextIO
 ) -> tuple[Session, Journal, str]:
     """Choose the commits of a new or interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None

@@ -33,10 +33,10 @@ from kernel_velocity.runner.checks import installed_torch
 from kernel_velocity.runner.host import NO_COMPILER, compiler, measuring_variables, python
 from kernel_velocity.units import significant, size
 
-WIDTH = 110  # letters of a line
+LINE_WIDTH = 110  # letters of a line
 BUSY = 0.5  # cores busy in the minute before: less is the system's
 FREE = 5e9  # bytes on the disk: a CUDA build of PyTorch alone takes as much
-LISTED = 6  # kernels that a line names before it counts them
+LISTED_KERNELS = 6  # kernels that a line names before it counts them
 SMT = Path("/sys/devices/system/cpu/smt/active")
 CURES: Mapping[str, str] = {  # a part of a text of the code that decides -> what to do about it
     "no nvcc": "`make venv NVCC_FROM=pip`",
@@ -167,7 +167,7 @@ def _cure(why: str) -> str:
 
 
 def _wrapped(line: str, indent: int) -> str:
-    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return textwrap.fill(line, LINE_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 # What is here ---------------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def missing(suite: Suite, device: str, *, has_driver: bool) -> Pairs:
                 implementations, kernels = refused.setdefault(str(error), ({}, {}))
                 implementations[implementation] = kernels[kernel] = None
     for why, (implementations, kernels) in refused.items():
-        which = ", ".join(kernels) if len(kernels) <= LISTED else f"{len(kernels)} kernels"
+        which = ", ".join(kernels) if len(kernels) <= LISTED_KERNELS else f"{len(kernels)} kernels"
         reasons.append((f"{name}, {' and '.join(implementations)} of {which}", why))
     return reasons
 

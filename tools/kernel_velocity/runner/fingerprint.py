@@ -56,7 +56,9 @@ def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> Session
         environ: of the measuring process.
     """
     info = build_info(unpacked)
-    facts = {**now(environ), **_compilers(info), **isa_of(unpacked)}
+    named = {name: info.get(name.replace(" ", "_")) for name in sorted(sessions.COMPILERS)}
+    compilers = {name: text for name, text in named.items() if isinstance(text, str)}
+    facts = {**now(environ), **compilers, **isa_of(unpacked)}
     return SessionFacts(began=began, facts=facts, code=code_hashes(unpacked), ptxas=ptxas_of(info))
 
 
@@ -117,12 +119,6 @@ def build_info(unpacked: Path) -> dict[str, Any]:
     with suppress(OSError, documents.DamagedError):
         return {} if path is None else documents.read(path)
     return {}
-
-
-def _compilers(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the compilers that build-info.json names."""
-    texts = {name: info.get(name.replace(" ", "_")) for name in sorted(sessions.COMPILERS)}
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def isa_of(unpacked: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from kernel_velocity.runner.asv import AsvStep
 from kernel_velocity.tables import columns
 
 LIMITS = {"core": 150, "full": 600}  # s, cost limit of a commit on two cores, by tier (contract)
-COLUMNS = 6  # commits in a table; the pages show all
+COMMITS_SHOWN = 6  # commits in a table; the pages show all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> 
 
     A series without a known number of operations has times.
     """
-    shown = list(commits)[-COLUMNS:]
+    shown = list(commits)[-COMMITS_SHOWN:]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for value in measurements:
         key = (value.key.benchmark.removesuffix(".time_hot"), value.key.implementation, value.key.case)

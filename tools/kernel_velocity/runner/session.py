@@ -161,7 +161,9 @@ class Session:
             self._ended = time.time()
             for line in backup.put_back(self.root, self.results, self.rounds):
                 print(line, file=out)
-            self._note_deaths()
+            # Processes that crashed or timed out could not write their failures themselves.
+            for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
+                failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
 
     def _run(self, commits: tuple[str, ...], options: list[str], series: Sequence[Series], out: TextIO) -> None:
         """Have asv run series of some commits.
@@ -294,11 +296,6 @@ class Session:
         records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
         self.notes.update(dict.fromkeys(notes))
         return records
-
-    def _note_deaths(self) -> None:
-        """Write the failures of processes that crashed or timed out, and could not do so themselves."""
-        for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
-            failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
 
     def ingest(self, err: TextIO) -> None:
         """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""

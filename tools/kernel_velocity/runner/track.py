@@ -45,7 +45,7 @@ STATUSES = (ResultsError.exit_code, BuildFailed.exit_code, BenchmarkFailed.exit_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TrackSettings:
     """The settings of a run. None: the default."""
 
     range: str | None
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lock.add_wait(parser)
 
 
-def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> TrackSettings:
     """Return the settings of the command line, else of the environment. An empty value is unset.
 
     Raises:
@@ -92,7 +92,7 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     check_settings(environ)
     if args.every is not None and args.every < 1:
         raise UsageError(f"--every must be a positive number of commits (got {args.every}), for example --every 8")
-    return Settings(
+    return TrackSettings(
         range=value["range"],
         bench=value["bench"],
         rounds=_rounds(value["rounds"]),
@@ -102,11 +102,6 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         every=args.every,
         seconds=math.inf if args.minutes is None else seconds(args.minutes, "--minutes"),
     )
-
-
-def _of_device(chosen: str | None) -> str | None:
-    """Return the machine's name for one of its GPUs. None: asv's."""
-    return f"{machine(None)}-{chosen.replace(':', '')}" if chosen and chosen != "cpu" else None
 
 
 def _rounds(text: str | None) -> int:
@@ -134,6 +129,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     ):
         began, measured = time.time(), 0
         device_name, commits, series = _select(chosen, out)
+        is_one_gpu = args.device and args.device != "cpu"  # which is a machine of its own
+        of_gpu = f"{machine(None)}-{args.device.replace(':', '')}" if is_one_gpu else None
         waves = Waves(chosen=chosen, line=commits, device=device_name, series=series)
         statuses: list[int] = []
         while True:
@@ -142,7 +139,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 commits=waves.commits,
                 series=waves.series,
                 rounds=chosen.rounds,
-                machine=machine(chosen.machine or _of_device(args.device)),
+                machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
             work.ingest(err)  # the spool of an interrupted run, which this one resumes
@@ -170,7 +167,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 class Waves:
     """The sessions of a run: one, or with --every one for each time that intervals are halved."""
 
-    chosen: Settings
+    chosen: TrackSettings
     line: tuple[str, ...]  # newest first
     device: str
     series: select.Selection  # of the next session
@@ -195,9 +192,8 @@ class Waves:
             left = [sha for sha in self.line if sha not in self.tried[lanes[0]]]
             self.commits = tuple(left[: min(TOGETHER, self._room(len(lanes)))])
             if left and not self.commits:
-                print(
-                    f"\n{units.count(len(left), 'commit')} left for lack of time: run the same command again", file=out
-                )
+                count = units.count(len(left), "commit")
+                print(f"\nno time left for {count}: run the same command again", file=out)
             return bool(self.commits)
         todo = self._search(work, self.chosen.every)
         commits = tuple(sha for sha in self.line if any(sha in several for several in todo.values()))
@@ -237,7 +233,7 @@ class Waves:
         return max(0, int((self.chosen.seconds - spent) / (lanes * spent / self.measured)))
 
 
-def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
+def _select(chosen: TrackSettings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
     """Return the device, the commits, newest first, and the series.
 
     Raises:
