@@ -15,14 +15,14 @@ from kernel_velocity.fleet.plan import Lane, Limits
 from kernel_velocity.fleet.run import Fleet
 from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
-from kernel_velocity.runner.track import Settings
+from kernel_velocity.runner.track import TrackSettings
 from tests import synthetic
 from tests.fleet.node import contents
 
 MESSAGES = tuple(f"Change {number}" for number in range(6))
 LANES = [f"{name.partition('.')[0]} {case}" for name, cases in synthetic.CASES.items() for case in cases][:3]
 ROUNDS = 8
-SETTINGS = Settings(range=None, bench=None, rounds=ROUNDS, tier="core", machine=None, again=False)
+SETTINGS = TrackSettings(range=None, bench=None, rounds=ROUNDS, tier="core", machine=None, again=False)
 
 
 class Future:

@@ -169,14 +169,14 @@ def main(argv: Sequence[str], out: TextIO) -> int:
         pack = documents.read_checked(args.pack)
     except (OSError, documents.DamagedError) as error:
         raise UsageError(f"{args.pack}: {error}; make a pack with `kv offline pack DIR`") from None
-    asked = doctor.probe()
+    pytorch = doctor.probe()
     manifest = Manifest(
         project=PROJECT,
         root=pack["root"],
         head=pack["head"],
         commits=tuple(pack["commits"]),
         machine=args.machine,
-        node=Node(device="cuda" if asked["gpus"] else "cpu", gpus=tuple(asked["gpus"]), torch=asked["torch"]),
+        node=Node(device="cuda" if pytorch["gpus"] else "cpu", gpus=tuple(pytorch["gpus"]), torch=pytorch["torch"]),
         written=time.time(),
     )
     for line in ingest.ingest(Path(), machine=args.machine).problems:  # the rounds of a run that was cut off

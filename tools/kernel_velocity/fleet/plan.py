@@ -19,9 +19,8 @@ from itertools import groupby
 
 ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (kv lab links)
 SESSION = 2 * 3600.0  # s; long enough that anchors cost little, short enough that a lost machine does, too
-FEWEST_COMMITS = (
-    8  # commits that a session should have room for: they are compared in turns. Else it measures fewer lanes
-)
+# That a session should have room for: they are compared in turns. Else it measures fewer lanes.
+FEWEST_COMMITS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
