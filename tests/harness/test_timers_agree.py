@@ -103,7 +103,6 @@ def test_cold_call_of_do_bench_is_no_shorter(series):
 def test_series_that_share_a_process_read_as_in_their_own(tmp_path):
     """The mean over passes of each series, shared over isolated, is 1 within its 95% interval or AGREE."""
     from lab import sharing_series
-    from lab.stages import MODULE
 
     out, path = io.StringIO(), tmp_path / "sharing.json"
     options = [
@@ -111,7 +110,7 @@ def test_series_that_share_a_process_read_as_in_their_own(tmp_path):
         f"--passes={sharing_series.FEWEST_PASSES}",
         "--bench=(matmul|quantize_int8_rows).*native",
     ]
-    assert stages.run(MODULE, ["sharing", str(path), *options], out, out) == 0, out.getvalue()
+    assert stages.run(sharing_series.MODULE, ["sharing", str(path), *options], out, out) == 0, out.getvalue()
     *rows, _ = sharing_series.table(read_checked(path)["rows"]).rows
     assert len(rows) >= 2
     for name, _, longer, half, *_ in rows:

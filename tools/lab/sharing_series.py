@@ -7,24 +7,33 @@ machine down slows both. Fresh processes differ from each other, by the pages th
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import multiprocessing
 import os
+import re
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TextIO
 
-from kernel_velocity import units
+from kernel_velocity import config, units
+from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError, UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.sampling import calibrate
 from kernel_velocity.harness.server import ProcessState
 from kernel_velocity.harness.statistics import t_975
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.tables import Table
 
+MODULE = "lab.sharing_series"  # a measuring process runs it (runner/stages.py)
 TURNS = 20
 PORTION = 0.03  # s of samples of one process in a turn, of which the first third only fills the caches again
 KINDS = ("isolated", "shared")
@@ -174,3 +183,42 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _percents(mean: float, half: float) -> tuple[str, str]:
     return f"{math.expm1(mean):+.2%}", f"{half:.2%}"
+
+
+def main(argv: Sequence[str], out: TextIO) -> int:
+    """Compare the core series of a device whose names match --bench, and write the passes. Return 0.
+
+    Raises:
+        UsageError: no series matches, or --bench is no regular expression.
+        BenchmarkFailed: a process died.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--bench")
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    args = parser.parse_args(argv)
+    try:
+        series = list(config.suite(Path()).core_series(args.device, args.bench))
+    except re.error as error:
+        raise UsageError(f"--bench {args.bench!r}: not a regular expression ({error})") from None
+    if not series:
+        raise UsageError(f"--bench {args.bench!r} matches no core series on {args.device}")
+    rows: list[dict[str, Any]] = []
+    try:
+        for comparison in compare(series, args.passes):
+            rows.append(asdict(comparison))
+            print(f"pass {comparison.number + 1}: {comparison.series}", file=out, flush=True)
+    except EOFError:
+        after = rows[-1]["series"] if rows else "the start"
+        raise BenchmarkFailed(f"a process ended without a word after {after}") from None
+    replace_text(args.target, with_checksum(json.dumps({"rows": rows})) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:], sys.stdout))
+    except KernelVelocityError as problem:
+        print(f"error: {problem}", file=sys.stderr)  # noqa: T201
+        sys.exit(problem.exit_code)

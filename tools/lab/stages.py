@@ -1,7 +1,6 @@
-"""What `lab record` and `lab sharing` measure, in a measuring process (`python -m lab.stages`).
+"""What `lab record` measures, in a measuring process (`python -m lab.stages`).
 
     traces FOLDER         raw samples of every timer and cache state (traces.py), a file for each
-    sharing FILE.json     series that share a process beside series in their own (sharing_series.py)
 
 A file appears whole. A trace that is there is not repeated, so an interrupted command resumes.
 """
@@ -13,7 +12,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,7 +21,6 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents, traces
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.suite import Series
-from lab import sharing_series
 
 MODULE = "lab.stages"
 
@@ -42,19 +39,14 @@ def options_given(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Measure in this process. Return the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
-    parser.add_argument("what", choices=("traces", "sharing"))
+    parser.add_argument("what", choices=("traces",))
     parser.add_argument("target", type=Path)
     parser.add_argument("--seconds", type=float, default=1.0)  # wall time of a trace
-    parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     add_bench(parser)
     args = parser.parse_args(argv)
     try:
-        series = chosen(args.device, args.bench)
-        if args.what == "traces":
-            record(series, args.target, args.seconds, out)
-        else:
-            compare(series, args.target, args.passes, out)
+        record(chosen(args.device, args.bench), args.target, args.seconds, out)
     except KernelVelocityError as error:
         print(f"error: {error}", file=err)
         return error.exit_code
@@ -110,23 +102,6 @@ def record(series: Sequence[Series], folder: Path, seconds: float, out: TextIO) 
         raise BenchmarkFailed(f"{len(failed)} series could not be traced, the first of them {failed[0]}")
     if not any(folder.glob("*.json")):
         raise NothingMeasured("no series applies here")
-
-
-def compare(series: Sequence[Series], path: Path, passes: int, out: TextIO) -> None:
-    """Compare both kinds of process, pass by pass.
-
-    Raises:
-        BenchmarkFailed: a process died.
-    """
-    rows: list[dict[str, Any]] = []
-    try:
-        for comparison in sharing_series.compare(series, passes):
-            rows.append(asdict(comparison))
-            out.write(f"pass {comparison.number + 1}: {comparison.series}\n")
-    except EOFError:
-        after = rows[-1]["series"] if rows else "the start"
-        raise BenchmarkFailed(f"a process ended without a word after {after}") from None
-    replace_text(path, with_checksum(json.dumps({"rows": rows})) + "\n")
 
 
 if __name__ == "__main__":

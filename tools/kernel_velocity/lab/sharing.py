@@ -17,15 +17,14 @@ from kernel_velocity.harness import documents
 from kernel_velocity.runner import host
 from kernel_velocity.runner import stages as processes
 from kernel_velocity.tables import aligned
-from lab import stages
-from lab.sharing_series import FEWEST_PASSES, table
+from lab.sharing_series import FEWEST_PASSES, MODULE, table
 
 PASSES = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    stages.add_bench(parser)
+    parser.add_argument("--bench", metavar="REGEX", help="only series whose name matches, such as 'matmul.*native'")
     text = f"passes, each with fresh processes (default {PASSES})"
     parser.add_argument("--passes", type=int, default=PASSES, help=text)
 
@@ -36,8 +35,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         raise UsageError(f"--passes {args.passes}: wanted at least {FEWEST_PASSES}, for an interval")
     with lock.held(Path()), tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sharing.json")
-        options = [f"--device={host.device()}", *stages.options_given(args, ("passes", "bench"))]
-        status = processes.run(stages.MODULE, ["sharing", str(path), *options], err, err)
+        options = [f"--device={host.device()}", f"--passes={args.passes}"]
+        options += [] if args.bench is None else [f"--bench={args.bench}"]
+        status = processes.run(MODULE, [str(path), *options], err, err)
         if status == 0:
             print(aligned(table(documents.read_checked(path)["rows"])), file=out)
     return status
