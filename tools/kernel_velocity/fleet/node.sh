@@ -30,7 +30,7 @@ echo "PyTorch of $python"
 # A bare container has no HOME, and files on a shared disk may belong to another user, whose clone git refuses.
 export HOME="${HOME:-$work/home}" USER="${USER:-node}" LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' PIP_CONFIG_FILE=/dev/null
-export PATH="$work/venv/bin:${PATH:+$PATH:}${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/bin:/usr/bin:/bin"
+export PATH="$work/venv/bin:$(dirname "$python"):${PATH:+$PATH:}${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/bin:/usr/bin:/bin"
 mkdir -p "$HOME" "$work/repository" && cd "$work/repository" || exit 2
 git init -q . && git fetch -q "$pack/repository.bundle" HEAD && git checkout -q --force --detach FETCH_HEAD \
     || fail "git cannot check out the pack's commits"
