@@ -23,7 +23,7 @@ RANKS = (
     ("runner", "findings"),
     ("ab",),
     ("nightly", "site"),
-    ("compare", "offline"),
+    ("compare",),
     ("fleet",),
     ("scaffold",),
     ("faces",),
@@ -35,7 +35,7 @@ PURPOSES = {
     "faces": "The command line, asv's plugin and pytest's.",
 }
 # Where a room stands in its row: lines past other rooms run between them
-COLUMNS = {"faces": 2, "scaffold": 4.2, "offline": 0, "compare": 2.6, "nightly": 1.2, "site": 3, "ab": 1.4}
+COLUMNS = {"faces": 2, "scaffold": 4.2, "compare": 2.6, "nightly": 1.2, "site": 3, "ab": 1.4}
 COLUMNS |= {"runner": 0.5, "findings": 2.4, "series": 1.6, "roofline": 3.4, "stats": 1.6, "results": 2, "leaves": 2}
 COLUMNS |= {"harness": 2, "fleet": 0.6}
 # The data from a commit to those who read them: box -> column, row, second line of its text

@@ -21,11 +21,11 @@ from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding
+from kernel_velocity.fleet import archive
 from kernel_velocity.harness import documents, problem_formats, reported, under_test
 from kernel_velocity.harness.documents import DamagedError
 from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.nightly import measure
-from kernel_velocity.offline import archive
 from kernel_velocity.results import foreign, machines
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
@@ -35,9 +35,9 @@ from tests import synthetic
 from tests.findings import evidenced
 from tests.findings.nights import WHEN
 from tests.findings.test_files import expectation, full
+from tests.fleet import node
 from tests.harness import test_device_figures, test_public_problems
 from tests.mutations import PATHS, damage_path, mutants
-from tests.offline import node
 from tests.results import test_foreign
 
 SEED = 20

@@ -11,7 +11,7 @@ from kernel_velocity.compare import api, profile
 from kernel_velocity.harness import accuracy
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import model
-from kernel_velocity.runner import live, peaks
+from kernel_velocity.runner import peaks, stages
 from tests.harness.test_device_figures import a_machine, document
 
 
@@ -33,7 +33,7 @@ def test_examples_do_what_they_say(module, calls, tmp_path, monkeypatch):
         Path(argv[0]).write_text(with_checksum(json.dumps(document(a_machine()))))
         return 0
 
-    monkeypatch.setattr(live, "run", run)
+    monkeypatch.setattr(stages, "run", run)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pytest.importorskip("torch.profiler", reason="the examples compute with a whole PyTorch")
     pytest.importorskip("kernels", reason="an example compares a native kernel")

@@ -18,6 +18,7 @@ from tests.fake_cuda import device as fake
 # What the fake cannot run: a part of a test's name, and why.
 NEEDS_A_DEVICE = {
     "test_failed_cuda_call_leaves_no_error": "asks CUDA's own runtime what it did last",
+    "test_series_that_share_a_process_read_as_in_their_own": "starts processes that measure a GPU",
 }
 # Elements of an output: Triton's interpreter takes a second for ten times as many. To bfloat16 it does not round.
 MOST_INTERPRETED = 1 << 16
@@ -121,8 +122,6 @@ def _harness() -> None:
         "kernel_velocity.harness.timers": {"perf_counter_ns": fake.HOST.read_ns},
         "kernel_velocity.harness.audit": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9, "sleep": fake.HOST.sleep},
         "kernel_velocity.harness.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
-        "kernel_velocity.harness.independent": {"SECONDS": 0.002},
-        "kernel_velocity.harness.sharing": {"TURNS": 3, "PORTION": 0.0002},
         "kernel_velocity.harness.ceilings": {
             "SIZES": {"cuda": (256, 512)},
             "SECONDS": 0.002,

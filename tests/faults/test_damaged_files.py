@@ -22,9 +22,9 @@ from tests import synthetic
 from tests.faults.tiny import Tiny, make
 from tests.findings import evidenced
 from tests.findings.test_files import expectation, full
+from tests.fleet import node
 from tests.harness import test_device_figures
 from tests.mutations import PATHS, damage_path, mutants
-from tests.offline import node
 from tests.results import test_foreign
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

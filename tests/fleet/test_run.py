@@ -9,21 +9,20 @@ from dataclasses import asdict, replace
 import pytest
 
 from kernel_velocity import fields
+from kernel_velocity.fleet import archive, scheduler, worker
 from kernel_velocity.fleet import run as fleet_run
-from kernel_velocity.fleet import scheduler, worker
 from kernel_velocity.fleet.plan import Lane, Limits
 from kernel_velocity.fleet.run import Fleet
-from kernel_velocity.offline import archive
 from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
-from kernel_velocity.runner.track import Settings
+from kernel_velocity.runner.track import TrackSettings
 from tests import synthetic
-from tests.offline.node import contents
+from tests.fleet.node import contents
 
 MESSAGES = tuple(f"Change {number}" for number in range(6))
 LANES = [f"{name.partition('.')[0]} {case}" for name, cases in synthetic.CASES.items() for case in cases][:3]
 ROUNDS = 8
-SETTINGS = Settings(range=None, bench=None, rounds=ROUNDS, tier="core", machine=None, again=False)
+SETTINGS = TrackSettings(range=None, bench=None, rounds=ROUNDS, tier="core", machine=None, again=False)
 
 
 class Future:
@@ -123,7 +122,7 @@ class Client:
             written=1.79e9 + len(self.orders),
         )
         (collected / "manifest.json").write_text(manifest.to_json())
-        archive.write(self.folder / "tar", collected)
+        (self.folder / "tar").write_bytes(archive.of_folder(collected))
         shutil.rmtree(collected)
         data = (self.folder / "tar").read_bytes()
         result = worker.Result(key=job.key, machine=job.machine, status=0, seconds=60.0, tar=data)

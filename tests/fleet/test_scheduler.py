@@ -51,14 +51,14 @@ def test_interrupt_stays_one_beside_dask_jobqueue():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-@pytest.mark.parametrize("option", ["--anchors=2", "--budget=5"])
+@pytest.mark.parametrize("option", ["--anchors=2", "--session=5"])
 def test_options_of_a_fleet_need_one(option):
     err = io.StringIO()
     assert main(["track", option], io.StringIO(), err) == 2
     assert "is for --fleet" in err.getvalue()
 
 
-@pytest.mark.parametrize("option", ["--every=0", "--budget=0"])
+@pytest.mark.parametrize("option", ["--every=0", "--minutes=0"])
 def test_options_of_a_long_range_are_positive(option):
     err = io.StringIO()
     assert main(["track", "--every=2", option], io.StringIO(), err) == 2

@@ -3,7 +3,7 @@
 import sys
 
 from kernel_velocity.fleet import worker
-from kernel_velocity.fleet.plan import Job
+from kernel_velocity.fleet.plan import FleetJob
 from kernel_velocity.fleet.worker import Order
 
 
@@ -12,8 +12,8 @@ def test_builds_of_other_commits_are_left_out(tmp_path, monkeypatch):
     python.write_text('#!/bin/sh\nls "$4/builds"\nexit 3\n')  # python -P -m MODULE FOLDER
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setenv(worker.FOLDER, str(tmp_path))
-    job = Job(machine="m", lanes=("k c",), commits=("a", "b"), anchors=(), rounds=8)
+    monkeypatch.setenv(worker.FOLDER_VARIABLE, str(tmp_path))
+    job = FleetJob(machine="m", lanes=("k c",), commits=("a", "b"), anchors=(), rounds=8)
     order = Order(
         job=job,
         root="r",

@@ -15,8 +15,6 @@ from kernel_velocity.harness.ceilings import (
     Ceiling,
     affordable,
     from_document,
-    peak,
-    roof,
     spread_of,
     warnings,
     working_sets,
@@ -43,15 +41,6 @@ CEILINGS = st.lists(
 
 def copy(size, value, **more):
     return Ceiling(what="copy", unit="B/s", bytes=size, value=value, **more)
-
-
-@given(CEILINGS, st.integers(0, 1 << 41))
-def test_roof_and_peak_are_the_highest_rates(rows, size):
-    measured = [c for c in rows if c.value is not None]
-    rates = [c.value for c in measured if c.unit == "B/s" and c.bytes is not None and c.bytes >= size]
-    assert roof(rows, size) == max(rates, default=None)
-    rates = [c.value for c in measured if c.unit == "FLOP/s" and c.dtype == "tf32"]
-    assert peak(rows, "tf32") == max(rates, default=None)
 
 
 @given(CEILINGS)

@@ -15,7 +15,7 @@ import pytest
 runner = pytest.importorskip("asv.runner", reason="asv's own client is what talks to the server")
 
 from kernel_velocity.errors import UsageError  # noqa: E402
-from kernel_velocity.harness import isolation, server  # noqa: E402
+from kernel_velocity.harness import server  # noqa: E402
 from kernel_velocity.runner import host  # noqa: E402
 from kernel_velocity.runner.checks import check_settings  # noqa: E402
 
@@ -71,9 +71,9 @@ def start(tmp_path, monkeypatch):
 
     def started(isolate=None, *, has_driver=False):
         monkeypatch.setattr(host, "has_driver", lambda: has_driver)
-        monkeypatch.delenv(isolation.SETTING, raising=False)
+        monkeypatch.delenv(server.ISOLATE, raising=False)
         if isolate is not None:
-            monkeypatch.setenv(isolation.SETTING, isolate)
+            monkeypatch.setenv(server.ISOLATE, isolate)
         client = runner.ForkServer(SimpleNamespace(env_vars={}, run=python), str(folder))
         servers.append(client)
         assert client.preimport() == (True, "")
@@ -110,8 +110,8 @@ def test_series_sees_nothing_of_the_one_before(start):
 @pytest.fixture
 def state(monkeypatch):
     """What is put back in this process, whose objects stay as collectable as they are."""
-    monkeypatch.setattr(isolation.gc, "freeze", lambda: None)
-    return isolation.State
+    monkeypatch.setattr(server.gc, "freeze", lambda: None)
+    return server.ProcessState
 
 
 def test_random_numbers_begin_again(state):
@@ -174,4 +174,4 @@ def test_shared_process_ends_with_its_server(start):
 
 def test_other_values_are_refused_in_one_line():
     with pytest.raises(UsageError, match=r"^KV_ISOLATE: got 'yes'; wanted 1 .* or 0"):
-        check_settings({isolation.SETTING: "yes"})
+        check_settings({server.ISOLATE: "yes"})

@@ -8,10 +8,10 @@ import math
 import pytest
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import sharing
-from kernel_velocity.runner import live
-from kernel_velocity.runner.sharing import table as table_of
+from kernel_velocity.runner import stages as processes
 from lab import sharing as command
+from lab import sharing_series as sharing
+from lab.sharing_series import table as table_of
 
 
 def row(series, number, longer):
@@ -38,7 +38,7 @@ def test_too_few_passes_for_an_interval():
 def test_both_kinds_of_process_measure_every_turn(tmp_path):
     pytest.importorskip("torch", reason="the series are its")
     path, out = tmp_path / "sharing.json", io.StringIO()
-    assert live.run("sharing", [str(path), "--device=cpu", "--bench=quantize.*eager.*1M"], out, out) == 0
+    assert processes.run(sharing.MODULE, [str(path), "--device=cpu", "--bench=quantize.*eager.*1M"], out, out) == 0
     (comparison,) = json.loads(path.read_text())["rows"]
     assert out.getvalue() == f"pass 1: {comparison['series']}\n"
     for kind in sharing.KINDS:

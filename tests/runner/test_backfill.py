@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.results import blocks
 from kernel_velocity.runner import backfill, track
-from kernel_velocity.runner.backfill import Level
+from kernel_velocity.runner.backfill import LogTime
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.series import past
 from tests import synthetic
@@ -44,7 +44,7 @@ def search(reads, every):
         tried.update(todo)
         for sha in todo:
             if (values := reads[int(sha)]) is not None:
-                levels[sha] = {number: Level(value, ERROR) for number, value in enumerate(values)}
+                levels[sha] = {number: LogTime(value, ERROR) for number, value in enumerate(values)}
     return turns
 
 
@@ -149,8 +149,8 @@ def test_track_halves_where_a_test_case_changed(tmp_path, monkeypatch):
     repeated, _ = run("--again=1")
     assert [commits for commits, _ in repeated] == [commits for commits, _ in sessions]
     assert [commits for commits, _ in run()[0]] == [(11, 5, 0)]  # nothing is left
-    _, text = run("--budget=1e-9", "--again=1")
-    assert "do not fit into the budget" in text and len(Session.sessions) == 1
+    _, text = run("--minutes=1e-9", "--again=1")
+    assert "no time left for 1 commit between two that differ" in text and len(Session.sessions) == 1
 
 
 def test_levels_are_of_complete_values_that_commits_can_change(tmp_path):

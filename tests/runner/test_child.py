@@ -1,16 +1,14 @@
-"""A child process: its lines are passed on, and it ends in time, with all that it started."""
+"""A child process: its lines are passed on, and it ends with all that it started."""
 
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from kernel_velocity.runner import child
+from kernel_velocity.runner import asv
 
 SAVES_WHEN_INTERRUPTED = """
 import time
@@ -31,7 +29,6 @@ import subprocess, sys
 command = [sys.executable, "-c", "import time; time.sleep(600)"]
 print(subprocess.Popen(command{}).pid, flush=True)
 """
-LIMIT = 7.0  # s
 OF_ITS_GROUP = LEAVES_A_PROCESS.format("")  # it holds the pipe open
 OF_ANOTHER_GROUP = LEAVES_A_PROCESS.format(", start_new_session=True, stdout=subprocess.DEVNULL")
 
@@ -41,18 +38,14 @@ def run(tmp_path, monkeypatch):
     """Return a function that runs a program. It returns its status and its output."""
     monkeypatch.chdir(tmp_path)
 
-    def run(program, seconds=60.0, on_line=lambda _: None):
+    def run(program, on_line=lambda _: None):
         lines = []
 
         def receive(line):
             lines.append(line)
             on_line(line)
 
-        command = [sys.executable, "-c", program]
-        try:
-            return child.run(command, receive, environ=os.environ, seconds=seconds), lines
-        except subprocess.TimeoutExpired:
-            return None, lines
+        return asv.run_child([sys.executable, "-c", program], receive, environ=os.environ), lines
 
     return run
 
@@ -66,30 +59,8 @@ def is_alive(pid):
 
 def test_lines_are_passed_on(run):
     program = "import sys; print('one'); print('USDT: noise'); print('two', file=sys.stderr); sys.exit(7)"
-    status, lines = run(program, seconds=float("inf"))
+    status, lines = run(program)
     assert (status, sorted(lines)) == (7, ["one", "two"])
-
-
-@pytest.fixture
-def run_until_ready(run, monkeypatch):
-    """Return `run` with a time that is over when the program says that it is ready, however long it takes to start."""
-    ready = threading.Event()
-
-    class Timed(subprocess.Popen):
-        def wait(self, timeout=None):
-            return super().wait(0.1 if timeout == LIMIT and ready.wait() else timeout)
-
-    monkeypatch.setattr(child.subprocess, "Popen", Timed)
-    return lambda program: run(program, seconds=LIMIT, on_line=lambda _: ready.set())
-
-
-def test_cut_off_child_may_save_what_it_has(run_until_ready):
-    assert run_until_ready(SAVES_WHEN_INTERRUPTED) == (None, ["ready", "saved"])
-
-
-def test_child_that_does_not_end_is_killed(run_until_ready, monkeypatch):
-    monkeypatch.setattr(child, "PATIENCE", 0.5)
-    assert run_until_ready(IGNORES_INTERRUPTS) == (None, ["ready"])
 
 
 @pytest.mark.parametrize("program", [OF_ITS_GROUP, OF_ANOTHER_GROUP])  # as asv's forking server has one of its own
@@ -124,14 +95,20 @@ def test_signal_to_us_and_an_error_of_a_receiver_end_the_child(run, act, error, 
     assert received == ["ready", "saved"][:lines]
 
 
-def test_signal_to_us_while_the_child_ends_kills_it(run, monkeypatch):
-    send = child._signal
+def test_child_that_does_not_end_is_killed(run, monkeypatch):
+    monkeypatch.setattr(asv, "SAVING", 0.5)
+    with pytest.raises(OSError):
+        run(IGNORES_INTERRUPTS, on_line=lambda _: failed())
 
-    def interrupted(process, number):
+
+def test_signal_to_us_while_the_child_ends_kills_it(run, monkeypatch):
+    send = asv._signal
+
+    def interrupted_again(process, number):
         send(process, number)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(child, "_signal", interrupted)
+    monkeypatch.setattr(asv, "_signal", interrupted_again)
     with pytest.raises(KeyboardInterrupt):  # and not after ten minutes
-        run(IGNORES_INTERRUPTS, seconds=2)
+        run(IGNORES_INTERRUPTS, on_line=lambda _: interrupted())

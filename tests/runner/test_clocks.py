@@ -13,14 +13,14 @@ import pytest
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, timing
-from kernel_velocity.runner import clocks, host
+from kernel_velocity.runner import checks, host
 from tests.harness import pretend_nvml
 
 BODY = """
 import sys, time
-from kernel_velocity.runner import clocks, host
+from kernel_velocity.runner import checks, host
 host.gpu_uuid = lambda: "GPU-1"
-with clocks.locked("1500", sys.stderr):
+with checks.locked_clocks("1500", sys.stderr):
     print("in it", flush=True)
     time.sleep(60)
 """
@@ -45,17 +45,17 @@ def changes(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("clock", "line"), [("base", "lock 4294967041 4294967041"), ("1500", "lock 1500 1500")])
 def test_clocks_are_locked_during_the_body(changes, clock, line):
     err, before = io.StringIO(), timing.method(os.environ)
-    with clocks.locked(clock, err):
+    with checks.locked_clocks(clock, err):
         assert changes() == [line]
         assert timing.method(os.environ) != before  # another clock is another series
     assert changes() == [line, "reset"]
     assert (timing.method(os.environ), err.getvalue()) == (before, "")
-    with clocks.locked(None, err):
+    with checks.locked_clocks(None, err):
         assert len(changes()) == 2
 
 
 def test_error_in_the_body_unlocks(changes):
-    with pytest.raises(ZeroDivisionError), clocks.locked("1500", io.StringIO()):
+    with pytest.raises(ZeroDivisionError), checks.locked_clocks("1500", io.StringIO()):
         raise ZeroDivisionError
     assert changes() == ["lock 1500 1500", "reset"]
 
@@ -79,14 +79,14 @@ def test_signal_just_behind_the_lock_unlocks(changes, tmp_path):
     late = "\n\n_lock = nvmlDeviceSetGpuLockedClocks\n\n\ndef nvmlDeviceSetGpuLockedClocks(*args):\n    _lock(*args)\n"
     driver.write_text(f"{driver.read_text()}{late}    os.kill(os.getpid(), 15)\n")
     with pytest.raises(UsageError, match="the clocks are not locked"):
-        clocks.locked("1500", io.StringIO()).__enter__()
+        checks.locked_clocks("1500", io.StringIO()).__enter__()
     assert changes() == ["lock 1500 1500", "reset"]
 
 
 def test_refusal_is_one_line(changes, monkeypatch):
     monkeypatch.setenv("PRETEND_NVML_REFUSED", "lock")
     with pytest.raises(UsageError, match=r"^--lock-clocks: .* not locked: NVML: Insufficient Permissions\. Without"):
-        clocks.locked("1500", io.StringIO()).__enter__()
+        checks.locked_clocks("1500", io.StringIO()).__enter__()
     assert changes() == [] and gpu.CLOCKS not in os.environ
 
 
@@ -94,14 +94,14 @@ def test_lock_of_somebody_else_stays(changes, tmp_path):
     driver = tmp_path / "pynvml.py"
     driver.write_text(driver.read_text().replace("reasons = [0]", "reasons = [2]"))
     with pytest.raises(UsageError, match=r"they are set already: `nvidia-smi --reset-gpu-clocks` unlocks them"):
-        clocks.locked("1500", io.StringIO()).__enter__()
+        checks.locked_clocks("1500", io.StringIO()).__enter__()
     assert changes() == []
 
 
 def test_clocks_that_stay_locked_are_named(changes, monkeypatch):
     monkeypatch.setenv("PRETEND_NVML_REFUSED", "reset")
     err = io.StringIO()
-    with clocks.locked("1500", err):
+    with checks.locked_clocks("1500", err):
         pass
     assert err.getvalue().startswith("the GPU's clocks may still be locked: ")
     assert err.getvalue().endswith("Insufficient Permissions\n") and err.getvalue().count("\n") == 1
@@ -110,11 +110,11 @@ def test_clocks_that_stay_locked_are_named(changes, monkeypatch):
 @pytest.mark.parametrize("clock", ["fast", "0", "-5", "1500.5"])
 def test_other_clocks_are_refused_in_one_line(changes, clock):
     with pytest.raises(UsageError, match=rf"^--lock-clocks '{clock}': wanted base, or the clock in MHz"):
-        clocks.locked(clock, io.StringIO()).__enter__()
+        checks.locked_clocks(clock, io.StringIO()).__enter__()
     assert changes() == []
 
 
 def test_without_a_gpu(changes, monkeypatch):
     monkeypatch.setattr(host, "gpu_uuid", lambda: None)
     with pytest.raises(UsageError, match="PyTorch sees no GPU here"):
-        clocks.locked("base", io.StringIO()).__enter__()
+        checks.locked_clocks("base", io.StringIO()).__enter__()

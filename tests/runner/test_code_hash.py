@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from kernel_velocity.config import OfKernel, Project
-from kernel_velocity.runner import code_hash
+from kernel_velocity.runner import fingerprint
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None or shutil.which("objdump") is None, reason="no compiler")
 
@@ -24,7 +24,7 @@ def hashes(folder, source, align=64):
     (folder.parent / "k.c").write_text(source)
     options = ["-O2", f"-falign-functions={align}", "-shared", "-fPIC", "-Wl,--build-id=none"]
     subprocess.run(["gcc", *options, "k.c", "-o", folder / "libk.so"], cwd=folder.parent, check=True)
-    code_hash.write(folder, PROJECT, ["scale", "other", "third"])
+    fingerprint.write_code_hashes(folder, PROJECT, ["scale", "other", "third"])
     kernels = json.loads((folder / "build-info.json").read_text())["kernels"]
     return {kernel: entry["code_hash"] for kernel, entry in kernels.items()}
 
@@ -61,11 +61,11 @@ def test_placement_is_of_the_code_and_not_of_paths(tmp_path):
     }
     for name, source in sources.items():
         hashes(tmp_path / name, HELPER + source)
-    here, elsewhere, after = (code_hash.placement(tmp_path / name) for name in sources)
+    here, elsewhere, after = (fingerprint.placement(tmp_path / name) for name in sources)
     assert here == elsewhere != after
     (tmp_path / "here" / "libother.so").write_bytes(b"a text")
-    assert code_hash.placement(tmp_path / "here") == here
-    assert code_hash.placement(tmp_path / "nowhere") is None
+    assert fingerprint.placement(tmp_path / "here") == here
+    assert fingerprint.placement(tmp_path / "nowhere") is None
 
 
 def test_call_by_pointer_is_hashed_by_all_files(tmp_path):
@@ -101,10 +101,10 @@ def test_build_that_describes_itself_is_left_alone(tmp_path):
     folder = tmp_path / "build" / "package"
     folder.mkdir(parents=True)
     (folder / "build-info.json").write_text("{}")
-    code_hash.write(tmp_path / "build", PROJECT, ["scale"])
+    fingerprint.write_code_hashes(tmp_path / "build", PROJECT, ["scale"])
     assert not (tmp_path / "build" / "build-info.json").exists()
 
 
 def test_missing_symbols(tmp_path, before):
     project = Project(kernels={"scale": OfKernel(symbols=("libk.so:scale", "libk.so:gone"))})
-    assert code_hash.missing_symbols(tmp_path / "before", project) == ["libk.so:gone"]
+    assert fingerprint.missing_symbols(tmp_path / "before", project) == ["libk.so:gone"]

@@ -1,6 +1,7 @@
 """`kv doctor`: its text on a pretended H200, the rows that decide, and the command on this machine."""
 
 import dataclasses
+import inspect
 import io
 import re
 import sys
@@ -16,7 +17,6 @@ from kernel_velocity.runner import doctor
 from tests.golden import check_golden
 from tests.harness import pretend_nvml
 from tests.package_graph import ROOT
-from tests.runner.test_facts import NODE
 
 INFO = {
     "cuda_compiler_version": "13.0.88",
@@ -24,6 +24,15 @@ INFO = {
     "kernels": {"matmul": {"ptxas": [{"architecture": "sm_90a"}]}},
 }
 BUILT = ["sm_80", "sm_90", "sm_90a"]
+NODE = doctor.Facts(
+    torch="2.11.0+cu130",
+    torch_cuda="13.0",
+    gpus=["NVIDIA H200"],
+    reason=None,
+    driver="580.1",
+    numpy=True,
+    toolchain="c++ 13; no nvcc; KV_CUDA=ON",
+)
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def node(monkeypatch):
     monkeypatch.setattr(doctor, "SMT", Path("/none"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.chdir(ROOT)
-    yield dataclasses.replace(NODE, toolchain="c++ 13; no nvcc; KV_CUDA=ON")
+    yield NODE
     assert pretend_nvml.opened == []
     pretend_nvml.reset()
 
@@ -50,7 +59,7 @@ def test_text_on_an_h200(node, accept):
     pretend_nvml.processes[:] = [(7, 2**30), (1, None)]
     pretend_nvml.reasons[:] = [0x3]
     rows = [*doctor.software(node, INFO), *doctor.gpus(node, INFO), *doctor.host()]
-    reasons = [*doctor.node_reasons(node), ("Cuda, native of matmul", "not built: run `make build`")]
+    reasons = [*doctor.lacking(node), ("Cuda, native of matmul", "not built: run `make build`")]
     text = doctor.text(rows, reasons, doctor.first_commands(node, reasons))
     check_golden(Path(__file__).parent / "golden" / "doctor.txt", text + "\n", accept=accept)
 
@@ -67,6 +76,31 @@ def test_gpu_without_nvml(node, monkeypatch):
     ((_, row),) = doctor.gpus(node, INFO)
     assert row.startswith("NVIDIA H200; ") and "pynvml is not installed" in row
     assert doctor.gpus(dataclasses.replace(node, driver=None), INFO) == [("GPU", "none")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"torch_cuda": None, "gpus": []}, "NVIDIA driver 580.1, but torch 2.11.0+cu130 is a CPU build"),
+        ({"gpus": [], "reason": "The driver is too old"}, "sees no usable GPU: The driver is too old"),
+        ({"gpus": []}, "sees no usable GPU: CUDA reports none"),
+        ({"reason": "no kernel image is available"}, "no kernel image is available"),
+        ({}, "no nvcc (looked in CUDACXX"),
+        ({"toolchain": "c++ 13; nvcc 13", "numpy": False}, "no NumPy beside torch"),
+        ({"driver": None, "gpus": []}, "no NVIDIA driver: the CPU is measured, and no GPU"),
+    ],
+)
+def test_lack_of_a_machine_is_one_line(fields, reason):
+    ((_, line),) = doctor.lacking(dataclasses.replace(NODE, **fields))
+    assert reason in line
+
+
+def test_torch_that_cannot_be_imported_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"torch cannot be imported by .*libcudart.so.13: cannot open") as caught:
+        doctor.gather()
+    assert sys.executable in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +128,7 @@ def test_driver_fits_the_cuda_of_the_build(driver, built, fit):
 def test_every_cure_is_of_a_text_of_the_code():
     rooms = ("kernels/_native", "tools/kernel_velocity/harness", "tools/kernel_velocity/runner")
     paths = [path for room in rooms for path in (ROOT / room).glob("*.py") if path.name != "doctor.py"]
-    sources = "\n".join(path.read_text() for path in paths)
+    sources = "\n".join([*(path.read_text() for path in paths), inspect.getsource(doctor.lacking)])
     assert not [part for part in doctor.CURES if part not in sources]
 
 
@@ -136,10 +170,10 @@ def test_check_is_what_bind_raises(monkeypatch):
 
 def test_command_without_torch_or_a_repository_is_no_failure(tmp_path, monkeypatch):
     def refuse():
-        raise UsageError("torch cannot be imported by python: no libcudart", "name another Python with --python")
+        raise UsageError("torch cannot be imported by python: no libcudart")
 
     monkeypatch.setattr(doctor, "installed_torch", lambda: "2.13.0")  # this Python may have none
-    monkeypatch.setattr(doctor.facts, "gather", refuse)
+    monkeypatch.setattr(doctor, "gather", refuse)
     out = io.StringIO()
     assert main(["doctor", "--root", str(tmp_path)], out, out) == 0
     assert "- every series: torch cannot be imported by python: no libcudart\n" in out.getvalue()

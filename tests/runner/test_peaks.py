@@ -13,7 +13,7 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.device_figures import device_id
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.roofline import ceilings
-from kernel_velocity.runner import live, peaks
+from kernel_velocity.runner import peaks, stages
 from tests.golden import check_golden
 from tests.harness.test_device_figures import a_machine, document
 from tests.roofline.test_ceilings import record
@@ -56,14 +56,14 @@ def stage(monkeypatch):
         holders.clear()
 
         def run(name, argv, out, err):
-            calls.append((name, *argv[1:]))
+            calls.append(argv[1:])
             holders.append(os.environ.get(lock.HOLDER))
             if raw is not None:
                 Path(argv[0]).write_text(with_checksum(json.dumps(raw)))
             err.write(text)
             return status
 
-        monkeypatch.setattr(live, "run", run)
+        monkeypatch.setattr(stages, "run", run)
         return calls
 
     return install
@@ -83,7 +83,7 @@ def test_measurement_is_printed_stored_and_read(stage, tmp_path, monkeypatch):
     calls = stage(document(a_machine()))
     status, table, _ = run("--device=cpu", "--root", str(tmp_path))
     assert status == 0
-    assert calls == [("ceilings", "--device=cpu", "--caches")]
+    assert calls == [["--device=cpu", "--caches"]]
     assert "DRAM triad bandwidth" in table and "upper quartile of 1 session" in table
     assert peaks.latest_roofs(tmp_path, "cpu").levels[-1].bandwidth == pytest.approx(12e9)
     assert peaks.latest_roofs(tmp_path, "cuda") is None

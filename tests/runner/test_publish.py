@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.runner import publish
+from kernel_velocity.runner import host
 from kernel_velocity.site import report
 
 
@@ -15,7 +15,7 @@ def test_site_and_notes_are_those_of_report(tree, tmp_path, monkeypatch):
     (tree.results / "odd").mkdir()
     (tree.results / "odd" / "01234567-env.json").write_text("[")
     monkeypatch.chdir(tmp_path)  # relative to the caller's folder
-    notes = publish.write_site(
+    notes = host.write_site(
         results=tree.results.relative_to(tmp_path), repository=tree.repository.relative_to(tmp_path), out=tmp_path / "a"
     )
     ours = report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "b")
@@ -27,7 +27,7 @@ def test_site_and_notes_are_those_of_report(tree, tmp_path, monkeypatch):
 
 def test_error_of_report_is_raised(tree, tmp_path):
     with pytest.raises(KernelVelocityError, match=f"^{tmp_path}/nowhere: no such directory"):
-        publish.write_site(results=tmp_path / "nowhere", repository=tree.repository, out=tmp_path / "site")
+        host.write_site(results=tmp_path / "nowhere", repository=tree.repository, out=tmp_path / "site")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_error_of_report_is_raised(tree, tmp_path):
 def test_abnormal_end_is_raised(tmp_path, monkeypatch, program, words):
     (tmp_path / "python").write_text(f"#!/bin/sh\n{program}\n")
     (tmp_path / "python").chmod(0o755)
-    monkeypatch.setattr(publish.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(host.sys, "executable", str(tmp_path / "python"))
     with pytest.raises(KernelVelocityError) as raised:
-        publish.write_site(results=tmp_path, repository=tmp_path, out=tmp_path / "site")
+        host.write_site(results=tmp_path, repository=tmp_path, out=tmp_path / "site")
     assert str(raised.value) == f"the process that writes the site {words}"

@@ -200,4 +200,4 @@ def test_absent_lines_group_by_implementation():
 def test_speed_table_shows_the_newest_commits(count):
     commits = [str(number) * 40 for number in range(count)]
     header = report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
-    assert header[1:] == [commit[:8] for commit in commits[-report.COLUMNS :]]
+    assert header[1:] == [commit[:8] for commit in commits[-report.COMMITS_SHOWN :]]

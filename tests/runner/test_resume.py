@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.results.join import StoredSeries
-from kernel_velocity.runner import resume
-from kernel_velocity.runner.resume import Step
+from kernel_velocity.runner import session
+from kernel_velocity.runner.session import AsvRun
 from tests.ab.simulated_machine import OTHER, SERIES, a_round
 
 
 def test_steps_without_rounds_are_one():
-    assert resume.steps({"b": 0, "a": 0}, 8) == (Step(commits=("b", "a"), rounds=8, append=False),)
+    assert session.resuming_steps({"b": 0, "a": 0}, 8) == (AsvRun(commits=("b", "a"), rounds=8, append=False),)
 
 
 def test_steps_begin_with_the_commits_that_are_behind():
-    assert resume.steps({"c": 5, "b": 5, "a": 4}, 8) == (
-        Step(commits=("a",), rounds=1, append=True),
-        Step(commits=("c", "b", "a"), rounds=3, append=True),
+    assert session.resuming_steps({"c": 5, "b": 5, "a": 4}, 8) == (
+        AsvRun(commits=("a",), rounds=1, append=True),
+        AsvRun(commits=("c", "b", "a"), rounds=3, append=True),
     )
-    assert resume.steps({"b": 1, "a": 0}, 8)[0] == Step(commits=("a",), rounds=1, append=False)
+    assert session.resuming_steps({"b": 1, "a": 0}, 8)[0] == AsvRun(commits=("a",), rounds=1, append=False)
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 9), max_size=6), st.integers(1, 8))
 def test_steps_complete_every_commit_and_replace_no_round(done, rounds):
     have = dict(done)
-    for step in resume.steps(done, rounds):
+    for step in session.resuming_steps(done, rounds):
         for commit in step.commits:
             assert step.append or have[commit] == 0
             have[commit] += step.rounds
@@ -51,7 +51,7 @@ def measured(series, number, **more):
 def resumable(*args, failures=None, now=200.0, method="m", change=lambda rounds: rounds):
     rounds = {series: change(records) for series, (records, _) in zip((SERIES, OTHER), args, strict=False)}
     stored = {series: value for series, (_, value) in zip((SERIES, OTHER), args, strict=False)}
-    return resume.resumable_rounds(
+    return session.resumable_rounds(
         stored, rounds, (SERIES, OTHER), failures=failures or {}, rounds=8, method=method, now=now
     )
 
@@ -77,7 +77,7 @@ def test_failed_round_counts_as_a_round():
 @pytest.mark.parametrize(
     "recorded",
     [
-        {"now": 100.5 + resume.LONGEST},  # of an earlier session
+        {"now": 100.5 + session.LONGEST_SESSION},  # of an earlier session
         {"now": 103.5},  # of one before the clock was set back
         {"method": "other"},
         {"change": lambda rounds: rounds[:-1]},  # a round without telemetry
@@ -103,5 +103,5 @@ def test_unequal_rounds_are_measured_again(recorded):
 
 def test_summary_names_the_resumed_commits():
     line = "resuming abc after 5, cde after 4 of 8 rounds"
-    assert resume.summary({"abcdef": 5, "bcdefa": 0, "cdefab": 4}, 8, 3) == line
-    assert resume.summary({"abcdef": 0}, 8, 3) is None
+    assert session.resuming_line({"abcdef": 5, "bcdefa": 0, "cdefab": 4}, 8, 3) == line
+    assert session.resuming_line({"abcdef": 0}, 8, 3) is None

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -11,7 +12,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.findings import store
 from kernel_velocity.nightly import measure
 from kernel_velocity.results.asv_file import OWN_FOLDERS
-from kernel_velocity.runner import track
+from kernel_velocity.runner import select, track
 
 
 def parse(*argv, **environ):
@@ -109,3 +110,35 @@ def test_interrupted_run_ingests_its_timings(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         track.run(args.parse_args(["--root", str(tmp_path)]), io.StringIO(), io.StringIO())
     assert Interrupted.steps == ["recover", "ingest", "build", "ingest"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "waves", "left"),
+    [
+        (100, ["gfe", "dcb", "a"], ""),
+        (5, ["gfe", "dc"], "no time left for 2 commits"),
+        (1, ["gfe"], "no time left for 4 commits"),  # the newest are measured in any case
+    ],
+)
+def test_minutes_measure_the_newest_commits_first(monkeypatch, minutes, waves, left):
+    """Each commit takes a minute."""
+    clock, out = [0.0], io.StringIO()
+    monkeypatch.setattr(track.time, "monotonic", lambda: clock[0])
+    series = select.Selection(series=(("matmul.Cpu.time_hot", ("native", "small")),), versions={})
+    plan = track.Waves(
+        chosen=parse(f"--minutes={minutes}"), line=tuple("gfedcba"), device="cpu", series=series, began=0.0
+    )
+    measured = ["".join(plan.commits)]
+    while True:
+        clock[0] += 60 * len(plan.commits)
+        if not plan.advance(SimpleNamespace(measured=plan.commits), out):
+            break
+        measured.append("".join(plan.commits))
+    assert measured == waves and left in out.getvalue()
+
+
+def test_without_minutes_all_commits_are_one_session():
+    series = select.Selection(series=(("matmul.Cpu.time_hot", ("native", "small")),), versions={})
+    plan = track.Waves(chosen=parse(), line=tuple("cba"), device="cpu", series=series)
+    assert plan.commits == tuple("cba")
+    assert not plan.advance(SimpleNamespace(measured=plan.commits), io.StringIO())

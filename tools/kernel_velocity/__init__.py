@@ -31,8 +31,7 @@ asv.conf.json, never by import.
     nightly/        measure and judge the new commits (`kv nightly`)
     site/           the dashboard (`kv report`)
     compare/        implementations side by side on the working tree (`kv compare`)
-    offline/        the same on a node without a network (`kv offline`)
-    fleet/          many machines measure one history (`kv track --fleet`)
+    fleet/          many machines measure one history (`kv track --fleet`, `kv offline`)
     scaffold/       the files of a new kernel, or of a new suite (`kv new`)
 
     __main__.py     the command line

@@ -18,7 +18,7 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.results.ingest import ingest
 from kernel_velocity.runner.asv_commands import adapt
 from kernel_velocity.runner.environment import HostTorch
-from kernel_velocity.runner.publish import write_site
+from kernel_velocity.runner.host import write_site
 
 __all__ = ["HostTorch", "KernelVelocityPages", "linked", "setup"]  # HostTorch: asv finds it as a subclass
 

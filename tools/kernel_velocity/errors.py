@@ -11,18 +11,9 @@ from kernel_velocity.statuses import Status
 
 
 class KernelVelocityError(Exception):
-    """Root of every error that a user can cause or cure. Any other exception is a bug and keeps its traceback.
-
-    Args:
-        problem: what is wrong, and where.
-        advice: the next step, where only some commands can offer it. It ends the message.
-    """
+    """Root of every error that a user can cause or cure. Any other exception is a bug and keeps its traceback."""
 
     exit_code = Status.ERROR
-
-    def __init__(self, problem: str, advice: str = "") -> None:
-        super().__init__(f"{problem}; {advice}" if advice else problem)
-        self.problem, self.advice = problem, advice
 
 
 class UsageError(KernelVelocityError):

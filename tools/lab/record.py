@@ -20,7 +20,7 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.documents import with_checksum
-from kernel_velocity.runner import child, host
+from kernel_velocity.runner import asv, host
 from lab import traces
 from lab.traces import TRACES, Document
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             print(f"process {number}/{args.processes}: {folder}", file=out, flush=True)
             command = [sys.executable, "-m", "lab", "record", f"--into={folder}", f"--seconds={args.seconds}", *bench]
             to_out, to_err = (partial(print, file=stream, flush=True) for stream in (out, err))
-            if status := child.run(command, to_out, environ=environ, on_error=to_err):
+            if status := asv.run_child(command, to_out, environ=environ, on_error=to_err):
                 return status
     return 0
 

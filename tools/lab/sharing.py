@@ -1,7 +1,7 @@
-"""``python -m lab sharing``: whether a series reads the same in a process that measured others, and what that saves.
+"""``kv lab sharing``: whether a series reads the same in a process that measured others, and what that saves.
 
 A round's series share one process on a GPU, on a CPU with KV_ISOLATE=0 (harness/server.py). This compares them with
-series in processes of their own, of the working tree, in turns (harness/sharing.py).
+series in processes of their own, of the working tree, in turns (sharing_series.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import TextIO
 from kernel_velocity import lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import documents
-from kernel_velocity.runner import host, live
-from kernel_velocity.runner.sharing import FEWEST_PASSES, table
+from kernel_velocity.runner import host
+from kernel_velocity.runner import stages as processes
 from kernel_velocity.tables import aligned
+from lab.sharing_series import FEWEST_PASSES, MODULE, table
 
 PASSES = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    live.add_bench(parser)
+    parser.add_argument("--bench", metavar="REGEX", help="only series whose name matches, such as 'matmul.*native'")
     text = f"passes, each with fresh processes (default {PASSES})"
     parser.add_argument("--passes", type=int, default=PASSES, help=text)
 
@@ -34,8 +35,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         raise UsageError(f"--passes {args.passes}: wanted at least {FEWEST_PASSES}, for an interval")
     with lock.held(Path()), tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sharing.json")
-        options = [f"--device={host.device()}", *live.options_given(args, ("passes", "bench"))]
-        status = live.run("sharing", [str(path), *options], err, err)
+        options = [f"--device={host.device()}", f"--passes={args.passes}"]
+        options += [] if args.bench is None else [f"--bench={args.bench}"]
+        status = processes.run(MODULE, [str(path), *options], err, err)
         if status == 0:
             print(aligned(table(documents.read_checked(path)["rows"])), file=out)
     return status

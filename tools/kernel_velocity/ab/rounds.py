@@ -24,7 +24,7 @@ from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.runner import resume
+from kernel_velocity.runner.session import LONGEST_SESSION
 from kernel_velocity.stats import adjust_series, sequential
 from kernel_velocity.stats.sequential import FLOOR, LOOKS, Answer, Comparison, Obstacle, Strata
 from kernel_velocity.stats.two_samples import P
@@ -120,7 +120,7 @@ def _key(series: Series) -> adjust_series.TimedSeries:
 def read(folder: Path, before: str, after: str, began: float, now: float) -> dict[Series, Pair]:
     """Return the recorded rounds of two commits. A side that failed in this session has none.
 
-    Rounds count from this session, and from an interrupted one within `resume.LONGEST` before it. Older ones are of
+    Rounds count from this session, and from an interrupted one within `LONGEST_SESSION` before it. Older ones are of
     the machine of another day, those of after `now` from before a clock was set back.
     A series that is n/a at the later commit is gone where the earlier one has a round of it. If the earlier one was not
     measured yet, nothing is known. A series that raised in every round of the earlier commit, and has rounds of the
@@ -136,7 +136,7 @@ def read(folder: Path, before: str, after: str, began: float, now: float) -> dic
         by_series(
             round_
             for round_ in lines(folder / f"{commit}.jsonl", telemetry.decode)
-            if began - resume.LONGEST <= round_.time <= now + CLOCK
+            if began - LONGEST_SESSION <= round_.time <= now + CLOCK
         )
         for commit in (before, after)
     )

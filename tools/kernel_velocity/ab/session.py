@@ -43,7 +43,7 @@ from kernel_velocity.harness.spool import append_line
 from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.runner import code_hash, fingerprint
+from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 
@@ -128,7 +128,7 @@ class AsvRunner:
 
     def placement(self, commit: str) -> str | None:
         """Return the hash of the place of all machine code in the libraries of a built commit. None: unknown."""
-        return code_hash.placement(self._environment.unpacked(commit))
+        return fingerprint.placement(self._environment.unpacked(commit))
 
     def build_info(self, commit: str) -> dict[str, Any]:
         """Return the build-info.json of a commit. {} where it is not built, or has none yet."""

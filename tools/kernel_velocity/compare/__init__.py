@@ -1,6 +1,6 @@
 """The working tree live: implementations of a problem side by side, without git history (`kv compare`).
 
-It may import every room but `offline` and `scaffold`. No other room imports it.
+It may import every room but `scaffold`. No other room imports it.
 
     command.py          `kv compare`: options, jobs, printing and writing, exit status
     api.py              `compare` and `time_function`, for the command and for scripts

@@ -1,11 +1,22 @@
-"""A fleet: many machines measure one history (`kv track --fleet SCHEDULER`), and it is merged here.
+"""Many machines measure one history, and what they measured is merged here.
 
-Dask moves the work (distributed, dask-jobqueue). What is ours is what can be compared: the commits of a test case stay
-on one machine, and blocks of a long history share anchor commits. May import every room but `scaffold`.
+A fleet (`kv track --fleet SCHEDULER`) is reached by a network: Dask moves the work (distributed, dask-jobqueue). What
+is ours is what can be compared: the commits of a test case stay on one machine, and blocks of a long history share
+anchor commits. A node without a network gets a folder (`kv offline pack`), and sends back a tar (`kv offline unpack`).
+May import every room but `scaffold`. On a node there is no package that draws pages.
 
     command.py      `kv track`: here, or by the machines of --fleet
     plan.py         commits, lanes, machines and a budget -> jobs. Pure
     scheduler.py    `tcp://host:port`, `local:3` or `slurm:nodes=4` -> a client of Dask, and the machines behind it
     run.py          give the jobs to machines, merge what comes back, resume
     worker.py       measure a job on a machine: a clone, `kv track`, a tar
+    pack.py         `kv offline pack DIR`: everything that a node needs, in one folder
+    node.sh         what is started on the node: environment, tests, ceilings, `kv track --minutes`, the tar
+    archive.py      the tar that comes back
+    unpack.py       `kv offline unpack TAR`: merge it into results/
 """
+
+STEPS = {  # of `kv offline`: step -> its module, and what it does
+    "pack": ("fleet.pack", "collect what a node without a network needs into one folder"),
+    "unpack": ("fleet.unpack", "merge the tar of a node into results/"),
+}

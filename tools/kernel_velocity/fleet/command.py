@@ -41,8 +41,6 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if args.fleet is None:
         if unfit := [name for name in FLEET_ONLY if getattr(args, name) is not None]:
             raise UsageError(f"--{unfit[0]} is for --fleet, which is missing")
-        if args.budget is not None and args.every is None:
-            raise UsageError("--budget is for --fleet or --every, which are missing")
         return track.run(args, out, err)
     from kernel_velocity.fleet import run as fleet  # noqa: PLC0415 - a node that only measures has less installed
 

@@ -19,7 +19,8 @@ from itertools import groupby
 
 ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (python -m lab links)
 SESSION = 2 * 3600.0  # s; long enough that anchors cost little, short enough that a lost machine does, too
-FEWEST = 8  # commits that a session should have room for: they are compared in turns. Else it measures fewer lanes
+# That a session should have room for: they are compared in turns. Else it measures fewer lanes.
+FEWEST_COMMITS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Lane:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class FleetJob:
     """A block for one machine, in one session."""
 
     machine: str
@@ -77,10 +78,10 @@ class Limits:
 class Plan:
     """What is measured where, in the order of each machine, and what the budget leaves out."""
 
-    jobs: tuple[Job, ...]
-    left: tuple[Job, ...]
+    jobs: tuple[FleetJob, ...]
+    left: tuple[FleetJob, ...]
 
-    def of(self, machine: str) -> list[Job]:
+    def of(self, machine: str) -> list[FleetJob]:
         """Return the jobs of a machine."""
         return [job for job in self.jobs if job.machine == machine]
 
@@ -105,8 +106,8 @@ def plan(
         commits: newest first. machines: of one kind. busy: s until a machine has done what is not planned here.
     """
     machine_of = _machines_of(commits, lanes, {name: (busy or {}).get(name, 0.0) for name in sorted(machines)}, limits)
-    jobs: list[Job] = []
-    left: list[Job] = []
+    jobs: list[FleetJob] = []
+    left: list[FleetJob] = []
     for machine in sorted(machines):
         here = [lane for lane in lanes if machine_of.get(lane.name) == machine]
         blocks = [
@@ -146,7 +147,7 @@ def _machines_of(
 
 
 def _sessions(commits: Sequence[str], lanes: Sequence[Lane], limits: Limits) -> Iterator[list[Lane]]:
-    """Yield the lanes that are measured together: of the same commits, and with time for FEWEST of those."""
+    """Yield the lanes that are measured together: of the same commits, and with time for FEWEST_COMMITS of those."""
 
     def same(lane: Lane) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return missing(commits, lane), lane.anchors
@@ -154,7 +155,7 @@ def _sessions(commits: Sequence[str], lanes: Sequence[Lane], limits: Limits) -> 
     for (todo, anchors), alike in groupby(sorted(lanes, key=lambda lane: (same(lane), lane.name)), key=same):
         together: list[Lane] = []
         for lane in alike if todo else ():
-            count = min(len({*todo, *anchors}), FEWEST)
+            count = min(len({*todo, *anchors}), FEWEST_COMMITS)
             if together and limits.cost(count, [*together, lane]) > limits.session:
                 yield together
                 together = []
@@ -163,7 +164,7 @@ def _sessions(commits: Sequence[str], lanes: Sequence[Lane], limits: Limits) -> 
             yield together
 
 
-def _blocks(commits: Sequence[str], lanes: Sequence[Lane], machine: str, limits: Limits) -> Iterator[Job]:
+def _blocks(commits: Sequence[str], lanes: Sequence[Lane], machine: str, limits: Limits) -> Iterator[FleetJob]:
     """Yield the blocks of lanes that are measured together, the newest commits first."""
     todo = missing(commits, lanes[0])
     anchors = (lanes[0].anchors or todo)[: limits.anchors]
@@ -171,6 +172,6 @@ def _blocks(commits: Sequence[str], lanes: Sequence[Lane], machine: str, limits:
     names = tuple(lane.name for lane in lanes)
     while todo:
         count = max(1, room - sum(anchor not in todo for anchor in anchors))
-        job = Job(machine=machine, lanes=names, commits=todo[:count], anchors=anchors, rounds=limits.rounds)
+        job = FleetJob(machine=machine, lanes=names, commits=todo[:count], anchors=anchors, rounds=limits.rounds)
         yield replace(job, seconds=limits.cost(len(job.measured), lanes))
         todo = todo[count:]

@@ -23,14 +23,13 @@ from kernel_velocity import config, lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
-from kernel_velocity.fleet import worker
-from kernel_velocity.fleet.plan import Job, Lane, Limits, Plan
-from kernel_velocity.fleet.scheduler import Machine
+from kernel_velocity.fleet import unpack, worker
+from kernel_velocity.fleet.plan import FleetJob, Lane, Limits, Plan
+from kernel_velocity.fleet.scheduler import FleetMachine
 from kernel_velocity.fleet.worker import Order, Result
-from kernel_velocity.offline import unpack
 from kernel_velocity.results import blocks, git
-from kernel_velocity.runner import backfill, publish, select
-from kernel_velocity.runner.track import Settings
+from kernel_velocity.runner import backfill, host, select
+from kernel_velocity.runner.track import TrackSettings
 from kernel_velocity.series import past
 
 POLL = 1.0  # s between two looks at the machines
@@ -45,7 +44,7 @@ class Fleet:
 
     root: Path
     commits: tuple[str, ...]  # newest first
-    settings: Settings
+    settings: TrackSettings
     out: TextIO
     head: str
     first: str  # SHA of the repository's first commit
@@ -54,9 +53,9 @@ class Fleet:
     device: str | None = None  # of all machines, "cpu" or "cuda"
     lanes: dict[str, Lane] = field(default_factory=dict)
     levels: dict[str, backfill.Levels] = field(default_factory=dict)  # of lanes, where --every halves intervals
-    machines: dict[str, Machine] = field(default_factory=dict)  # by name
+    machines: dict[str, FleetMachine] = field(default_factory=dict)  # by name
     last_seen: dict[str, float] = field(default_factory=dict)  # of machines, by the monotonic clock
-    running: dict[Any, tuple[Job, Machine, float]] = field(default_factory=dict)  # by the future of Dask
+    running: dict[Any, tuple[FleetJob, FleetMachine, float]] = field(default_factory=dict)  # by the future of Dask
     builds: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # kind and commit -> the future of Dask
     with_ceilings: set[str] = field(default_factory=set)  # machines
     there: set[str] = field(default_factory=set)  # addresses of workers, when we last looked
@@ -93,7 +92,8 @@ class Fleet:
         recorded = blocks.read(self.results, problems)
         for block in recorded:
             if block.rounds >= self.settings.rounds and not self.settings.again:
-                self.note(block.lanes, block.machine, block.commits, self._still_there(block.anchors))
+                anchors = tuple(sha for sha in block.anchors if git.is_ancestor(self.root, sha, self.head))
+                self.note(block.lanes, block.machine, block.commits, anchors)
         for line in problems:
             self.say(f"note: {line}")
         self.look_back()
@@ -118,10 +118,6 @@ class Fleet:
             if lane := self.lanes.get(name):
                 done = lane.done | frozenset(commits)
                 self.lanes[name] = replace(lane, machine=machine, done=done, anchors=lane.anchors or anchors)
-
-    def _still_there(self, commits: Iterable[str]) -> tuple[str, ...]:
-        """Return the commits that HEAD still has."""
-        return tuple(sha for sha in commits if git.is_ancestor(self.root, sha, self.head))
 
     def plan(self) -> Plan:
         """Plan what is neither measured nor running."""
@@ -196,7 +192,7 @@ class Fleet:
                 future.cancel()
                 self.say(f"{machine.name}: its worker ended while it measured {_what(job)}")
 
-    def meet(self, machine: Machine) -> None:
+    def meet(self, machine: FleetMachine) -> None:
         """Add a machine, unless it cannot measure what the others do."""
         other = self.machines.get(machine.name)
         if self.device not in (None, machine.device):
@@ -206,7 +202,7 @@ class Fleet:
         if other is not None and other.address != machine.address and self.is_there(other):
             self._once(
                 f"{machine.address}: is called {machine.name}, as {other.address} is: it gets no job. A machine needs "
-                f"one worker with --nthreads 1, or one with a name of its own ({worker.NAME}) for each device"
+                f"one worker with --nthreads 1, or one with a name of its own ({worker.NAME_VARIABLE}) for each device"
             )
             return
         kinds = Counter(present.kind for present in self.machines.values())
@@ -219,7 +215,7 @@ class Fleet:
         self.machines[machine.name] = machine
         self.last_seen[machine.name] = time.monotonic()
 
-    def is_there(self, machine: Machine) -> bool:
+    def is_there(self, machine: FleetMachine) -> bool:
         """Return whether a machine's worker was there when we last looked."""
         return machine.address in self.there
 
@@ -251,7 +247,7 @@ class Fleet:
             self.running[future] = (job, machine, time.monotonic())
             self.say(f"{name}: measures {_what(job)}, about {_minutes(job.seconds)}")
 
-    def order(self, job: Job, machine: Machine) -> Order:
+    def order(self, job: FleetJob, machine: FleetMachine) -> Order:
         """Return a job with all that its machine must know."""
         return Order(
             job=job,
@@ -308,7 +304,7 @@ class Fleet:
                 self.refuse(job, machine.name, str(future.exception()))
             future.release()
 
-    def take(self, job: Job, result: Result) -> None:
+    def take(self, job: FleetJob, result: Result) -> None:
         """Merge what came back. Dask hands out each result once."""
         if result.reason:
             self.refuse(job, result.machine, result.reason)
@@ -342,7 +338,7 @@ class Fleet:
             for line in problems.getvalue().splitlines():
                 self.say(f"note: {line}")
 
-    def refuse(self, job: Job, machine: str, reason: str) -> None:
+    def refuse(self, job: FleetJob, machine: str, reason: str) -> None:
         """Have a job tried on another machine."""
         line = f"{machine}: failed to measure {_what(job)}: {reason}"
         self.failures.append(line)
@@ -350,7 +346,7 @@ class Fleet:
         for name in job.lanes:
             self.lanes[name] = replace(self.lanes[name], refused=self.lanes[name].refused | {machine})
 
-    def learn(self, job: Job, seconds: float) -> None:
+    def learn(self, job: FleetJob, seconds: float) -> None:
         """Correct the expected cost of a round by what a job took."""
         factor = seconds / self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
         limits = self.limits
@@ -381,8 +377,8 @@ class Fleet:
 LOCAL = {
     lock.HOLDER,
     lock.FOLDER,
-    worker.FOLDER,
-    worker.NAME,
+    worker.FOLDER_VARIABLE,
+    worker.NAME_VARIABLE,
     "KV_RANGE",
     "KV_BENCH",
     "KV_ROUNDS",
@@ -391,7 +387,7 @@ LOCAL = {
 }
 
 
-def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
+def run(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> int:
     """Measure by a fleet, then write the dashboard. Return the exit status, as `kv track` does."""
     scheduler = dask.parse(args.fleet)
     root = Path()
@@ -406,7 +402,7 @@ def run(args: argparse.Namespace, settings: Settings, out: TextIO) -> int:
         out=out,
         head=head,
         first=git.first_commit(root),
-        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=settings.budget),
+        limits=Limits(rounds=settings.rounds, anchors=args.anchors, session=60 * args.session, budget=settings.seconds),
         wants_ceilings=not args.no_ceilings,
     )
     git.check_ancestors(root, commits)
@@ -430,7 +426,7 @@ def _finish(fleet: Fleet, args: argparse.Namespace, plan: Plan) -> int:
         count = units.count(len(commits), "commit")
         fleet.say(f"not measured: {name} at {count}: {', '.join(sha[:8] for sha in commits[:3])}")
     if not args.no_site and (fleet.results / "benchmarks.json").exists():
-        for note in publish.write_site(results=fleet.results, repository=fleet.root, out=fleet.root / PAGES):
+        for note in host.write_site(results=fleet.results, repository=fleet.root, out=fleet.root / PAGES):
             fleet.say(f"note: {note}")
         fleet.say(f"Dashboard: {(fleet.root / PAGES / 'index.html').as_uri()}")
     if not plan.jobs and not plan.left:
@@ -462,7 +458,7 @@ def summary(plan: Plan, fleet: Fleet) -> str:
     return "\n".join(lines)
 
 
-def _what(job: Job) -> str:
+def _what(job: FleetJob) -> str:
     more = f" and {len(job.lanes) - 1} more" if job.lanes[1:] else ""
     again = len(job.measured) - len(job.commits)
     anchors = f" and {units.count(again, 'anchor')}" if again else ""

@@ -34,7 +34,7 @@ SLURM = {  # key of `slurm:` -> argument of dask_jobqueue.SLURMCluster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class FleetMachine:
     """A worker of Dask: a machine, or one device of it."""
 
     name: str  # its folder in results/
@@ -177,7 +177,7 @@ def addresses(client: Any) -> set[str]:
     return set(client.scheduler_info(n_workers=-1)["workers"])
 
 
-def machines(client: Any, scheduler: Scheduler, fresh: set[str], say: Callable[[str], None]) -> list[Machine]:
+def machines(client: Any, scheduler: Scheduler, fresh: set[str], say: Callable[[str], None]) -> list[FleetMachine]:
     """Ask workers what they are. One whose answer is an error is named, and left out.
 
     Raises:
@@ -196,7 +196,7 @@ def machines(client: Any, scheduler: Scheduler, fresh: set[str], say: Callable[[
     return described
 
 
-def _machine(address: str, reply: Mapping[str, Any], label: object, scheduler: Scheduler) -> Machine:
+def _machine(address: str, reply: Mapping[str, Any], label: object, scheduler: Scheduler) -> FleetMachine:
     """Return a machine by what its worker says of itself.
 
     Workers of `local:N` share this machine. Each gets a device of its own, if there are as many. Else they take turns
@@ -206,7 +206,7 @@ def _machine(address: str, reply: Mapping[str, Any], label: object, scheduler: S
     if scheduler.kind == "local" and scheduler.count > 1:
         number = int(str(label))
         name = f"{name}-{f'cuda{number}' if number < len(gpus) else number + 1}"
-    return Machine(
+    return FleetMachine(
         name=name,
         address=address,
         kind=gpus[min(number or 0, len(gpus) - 1)] if gpus else reply["processor"],

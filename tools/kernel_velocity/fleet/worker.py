@@ -4,7 +4,7 @@ Dask's worker runs `measure`, which starts this module as a process: `kv track` 
 a current folder, and must end with the worker. The machine's folder, KV_FLEET_FOLDER or ~/.cache/kernel-velocity/fleet,
 holds a clone for each repository and machine, where builds stay. A commit is built by one machine of a kind, and the
 others take its build, if their toolchain is the same. What a job measured goes back as the tar of `kv
-offline` (offline/archive.py), so it is checked and merged like a node's.
+offline` (archive.py), so it is checked and merged like a node's.
 """
 
 from __future__ import annotations
@@ -31,24 +31,23 @@ from typing import Any
 from kernel_velocity import config, fields, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
-from kernel_velocity.fleet.plan import Job
+from kernel_velocity.fleet import archive
+from kernel_velocity.fleet.plan import FleetJob
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.telemetry import GAUGES, Round
-from kernel_velocity.offline import archive
 from kernel_velocity.processes import contained
 from kernel_velocity.results import blocks, git, ingest, lines, machines
-from kernel_velocity.runner import facts, fingerprint, host, track
+from kernel_velocity.runner import doctor, fingerprint, host, track
 from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.runner.session import Session
 from kernel_velocity.stats import link
 
-FOLDER = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
-NAME = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
+FOLDER_VARIABLE = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
+NAME_VARIABLE = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
 # Exit statuses of `track` after which there is nothing to try again. Others are the machine's fault
 FINAL = (0, BenchmarkFailed.exit_code, BuildFailed.exit_code, NothingMeasured.exit_code)
 CLEAN, BUNDLE, ORDER, LOG, BUILDS = "fleet-job", "repository.bundle", "order.json", "log.txt", "builds"
-PATIENCE = 30.0  # s in which an interrupted job saves what it has
 _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a job -> its process
 
 
@@ -56,7 +55,7 @@ _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a jo
 class Order:
     """A job with all that its worker must know."""
 
-    job: Job
+    job: FleetJob
     root: str  # SHA of the repository's first commit
     head: str  # SHA of the commit whose suite measures
     bench: str  # regular expression of the lanes' series
@@ -83,11 +82,11 @@ class Result:
 
 def describe() -> dict[str, Any]:
     """Return what this worker's machine is."""
-    gpus: list[str] = facts.probe()["gpus"] if host.has_driver() else []
+    gpus: list[str] = doctor.probe()["gpus"] if host.has_driver() else []
     part = os.environ.get("SLURM_JOB_GPUS")  # of a shared node: another job has its other GPUs
     name = "-gpu".join(filter(None, (socket.gethostname(), part)))
     return {
-        "name": os.environ.get(NAME) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
+        "name": os.environ.get(NAME_VARIABLE) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
         "gpus": gpus,
         "processor": fingerprint.now(os.environ).get("cpu", "unknown processor"),
         "time": time.time(),
@@ -116,7 +115,7 @@ def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, bytes]] =
     began = time.monotonic()
     with _process(order, bundle, (), builds) as (status, folder):
         printed = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        path = folder / archive.NAME
+        path = folder / archive.TAR_NAME
         tar = path.read_bytes() if path.exists() and status in FINAL else b""
     return Result(
         tar=tar,
@@ -141,10 +140,11 @@ def _process(
         for commit, made in (pair for several in builds for pair in several.items()):
             if commit in order.job.measured:
                 (folder / BUILDS / commit).write_bytes(made)
+        own_machines = _folder(order) / ".asv" / "machines.json"  # asv's file of them, for this one alone
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder), *to_build],
-                env={**os.environ, **mark, **order.settings, machines.FILE: _machines(order)},
+                env={**os.environ, **mark, **order.settings, machines.FILE: str(own_machines)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -165,14 +165,9 @@ def stop() -> None:
             os.killpg(process.pid, signal.SIGINT)
 
 
-def _machines(order: Order) -> str:
-    """Return the path of asv's file of machines, for this one alone."""
-    return str(_folder(order) / ".asv" / "machines.json")
-
-
 def _folder(order: Order) -> Path:
     """Return the path of the machine's clone."""
-    base = Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
+    base = Path(os.environ.get(FOLDER_VARIABLE) or Path.home() / ".cache" / "kernel-velocity" / "fleet")
     return (base / order.root[:12] / order.job.machine).absolute()
 
 
@@ -270,14 +265,9 @@ def _track(order: Order) -> int:
 
 def _pack(order: Order, seconds: float, scratch: Path) -> None:
     """Put what was measured into the tar that goes back. There is none where nothing was recorded."""
-    machine, collected, results = order.job.machine, scratch / "collected", Path(config.results_dir(Path()))
-    source = results / machine
-    if not (source / "machine.json").exists():
-        return
-    for line in ingest.ingest(Path(), results=results, machine=machine).problems:
+    machine, describing = order.job.machine, scratch / "run"
+    for line in ingest.ingest(Path(), machine=machine).problems:
         print(line)  # noqa: T201
-    shutil.copytree(source, collected / "results" / machine, ignore=shutil.ignore_patterns("runs"))
-    shutil.copy(results / "benchmarks.json", collected / "results")
     block = blocks.Block(
         machine=machine,
         lanes=order.job.lanes,
@@ -287,9 +277,9 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         began=order.began,
         seconds=seconds,
         device=order.kind,
-        times=tuple(_times(source, order.job.anchors)),
+        times=tuple(_times(Path(config.results_dir(Path()), machine), order.job.anchors)),
     )
-    replace_text(collected / "run" / blocks.NAME, blocks.encode(block))
+    replace_text(describing / blocks.NAME, blocks.encode(block))
     gpus = (order.kind,) if order.device == "cuda" else ()
     manifest = archive.Manifest(
         project=archive.PROJECT,
@@ -300,8 +290,8 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         node=archive.Node(device=order.device, gpus=gpus, torch=host.torch_version()),
         written=order.began,
     )
-    replace_text(collected / archive.MANIFEST, manifest.to_json())
-    archive.write(scratch / archive.NAME, collected)
+    if (tar := archive.of_machine(manifest, describing)) is not None:
+        (scratch / archive.TAR_NAME).write_bytes(tar)
 
 
 def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:

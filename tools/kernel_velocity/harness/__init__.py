@@ -15,8 +15,6 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     gate.py             the quiet-core filter, and the gauges beside the samples
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
     implementations.py  eager, compile, modules of a build, bound to inputs
-    independent.py      our timers compared with PyTorch's, Triton's, CUDA graphs, the profiler
-    isolation.py        whether the series of a round share a process, and what none hands on to the next
     limits.py           times in which the machine cannot have done the work, refused
     originals.py        the functions that a round depends on, before a kernel could replace them
     problem_file.py     the Problem of a user's file, checked, on a device
@@ -25,7 +23,6 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     reported.py         what the operating system knows of the machine and of this process
     sampling.py         one round: warm-up, batch, samples, estimate
     server.py           a server for asv: forks one process, which measures all series of a GPU
-    sharing.py          are times the same in a process that measured others before: both kinds in turns
     spool.py            files that measuring processes leave below .asv/
     statistics.py       trimmed mean, half-width, autocorrelation, long blocks
     stopping.py         stopping rules, the hash of a method

@@ -2,13 +2,13 @@
 
 A timing that needs more than these cannot be true. Measured is the machine under this torch: a copy is `copy_`, a
 product `matmul`, a call costs what a call of torch costs. On CPUs also a suite's native loops (`workloads`).
-`roof`, `peak` and `from_document` read what was measured. No torch at import, as other rooms read ceilings, too.
+`from_document` reads what was measured. No torch at import, as other rooms read ceilings, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -95,22 +95,6 @@ class Ceiling:
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
-
-
-def roof(ceilings: Iterable[Ceiling], working_set: int) -> float | None:
-    """Return the most bytes per second that are possible with a working set of that many bytes.
-
-    That is the highest bandwidth measured on one at least as large: what a smaller set gains from a faster cache, a
-    larger one does not. None where nothing as large was measured.
-    """
-    rates = (c.value for c in ceilings if c.unit == "B/s" and c.bytes is not None and c.bytes >= working_set)
-    return max((rate for rate in rates if rate is not None), default=None)
-
-
-def peak(ceilings: Iterable[Ceiling], dtype: str) -> float | None:
-    """Return the highest FLOP/s measured in a dtype, None where none was."""
-    rates = (c.value for c in ceilings if c.unit == "FLOP/s" and c.dtype == dtype)
-    return max((rate for rate in rates if rate is not None), default=None)
 
 
 def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:

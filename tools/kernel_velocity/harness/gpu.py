@@ -3,7 +3,7 @@
 NVML is opened in the process that measures, never in the server that forks it: a handle does not survive a fork. GPUs
 are found by UUID, as NVML counts them otherwise than CUDA does. A figure that a device does not tell is None. Base
 units: Hz, W, degrees Celsius. This module imports none of ours: run as a program, it locks a GPU's clocks until its
-input ends (runner/clocks.py).
+input ends (runner/checks.py).
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def _lock(uuid: str, clock: str) -> None:
                 except (library.NVMLError, AttributeError) as error:
                     is_refused = True
                     raise NvmlError(f"NVML: {error}") from None
-                print(LOCKED, flush=True)  # noqa: T201 - the first line is what runner/clocks.py waits for
+                print(LOCKED, flush=True)  # noqa: T201 - the first line is what runner/checks.py waits for
                 sys.stdin.read()
             finally:
                 if not is_refused:

@@ -2,15 +2,17 @@
 
 asv's own server forks a process for each series. On a GPU each then makes a CUDA context, loads the libraries and opens
 their handles, which takes longer than its samples. What a series left in the shared process is put back before the next
-(`State`). A series that fails, crashes or runs past its timeout ends it, and the next one begins another.
+(`ProcessState`). A series that fails, crashes or runs past its timeout ends it, and the next one begins another.
 
 Commands and answers are those of asv_runner 0.3.2, launch method `forkserver`. Where series share a process, asv starts
-this module in place of its own server (runner/host.py). A series that does not (`isolation.is_shared`) has its own.
+this module in place of its own server (runner/host.py). A series that does not (`is_shared`) has its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import json
 import os
 import signal
@@ -25,20 +27,53 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from asv import benchmark as program
-from asv_runner._aux import posix_redirect_output, update_sys_path
-from asv_runner.discovery import disc_benchmarks
-from asv_runner.run import _run
-from asv_runner.server import recvall
-
 from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.isolation import State, is_shared
 
+ISOLATE = "KV_ISOLATE"  # variable
 TIMED_OUT = -256  # the status by which asv knows the timeout
-LOOK = 0.1  # s between two looks at a process that does not answer
+LOOK_AGAIN = 0.1  # s between two looks at a process that does not answer
 _LENGTH = struct.Struct("<Q")  # in front of every message
 
 Task = tuple[str, tuple[str, str, str, str, str], str]  # file for output, arguments of asv's `_run`, folder to run in
+
+
+def is_shared(environ: Mapping[str, str], device: str) -> bool:
+    """Return whether the series of a round share a process: those of "cuda", unless KV_ISOLATE says it for all.
+
+    A GPU's context and libraries take longer than the samples. On a CPU times can differ in a shared process.
+
+    Raises:
+        ValueError: KV_ISOLATE is neither 0 nor 1.
+    """
+    text = environ.get(ISOLATE) or ""
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{ISOLATE}: got {text!r}; wanted 1 (a process for each series) or 0 (one for all of a round)")
+    return text == "0" or (text == "" and device == "cuda")
+
+
+class ProcessState:
+    """What series could hand on to each other in one process, as it was when the process began."""
+
+    def __init__(self) -> None:
+        self._environ = dict(os.environ)
+        gc.freeze()  # what is there now stays: a collection that looked at all of torch would take .1 s
+        self._seed = sys.modules["torch"].initial_seed() if "torch" in sys.modules else None
+
+    def put_back(self) -> None:
+        """Restore the environment and torch's random numbers, and give back compiled code and memory."""
+        os.environ.clear()
+        os.environ.update(self._environ)
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()
+        gc.collect()
+        if self._seed is not None:
+            torch: Any = sys.modules["torch"]
+            torch.manual_seed(self._seed)  # of all devices
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+        with contextlib.suppress(AttributeError):  # no glibc
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 # The process that measures --------------------------------------------------------------------------------------------
@@ -46,7 +81,10 @@ Task = tuple[str, tuple[str, str, str, str, str], str]  # file for output, argum
 
 def serve(tasks: Connection) -> None:
     """Run the series that arrive, until the other end closes. An error ends the process with its traceback."""
-    state = State()
+    from asv_runner._aux import posix_redirect_output  # noqa: PLC0415 - half a second, for who asks `is_shared`
+    from asv_runner.run import _run  # noqa: PLC0415
+
+    state = ProcessState()
     is_first = True
     with contextlib.suppress(EOFError):
         while True:
@@ -65,7 +103,7 @@ def serve(tasks: Connection) -> None:
             tasks.send(None)
 
 
-class Process:
+class MeasuringProcess:
     """A forked process that measures series, one after the other."""
 
     def __init__(self) -> None:
@@ -96,7 +134,7 @@ class Process:
         deadline = monotonic() + timeout
         try:
             # The look at the process is for one that left another, which still has the pipe open.
-            while not (self._tasks.poll(LOOK) or self.has_ended()):
+            while not (self._tasks.poll(LOOK_AGAIN) or self.has_ended()):
                 if monotonic() > deadline:
                     os.kill(self._pid, signal.SIGKILL)
                     self.end()
@@ -123,29 +161,35 @@ class Server:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._shared: Process | None = None
+        self._shared: MeasuringProcess | None = None
 
     def import_suite(self, output: str) -> None:
         """Import all modules of the suite."""
+        from asv_runner._aux import posix_redirect_output  # noqa: PLC0415
+        from asv_runner.discovery import disc_benchmarks  # noqa: PLC0415
+
         with posix_redirect_output(output, permanent=False):
             for _ in disc_benchmarks(self._folder, ignore_import_errors=True):
                 pass
 
     def run(self, command: Mapping[str, Any], output: str) -> int:
-        """Run a series. Return the status of `Process.run`."""
+        """Run a series. Return the status of `MeasuringProcess.run`."""
         names = ("benchmark_id", "params_str", "profile_path", "result_file")
         task = (output, (self._folder, *(command[name] for name in names)), command["cwd"])
         device = "cuda" if f".{DEVICES['cuda']}." in command["benchmark_id"] else "cpu"
         if not is_shared(os.environ, device):
-            alone = Process()
+            alone = MeasuringProcess()
             return alone.run(task, command["timeout"]) or alone.end()
         if self._shared is None or self._shared.has_ended():
-            self._shared = Process()
+            self._shared = MeasuringProcess()
         return self._shared.run(task, command["timeout"])
 
 
 def run_server(args: Sequence[str]) -> None:
     """Serve asv's commands for the suite in a folder, on a Unix socket at a path, until asv interrupts this process."""
+    from asv_runner._aux import update_sys_path  # noqa: PLC0415
+    from asv_runner.server import recvall  # noqa: PLC0415
+
     folder, path = args
     update_sys_path(folder)
     server = Server(folder)
@@ -168,5 +212,7 @@ def run_server(args: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    from asv import benchmark as program
+
     program.commands["run_server"] = run_server
     program.main()

@@ -32,7 +32,7 @@ from kernel_velocity.nightly import conclude, measure
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.measure import NightJournal
 from kernel_velocity.results import git
-from kernel_velocity.runner import clocks, report, select, track
+from kernel_velocity.runner import checks, report, select, track
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
 from kernel_velocity.runner.session import Session
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
-    clocks.add_argument(parser)
+    checks.add_lock_clocks(parser)
     lock.add_wait(parser)
 
 
@@ -106,7 +106,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def _measured(
-    args: argparse.Namespace, settings: track.Settings, budget: float, out: TextIO, err: TextIO
+    args: argparse.Namespace, settings: track.TrackSettings, budget: float, out: TextIO, err: TextIO
 ) -> tuple[Session, NightJournal, str]:
     """Choose the commits of a new or interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None

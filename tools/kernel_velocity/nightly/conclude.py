@@ -22,8 +22,8 @@ from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT
 from kernel_velocity.results import git
 from kernel_velocity.results.records import Commit
-from kernel_velocity.runner import report, resume
-from kernel_velocity.runner.session import Session
+from kernel_velocity.runner import report
+from kernel_velocity.runner.session import LONGEST_SESSION, Session
 from kernel_velocity.series import history, past, silence
 from kernel_velocity.series.past import Past
 
@@ -74,7 +74,7 @@ def conclude(
         moves,
         runner,
         budget=budget,
-        earlier=confirm.sessions(reruns, now - resume.LONGEST),
+        earlier=confirm.sessions(reruns, now - LONGEST_SESSION),
         say=lambda text: print(text, file=out, flush=True),
     )
     decided = store.read(results)  # again: people decide while a night measures

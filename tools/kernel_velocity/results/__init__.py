@@ -1,4 +1,4 @@
-"""The recorded past as files: asv's results, the telemetry beside them, and git. Reads, ingests and merges them.
+"""The recorded past as files: asv's results, the telemetry beside them, and git. Reads and ingests them.
 
 May import harness and the leaves. Runs on a node without scipy, orjson and Jinja2.
 

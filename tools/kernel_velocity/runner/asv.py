@@ -7,14 +7,19 @@ asv stores neither the output nor the exit status of a benchmark. A round that r
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from threading import Thread, Timer
+from typing import IO, NamedTuple
 
 from asv import util
 from asv.config import Config
@@ -24,13 +29,17 @@ from asv.machine import Machine
 from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text
+from kernel_velocity.processes import contained
 from kernel_velocity.results import machines
 from kernel_velocity.results.asv_file import OWN_FOLDERS, Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.runner import child, select
+from kernel_velocity.runner import select
 from kernel_velocity.runner.environment import HostTorch
 
+SAVING = 20.0  # s between SIGINT and SIGKILL; asv ends within one call of its slowest benchmark
+# What the library behind torch's profiler prints at each start and stop, whatever its log level
+PROFILER_NOISE = "USDT:"
 FAILED = 2  # asv's status where a benchmark failed and the others were measured
 _COMMIT = re.compile(
     r"^\[ *(?P<percent>\d+(?:\.\d+)?)%\].* For \S+ commit (?P<commit>[0-9a-f]{8})[^(]*"
@@ -44,7 +53,7 @@ _UNWRITABLE = re.compile(r"\bspool\.SpoolError: \[Errno (?P<number>\d+)\] .*: '(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class AsvStep:
     """asv began to measure a commit in a round."""
 
     percent: float
@@ -58,12 +67,12 @@ class Step:
 class Reader:
     """Collect the steps and crashes of asv's output, line by line."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[AsvStep] = field(default_factory=list)
     deaths: list[tuple[str, Failure]] = field(default_factory=list)  # commit, 8 digits, and a failure without its time
     _benchmark: str = ""
     _params: tuple[str, ...] = ()
 
-    def read(self, line: str, now: float) -> Step | None:
+    def read(self, line: str, now: float) -> AsvStep | None:
         """Read a line printed at Unix time `now`, s. Return the step that it announces, or None.
 
         Raises:
@@ -72,7 +81,7 @@ class Reader:
         if match := _UNWRITABLE.search(line):
             raise OSError(int(match["number"]), os.strerror(int(match["number"])), match["path"])
         if match := _COMMIT.match(line):
-            step = Step(
+            step = AsvStep(
                 percent=float(match["percent"]),
                 commit=match["commit"],
                 round=int(match["round"] or 1),
@@ -153,8 +162,92 @@ def run_asv(
             last = line.strip() or last
             on_line(line)
 
-        status = child.run(command, read, environ=environment, folder=root)
+        status = run_child(command, read, environ=environment, folder=root)
     return Ended(status, last, log)
+
+
+def run_child(
+    command: Sequence[str],
+    on_line: Callable[[str], object],
+    *,
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+    on_error: Callable[[str], object] | None = None,
+) -> int:
+    """Run a command as a child process and return its exit status.
+
+    A child that is ended early gets what Ctrl-C at a terminal would give it (SIGINT to its process group), and some
+    seconds in which asv writes what it measured, before it is killed. All that it started ends with it.
+
+    Args:
+        on_line: called in a thread, gets each line, without its end.
+        folder: to run it in. None: the current one.
+        on_error: gets the lines of standard error. None: `on_line` does.
+
+    Raises:
+        KeyboardInterrupt: as raised by a signal. What `on_line` raised likewise leaves once the child has ended.
+    """
+    raised: list[BaseException] = []
+    with (
+        ExitStack() as containing,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**environ, **containing.enter_context(contained()), "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if on_error else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+    ):
+        killer = Timer(SAVING, _signal, (process, signal.SIGKILL))
+
+        def read(stream: IO[str] | None, receive: Callable[[str], object]) -> None:
+            for line in stream or ():
+                if raised or line.startswith(PROFILER_NOISE):
+                    continue
+                try:
+                    receive(line.rstrip("\n"))
+                except BaseException as error:  # noqa: BLE001 - raised below
+                    raised.append(error)
+                    if raised[0] is error:  # not the second of two readers
+                        killer.start()
+                        _signal(process, signal.SIGINT)
+
+        readers = [Thread(target=read, args=(process.stdout, on_line))]
+        readers += [Thread(target=read, args=(process.stderr, on_error))] if on_error else []
+        try:
+            for reader in readers:
+                reader.start()
+            status = process.wait()
+        finally:
+            _end(process)
+            containing.close()  # what the child left behind holds the pipe open, and the machine busy
+            for reader in readers:
+                reader.join()
+            killer.cancel()
+    if raised:
+        raise raised[0]
+    return status
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End what is left of the child's process group, also where a signal to us comes in between."""
+    try:
+        if process.poll() is None:
+            _signal(process, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SAVING)
+    finally:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[str], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def measuring(

@@ -41,7 +41,7 @@ from kernel_velocity.runner.checks import check_build
 from kernel_velocity.runner.environment import hold_locks
 
 TIER, DEVICE = "KV_TIER", "KV_DEVICE"  # variables: core (default) or full; cpu or cuda (default: as `kv track`)
-NAMED = 3  # values of a parameter that a note names
+NAMED_VALUES = 3  # values of a parameter that a note names
 _QUOTE = "'"  # asv has parameters as their repr
 
 _format_result = asv.runner.format_benchmark_result
@@ -173,8 +173,8 @@ def format_result(results: Any, benchmark: Mapping[str, Any]) -> tuple[str | Non
 
 
 def _names(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - NAMED_VALUES
+    return ", ".join(names[:NAMED_VALUES]) + (f" and {more} more" if more > 0 else "")
 
 
 def print_benchmark(

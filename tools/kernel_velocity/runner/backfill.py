@@ -22,18 +22,18 @@ from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.series.past import Past
 from kernel_velocity.stats.link import ONE_ROUND, Z
 
-LEAST = math.log1p(0.01)  # a change of less than 1% is not searched, as in stats/two_samples.py
+SMALLEST_CHANGE = math.log1p(0.01)  # a change of less than 1% is not searched, as in stats/two_samples.py
 TimedSeries = tuple[SeriesKey, str]  # with the timing method
 
 
-class Level(NamedTuple):
+class LogTime(NamedTuple):
     """A series at a commit, as a logarithm."""
 
     value: float
     error: float  # standard error
 
 
-Levels = Mapping[str, Mapping[TimedSeries, Level]]  # by commit
+Levels = Mapping[str, Mapping[TimedSeries, LogTime]]  # by commit
 
 
 def wanted(line: Sequence[str], every: int, tried: Collection[str], levels: Levels) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def wanted(line: Sequence[str], every: int, tried: Collection[str], levels: Leve
     grid = sorted({*range(0, len(line), every), len(line) - 1})
     if missing := tuple(line[index] for index in grid if line[index] not in tried):
         return missing
-    search = _Search(line, tried, levels)
+    search = _Halving(line, tried, levels)
     ends = pairwise(index for index in grid if line[index] in levels)
     middles = {index for newer, older in ends for index in search.between(newer, older, set())}
     return tuple(line[index] for index in sorted(middles))
@@ -58,7 +58,7 @@ def from_middle(low: int, high: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _Halving:
     line: Sequence[str]
     tried: Collection[str]
     levels: Levels
@@ -87,7 +87,7 @@ class _Search:
         after, before = self.levels[self.line[newer]], self.levels[self.line[older]]
         return {
             series: abs(after[series].value - before[series].value)
-            / max(LEAST, Z * math.hypot(after[series].error, before[series].error))
+            / max(SMALLEST_CHANGE, Z * math.hypot(after[series].error, before[series].error))
             for series in after.keys() & before.keys()
         }
 
@@ -106,7 +106,7 @@ def levels(past: Past, keys: Iterable[SeriesKey], commits: Collection[str], roun
     PyTorch's implementations are left out, which no commit can change.
     """
     positions = [past.order[sha] for sha in commits if sha in past.order]
-    by_commit: dict[str, dict[TimedSeries, Level]] = {}
+    by_commit: dict[str, dict[TimedSeries, LogTime]] = {}
     for key in keys:
         if key.implementation in CONTROLS:
             continue
@@ -119,5 +119,5 @@ def levels(past: Past, keys: Iterable[SeriesKey], commits: Collection[str], roun
                 continue
             spread = None if time.interval is None else math.log(time.interval.high / time.interval.low) / 2
             error = ONE_ROUND if spread is None else spread / t_975(int(columns.rounds[entry]) - 1)
-            by_commit.setdefault(value.commit, {})[key, value.method or ""] = Level(math.log(time.seconds), error)
+            by_commit.setdefault(value.commit, {})[key, value.method or ""] = LogTime(math.log(time.seconds), error)
     return by_commit

@@ -17,6 +17,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,16 +28,15 @@ from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.implementations import check
 from kernel_velocity.harness.suite import Suite
 from kernel_velocity.harness.timing import prepare_torch
-from kernel_velocity.runner import facts, fingerprint
+from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.checks import installed_torch
-from kernel_velocity.runner.facts import Facts
 from kernel_velocity.runner.host import NO_COMPILER, compiler, measuring_variables, python
 from kernel_velocity.units import significant, size
 
-WIDTH = 110  # letters of a line
+LINE_WIDTH = 110  # letters of a line
 BUSY = 0.5  # cores busy in the minute before: less is the system's
 FREE = 5e9  # bytes on the disk: a CUDA build of PyTorch alone takes as much
-LISTED = 6  # kernels that a line names before it counts them
+LISTED_KERNELS = 6  # kernels that a line names before it counts them
 SMT = Path("/sys/devices/system/cpu/smt/active")
 CURES: Mapping[str, str] = {  # a part of a text of the code that decides -> what to do about it
     "no nvcc": "`make venv NVCC_FROM=pip`",
@@ -51,7 +51,79 @@ CURES: Mapping[str, str] = {  # a part of a text of the code that decides -> wha
     "no NumPy": "`pip install numpy`",
 }
 
+# In a process of its own: this one never imports torch, and a broken CUDA must not end the command.
+TORCH_PROBE = """
+import importlib.util, json
+import torch
+found = {"gpus": [], "reason": None, "numpy": importlib.util.find_spec("numpy") is not None}
+found |= {"torch": torch.__version__, "torch_cuda": torch.version.cuda}
+try:
+    if torch.cuda.is_available():
+        found["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        torch.ones(1, device="cuda").sum().item()
+    elif torch.version.cuda is not None:
+        torch.cuda.init()
+except Exception as error:
+    found["reason"] = str(error).strip().splitlines()[0]
+print(json.dumps(found))
+"""
+
 Pairs = list[tuple[str, str]]  # what a row names or what is n/a, and the text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What PyTorch and the compilers of a machine are. Unknown is None."""
+
+    torch: str
+    torch_cuda: str | None  # CUDA version that torch was built with; None: a CPU build
+    gpus: list[str]  # that torch can use
+    reason: str | None  # why torch cannot use a GPU although it was built for it
+    numpy: bool  # whether it lies beside torch
+    driver: str | None  # version of the NVIDIA driver; None: no driver
+    toolchain: str  # compilers, as fingerprint.py describes them
+
+
+def probe() -> dict[str, Any]:
+    """Return what PyTorch says of this machine.
+
+    Raises:
+        UsageError: torch cannot be imported.
+    """
+    status, last = python("-c", TORCH_PROBE)
+    if status != 0:
+        raise UsageError(f"torch cannot be imported by {sys.executable}: {last}")
+    document: dict[str, Any] = json.loads(last)
+    return document
+
+
+def gather() -> Facts:
+    """Ask PyTorch and the compilers.
+
+    Raises:
+        UsageError: torch cannot be imported.
+    """
+    return Facts(
+        **probe(),
+        driver=fingerprint.now(os.environ).get("driver") or ("unknown" if Path("/dev/nvidiactl").exists() else None),
+        toolchain=fingerprint.toolchain(os.environ, config.project(Path())),
+    )
+
+
+def lacking(node: Facts) -> Pairs:
+    """Return what a machine lacks, and what that costs."""
+    if node.driver is not None and (node.reason is not None or not node.gpus):
+        why = f"sees no usable GPU: {node.reason or 'CUDA reports none'}" if node.torch_cuda else "is a CPU build"
+        return [("the GPU", f"NVIDIA driver {node.driver}, but torch {node.torch} {why}")]
+    notes = {
+        "no nvcc (looked in CUDACXX, CUDA_HOME, CUDA_PATH, /usr/local/cuda, PATH): the native CUDA kernels are n/a, "
+        "PyTorch's implementations are measured": node.driver is not None and "no nvcc" in node.toolchain,
+        "no NumPy beside torch: the tests of the kernels cannot run, nothing says that the kernels are right": (
+            not node.numpy
+        ),
+        "no NVIDIA driver: the CPU is measured, and no GPU": node.driver is None,
+    }
+    return [("this machine", note) for note, applies in notes.items() if applies]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +143,13 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
         node: Facts | str
         try:
             installed_torch()
-            node = facts.gather()
+            node = gather()
         except UsageError as error:
-            node = error.problem  # its advice is on options of `kv offline run`
+            node = str(error)
         info = fingerprint.build_info(Path())
         rows = [*software(node, info), *gpus(node, info), *host()]
-        reasons = [*node_reasons(node), *suite_reasons(node)]
+        absent = [("every series", node)] if isinstance(node, str) else lacking(node)
+        reasons = [*absent, *suite_reasons(node)]
         print(text(rows, reasons, first_commands(node, reasons)), file=out)
     return 0
 
@@ -94,7 +167,7 @@ def _cure(why: str) -> str:
 
 
 def _wrapped(line: str, indent: int) -> str:
-    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return textwrap.fill(line, LINE_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 # What is here ---------------------------------------------------------------------------------------------------------
@@ -209,16 +282,6 @@ def host() -> Pairs:
 # What is n/a, and what to run -----------------------------------------------------------------------------------------
 
 
-def node_reasons(node: Facts | str) -> Pairs:
-    """Return what this node lacks as a whole."""
-    if isinstance(node, str):
-        return [("every series", node)]
-    try:
-        return [("this machine", line) for line in facts.lacking(node, facts.device(node, "auto"))]
-    except UsageError as error:
-        return [("the GPU", error.problem)]
-
-
 def suite_reasons(node: Facts | str) -> Pairs:
     """Return which series of the suite here are n/a, from a fresh process: it imports torch and initialises CUDA."""
     try:
@@ -258,7 +321,7 @@ def missing(suite: Suite, device: str, *, has_driver: bool) -> Pairs:
                 implementations, kernels = refused.setdefault(str(error), ({}, {}))
                 implementations[implementation] = kernels[kernel] = None
     for why, (implementations, kernels) in refused.items():
-        which = ", ".join(kernels) if len(kernels) <= LISTED else f"{len(kernels)} kernels"
+        which = ", ".join(kernels) if len(kernels) <= LISTED_KERNELS else f"{len(kernels)} kernels"
         reasons.append((f"{name}, {' and '.join(implementations)} of {which}", why))
     return reasons
 

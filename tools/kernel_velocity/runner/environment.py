@@ -43,7 +43,7 @@ from kernel_velocity.files import naming, replace_text, replacement
 from kernel_velocity.harness.spool import append_line, spool_path
 from kernel_velocity.harness.under_test import ARTEFACTS, find_info
 from kernel_velocity.results import sessions
-from kernel_velocity.runner import code_hash, fingerprint
+from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.host import (
     NO_COMPILER,
     has_compiler,
@@ -307,7 +307,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             with naming(out), zipfile.ZipFile(path) as wheel:
                 wheel.extractall(out)
             path.unlink()
-        code_hash.write(out, self._section, config.suite(Path.cwd()).modules())
+        fingerprint.write_code_hashes(out, self._section, config.suite(Path.cwd()).modules())
         replace_text(Path(cache, TOOLCHAIN_FILE), fingerprint.toolchain(os.environ, self._section))
         replace_text(Path(cache, INFO_FILE), _info_checksum(out))
         self._cache.finalize_cache_dir(commit)

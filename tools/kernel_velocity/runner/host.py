@@ -1,4 +1,4 @@
-"""Describe the host of a measurement: its torch, its compiler, its device, the environment of measuring processes."""
+"""Describe the host of a measurement: its torch, compiler and device, and how processes are started on it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import importlib.metadata
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, isolation
+from kernel_velocity.errors import KernelVelocityError, UsageError
+from kernel_velocity.harness import gpu, server
 from kernel_velocity.processes import variable
 
 # Of every measuring process, the same for every implementation.
@@ -55,7 +56,7 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
 
 def measuring_command(args: Sequence[str]) -> list[str]:
     """Return the arguments of Python for a command of asv. Where series share a process, the server is ours."""
-    is_server = args[1:2] == ["run_server"] and isolation.is_shared(os.environ, "cuda" if has_driver() else "cpu")
+    is_server = args[1:2] == ["run_server"] and server.is_shared(os.environ, "cuda" if has_driver() else "cpu")
     return ["-P", "-m", "kernel_velocity.harness.server", *args[1:]] if is_server else [*args]
 
 
@@ -148,3 +149,38 @@ def gpu_uuid() -> str | None:
     script = "from kernel_velocity.harness import gpu; print(gpu.uuid() or '')"
     status, uuid = python("-P", "-c", script)
     return None if status else uuid or None
+
+
+_NOTE, _ERROR = "note: ", "error: "  # prefixes of the lines of `kv report` on stderr
+
+
+def write_site(*, results: Path, repository: Path, out: Path) -> tuple[str, ...]:
+    """Write the site by `kv report`. Return its notes on unreadable entries.
+
+    Raises:
+        KernelVelocityError: with the error of `kv report`, or how its process ended.
+    """
+    folders = {"--results": results, "--repository": repository, "--out": out}
+    options = [f"{name}={folder.absolute()}" for name, folder in folders.items()]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kernel_velocity", "report", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="backslashreplace",
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        check=False,
+    )
+    lines = done.stderr.splitlines()
+    if done.returncode:
+        raise KernelVelocityError(_reason(done.returncode, lines))
+    return tuple(line.removeprefix(_NOTE) for line in lines if line.startswith(_NOTE))
+
+
+def _reason(status: int, lines: list[str]) -> str:
+    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    if errors:
+        return errors[-1]
+    ended = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    return "\n".join([f"the process that writes the site {ended}", *lines])

@@ -28,7 +28,7 @@ from kernel_velocity.harness import documents
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.roofline.roofs import SESSIONS, roofs
-from kernel_velocity.runner import host, live
+from kernel_velocity.runner import host, stages
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def measure_document(device: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         path, err = Path(folder) / "ceilings.json", io.StringIO()
-        status = live.run("ceilings", [str(path), f"--device={device}", "--caches"], io.StringIO(), err)
+        status = stages.run(stages.MODULE, [str(path), f"--device={device}", "--caches"], io.StringIO(), err)
         lines = [line for line in err.getvalue().splitlines() if line.strip()]
         reason = lines[-1] if lines else "it printed nothing"
         if status == UsageError.exit_code:

@@ -12,11 +12,11 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement, Outcome
-from kernel_velocity.runner.asv import Step
+from kernel_velocity.runner.asv import AsvStep
 from kernel_velocity.tables import columns
 
 LIMITS = {"core": 150, "full": 600}  # s, cost limit of a commit on two cores, by tier (contract)
-COLUMNS = 6  # commits in a table; the pages show all
+COMMITS_SHOWN = 6  # commits in a table; the pages show all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Cost:
         return max(self.measuring - self.setup - self.warmup - self.timing - self.waiting, 0.0)
 
 
-def wall_clock(steps: Sequence[Step], end: float) -> dict[str, float]:
+def wall_clock(steps: Sequence[AsvStep], end: float) -> dict[str, float]:
     """Return the seconds spent on each commit (8 digits), from asv's steps and the Unix time of its end."""
     spent: dict[str, float] = {}
     ends = [*(step.time for step in steps), end][1:]
@@ -62,18 +62,15 @@ def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -
     )
 
 
-def cost_table(costs: Sequence[Cost], tier: str, forecast: Cost | None = None) -> str:
-    """Return a table of the commits' costs and their sum, s, and a line on the commits over the tier's limit.
-
-    With a forecast, its row is beside those of the commits.
-    """
+def cost_table(costs: Sequence[Cost], tier: str) -> str:
+    """Return a table of the commits' costs and their sum, s, and a line on the commits over the tier's limit."""
     rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "waiting", "launch and rest"]]
     numbers = {
         cost.commit: [
             *(cost.build + cost.measuring, cost.build, cost.setup, cost.warmup),
             *(cost.timing, cost.waiting, cost.rest),
         ]
-        for cost in (*costs, *([forecast] if forecast else []))
+        for cost in costs
     }
     if len(costs) > 1:
         numbers["all"] = [sum(numbers[cost.commit][at] for cost in costs) for at in range(len(rows[0]) - 1)]
@@ -91,7 +88,7 @@ def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> 
 
     A series without a known number of operations has times.
     """
-    shown = list(commits)[-COLUMNS:]
+    shown = list(commits)[-COMMITS_SHOWN:]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for value in measurements:
         key = (value.key.benchmark.removesuffix(".time_hot"), value.key.implementation, value.key.case)

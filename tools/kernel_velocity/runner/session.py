@@ -7,8 +7,9 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -30,15 +31,17 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.join import StoredSeries, join
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.runner import code_hash, fingerprint, report, resume, select
+from kernel_velocity.runner import fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
-from kernel_velocity.runner.publish import write_site
+from kernel_velocity.runner.host import write_site
 from kernel_velocity.runner.report import Cost
 from kernel_velocity.runner.select import CEILINGS_MODULE, Selection
 from kernel_velocity.series import past
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
+# s; longer than a night's default budget, shorter than a machine's drift
+LONGEST_SESSION = 6 * 3600.0
 Line = TypeVar("Line", Round, Failure)
 
 
@@ -93,7 +96,7 @@ class Session:
                 continue
             self.build_seconds[commit] = time.time() - began
             print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
-            for symbol in code_hash.missing_symbols(self._environment.unpacked(commit), config.project(self.root)):
+            for symbol in fingerprint.missing_symbols(self._environment.unpacked(commit), config.project(self.root)):
                 print(f"note: {commit[:SHORT]} has no {symbol}, which the section names", file=out)
 
     def _check_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
@@ -144,10 +147,10 @@ class Session:
         self._began = time.time()
         backup.keep(self.root, map(self.path, {*self.measured, *self.tracked}))
         done = {commit: 0 if again else self._resumable_rounds(commit) for commit in self.measured}
-        if line := resume.summary(done, self.rounds, SHORT):
+        if line := resuming_line(done, self.rounds, SHORT):
             print(line, file=out)
         try:
-            for step in resume.steps(done, self.rounds):
+            for step in resuming_steps(done, self.rounds):
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 append = ["--append-samples"] if step.append else []
                 self._run(step.commits, [*rounds, *append], self.series.series, out)
@@ -158,7 +161,9 @@ class Session:
             self._ended = time.time()
             for line in backup.put_back(self.root, self.results, self.rounds):
                 print(line, file=out)
-            self._note_deaths()
+            # Processes that crashed or timed out could not write their failures themselves.
+            for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
+                failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
 
     def _run(self, commits: tuple[str, ...], options: list[str], series: Sequence[Series], out: TextIO) -> None:
         """Have asv run series of some commits.
@@ -256,7 +261,7 @@ class Session:
         last = sessions.at(lines.read_sessions(self.path(commit), []), None)
         if last is not None and sessions.changes(last.facts, fingerprint.now(os.environ)):
             return 0
-        return resume.resumable_rounds(
+        return resumable_rounds(
             self._stored_series(commit),
             by_series(self.recorded_rounds(commit)),
             self.series.series,
@@ -291,11 +296,6 @@ class Session:
         records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
         self.notes.update(dict.fromkeys(notes))
         return records
-
-    def _note_deaths(self) -> None:
-        """Write the failures of processes that crashed or timed out, and could not do so themselves."""
-        for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
-            failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
 
     def ingest(self, err: TextIO) -> None:
         """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""
@@ -357,3 +357,81 @@ class Session:
 def ceilings_expression(device: str) -> str:
     """Return the regular expression that selects the ceilings of a device, and nothing else."""
     return rf"^device\.{DEVICES[device]}\.track_"
+
+
+# How an interrupted run resumes ---------------------------------------------------------------------------------------
+# Rounds are interleaved over the commits of a run, so an interruption leaves every commit with about as many. A resumed
+# run measures the missing ones. Rounds of an earlier session are measured again, because sessions differ (docs: false
+# alarms) and a measurement should be of one session.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsvRun:
+    """One run of asv: `rounds` more rounds of each of some commits."""
+
+    commits: tuple[str, ...]
+    rounds: int
+    append: bool  # whether to append to the stored rounds, else replace them
+
+
+def resuming_steps(done: Mapping[str, int], rounds: int) -> tuple[AsvRun, ...]:
+    """Return the runs of asv that bring every commit to `rounds` rounds. The commits with the fewest come first.
+
+    Args:
+        done: resumable rounds by commit, in the order in which asv gets the commits.
+    """
+    levels = sorted({*(number for number in done.values() if number < rounds), rounds})
+    return tuple(
+        AsvRun(
+            commits=tuple(commit for commit, number in done.items() if number <= low),
+            rounds=high - low,
+            append=low > 0,
+        )
+        for low, high in pairwise(levels)
+    )
+
+
+def resumable_rounds(
+    stored: Mapping[Series, StoredSeries],
+    measured: Mapping[Series, Sequence[Round]],
+    wanted: Iterable[Series],
+    *,
+    failures: Mapping[Series, int],
+    rounds: int,
+    method: str,
+    now: float,
+) -> int:
+    """Return how many rounds of a commit a run can append to. 0: it measures all rounds.
+
+    Every series with a value must have the same number of rounds (a failed round counts), each with its sample and its
+    telemetry, timed by this run's method in this session.
+
+    Args:
+        stored: asv's values. measured: the recorded rounds. wanted: the run's series.
+        failures: number of recorded failures of a series.
+        rounds: of a complete measurement. method: of this run.
+        now: Unix time, s. Rounds that began later, or more than LONGEST_SESSION earlier, belong to another session.
+    """
+    counts: set[int] = set()
+    for series in wanted:
+        value = stored.get(series)
+        if value is None:
+            return 0
+        if value.value is None:
+            if not (value.failed or failures.get(series, 0)):
+                return 0  # an earlier run left it out
+            continue
+        records = join(measured.get(series, ()), value)
+        if value.samples is None or len(records) != len(value.samples):
+            return 0
+        if not all(record.method == method and now - LONGEST_SESSION <= record.time <= now for record in records):
+            return 0
+        counts.add(len(records) + failures.get(series, 0))
+    (count,) = counts if len(counts) == 1 else (0,)
+    return count if count < rounds else 0
+
+
+def resuming_line(done: Mapping[str, int], rounds: int, digits: int) -> str | None:
+    """Return a line on the resumed commits, named by `digits` digits. None where none is resumed."""
+    commits = [f"{commit[:digits]} after {number}" for commit, number in done.items() if number]
+    return f"resuming {', '.join(commits)} of {rounds} rounds" if commits else None

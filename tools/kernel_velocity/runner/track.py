@@ -23,12 +23,13 @@ from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import blocks, git
 from kernel_velocity.results.asv_file import check_machine
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.runner import backfill, clocks, forecast, host, report, select
+from kernel_velocity.runner import backfill, checks, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch, seconds
 from kernel_velocity.runner.session import Session
 from kernel_velocity.series import past
 
+TOGETHER = 3  # commits whose rounds are interleaved where the time is limited
 SETTINGS = {
     "range": "a git range, or one revision; default: the last three that changed the kernels",
     "bench": "measure only series that match this regular expression",
@@ -44,7 +45,7 @@ STATUSES = (ResultsError.exit_code, BuildFailed.exit_code, BenchmarkFailed.exit_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TrackSettings:
     """The settings of a run. None: the default."""
 
     range: str | None
@@ -54,7 +55,7 @@ class Settings:
     machine: str | None
     again: bool
     every: int | None = None
-    budget: float = math.inf  # s
+    seconds: float = math.inf  # that the run, or each machine of a fleet, may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,18 +69,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--every", type=int, metavar="N", help="measure every N-th commit, then halve where a test case changed"
     )
     parser.add_argument(
+        "--minutes",
         "--budget",
-        metavar="MINUTES",
-        help="time of each machine of a fleet, or until --every halves no more",
+        dest="minutes",
+        metavar="N",
+        help="measure as many commits as fit into so many minutes (of each machine of a fleet), the newest first",
     )
     parser.add_argument("--no-site", action="store_true", help="do not write the dashboard")
     parser.add_argument("--no-ceilings", action="store_true", help="do not measure the machine's ceilings")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
-    clocks.add_argument(parser)
+    checks.add_lock_clocks(parser)
     lock.add_wait(parser)
 
 
-def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> TrackSettings:
     """Return the settings of the command line, else of the environment. An empty value is unset.
 
     Raises:
@@ -89,7 +92,7 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     check_settings(environ)
     if args.every is not None and args.every < 1:
         raise UsageError(f"--every must be a positive number of commits (got {args.every}), for example --every 8")
-    return Settings(
+    return TrackSettings(
         range=value["range"],
         bench=value["bench"],
         rounds=_rounds(value["rounds"]),
@@ -97,13 +100,8 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         machine=value["machine"] and check_machine("MACHINE=", value["machine"]),
         again=value["again"] not in (None, "0"),
         every=args.every,
-        budget=math.inf if args.budget is None else seconds(args.budget),
+        seconds=math.inf if args.minutes is None else seconds(args.minutes, "--minutes"),
     )
-
-
-def _of_device(chosen: str | None) -> str | None:
-    """Return the machine's name for one of its GPUs. None: asv's."""
-    return f"{machine(None)}-{chosen.replace(':', '')}" if chosen and chosen != "cpu" else None
 
 
 def _rounds(text: str | None) -> int:
@@ -127,10 +125,12 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         contextlib.chdir(args.root),
         host.seeing(args.device),
         lock.held(Path(), wait=args.wait),
-        clocks.locked(args.lock_clocks, err),
+        checks.locked_clocks(args.lock_clocks, err),
     ):
         began, measured = time.time(), 0
         device_name, commits, series = _select(chosen, out)
+        is_one_gpu = args.device and args.device != "cpu"  # which is a machine of its own
+        of_gpu = f"{machine(None)}-{args.device.replace(':', '')}" if is_one_gpu else None
         waves = Waves(chosen=chosen, line=commits, device=device_name, series=series)
         statuses: list[int] = []
         while True:
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 commits=waves.commits,
                 series=waves.series,
                 rounds=chosen.rounds,
-                machine=machine(chosen.machine or _of_device(args.device)),
+                machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
             work.ingest(err)  # the spool of an interrupted run, which this one resumes
@@ -150,7 +150,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 work.ingest(err)
             if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
                 work.measure_ceilings(device_name, out)
-            statuses.append(_report(work, chosen.tier, device_name, out))  # before publishing, which may fail
+            statuses.append(_report(work, chosen.tier, out))  # before publishing, which may fail
             measured += len(work.measured)
             if not waves.advance(work, out):
                 break
@@ -167,7 +167,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 class Waves:
     """The sessions of a run: one, or with --every one for each time that intervals are halved."""
 
-    chosen: Settings
+    chosen: TrackSettings
     line: tuple[str, ...]  # newest first
     device: str
     series: select.Selection  # of the next session
@@ -177,8 +177,10 @@ class Waves:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        every = self.chosen.every
-        self.commits = self.line if every is None else backfill.wanted(self.line, every, (), {})
+        if self.chosen.every is not None:
+            self.commits = backfill.wanted(self.line, self.chosen.every, (), {})
+        else:
+            self.commits = self.line if math.isinf(self.chosen.seconds) else self.line[:TOGETHER]
 
     def advance(self, work: Session, out: TextIO) -> bool:
         """Set what the next session measures, by what a session recorded. Return whether there is one."""
@@ -186,9 +188,19 @@ class Waves:
         for lane in lanes:
             self.tried.setdefault(lane, set()).update(self.commits)
         self.measured += len(work.measured) * len(lanes)
-        todo = {} if self.chosen.every is None else self._search(work, self.chosen.every)
+        if self.chosen.every is None:
+            left = [sha for sha in self.line if sha not in self.tried[lanes[0]]]
+            self.commits = tuple(left[: min(TOGETHER, self._room(len(lanes)))])
+            if left and not self.commits:
+                count = units.count(len(left), "commit")
+                print(f"\nno time left for {count}: run the same command again", file=out)
+            return bool(self.commits)
+        todo = self._search(work, self.chosen.every)
         commits = tuple(sha for sha in self.line if any(sha in several for several in todo.values()))
-        self.commits = self._affordable(commits, len(todo), out)
+        self.commits = commits[: self._room(len(todo))]
+        if len(self.commits) < len(commits):
+            count = units.count(len(commits) - len(self.commits), "commit")
+            print(f"\nno time left for {count} between two that differ", file=out, flush=True)
         if self.commits:
             bench = select.of_lanes(todo, self.chosen.bench)
             self.series = select.select(config.suite(Path()), self.device, self.chosen.tier, bench)
@@ -213,19 +225,15 @@ class Waves:
             todo[lane] = backfill.wanted(self.line, every, self.tried[lane] | levels.keys(), levels)
         return {lane: commits for lane, commits in todo.items() if commits}
 
-    def _affordable(self, commits: tuple[str, ...], lanes: int, out: TextIO) -> tuple[str, ...]:
-        """Return the commits that fit into the budget, the newest ones."""
-        if not commits or math.isinf(self.chosen.budget) or not self.measured:
-            return commits
+    def _room(self, lanes: int) -> int:
+        """Return how many more commits of so many lanes fit into the time, by what those before took."""
+        if math.isinf(self.chosen.seconds) or not self.measured:
+            return len(self.line)
         spent = time.monotonic() - self.began
-        room = max(0, int((self.chosen.budget - spent) / (lanes * spent / self.measured)))
-        if room < len(commits):
-            left = units.count(len(commits) - room, "commit")
-            print(f"\n{left} between two that differ do not fit into the budget", file=out, flush=True)
-        return commits[:room]
+        return max(0, int((self.chosen.seconds - spent) / (lanes * spent / self.measured)))
 
 
-def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
+def _select(chosen: TrackSettings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
     """Return the device, the commits, newest first, and the series.
 
     Raises:
@@ -248,16 +256,12 @@ def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select
     return device_name, commits, series
 
 
-def _report(work: Session, tier: str, device: str, out: TextIO) -> int:
-    """Print the tables and the series without a value. Return the exit status, the first in the contract's order.
-
-    A GPU's costs stand beside what the model of docs/explanation/measuring.md says, which a real run can so check.
-    """
+def _report(work: Session, tier: str, out: TextIO) -> int:
+    """Print the tables and the series without a value. Return the exit status, the first in the contract's order."""
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
-    expected = forecast.here(device, os.environ).commit(work.series.series, work.rounds, 0.0)
     for text in (
-        report.cost_table(work.costs(), tier, expected if device == "cuda" else None) if work.measured else "",
+        report.cost_table(work.costs(), tier) if work.measured else "",
         report.speed_table(measurements, oldest_first),
     ):
         if text:

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import ResultsError
+from kernel_velocity.fleet import unpack
+from kernel_velocity.fleet.unpack import MergeCell, MergeDecision, merge_row
 from kernel_velocity.harness import telemetry
-from kernel_velocity.results import failures, merge
+from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.lines import append_session, beside, read_sessions
-from kernel_velocity.results.merge import Cell, Verdict, merge_row
 from kernel_velocity.results.reader import COLUMNS
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
@@ -31,36 +32,40 @@ VERSIONS = {NAME: "1", OTHER: "1"}
 
 
 def cell(value, evidence=0, samples=None, method=None):
-    return Cell(value=value, evidence=evidence, samples=samples, method=method)
+    return MergeCell(value=value, evidence=evidence, samples=samples, method=method)
 
 
 @pytest.mark.parametrize(
     ("here", "there", "verdict"),
     [
-        (None, cell(NAN), Verdict.ADOPTED),
-        (cell(None, 9), cell(2.0, 1), Verdict.ADOPTED),  # a value beats none
-        (cell(NAN), cell(2.0, 1), Verdict.ADOPTED),
-        (cell(1.0, 3), cell(2.0, 4), Verdict.ADOPTED),  # more rounds beat fewer
-        (cell(1.0, 4), cell(2.0, 3), Verdict.FEWER),
-        (cell(1.0, 4), cell(2.0, 4), Verdict.EQUAL),
-        (cell(1.0, 4), cell(1.0, 4), Verdict.SAME),
-        (cell(1.0, 4, (1.0,)), cell(1.0, 4, (2.0,)), Verdict.EQUAL),
-        (cell(1.0, 4), cell(None, 4), Verdict.FAILED),
-        (cell(1.0, 4), cell(NAN, 4), Verdict.SAME),
-        (cell(NAN), cell(None), Verdict.ADOPTED),  # "not asked for" knows less than "failed"
-        (cell(None), cell(NAN, 9), Verdict.SAME),
-        (cell(NAN, 0), cell(NAN, 1), Verdict.ADOPTED),  # the one that says why
-        (cell(NAN, 1), cell(NAN, 0), Verdict.SAME),
-        (cell(None, 0), cell(None, 0), Verdict.SAME),
-        (cell(1.0, 8, method="old"), cell(2.0, 7, method="suite"), Verdict.ADOPTED),  # measured again by a new harness
-        (cell(1.0, 7, method="suite"), cell(2.0, 8, method="old"), Verdict.METHOD),
-        (cell(1.0, 7, method="old"), cell(2.0, 8, method="older"), Verdict.METHOD),
-        (cell(1.0, 8, method="suite"), cell(2.0, 7, method="suite"), Verdict.FEWER),
-        (cell(1.0, 8), cell(2.0, 7, method="suite"), Verdict.FEWER),  # nothing is known of the one here
+        (None, cell(NAN), MergeDecision.ADOPTED),
+        (cell(None, 9), cell(2.0, 1), MergeDecision.ADOPTED),  # a value beats none
+        (cell(NAN), cell(2.0, 1), MergeDecision.ADOPTED),
+        (cell(1.0, 3), cell(2.0, 4), MergeDecision.ADOPTED),  # more rounds beat fewer
+        (cell(1.0, 4), cell(2.0, 3), MergeDecision.FEWER),
+        (cell(1.0, 4), cell(2.0, 4), MergeDecision.EQUAL),
+        (cell(1.0, 4), cell(1.0, 4), MergeDecision.SAME),
+        (cell(1.0, 4, (1.0,)), cell(1.0, 4, (2.0,)), MergeDecision.EQUAL),
+        (cell(1.0, 4), cell(None, 4), MergeDecision.FAILED),
+        (cell(1.0, 4), cell(NAN, 4), MergeDecision.SAME),
+        (cell(NAN), cell(None), MergeDecision.ADOPTED),  # "not asked for" knows less than "failed"
+        (cell(None), cell(NAN, 9), MergeDecision.SAME),
+        (cell(NAN, 0), cell(NAN, 1), MergeDecision.ADOPTED),  # the one that says why
+        (cell(NAN, 1), cell(NAN, 0), MergeDecision.SAME),
+        (cell(None, 0), cell(None, 0), MergeDecision.SAME),
+        (
+            cell(1.0, 8, method="old"),
+            cell(2.0, 7, method="suite"),
+            MergeDecision.ADOPTED,
+        ),  # measured again by a new harness
+        (cell(1.0, 7, method="suite"), cell(2.0, 8, method="old"), MergeDecision.METHOD),
+        (cell(1.0, 7, method="old"), cell(2.0, 8, method="older"), MergeDecision.METHOD),
+        (cell(1.0, 8, method="suite"), cell(2.0, 7, method="suite"), MergeDecision.FEWER),
+        (cell(1.0, 8), cell(2.0, 7, method="suite"), MergeDecision.FEWER),  # nothing is known of the one here
     ],
 )
 def test_verdict_prefers_values_then_rounds(here, there, verdict):
-    assert merge.verdict(here, there, "suite") is verdict
+    assert unpack.verdict(here, there, "suite") is verdict
 
 
 def stored(cells, version="1", started_at=1000):
@@ -74,7 +79,7 @@ def stored(cells, version="1", started_at=1000):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file.json")
         path.write_text(json.dumps(data))
-        return merge.read(path)
+        return unpack.read(path)
 
 
 def again(here):
@@ -83,7 +88,7 @@ def again(here):
 
 
 def series(file):
-    return dict(merge.series_of(file, NAME, {}, {}))
+    return dict(unpack.series_of(file, NAME, {}, {}))
 
 
 def merged(here, there, current="1"):
@@ -116,7 +121,7 @@ def test_merged_row_of_which_nothing_is_taken_keeps_its_times():
 def test_row_of_other_axes_is_another_benchmark():
     here = stored({("'native'", "'a'"): cell(1.0, 8)})
     row, cells = merged(here, stored({("'a'",): cell(2.0, 9)}))
-    assert set(row.verdicts.values()) == {Verdict.VERSION} and cells == here.cells[NAME]
+    assert set(row.verdicts.values()) == {MergeDecision.VERSION} and cells == here.cells[NAME]
 
 
 @pytest.mark.parametrize(
@@ -135,11 +140,11 @@ def test_of_two_versions_the_suites_stays_as_a_row(here, there, current, is_adop
     new = stored({("'a'",): cell(2.0, 1), ("'b'",): cell(None)}, there)
     row, cells = merged(old, new, current)
     assert cells.keys() == (new if is_adopted else old).cells[NAME].keys()
-    assert set(row.verdicts.values()) == {Verdict.ADOPTED if is_adopted else Verdict.VERSION}
+    assert set(row.verdicts.values()) == {MergeDecision.ADOPTED if is_adopted else MergeDecision.VERSION}
     assert (row.replaced, row.gone) == ((2, {("'c'",)}) if is_adopted else (0, frozenset()))
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(1.0, Verdict.VERSION), (None, Verdict.ADOPTED)])
+@pytest.mark.parametrize(("value", "verdict"), [(1.0, MergeDecision.VERSION), (None, MergeDecision.ADOPTED)])
 def test_new_version_without_a_value_takes_none_away(value, verdict):
     row, _ = merged(stored({("'a'",): cell(value, 8)}), stored({("'a'",): cell(None)}, "2"), "2")
     assert set(row.verdicts.values()) == {verdict}
@@ -161,7 +166,7 @@ def test_merge_is_idempotent_and_nothing_gets_worse(mine, other):
     for cells in (here.cells[NAME], there.cells[NAME]):
         assert all(once[key].rank >= entry.rank for key, entry in cells.items())
     row, repeated = merged(again(here), there)
-    assert Verdict.ADOPTED not in row.verdicts.values() and texts(repeated) == texts(once)
+    assert MergeDecision.ADOPTED not in row.verdicts.values() and texts(repeated) == texts(once)
 
 
 @given(ROWS, ROWS, ROWS, st.sets(st.sampled_from(KEYS)))
@@ -199,7 +204,7 @@ def path(tmp_path):
 
 
 def merge_file(theirs, path, versions=VERSIONS):
-    return merge.merge_file(theirs, path, versions)
+    return unpack.merge_file(theirs, path, versions)
 
 
 def change(path, field, to, name=NAME):

@@ -1,12 +1,12 @@
-"""What a node brings back, from the synthetic repository: a folder as `run` lays it out, and its tar."""
+"""What a node brings back, from the synthetic repository: a folder as its tar has it, and the tar."""
 
 import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_velocity.offline import archive
-from kernel_velocity.offline.archive import PROJECT, Manifest, Node
+from kernel_velocity.fleet import archive
+from kernel_velocity.fleet.archive import PROJECT, Manifest, Node
 from tests import synthetic
 
 WRITTEN = 1795284235.0  # 2026-11-21 18:03:55 UTC
@@ -58,19 +58,17 @@ def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
         "manifest.json": manifest(commits, **changes).to_json(),
         "run/summary.md": "# What is believable\n",
         "run/node.json": json.dumps({"gpus": [GPU]}, indent=1),
-        "logs/track.log": "measured\n",
-        "traces/hot.json": "[1e-3]",
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
 
 
-def tar(folder, commits, name=archive.NAME, edit=lambda _: None, **changes):
+def tar(folder, commits, name=archive.TAR_NAME, edit=lambda _: None, **changes):
     """Return the tar of such a folder, edited before it is packed. The folder is gone, as the node is."""
     laid_out = lay_out(folder / "node-folder", commits, **changes)
     edit(laid_out)
-    archive.write(folder / name, laid_out)
+    (folder / name).write_bytes(archive.of_folder(laid_out))
     shutil.rmtree(laid_out)
     return folder / name
 

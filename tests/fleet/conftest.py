@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.offline import node
+from tests.fleet import node
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Unpacking puts what a node measured where it belongs, replaces nothing better, and refuses what does not fit."""
 
 import argparse
-import dataclasses
 import io
 import json
 import math
@@ -13,16 +12,14 @@ from asv.results import iter_results
 
 from kernel_velocity import files, lock
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness import documents, telemetry
-from kernel_velocity.harness.ceilings import Ceiling
-from kernel_velocity.offline import unpack
-from kernel_velocity.results import asv_file, merge
+from kernel_velocity.fleet import unpack
+from kernel_velocity.harness import telemetry
+from kernel_velocity.results import asv_file
 from kernel_velocity.results.asv_file import StoredFile
-from kernel_velocity.roofline.ceilings import recorded
 from tests import synthetic
-from tests.offline import node
-from tests.offline.node import Node, contents
-from tests.results.test_merge import NAME, change, lines
+from tests.fleet import node
+from tests.fleet.node import Node, contents
+from tests.fleet.test_merge import NAME, change, lines
 
 
 def run(home, tar, machine="h200", root=None):
@@ -56,30 +53,10 @@ def test_everything_has_its_place(home, tar):
         f"{node.STAMP}/summary.md": "# What is believable\n",
         f"{node.STAMP}/node.jsonl": '{  "gpus": [   "Imaginary H200"  ] }\n',
     }
-    assert (home.root / ".asv/traces/h200" / node.STAMP / "hot.json").read_text() == "[1e-3]"
-    assert (home.root / ".asv/logs/h200" / node.STAMP / "track.log").read_text() == "measured\n"
     assert not list((home.root / ".asv").glob("unpack-*"))
     assert "Next: kv report\n      git add -f " in out
     result = [(recorded.commit_hash, recorded.params["machine"]) for recorded in iter_results(str(home.results))]
     assert sorted(result) == sorted((commit, "h200") for commit in home.commits[:2])
-
-
-def test_ceilings_of_the_run_are_the_roofs_of_the_machine(tmp_path, home):
-    """One that could not be measured is null."""
-
-    def add(folder):
-        products = [Ceiling(what="matmul", unit="FLOP/s", value=7e14, dtype="bfloat16")]
-        missing = Ceiling(what="matmul", unit="FLOP/s", value=None, why="out of memory")
-        products += [dataclasses.replace(missing, dtype=dtype) for dtype in ("tf32", "int8")]
-        document = {"format": 1, "device": "cuda", "name": node.GPU, "warnings": [], "reported": {"threads": 1}}
-        document["ceilings"] = [dataclasses.asdict(product) for product in products]
-        (folder / "run" / "ceilings.json").write_text(documents.with_checksum(json.dumps(document)))
-
-    run(home, node.tar(tmp_path, home.commits, edit=add))
-    (session,) = recorded((home.results / "h200").glob("*.json"), "cuda")
-    assert session.commit == home.commits[0]  # the first that the run was asked for, of those that it measured
-    figures = [session.figures[name] for name in ("peak_bfloat16", "peak_int8", "peak_tf32")]
-    assert figures == [7e14, 14e14, None]
 
 
 def test_second_unpack_changes_nothing(home, tar):
@@ -292,7 +269,7 @@ def killed_after(writes, monkeypatch):
         files.replace_text(path, text)
         written.append(path)
 
-    for module in (unpack, merge, asv_file):
+    for module in (unpack, asv_file):
         monkeypatch.setattr(module, "replace_text", write)
     return written
 

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from kernel_velocity import __main__
-from kernel_velocity.offline import pack
+from kernel_velocity.fleet import pack
 
 
 def wheel(folder, name, size=10):
@@ -59,15 +59,16 @@ def packed(root, folder, *arguments):
     return status, out.getvalue() + err.getvalue()
 
 
-def test_pack_has_all_that_its_manifest_says(clone, tmp_path):
+def test_pack_has_all_that_a_node_needs(clone, tmp_path):
     status, text = packed(clone, tmp_path / "pack")
     assert status == 0, text
     manifest = json.loads((tmp_path / "pack" / "manifest.json").read_text())
     newest, oldest = git(clone, "rev-list", "HEAD").split()
     assert (manifest["head"], manifest["root"], manifest["commits"]) == (newest, oldest, [newest, oldest])
     files = {str(path.relative_to(tmp_path / "pack")) for path in (tmp_path / "pack").rglob("*") if path.is_file()}
-    assert files == set(manifest["files"]) | {"manifest.json"}
-    assert {"run", "launch.py", "repository.bundle", "wheels/requirements-3.12.txt"} <= files
+    sums = dict(line.split("  ")[::-1] for line in (tmp_path / "pack" / "SHA256SUMS").read_text().splitlines())
+    assert files == sums.keys() | {"SHA256SUMS"}
+    assert {"run", "manifest.json", "repository.bundle", "wheels/requirements-3.12.txt"} <= files
     assert (tmp_path / "pack" / "wheels" / "requirements-3.12.txt").read_text() == "alpha==1.0\nbeta==1.0\n"
     assert not any("virtualenv" in name for name in files)  # asv asks for it, nothing here needs it
     assert "2 commits" in text and "MB" in text

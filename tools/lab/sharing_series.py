@@ -7,22 +7,37 @@ machine down slows both. Fresh processes differ from each other, by the pages th
 
 from __future__ import annotations
 
+import argparse
+import json
+import math
 import multiprocessing
 import os
+import re
+import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from statistics import median
+from pathlib import Path
 from time import perf_counter
+from typing import Any, TextIO
 
-from kernel_velocity.harness.isolation import State
+from kernel_velocity import config, units
+from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError, UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.sampling import calibrate
+from kernel_velocity.harness.server import ProcessState
+from kernel_velocity.harness.statistics import t_975
 from kernel_velocity.harness.suite import Series
+from kernel_velocity.tables import Table
 
+MODULE = "lab.sharing_series"  # a measuring process runs it (runner/stages.py)
 TURNS = 20
 PORTION = 0.03  # s of samples of one process in a turn, of which the first third only fills the caches again
 KINDS = ("isolated", "shared")
+FEWEST_PASSES = 3  # for an interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +81,7 @@ class _Timed:
 
 def _serve(tasks: Connection, other_end: Connection) -> None:
     other_end.close()  # the fork's copy: else it would never read as closed
-    state = State()
+    state = ProcessState()
     sample: Callable[[float], float] | None = None
     with suppress(EOFError):
         while True:
@@ -94,7 +109,7 @@ def _sampler(series: Series) -> Callable[[float], float]:
 
     def sample(seconds: float) -> float:
         samples = timer.samples(bench.call, batch, max(3, int(seconds / (batch * per_call))))
-        return median(samples[len(samples) // 3 :])
+        return statistics.median(samples[len(samples) // 3 :])
 
     return sample
 
@@ -131,3 +146,79 @@ def _compare(number: int, series: Series, processes: dict[str, _Timed]) -> Compa
         for kind in KINDS if turn % 2 else reversed(KINDS):
             seconds[kind].append(processes[kind].ask(PORTION))
     return Comparison(number=number, series=series.name, seconds=seconds, setup=setup)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return how much longer each series reads in a shared process. A row is a `sharing.Comparison`."""
+    by_series: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_series.setdefault(row["series"], []).append(row)
+    longer = {series: [_longer(row["seconds"]) for row in passes] for series, passes in by_series.items()}
+    cells, apart = [], 0
+    for series, values in longer.items():
+        mean, half = _interval(values)
+        apart += abs(mean) > half
+        isolated = statistics.median(value for row in by_series[series] for value in row["seconds"]["isolated"])
+        setup = [statistics.fmean(row["setup"][kind] for row in by_series[series]) for kind in KINDS]
+        cells.append([series, units.seconds(isolated), *_percents(mean, half), *(f"{value:.3f} s" for value in setup)])
+    overall = [statistics.median(values) for values in zip(*longer.values(), strict=True)]
+    setup = [statistics.fmean(row["setup"][kind] for row in rows) for kind in KINDS]
+    cells.append(["median, and mean", "", *_percents(*_interval(overall)), *(f"{value:.3f} s" for value in setup)])
+    note = f"{len(overall)} passes; of {len(longer)} intervals (95%) {apart} do not hold 0, where chance makes 5%"
+    heads = ["series", "isolated", "longer", "+-", *(f"warm, {kind}" for kind in KINDS)]
+    return Table("in a shared process", note, heads, cells)
+
+
+def _longer(seconds: dict[str, list[float]]) -> float:
+    """Return the median over the turns of log(shared / isolated)."""
+    return statistics.median(
+        math.log(shared / isolated) for isolated, shared in zip(*(seconds[kind] for kind in KINDS), strict=True)
+    )
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean and 95% half-width (Student's t)."""
+    return statistics.fmean(values), t_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def _percents(mean: float, half: float) -> tuple[str, str]:
+    return f"{math.expm1(mean):+.2%}", f"{half:.2%}"
+
+
+def main(argv: Sequence[str], out: TextIO) -> int:
+    """Compare the core series of a device whose names match --bench, and write the passes. Return 0.
+
+    Raises:
+        UsageError: no series matches, or --bench is no regular expression.
+        BenchmarkFailed: a process died.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--bench")
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    args = parser.parse_args(argv)
+    try:
+        series = list(config.suite(Path()).core_series(args.device, args.bench))
+    except re.error as error:
+        raise UsageError(f"--bench {args.bench!r}: not a regular expression ({error})") from None
+    if not series:
+        raise UsageError(f"--bench {args.bench!r} matches no core series on {args.device}")
+    rows: list[dict[str, Any]] = []
+    try:
+        for comparison in compare(series, args.passes):
+            rows.append(asdict(comparison))
+            print(f"pass {comparison.number + 1}: {comparison.series}", file=out, flush=True)
+    except EOFError:
+        after = rows[-1]["series"] if rows else "the start"
+        raise BenchmarkFailed(f"a process ended without a word after {after}") from None
+    replace_text(args.target, with_checksum(json.dumps({"rows": rows})) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:], sys.stdout))
+    except KernelVelocityError as problem:
+        print(f"error: {problem}", file=sys.stderr)  # noqa: T201
+        sys.exit(problem.exit_code)

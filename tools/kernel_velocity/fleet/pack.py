@@ -1,13 +1,14 @@
 """``kv offline pack DIR``: everything that a node without a network needs, in one folder under 50 MB.
 
 The folder holds the repository as a git bundle, the wheels of the extra `node` of pyproject.toml for several Pythons,
-the two scripts that begin the run, and a manifest of all files, so that a copy that broke off is noticed before
-anything is measured. PyTorch is not in it: the node has one that fits its GPU.
+the script that measures (node.sh, named `run`), a manifest, and the checksums of all files, so that a copy that broke
+off is noticed before anything is measured. PyTorch is not in it: the node has one that fits its GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import platform
 import re
@@ -23,14 +24,14 @@ from typing import TextIO
 from packaging.utils import parse_wheel_filename
 
 from kernel_velocity.errors import HistoryError, UsageError
+from kernel_velocity.fleet.archive import MANIFEST, PROJECT
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.make_venv import extra
-from kernel_velocity.offline.archive import PROJECT
 from kernel_velocity.results import git
 
-FORMAT = 1  # of the pack
+PACK_FORMAT = 2  # of the pack
 LIMIT = 50_000_000  # bytes; what is copied to a node by hand stays small enough for any upload form
-MANIFEST = "manifest.json"
+CHECKSUMS = "SHA256SUMS"  # of all other files, as `sha256sum -c` reads them
 PYTHONS = "3.11,3.12,3.13"
 # What asv asks for its environment type `virtualenv`, which this project does not use: 6.4 MB.
 UNUSED = ("virtualenv", "distlib", "filelock", "platformdirs", "python-discovery")
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     print(
         f"{folder}: {len(commits)} commits ({', '.join(sha[:8] for sha in commits)}), {size / 1e6:.1f} MB, for "
         f"Python {args.pythons} on {args.platform}\n"
-        f"copy the folder to the node, there: sh {folder.name}/run OUT --minutes 60",
+        f"copy the folder to the node, there: sh {folder.name}/run OUT 60",
         file=out,
     )
     return 0
@@ -90,18 +91,9 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
     git.bundle(root, folder / "repository.bundle")
     for python in pythons:
         _download(wheels, python, machine, extra(root / "tools", "node"))
-    for name in ("run", "launch.py"):
-        shutil.copy(Path(__file__).parent / "node" / name, folder)
-    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
-    total = sum(sizes.values())
-    if total > LIMIT:
-        largest = ", ".join(f"{name} {sizes[name] / 1e6:.1f} MB" for name in sorted(sizes, key=lambda n: -sizes[n])[:3])
-        raise UsageError(
-            f"the pack is {total / 1e6:.1f} MB, at most {LIMIT / 1e6:.0f} are allowed; largest: {largest}. "
-            "Name fewer --pythons"
-        )
+    shutil.copy(Path(__file__).with_name("node.sh"), folder / "run")
     manifest = {
-        "format": FORMAT,
+        "format": PACK_FORMAT,
         "project": PROJECT,
         "root": git.first_commit(root),
         "head": git.resolve(root, "HEAD", "HEAD"),
@@ -109,9 +101,19 @@ def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[st
         "pythons": list(pythons),
         "platform": machine,
         "packed": time.time(),
-        "files": sizes,
     }
     (folder / MANIFEST).write_text(with_checksum(json.dumps(manifest, indent=1)), encoding="utf-8")
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
+    (folder / CHECKSUMS).write_text(sums, encoding="utf-8")
+    sizes = {name: len(data) for name, data in files.items()}
+    total = sum(sizes.values())
+    if total > LIMIT:
+        largest = ", ".join(f"{name} {sizes[name] / 1e6:.1f} MB" for name in sorted(sizes, key=lambda n: -sizes[n])[:3])
+        raise UsageError(
+            f"the pack is {total / 1e6:.1f} MB, at most {LIMIT / 1e6:.0f} are allowed; largest: {largest}. "
+            "Name fewer --pythons"
+        )
     return total
 
 
