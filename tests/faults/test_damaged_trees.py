@@ -21,6 +21,8 @@ def damaged(whole_tree, tmp_path_factory):
     """A copy of the whole tree in a project's folder, with a spool."""
     folder = tmp_path_factory.mktemp("damaged")
     shutil.copytree(whole_tree.results, folder / "results")
+    for path in (folder / "results").glob("*/*-host*.json"):
+        synthetic.count_rounds(path)
     (folder / "asv.conf.json").write_text('{"version": 1, "project": "p", "repo": "repository"}')
     for commit in whole_tree.commits:
         for machine in ("bench-1", "bench-2"):

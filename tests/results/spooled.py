@@ -28,13 +28,14 @@ COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99
 COLUMNS += ["stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"]
 
 
-def write_result(root, result, samples, *, machine="box", repeat=None, commit=COMMIT):
-    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case."""
+def write_result(root, result, samples, *, machine="box", commit=COMMIT, version="1", began=1.0):
+    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case. It took 999 s."""
     folder = root / "results" / machine
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "machine.json").write_text(json.dumps({"machine": machine, "version": 1}))
     params = [["'eager'", "'native'"], ["'c'"]]
-    row = [result, params, "1", 1_000_000, 5.0, None, None, None, None, None, repeat, samples]
+    counts = [None if drawn is None else len(drawn) for drawn in samples]
+    row = [result, params, version, 1000 * began, 999.0, None, None, None, None, None, counts, samples]
     data = {
         "commit_hash": commit,
         "env_name": ENVIRONMENT,

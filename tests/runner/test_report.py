@@ -12,7 +12,7 @@ from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.runner import report
 from kernel_velocity.runner.asv import Reader
 from kernel_velocity.runner.report import Cost
-from tests.results.test_joining import ROUND
+from tests.results.spooled import ROUND
 
 OUTPUT = """\
 · Discovering benchmarks

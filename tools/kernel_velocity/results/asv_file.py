@@ -11,6 +11,7 @@ import math
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,6 @@ from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results.join import StoredSeries
 from kernel_velocity.results.reader import COLUMNS, load_results, named_row, parameter
 
 Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each
@@ -98,6 +98,28 @@ def _is_number(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return value is None or (isinstance(value, int) and bounds.is_number(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSeries:
+    """The value that asv stores of a series at a commit. Unknown is None."""
+
+    value: float | None  # seconds per call; None where it failed or does not apply
+    failed: bool
+    samples: tuple[float, ...] | None  # round estimates, seconds per call
+    count: int | None  # samples that the value rests on
+    started_at: float | None  # Unix time, s; of the last round where rounds were interleaved
+    duration: float | None  # s
+
+    @property
+    def ended(self) -> float:
+        """Unix time at which asv's last round of the benchmark ended, s. Infinite where asv stored none."""
+        return math.inf if self.started_at is None or self.duration is None else self.started_at + self.duration
+
+    @property
+    def size(self) -> int:
+        """How many rounds the value rests on, at least 1. 0 without a value."""
+        return 0 if self.value is None else self.count or 1
 
 
 class StoredFile:
@@ -205,7 +227,7 @@ class StoredFile:
         )
 
     def restore(self, series: Series, rounds: Sequence[Round]) -> None:
-        """Put rounds of a series back that asv dropped. `save` writes it."""
+        """Replace the value of a series by that of its rounds. `save` writes it."""
         self._put(series, [round_.estimate for round_ in rounds])
 
     def withdraw(self, series: Series) -> None:

@@ -14,15 +14,18 @@ the reason in `error`. Ingest moves the lines to
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_velocity import bounds
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.spool import append_line
-from kernel_velocity.harness.telemetry import TelemetryError, parse
+from kernel_velocity.harness.telemetry import Round, TelemetryError, parse
 
 SUFFIX = ".failures.jsonl"
+TIME_SLACK = 1.0  # s by which the times of asv, of failures and of rounds may differ: a process's start-up
 _INTERRUPTED = "KeyboardInterrupt"
 
 
@@ -41,6 +44,12 @@ class Failure:
     def raised(self) -> bool:
         """Whether the code under test raised an exception. Ctrl-C is none of it."""
         return not (self.died or self.skipped or self.error.startswith(_INTERRUPTED))
+
+
+def raised_since(failures: Iterable[Failure], rounds: Sequence[Round]) -> bool:
+    """Return whether a round raised during the measurement of `rounds`, or later. False without any."""
+    first = min((round_.time for round_ in rounds), default=math.inf) - TIME_SLACK
+    return any(failure.raised and failure.time >= first for failure in failures)
 
 
 def encode(failure: Failure) -> str:

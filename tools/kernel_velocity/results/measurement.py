@@ -188,9 +188,7 @@ def _meaning(flag: str) -> str:
     return f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
 
 
-def from_rounds(
-    key: SeriesKey, commit: str, rounds: Sequence[Round], *, flop: float | None, bytes_moved: float | None
-) -> Measurement:
+def from_rounds(key: SeriesKey, commit: str, rounds: Sequence[Round]) -> Measurement:
     """Return the measurement of a commit: its value is the median of the estimates of its rounds (>= 1).
 
     Only rounds of the newest timing method count. A warning gives the number of the others.
@@ -208,7 +206,5 @@ def from_rounds(
         interval=round_interval(estimates),
         rounds=len(counted),
         method=method,
-        flop=flop,
-        bytes_moved=bytes_moved,
         warnings=mixed + round_warnings(counted),
     )

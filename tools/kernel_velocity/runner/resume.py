@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.join import StoredSeries, join
+from kernel_velocity.results.asv_file import Series, StoredSeries
 
 LONGEST = 6 * 3600.0  # s, of one session; longer than a night's default budget, shorter than a machine's drift
 
@@ -74,7 +73,7 @@ def resumable_rounds(
             if not (value.failed or failures.get(series, 0)):
                 return 0  # an earlier run left it out
             continue
-        records = join(measured.get(series, ()), value)
+        records = measured.get(series, ())
         if value.samples is None or len(records) != len(value.samples):
             return 0
         if not all(record.method == method and now - LONGEST <= record.time <= now for record in records):

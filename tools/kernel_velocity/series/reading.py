@@ -152,7 +152,7 @@ def _read(path: Path, signature: str, names: Names) -> Read:
     if file is None:
         packed = Packed(entries=np.zeros(0, ENTRY), rounds=np.zeros(0, ROUND), tracked=np.zeros(0, TRACKED))
     else:
-        packed = packing.pack(file, names, notes)
+        packed = packing.pack(file, names)
     facts = FileFacts(
         signature=signature,
         commit="" if file is None else file.commit,
