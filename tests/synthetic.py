@@ -181,7 +181,7 @@ def count_rounds(path: Path) -> None:
     data["result_columns"] = list(COLUMNS)
     for name, row in data["results"].items():
         pairs = itertools.product(*(map(parameter, axis) for axis in row[1]))
-        row += [None] * (COLUMNS.index("stats_repeat") - len(row))
+        row.extend([None] * (COLUMNS.index("stats_repeat") - len(row)))
         row.append([len(rounds.get((name, *pair), ())) or None for pair in pairs])
     write_json(path, data)
 

@@ -18,7 +18,7 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import append, append_blocks, append_line, blocks_path, spool_path
 from kernel_velocity.lab import sessions, spread
-from kernel_velocity.results import failures
+from kernel_velocity.results.lines import failures_spool
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import Ended
 from kernel_velocity.stats.adjust import slopes
@@ -48,7 +48,7 @@ class Asv:
         for round_ in reversed(rounds):
             if round_.blocks:
                 append_blocks(round_.round, round_.blocks, Path.cwd(), named)
-        append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
+        append_line(failures_spool(Path.cwd(), "env", COMMIT), "{}")
         Path("results", sessions.MACHINE).mkdir(parents=True)
         if self.torn:
             append_line(self.torn(), '{"b":')
@@ -67,7 +67,7 @@ def means():
 
 def left_behind():
     """Return the files of a session where the next one, or ingest, would find them."""
-    paths = spool(), means(), failures.spool_path(Path.cwd(), "env", COMMIT), Path("results", sessions.MACHINE)
+    paths = spool(), means(), failures_spool(Path.cwd(), "env", COMMIT), Path("results", sessions.MACHINE)
     return [path for path in paths if path.exists()]
 
 

@@ -6,8 +6,7 @@ import json
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append, spool_path
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure, add_failure, failures_spool
 
 COMMIT = "a" * 40
 ENVIRONMENT = "host-py3.11-torch2.0"
@@ -83,4 +82,4 @@ def stored_values(path):
 
 def fail(root, time, **fields):
     failed = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
-    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**failed))
+    add_failure(failures_spool(root, ENVIRONMENT, COMMIT), Failure(**failed))

@@ -10,7 +10,8 @@ from asv.runner import BenchmarkResult
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.telemetry import TelemetryError
-from kernel_velocity.results import failures, reader, sessions
+from kernel_velocity.results import reader, sessions
+from kernel_velocity.results.lines import decode_failure
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.series.packing import NO_TELEMETRY, measured
 from tests import synthetic
@@ -355,7 +356,7 @@ def test_round_out_of_bounds_is_left_out(tmp_path, change):
 @pytest.mark.parametrize("time", [HUGE, 1e300], ids=["huge", "1e300"])
 def test_line_out_of_time_is_refused(time):
     with pytest.raises(TelemetryError, match="t: a Unix time is wanted"):
-        failures.decode(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
+        decode_failure(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
     with pytest.raises(TelemetryError, match="t: a Unix time is wanted"):
         sessions.decode(json.dumps({"t": time}))
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.results.asv_file import StoredSeries
-from kernel_velocity.results.failures import Failure, raised_since
 from kernel_velocity.results.ingest import Fate, SeriesLines, settle, still_true
+from kernel_velocity.results.lines import Failure, raised_since
 from tests.results.spooled import ROUND
 
 NOTHING = StoredSeries(value=None, failed=False, samples=None, count=None, started_at=None, duration=None)

@@ -33,11 +33,21 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import spool_path
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import asv_file, foreign, lines
-from kernel_velocity.results import failures as failure_lines
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries
-from kernel_velocity.results.failures import TIME_SLACK, Failure, raised_since
-from kernel_velocity.results.lines import CLAIMED, append, claimed, set_aside
+from kernel_velocity.results.lines import (
+    CLAIMED,
+    FAILURES,
+    TIME_SLACK,
+    Failure,
+    append,
+    claimed,
+    decode_failure,
+    encode_failure,
+    failures_spool,
+    raised_since,
+    set_aside,
+)
 from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.sessions import SessionFacts
 
@@ -180,7 +190,7 @@ def _stored_file(path: Path, summary: IngestSummary) -> StoredFile | None:
     """Return a results file. None, and a problem, where it or a file beside it cannot be read, and so not replaced."""
     try:
         stored = StoredFile(path)
-        for suffix in (lines.ROUNDS, failure_lines.SUFFIX, session_facts.SUFFIX):
+        for suffix in (lines.ROUNDS, FAILURES, session_facts.SUFFIX):
             with suppress(FileNotFoundError):
                 lines.beside(path, suffix).open("rb").close()
     except (ResultsError, OSError) as error:
@@ -200,11 +210,11 @@ def _ingest_commit(
 ) -> None:
     """Ingest what waits of a commit. What its file held before a run is taken out of `kept`."""
     spool = spool_path(root, environment, commit)
-    failed_spool = failure_lines.spool_path(root, environment, commit)
+    failed_spool = failures_spool(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
     with (
         claimed(spool, lines.decode_round, summary.problems) as fresh,
-        claimed(failed_spool, failure_lines.decode, summary.problems) as failed,
+        claimed(failed_spool, decode_failure, summary.problems) as failed,
         claimed(session_spool, session_facts.decode, summary.problems) as sessions,
     ):
         left, left_failed, left_sessions = set(fresh), set(failed), sessions
@@ -216,7 +226,7 @@ def _ingest_commit(
             began = file.measured_at if summary.machine else -math.inf  # errors have no rounds
             left_sessions = _keep_sessions(file, left_sessions, max([began, *(round_.time for round_ in rounds)]))
         _put_back(spool, [(round_.time, telemetry.encode(round_)) for round_ in fresh if round_ in left], summary)
-        waiting = [(failure.time, failure_lines.encode(failure)) for failure in failed if failure in left_failed]
+        waiting = [(failure.time, encode_failure(failure)) for failure in failed if failure in left_failed]
         _put_back(failed_spool, waiting, summary)
         _put_back(session_spool, [(session.began, session_facts.encode(session)) for session in left_sessions], summary)
 
@@ -348,9 +358,9 @@ def _settle(
     Args:
         before: what the file held before a run that is over. None: unknown.
     """
-    rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
+    rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, FAILURES))
     recorded = _beside(rounds_path, lines.decode_round, summary)
-    recorded_failures = _beside(failures_path, failure_lines.decode, summary)
+    recorded_failures = _beside(failures_path, decode_failure, summary)
     new, new_failures = by_series(fresh), by_series(failed)
     earlier = {} if before is None else before.series(file)
     wanted = math.inf if summary.wanted is None else summary.wanted
@@ -379,7 +389,7 @@ def _settle(
         is_failed = fate is Fate.WITHDRAWN or (fate is Fate.STAYS and stored.failed)
         recorded_failures[series] = still_true(list(failures), rounds, failed=is_failed)
     _write(rounds_path, recorded, telemetry.encode)
-    _write(failures_path, recorded_failures, failure_lines.encode)
+    _write(failures_path, recorded_failures, encode_failure)
     if before is not None and before.file is not None and lost:
         _take(file, before.file, lost)
         summary.restored.append(

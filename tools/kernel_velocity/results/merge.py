@@ -21,10 +21,21 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping import from_environment, method_hash
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures, sessions
+from kernel_velocity.results import sessions
 from kernel_velocity.results.asv_file import Params, StoredFile
-from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.lines import ROUNDS, beside, decoded, read_failures, read_rounds, read_sessions, texts
+from kernel_velocity.results.lines import (
+    FAILURES,
+    ROUNDS,
+    Failure,
+    beside,
+    decode_failure,
+    decoded,
+    encode_failure,
+    read_failures,
+    read_rounds,
+    read_sessions,
+    texts,
+)
 from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.records import AGREEMENT
 
@@ -32,7 +43,7 @@ Series = tuple[str, ...]  # benchmark and parameters, as telemetry names them
 # of the lines of the files beside a results file
 FORMATS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     ROUNDS: (telemetry.decode, telemetry.encode),
-    failures.SUFFIX: (failures.decode, failures.encode),
+    FAILURES: (decode_failure, encode_failure),
 }
 METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
 NAMED = 3  # series that a note names before it counts the others
@@ -157,7 +168,7 @@ def read(path: Path) -> Stored:
     """
     stored = StoredFile(path)
     rounds = read_rounds(beside(path, ROUNDS), [])
-    reasons = read_failures(beside(path, failures.SUFFIX), [])
+    reasons = read_failures(beside(path, FAILURES), [])
     cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
     return Stored(file=stored, cells=cells)
 

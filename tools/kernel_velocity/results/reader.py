@@ -29,7 +29,8 @@ from kernel_velocity import bounds, units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures, identity, lines
+from kernel_velocity.results import identity, lines
+from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.results.records import (
     HARDWARE,
@@ -288,7 +289,7 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         commit=data["commit_hash"],
         rows=recorded,
         rounds=rounds,
-        failures=lines.read_failures(lines.beside(path, failures.SUFFIX), notes),
+        failures=lines.read_failures(lines.beside(path, FAILURES), notes),
         tracked=tuple(tracked),
         sessions=lines.read_sessions(path, notes),
         hardware=_hardware(data.get("params")),

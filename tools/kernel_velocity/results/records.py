@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import IntArray
 from kernel_velocity.results.sessions import SessionFacts
 

@@ -23,12 +23,11 @@ from kernel_velocity.files import remove_left
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures as failure_lines
 from kernel_velocity.results import ingest, lines, sessions
 from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile, StoredSeries
-from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.ingest import by_series
+from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import code_hash, fingerprint, report, resume, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
@@ -275,7 +274,7 @@ class Session:
 
     def _failure_counts(self, commit: str) -> Counter[Series]:
         """Return the number of recorded failures of each series, inapplicable ones included."""
-        failures = self._lines(commit, failure_lines.SUFFIX, failure_lines.decode)
+        failures = self._lines(commit, FAILURES, decode_failure)
         return Counter((failure.benchmark, failure.params) for failure in failures)
 
     def recorded_rounds(self, commit: str) -> list[Round]:
@@ -291,7 +290,7 @@ class Session:
     def _note_deaths(self) -> None:
         """Write the failures of processes that crashed or timed out, and could not do so themselves."""
         for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
-            failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
+            add_failure(failures_spool(self.root, self.environment, commit), failure)
 
     def _ingest(self, wanted: float, out: TextIO) -> None:
         """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""
@@ -332,7 +331,7 @@ class Session:
 
     def failures(self) -> dict[str, list[Failure]]:
         """Return the recorded failures of each commit."""
-        return {commit: self._lines(commit, failure_lines.SUFFIX, failure_lines.decode) for commit in self.commits}
+        return {commit: self._lines(commit, FAILURES, decode_failure) for commit in self.commits}
 
     def wrong_errors(self) -> dict[str, list[Series]]:
         """Return, by commit, the errors that failed although the same call has a time."""

@@ -18,7 +18,7 @@ from kernel_velocity import units
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import sessions
-from kernel_velocity.results.failures import Failure, raised_since
+from kernel_velocity.results.lines import Failure, raised_since
 from kernel_velocity.results.measurement import (
     ASV_INTERVAL_METHOD,
     OUTCOMES,
