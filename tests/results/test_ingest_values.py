@@ -94,7 +94,7 @@ def path(tmp_path):
     result = measure(tmp_path, [8, 3], 1000.0)
     ingest.ingest(tmp_path, now=2000.0)
     ingest.keep(tmp_path, [result, result.with_name("absent.json")])
-    for copy in (tmp_path / ingest.COPIES).glob("*/*.json"):
+    for copy in (tmp_path / ingest.TRACK_BEFORE).glob("*/*.json"):
         os.utime(copy, (2000.0, 2000.0))
     return result
 
@@ -103,7 +103,7 @@ def end(root, wanted=math.inf):
     """Ingest after a run. A second time, nothing changes, and no copy is left. Return what was restored."""
     restored = ingest.ingest(root, now=4000.0, machine="box", wanted=wanted).restored
     assert ingest.ingest(root, now=4000.0, machine="box", wanted=wanted).restored == []
-    assert not list((root / ingest.COPIES).glob("*/*.json"))
+    assert not list((root / ingest.TRACK_BEFORE).glob("*/*.json"))
     return restored
 
 
@@ -167,8 +167,8 @@ def test_rounds_that_asv_did_not_ask_for_change_nothing(tmp_path, path):
 
 
 def test_a_damaged_copy_is_set_aside(tmp_path, path):
-    (tmp_path / ingest.COPIES / "box" / path.name).write_text("{")
+    (tmp_path / ingest.TRACK_BEFORE / "box" / path.name).write_text("{")
     measure(tmp_path, [8, 8], 2001.0)
     (line,) = end(tmp_path)
     assert "are kept in" in line and counts(path) == [8, 8]
-    assert [copy.name for copy in (tmp_path / ingest.COPIES / "box").iterdir()] == [f"{path.name}.damaged"]
+    assert [copy.name for copy in (tmp_path / ingest.TRACK_BEFORE / "box").iterdir()] == [f"{path.name}.damaged"]

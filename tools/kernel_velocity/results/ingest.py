@@ -52,7 +52,7 @@ from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.sessions import SessionFacts
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
-COPIES = Path(".asv", "track-before")
+TRACK_BEFORE = Path(".asv", "track-before")
 _DAMAGED = ".damaged"
 
 Line = TypeVar("Line", Round, Failure)
@@ -77,7 +77,7 @@ def keep(root: Path, paths: Iterable[Path]) -> None:
     """Copy results files before a run, whole or not at all. An empty copy says that there was none."""
     for path in paths:
         contents = path.read_bytes() if path.exists() else b""
-        replace_bytes(root / COPIES / path.parent.name / path.name, contents)
+        replace_bytes(root / TRACK_BEFORE / path.parent.name / path.name, contents)
 
 
 def ingest(
@@ -102,10 +102,13 @@ def ingest(
     spool = root / ".asv" / "spool"
     folder = root / "results" if results is None else results
     with _one_at_a_time(spool):
-        copies = {folder / path.parent.name / path.name: path for path in sorted((root / COPIES).glob("*/*.json"))}
+        copies = {
+            folder / path.parent.name / path.name: path for path in sorted((root / TRACK_BEFORE).glob("*/*.json"))
+        }
         kept = {} if wanted is None else {path: _before(path, copy, summary) for path, copy in copies.items()}
         measured_now = set() if kept else {path.name for path in copies}
-        for environment, commit in _waiting(spool):
+        waiting = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
+        for environment, commit in sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting}):
             if f"{lines.stem(commit, environment)}.json" not in measured_now:
                 stored = _stored_files(folder, environment, commit, summary)
                 _ingest_commit(root, environment, commit, stored, kept=kept, summary=summary)
@@ -172,12 +175,6 @@ def _one_at_a_time(spool: Path) -> Iterator[None]:
     with (spool / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _waiting(spool: Path) -> list[tuple[str, str]]:
-    """Return (environment, commit) of everything in the spool."""
-    paths = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
-    return sorted({(path.parent.name, path.name.split(".")[0]) for path in paths})
 
 
 def _stored_files(results: Path, environment: str, commit: str, summary: IngestSummary) -> list[StoredFile]:

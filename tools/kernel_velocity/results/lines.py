@@ -59,26 +59,26 @@ class Failure:
 Series = tuple[str, str, str]  # benchmark, implementation, case
 Line = TypeVar("Line", Round, Failure, SessionFacts)
 Timed = TypeVar("Timed", Round, Failure)
-FOLDER = "telemetry"  # of a machine's folder
+TELEMETRY = "telemetry"  # of a machine's folder
 ROUNDS, FAILURES = ".jsonl", ".failures.jsonl"  # suffixes; the third is `sessions.SUFFIX`
 TIME_SLACK = 1.0  # s by which the times of asv, of failures and of rounds may differ: a process's start-up
 _INTERRUPTED = "KeyboardInterrupt"
 CLAIMED = ".claimed-"  # in the name of a spool file that an ingest works on, or was interrupted at
-LONGEST = 128  # characters of an environment's name; asv hashes a longer one (`asv.results.get_filename`)
+LONGEST_ENVIRONMENT = 128  # characters of an environment's name; asv hashes a longer one (`asv.results.get_filename`)
 _MALFORMED = ".malformed"
 _TIMES = ("estimate", *GAUGES)  # whose logarithms adjusting takes
 
 
 def stem(commit: str, environment: str) -> str:
     """Return the stem of the files of a commit and environment, asv's and ours."""
-    if len(environment) >= LONGEST:
+    if len(environment) >= LONGEST_ENVIRONMENT:
         environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
     return f"{commit[:8]}-{environment}"
 
 
 def beside(results_file: Path, suffix: str) -> Path:
     """Return the telemetry file beside a results file, by its suffix."""
-    return results_file.parent / FOLDER / f"{results_file.stem}{suffix}"
+    return results_file.parent / TELEMETRY / f"{results_file.stem}{suffix}"
 
 
 def texts(path: Path, notes: list[str]) -> list[str]:

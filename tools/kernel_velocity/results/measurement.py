@@ -180,12 +180,10 @@ def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
     if len({round_.launch for round_ in rounds}) < len(rounds):
         notes.append("its rounds shared a launch")
     flags = Counter(flag for round_ in rounds for flag in set(round_.flags))
-    notes += [f"{flag} in {count} of {len(rounds)} rounds{_meaning(flag)}" for flag, count in sorted(flags.items())]
+    for flag, count in sorted(flags.items()):
+        meaning = f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
+        notes.append(f"{flag} in {count} of {len(rounds)} rounds{meaning}")
     return tuple(notes)
-
-
-def _meaning(flag: str) -> str:
-    return f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
 
 
 def from_rounds(key: SeriesKey, commit: str, rounds: Sequence[Round]) -> Measurement:

@@ -33,7 +33,6 @@ from kernel_velocity.results import identity, lines
 from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.results.records import (
-    HARDWARE,
     Benchmark,
     Machine,
     Pair,
@@ -62,6 +61,8 @@ _PLAIN = frozenset((float, int, type(None)))  # numpy converts these as we do, N
 _MEASURED, _NOT_APPLICABLE, _FAILED = (
     OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
 )
+# asv's facts of a machine that are read. Not its memory, whose size changes with the kernel.
+_HARDWARE = ("cpu", "num_cpu")
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -283,6 +284,7 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     if strangers := [series for series in rounds if series not in recorded_series and series[0] not in refused]:
         got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
         notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
+    facts = data["params"] if isinstance(data.get("params"), dict) else {}
     return ResultsFile(
         machine=path.parent.name,
         environment=data["env_name"],
@@ -292,13 +294,8 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         failures=lines.read_failures(lines.beside(path, FAILURES), notes),
         tracked=tuple(tracked),
         sessions=lines.read_sessions(path, notes),
-        hardware=_hardware(data.get("params")),
+        hardware={name: str(facts[name]) for name in _HARDWARE if facts.get(name)},
     )
-
-
-def _hardware(params: object) -> dict[str, str]:
-    facts = params if isinstance(params, dict) else {}
-    return {name: str(facts[name]) for name in HARDWARE if facts.get(name)}
 
 
 Rounds = Mapping[tuple[str, str, str], Sequence[Round]]  # by benchmark, implementation, case
@@ -397,14 +394,10 @@ def _without_contradictions(
 
 def _lost_rounds(row: RecordedRow, counts: object, rounds: Rounds) -> Iterator[str]:
     """Yield the values of a row that rest on more rounds, by asv's `counts`, than its telemetry has."""
-    for index, pair in enumerate(row.pairs):
-        timed, count = rounds.get((row.benchmark, *pair)), _at(counts, index)
+    for pair, count in zip(row.pairs, counts if isinstance(counts, list) else (), strict=False):
+        timed = rounds.get((row.benchmark, *pair))
         if timed and bounds.is_number(count) and count > len(timed):
             yield f"rounds that its telemetry lacks, got {len(timed)} of {count:g} for {', '.join(pair)}"
-
-
-def _at(column: object, index: int) -> object:
-    return column[index] if isinstance(column, list) and index < len(column) else None
 
 
 @lru_cache(maxsize=10_000)  # the same few axes stand in every file
