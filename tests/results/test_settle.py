@@ -123,7 +123,7 @@ def test_earlier_rounds_stay_after_an_interruption(failures):
     assert settled(stored(1), **cut_off) == (Fate.FROM_ROUNDS, new)  # by asv alone, whose word counts
 
 
-def test_a_value_that_is_no_time_is_restored_unless_it_is_wrong_now():
+def test_a_ceiling_is_restored_unless_it_is_wrong_now():
     ceiling = dataclasses.replace(NOTHING, value=5.0)
     assert settled(NOTHING, earlier=ceiling) == settled(FAILED, earlier=ceiling) == (Fate.EARLIER, [])
     assert settled(ceiling, earlier=ceiling) == (Fate.STAYS, [])

@@ -105,14 +105,14 @@ def ingest(
         copies = {
             folder / path.parent.name / path.name: path for path in sorted((root / TRACK_BEFORE).glob("*/*.json"))
         }
-        kept = {} if wanted is None else {path: _before(path, copy, summary) for path, copy in copies.items()}
-        measured_now = set() if kept else {path.name for path in copies}
+        copied = {} if wanted is None else {path: _before(path, copy, summary) for path, copy in copies.items()}
+        measured_now = set() if copied else {path.name for path in copies}
         waiting = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
         for environment, commit in sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting}):
             if f"{lines.stem(commit, environment)}.json" not in measured_now:
                 stored = _stored_files(folder, environment, commit, summary)
-                _ingest_commit(root, environment, commit, stored, kept=kept, summary=summary)
-        for path, before in list(kept.items()):  # those whose run left no line
+                _ingest_commit(root, environment, commit, stored, copied=copied, summary=summary)
+        for path, before in list(copied.items()):  # those whose run left no line
             if not path.exists():
                 before.forget()
             elif (file := _stored_file(path, summary)) is not None:
@@ -124,7 +124,7 @@ def ingest(
 class Before:
     """What a results file held before a run."""
 
-    copied: float  # Unix time, s
+    when: float  # Unix time, s, at which it was copied
     copy: Path | None  # None: it was damaged, and is set aside
     file: StoredFile | None  # None: it was not there, or its copy is damaged
 
@@ -149,13 +149,13 @@ def _before(path: Path, copy: Path, summary: IngestSummary) -> Before:
 
     A file that asv was killed while writing is replaced by its copy, or removed: nothing could be added to it.
     """
-    copied = copy.stat().st_mtime
+    when = copy.stat().st_mtime
     try:
         before = StoredFile(copy) if copy.stat().st_size else None
     except (OSError, ResultsError) as error:
         aside = copy.rename(copy.with_name(f"{copy.name}{_DAMAGED}"))
         summary.restored.append(f"{error}; the earlier values are not restored, and are kept in {aside.name}")
-        return Before(copied=copied, copy=None, file=None)
+        return Before(when=when, copy=None, file=None)
     try:
         is_whole = path.exists() and bool(StoredFile(path))
     except ResultsError:
@@ -166,7 +166,7 @@ def _before(path: Path, copy: Path, summary: IngestSummary) -> Before:
     elif not is_whole and path.exists():
         path.unlink()
         summary.restored.append(f"{path.name}: half written by a run that was cut off, removed; it is measured again")
-    return Before(copied=copied, copy=copy, file=before)
+    return Before(when=when, copy=copy, file=before)
 
 
 @contextmanager
@@ -202,10 +202,10 @@ def _ingest_commit(
     commit: str,
     stored: Sequence[StoredFile],
     *,
-    kept: dict[Path, Before],
+    copied: dict[Path, Before],
     summary: IngestSummary,
 ) -> None:
-    """Ingest what waits of a commit. What its file held before a run is taken out of `kept`."""
+    """Ingest what waits of a commit. What its file held before a run is taken out of `copied`."""
     spool = spool_path(root, environment, commit)
     failed_spool = failures_spool(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
@@ -217,7 +217,7 @@ def _ingest_commit(
         left, left_failed, left_sessions = set(fresh), set(failed), sessions
         file = measured_here(stored, [*fresh, *failed], summary.machine)
         if file is not None:
-            rounds, failures = _settle(file, kept.pop(file.path, None), fresh, failed, summary)
+            rounds, failures = _settle(file, copied.pop(file.path, None), fresh, failed, summary)
             left -= rounds
             left_failed -= failures
             began = file.measured_at if summary.machine else -math.inf  # errors have no rounds
@@ -361,13 +361,12 @@ def _settle(
     new, new_failures = by_series(fresh), by_series(failed)
     earlier = {} if before is None else before.series(file)
     wanted = math.inf if summary.wanted is None else summary.wanted
-    known = set[Series]()
     values: dict[Series, tuple[Round, ...]] = {}  # to write; no rounds: to withdraw
     lost: list[Series] = []
-    for series, stored in file.series():
-        known.add(series)
+    of_file = dict(file.series())
+    for series, stored in of_file.items():
         if before is not None and before.is_replaced(series[0], file):
-            recorded[series] = [round_ for round_ in recorded.get(series, ()) if round_.time >= before.copied]
+            recorded[series] = [round_ for round_ in recorded.get(series, ()) if round_.time >= before.when]
         evidence = SeriesLines(
             recorded=recorded.get(series, ()),
             new=new.get(series, ()),
@@ -398,7 +397,7 @@ def _settle(
     if before is not None:
         before.forget()
     moved = {round_ for series_rounds in recorded.values() for round_ in series_rounds} & set(fresh)
-    moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in known}
+    moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in of_file}
     summary.moved += len(moved)
     summary.failures += len(moved_failures)
     return moved, moved_failures
