@@ -9,6 +9,7 @@ tags, findings. `synthetic_extras.hostile` is the same with names that want to b
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -21,6 +22,8 @@ from pathlib import Path
 import git
 
 from kernel_velocity.harness.telemetry import Round, encode
+from kernel_velocity.results.lines import ROUNDS, beside, read_rounds
+from kernel_velocity.results.reader import COLUMNS, parameter
 
 MACHINE = "bench-1"
 ENVIRONMENT = "hosttorch-py3.11-torch2.13.0"
@@ -170,6 +173,17 @@ def write_commit(results, commit, index, *, machine=MACHINE, telemetry=True, rou
         beside.parent.mkdir(exist_ok=True)
         beside.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
+
+
+def count_rounds(path: Path) -> None:
+    """Write into a results file how many rounds each value rests on, as asv does."""
+    data, rounds = json.loads(path.read_text()), read_rounds(beside(path, ROUNDS), [])
+    data["result_columns"] = list(COLUMNS)
+    for name, row in data["results"].items():
+        pairs = itertools.product(*(map(parameter, axis) for axis in row[1]))
+        row.extend([None] * (COLUMNS.index("stats_repeat") - len(row)))
+        row.append([len(rounds.get((name, *pair), ())) or None for pair in pairs])
+    write_json(path, data)
 
 
 def results_json(commit: str, machine: str, rows: dict) -> dict:

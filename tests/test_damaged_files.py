@@ -26,7 +26,7 @@ from kernel_velocity.harness import documents, problem_formats, reported, under_
 from kernel_velocity.harness.documents import DamagedError
 from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.nightly import measure
-from kernel_velocity.results import foreign, machines
+from kernel_velocity.results import asv_file, foreign
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
 from kernel_velocity.series import past
@@ -108,7 +108,7 @@ def section(path):
 
 
 def machine_file(path):
-    return machines.entry("box"), ()
+    return asv_file.machine_entry("box"), ()
 
 
 def stored(kind, path):

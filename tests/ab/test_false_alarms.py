@@ -19,7 +19,7 @@ from kernel_velocity.ab.false_alarms import ADJUSTED, OURS, RAW, SAMPLE_SIZES, T
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import append, append_blocks, append_line, blocks_path, spool_path
-from kernel_velocity.results import failures
+from kernel_velocity.results.lines import failures_spool
 from kernel_velocity.results.measurement import round_interval
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import Ended
@@ -171,7 +171,7 @@ class Asv:
         for round_ in reversed(rounds):
             if round_.blocks:
                 append_blocks(round_.round, round_.blocks, Path.cwd(), named)
-        append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
+        append_line(failures_spool(Path.cwd(), "env", COMMIT), "{}")
         Path("results", false_alarms.SESSIONS_MACHINE).mkdir(parents=True)
         if self.torn:
             append_line(self.torn(), '{"b":')
@@ -193,7 +193,7 @@ def left_behind():
     paths = (
         spool(),
         means(),
-        failures.spool_path(Path.cwd(), "env", COMMIT),
+        failures_spool(Path.cwd(), "env", COMMIT),
         Path("results", false_alarms.SESSIONS_MACHINE),
     )
     return [path for path in paths if path.exists()]

@@ -12,8 +12,7 @@ from kernel_velocity.ab.session import AsvRunner, witnesses
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.results import failures
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure, add_failure
 from kernel_velocity.stats.sequential import Obstacle
 from tests.ab.simulated_machine import SERIES, a_round
 
@@ -64,7 +63,7 @@ def recorded(folder, measured="", **failed):
     for side, how in failed.items():
         fields = {"skipped": how == "n/a", "died": how == "died"}
         failure = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", **fields)
-        failures.append(ab_rounds.failures_path(folder, side * 40), failure)
+        add_failure(ab_rounds.failures_path(folder, side * 40), failure)
     return ab_rounds.read(folder, A, B, 0.0, 10.0).get(SERIES, Pair())
 
 

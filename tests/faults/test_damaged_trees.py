@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.results import failures, lines, sessions
+from kernel_velocity.results import lines, sessions
+from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.series import past
 from tests import synthetic
 from tests.mutations import PATHS, damage_path, mutants
@@ -21,11 +22,13 @@ def damaged(whole_tree, tmp_path_factory):
     """A copy of the whole tree in a project's folder, with a spool."""
     folder = tmp_path_factory.mktemp("damaged")
     shutil.copytree(whole_tree.results, folder / "results")
+    for path in (folder / "results").glob("*/*-host*.json"):
+        synthetic.count_rounds(path)
     (folder / "asv.conf.json").write_text('{"version": 1, "project": "p", "repo": "repository"}')
     for commit in whole_tree.commits:
         for machine in ("bench-1", "bench-2"):
             stem = lines.stem(commit, synthetic.ENVIRONMENT)
-            for suffix in (lines.ROUNDS, failures.SUFFIX, sessions.SUFFIX):
+            for suffix in (lines.ROUNDS, FAILURES, sessions.SUFFIX):
                 beside = folder / "results" / machine / "telemetry" / f"{stem}{suffix}"
                 waiting = folder / ".asv" / "spool" / synthetic.ENVIRONMENT / f"{commit}{suffix}"
                 lines.append(waiting, lines.texts(beside, [])[:5])

@@ -18,8 +18,9 @@ from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.harness import device_figures
 from kernel_velocity.harness.gpu import GpuActivity
-from kernel_velocity.results import failures, lines
+from kernel_velocity.results import lines
 from kernel_velocity.results.identity import Identity, environment_of
+from kernel_velocity.results.lines import FAILURES, Failure, encode_failure
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
 from tests.synthetic import CASES, ENVIRONMENT, IMPLEMENTATIONS, MACHINE, Tree, write_json
@@ -209,11 +210,11 @@ def add_failure(tree: Tree, machine, error) -> None:
     """Say why `triton` failed at the fourth commit."""
     path = dict(_files(tree, machine))[3]
     lines = [
-        failures.encode(failures.Failure(benchmark=name, params=("triton", case), time=BEGAN, error=error))
+        encode_failure(Failure(benchmark=name, params=("triton", case), time=BEGAN, error=error))
         for name, cases in CASES.items()
         for case in cases
     ]
-    (path.parent / "telemetry" / f"{path.stem}{failures.SUFFIX}").write_text("".join(f"{line}\n" for line in lines))
+    (path.parent / "telemetry" / f"{path.stem}{FAILURES}").write_text("".join(f"{line}\n" for line in lines))
 
 
 def add_findings(tree: Tree, names=Names()) -> tuple[Finding, ...]:

@@ -15,10 +15,16 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.fleet import unpack
 from kernel_velocity.fleet.unpack import MergeCell, MergeDecision, merge_row
 from kernel_velocity.harness import telemetry
-from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import StoredFile
-from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.lines import append_session, beside, read_sessions
+from kernel_velocity.results.lines import (
+    FAILURES,
+    Failure,
+    add_failure,
+    append_session,
+    beside,
+    encode_failure,
+    read_sessions,
+)
 from kernel_velocity.results.reader import COLUMNS
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
@@ -233,11 +239,11 @@ def lines(path, suffix=".jsonl"):
 def test_file_that_is_not_here_is_taken_whole(write, path):
     theirs = write("node")
     stranger = Failure(benchmark="unknown", params=("native", CASE), time=4e9, error="of no stored series")
-    failures.append(beside(theirs, failures.SUFFIX), stranger)
+    add_failure(beside(theirs, FAILURES), stranger)
     outcome = merge_file(theirs, path)
     assert (outcome.changed, outcome.adopted, outcome.stayed, outcome.notes) == (True, 8, 0, [])
     assert json.loads(path.read_text())["params"] == {"machine": "here", "torch": "2.13.0"}
-    assert sorted(lines(path)) == sorted(lines(theirs)) and lines(path, failures.SUFFIX) == []
+    assert sorted(lines(path)) == sorted(lines(theirs)) and lines(path, FAILURES) == []
 
 
 def test_values_stats_samples_and_profile_come_whole(write, path):
@@ -305,11 +311,11 @@ def test_failure_removes_no_value_and_leaves_with_the_series(write, path):
     failed = Failure(benchmark=NAME, params=("native", CASE), time=4e9, error="RuntimeError: wrong")
     theirs = write("node")
     change(theirs, "result", lambda values: [None] * len(values))
-    failures.append(beside(theirs, failures.SUFFIX), failed)
+    add_failure(beside(theirs, FAILURES), failed)
     merge_file(theirs, path)
-    assert lines(path, failures.SUFFIX) == [failures.encode(failed)]
+    assert lines(path, FAILURES) == [encode_failure(failed)]
     good = write("good")
-    assert merge_file(good, path).adopted == 4 and lines(path, failures.SUFFIX) == []
+    assert merge_file(good, path).adopted == 4 and lines(path, FAILURES) == []
     before = path.read_bytes()
     outcome = merge_file(theirs, path)
     assert not outcome.changed and path.read_bytes() == before
@@ -321,11 +327,11 @@ def test_reason_why_a_series_does_not_apply_comes_too(write, path):
     skipped = Failure(benchmark=NAME, params=("triton", CASE), time=4e9, error="no GPU", skipped=True)
     theirs = write("node")
     merge_file(theirs, path)
-    failures.append(beside(theirs, failures.SUFFIX), skipped)
+    add_failure(beside(theirs, FAILURES), skipped)
     outcome = merge_file(theirs, path)
     assert (outcome.adopted, outcome.stayed) == (1, 8)
     assert not merge_file(theirs, path).changed
-    assert lines(path, failures.SUFFIX) == [failures.encode(skipped)]
+    assert lines(path, FAILURES) == [encode_failure(skipped)]
 
 
 def test_line_that_cannot_be_read_is_kept_here_and_not_taken(write, path):

@@ -115,19 +115,14 @@ def test_failed_or_incomplete_commit_is_retried_once(nights):
 
 
 def measured(work, night):
-    measure.measure(work, night, device="cpu", ceilings=True, out=io.StringIO(), err=io.StringIO())
+    measure.measure(work, night, device="cpu", ceilings=True, out=io.StringIO())
     return work.done
 
 
-def test_measuring_ingests_before_and_after_the_rounds():
+def test_measuring_begins_with_what_an_interrupted_night_left():
     steps = measured(Work("ab"), a_night("a", "b"))
-    names = ["recover", "ingest", "forget_failures", "build", "measure", "ingest", "measure_ceilings"]
+    names = ["recover", "forget_failures", "build", "measure", "measure_ceilings"]
     assert [step[0] for step in steps] == names and ("measure", False) in steps
-    work = Work("a")
-    work.measure = lambda *args: (_ for _ in ()).throw(KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        measured(work, a_night("a"))
-    assert work.done[-1] == ("ingest",)
 
 
 @pytest.mark.parametrize(("since", "again"), [({}, True), ({"a": 60.0}, False)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.nightly import measure
 from kernel_velocity.nightly.measure import FIRST_NIGHT, MEASURING, RETRIES, CommitState, Why
-from tests.results.test_session_kept_values import NAME, write
+from tests.results.spooled import NAME, write_result
 
 MEASURED = 1_000.0  # Unix time, s, that `write` says
 DAY = 86400.0
@@ -80,7 +80,8 @@ def test_nothing_is_lost_or_measured_twice(text, budget):
 
 def write_times(path, counts, device):
     """Write a results file of a device."""
-    text = write(path.parents[1] / "elsewhere", counts).read_text()
+    values, drawn = [count and 1e-3 * count for count in counts], [count and [1e-3 * count] * count for count in counts]
+    text = write_result(path.parents[1] / "elsewhere", values, drawn).read_text()
     path.write_text(text.replace(NAME, f"k.{device}.time_hot"))
 
 

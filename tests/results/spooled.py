@@ -6,8 +6,7 @@ import json
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append, spool_path
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure, add_failure, failures_spool
 
 COMMIT = "a" * 40
 ENVIRONMENT = "host-py3.11-torch2.0"
@@ -28,13 +27,14 @@ COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99
 COLUMNS += ["stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"]
 
 
-def write_result(root, result, samples, *, machine="box", repeat=None, commit=COMMIT):
-    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case."""
+def write_result(root, result, samples, *, machine="box", commit=COMMIT, version="1", began=1.0):
+    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case. It took 999 s."""
     folder = root / "results" / machine
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "machine.json").write_text(json.dumps({"machine": machine, "version": 1}))
     params = [["'eager'", "'native'"], ["'c'"]]
-    row = [result, params, "1", 1_000_000, 5.0, None, None, None, None, None, repeat, samples]
+    counts = [None if drawn is None else len(drawn) for drawn in samples]
+    row = [result, params, version, 1000 * began, 999.0, None, None, None, None, None, counts, samples]
     data = {
         "commit_hash": commit,
         "env_name": ENVIRONMENT,
@@ -82,4 +82,4 @@ def stored_values(path):
 
 def fail(root, time, **fields):
     failed = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
-    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**failed))
+    add_failure(failures_spool(root, ENVIRONMENT, COMMIT), Failure(**failed))

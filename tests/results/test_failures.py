@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.harness.spool import append_failure
 from kernel_velocity.harness.telemetry import TelemetryError
-from kernel_velocity.results import failures
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure, decode_failure, encode_failure, failures_spool
 
 texts = st.text(st.characters(), max_size=30)  # lone surrogates too: the error of a kernel may hold anything
 
@@ -17,10 +16,10 @@ def test_failure_line_round_trips(benchmark, params, time, error, died, skipped)
     failure = Failure(
         benchmark=benchmark, params=tuple(params), time=float(time), error=error, died=died, skipped=skipped
     )
-    line = failures.encode(failure)
+    line = encode_failure(failure)
     assert len(line.splitlines()) == 1
     assert line.isascii()
-    assert failures.decode(line) == failure
+    assert decode_failure(line) == failure
 
 
 @pytest.mark.parametrize(
@@ -36,23 +35,23 @@ def test_failure_line_round_trips(benchmark, params, time, error, died, skipped)
 )
 def test_malformed_failure_line_is_refused(line, reason):
     with pytest.raises(TelemetryError, match=reason):
-        failures.decode(line)
+        decode_failure(line)
 
 
 def test_failure_written_by_the_suite(tmp_path):
-    path = failures.spool_path(tmp_path, "env", "c" * 40)
+    path = failures_spool(tmp_path, "env", "c" * 40)
     append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=ValueError("wrong by 3"))
     (line,) = path.read_text().splitlines()
-    assert failures.decode(line) == Failure(
+    assert decode_failure(line) == Failure(
         benchmark="k", params=("native", "c"), time=1.5, error="ValueError: wrong by 3"
     )
 
 
 def test_na_written_by_the_suite_has_its_reason(tmp_path):
-    path = failures.spool_path(tmp_path, "env", "c" * 40)
+    path = failures_spool(tmp_path, "env", "c" * 40)
     error = NotImplementedError("driver too old")
     append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=error)
     (line,) = path.read_text().splitlines()
-    assert failures.decode(line) == Failure(
+    assert decode_failure(line) == Failure(
         benchmark="k", params=("native", "c"), time=1.5, error="driver too old", skipped=True
     )

@@ -12,7 +12,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.results import asv_file, backup, ingest, lines, sessions
+from kernel_velocity.results import asv_file, ingest, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from tests.results.spooled import (
     COLUMNS,
@@ -119,7 +119,7 @@ def test_a_new_measurement_replaces_the_rounds_of_the_old_one(tmp_path):
 @pytest.mark.parametrize("position", ["replace_text", "_put_back"])
 def test_an_interruption_loses_nothing(tmp_path, monkeypatch, position):
     write_result(tmp_path, [None, 1.0], [None, [1.0]])
-    spool(tmp_path, at(1.0, 1.0), at(2.0, 7.0))
+    spool(tmp_path, at(1.0, 1.0), at(2000.0, 7.0))
 
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -128,7 +128,7 @@ def test_an_interruption_loses_nothing(tmp_path, monkeypatch, position):
     with pytest.raises(KeyboardInterrupt):
         ingest.ingest(tmp_path, now=10.0)
     monkeypatch.undo()
-    spool(tmp_path, at(3.0, 8.0))  # measuring goes on
+    spool(tmp_path, at(2001.0, 8.0))  # measuring goes on
     summary = ingest.ingest(tmp_path, now=10.0)
     assert estimates(tmp_path) == [1.0]
     assert summary.waiting == 2
@@ -188,7 +188,7 @@ def test_another_commit_with_the_same_short_hash_claims_nothing(tmp_path):
 
 
 def test_a_dropped_value_is_restored_and_the_others_stay(tmp_path):
-    path = write_result(tmp_path, [4.0, None], [[4.0, 4.5], None], repeat=[2, None])
+    path = write_result(tmp_path, [4.0, None], [[4.0, 4.5], None])
     spool(tmp_path, at(1.0, 1.0), at(2.0, 3.0), at(1.0, 4.0, ("eager", "c")), at(2.0, 4.5, ("eager", "c")))
     summary = ingest.ingest(tmp_path, now=10.0)
     (line,) = summary.restored
@@ -196,7 +196,7 @@ def test_a_dropped_value_is_restored_and_the_others_stay(tmp_path):
     assert stored_values(path) == [4.0, 2.0]
     row = dict(zip(COLUMNS, json.loads(path.read_text())["results"][NAME], strict=False))
     assert row["samples"] == [[4.0, 4.5], [1.0, 3.0]]
-    assert (row["started_at"], row["duration"], row["version"]) == (1_000_000, 5.0, "1")
+    assert (row["started_at"], row["duration"], row["version"]) == (1000, 999.0, "1")
     assert ingest.ingest(tmp_path, now=10.0).restored == []
 
 
@@ -268,28 +268,30 @@ def command(root):
 
 def cut_off(root):
     """Leave what a run leaves that was killed when it had measured anew one round of two."""
-    path = write_result(root, [None, 1.5], [None, [1.0, 2.0]], repeat=[None, 2])
-    backup.keep(root, [path])
-    before = path.read_text()
-    write_result(root, [None, 9.0], [None, [9.0]], repeat=[None, 1])
-    return path, before
+    path = write_result(root, [None, 1.5], [None, [1.0, 2.0]])
+    spool(root, at(1.0, 1.0), at(2.0, 2.0))
+    ingest.ingest(root, now=10.0)
+    ingest.keep(root, [path])
+    spool(root, at(20.0, 9.0))
+    return write_result(root, [None, 9.0], [None, [9.0]])
 
 
 def test_command_restores_values_of_an_interrupted_run(tmp_path, monkeypatch):
     monkeypatch.setenv(lock.HOLDER, "")
-    path, _ = cut_off(tmp_path)
+    path = cut_off(tmp_path)
     (line, _), err = command(tmp_path)
     assert "the earlier values of 1 series are restored" in line and err == ""
-    assert stored_values(path)[1] == 1.5
+    assert stored_values(path)[1] == 1.5 and estimates(tmp_path) == [1.0, 2.0]
     assert len(command(tmp_path)[0]) == 1  # once
 
 
 def test_command_puts_nothing_back_while_a_run_measures(tmp_path, monkeypatch):
-    path, _ = cut_off(tmp_path)
+    path = cut_off(tmp_path)
     with lock.held(tmp_path):
         monkeypatch.setenv(lock.HOLDER, "1")
         lines, err = command(tmp_path)
     assert len(lines) == 1 and stored_values(path)[1] == 9.0
+    assert estimates(tmp_path) == [1.0, 2.0] and len(waiting(tmp_path)) == 1
     assert err.startswith("note: the values before an interrupted run are not restored: another run is measuring")
     assert err.count("\n") == 1
 

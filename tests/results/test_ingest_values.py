@@ -1,10 +1,12 @@
-"""What ingest puts back, withdraws and leaves alone, and on which machine."""
+"""What ingest restores, withdraws and leaves alone, and on which machine."""
 
+import math
 import os
 
 import pytest
 
-from kernel_velocity.results import ingest
+from kernel_velocity.results import ingest, lines
+from kernel_velocity.results.asv_file import StoredFile
 from tests.results.spooled import NAME, at, fail, spool, stored_lines, stored_values, write_result
 
 
@@ -37,7 +39,7 @@ def test_kernel_that_always_crashes_loses_its_old_time(tmp_path):
 @pytest.mark.parametrize("machine", ["box", None])
 def test_measuring_machine_gets_values_and_failures(tmp_path, machine):
     path = write_result(tmp_path, [4.0, None], [[4.0], None])
-    other = write_result(tmp_path, [None, None], [None, None], machine="another")
+    other = write_result(tmp_path, [None, None], [None, None], machine="another", began=5000.0)
     os.utime(path, (1.0, 1.0))  # a checkout makes any file the newest
     spool(tmp_path, at(1.0, 1.0), at(1.0, 4.0, ("eager", "c")))
     fail(tmp_path, 2.0, died=True)
@@ -48,15 +50,125 @@ def test_measuring_machine_gets_values_and_failures(tmp_path, machine):
     assert stored_lines(tmp_path, "another", ".failures.jsonl") == []
 
 
-@pytest.mark.parametrize(("when", "restored"), [(1002.0, 1), (900.0, 0), (2000.0, 0)])
+@pytest.mark.parametrize(("when", "restored"), [(1002.0, 1), (900.0, 0), (2100.0, 0)])
 def test_restoring_without_machine_name_or_value(tmp_path, when, restored):
-    write_result(tmp_path, [None, None], [None, None])  # from 1000 to 1005 s
+    write_result(tmp_path, [None, None], [None, None], began=1000.0)  # until 1999 s
     spool(tmp_path, at(when, 1.0))
     assert len(ingest.ingest(tmp_path, now=when).restored) == restored
 
 
 def test_rounds_of_another_machine_are_never_restored(tmp_path):
     other = write_result(tmp_path, [None, None], [None, None], machine="another")
-    spool(tmp_path, at(1002.0, 1.0))
+    spool(tmp_path, at(2.0, 1.0))
     assert ingest.ingest(tmp_path, now=1010.0, machine="box").waiting == 1
     assert stored_values(other) == [None, None]
+
+
+# What a run takes away ------------------------------------------------------------------------------------------------
+
+SERIES = {name: (NAME, (name, "c")) for name in ("eager", "native")}
+
+
+def measure(root, counts, began, **more):
+    """Leave what a run leaves that measured so many rounds of each series. None: failed. Return the results file."""
+    values = [count and 1e-3 * count for count in counts]
+    path = write_result(root, values, [count and [1e-3 * count] * count for count in counts], began=began, **more)
+    for (_, params), count in zip(SERIES.values(), counts, strict=True):
+        spool(root, *(at(began + number, 1e-3 * count, params) for number in range(count or 0)))
+    return path
+
+
+def counts(path):
+    """Return how many rounds asv and the telemetry have of each series."""
+    stored, notes = dict(StoredFile(path).series()), []
+    rounds = lines.read_rounds(lines.beside(path, lines.ROUNDS), notes)
+    assert notes == []
+    recorded = [len(rounds.get((name, *params), ())) for name, params in SERIES.values()]
+    assert recorded == [stored[series].size for series in SERIES.values()]
+    return recorded
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A results file of 8 and 3 rounds, and one that is not there, both copied before a run at 2000 s."""
+    result = measure(tmp_path, [8, 3], 1000.0)
+    ingest.ingest(tmp_path, now=2000.0)
+    ingest.keep(tmp_path, [result, result.with_name("absent.json")])
+    for copy in (tmp_path / ingest.TRACK_BEFORE).glob("*/*.json"):
+        os.utime(copy, (2000.0, 2000.0))
+    return result
+
+
+def end(root, wanted=math.inf):
+    """Ingest after a run. A second time, nothing changes, and no copy is left. Return what was restored."""
+    restored = ingest.ingest(root, now=4000.0, machine="box", wanted=wanted).restored
+    assert ingest.ingest(root, now=4000.0, machine="box", wanted=wanted).restored == []
+    assert not list((root / ingest.TRACK_BEFORE).glob("*/*.json"))
+    return restored
+
+
+@pytest.mark.parametrize(
+    ("after", "wanted", "result"),
+    [
+        ([2, 2], 8, [8, 3]),  # interrupted
+        ([2, 2], math.inf, [8, 3]),  # killed
+        ([0, 5], 8, [8, 5]),  # one was not reached, the other got further than before
+        ([3, 3], 3, [3, 3]),  # as many as were asked for
+        ([8, 8], 8, [8, 8]),
+    ],
+)
+def test_a_series_that_ends_with_less_is_put_back(tmp_path, path, after, wanted, result):
+    measure(tmp_path, [count or None for count in after], 2001.0)
+    restored = end(tmp_path, wanted)
+    assert counts(path) == result
+    assert len(restored) == (after != result) and all(path.name in line for line in restored)
+
+
+def test_a_run_that_is_continued_appends(tmp_path, path):
+    write_result(tmp_path, [8e-3, 3e-3], [[8e-3] * 8, [*[3e-3] * 3, *[4e-3] * 5]], began=2001.0)
+    spool(tmp_path, *(at(2001.0 + number, 4e-3) for number in range(5)))
+    assert end(tmp_path, 8) == [] and counts(path) == [8, 8]
+
+
+def test_a_file_that_is_half_written_is_put_back_whole(tmp_path, path):
+    text = path.read_text()
+    path.write_text(text[:40])
+    end(tmp_path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_first_measurement_that_is_half_written_is_removed(tmp_path, path, whole):
+    new = path.with_name("absent.json")
+    new.write_text(path.read_text() if whole else path.read_text()[:40])
+    restored = end(tmp_path)
+    assert new.exists() is whole
+    assert [line for line in restored if "absent.json: half written" in line] == restored[: not whole]
+
+
+def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
+    measure(tmp_path, [None, 2], 2001.0)
+    fail(tmp_path, 2001.0, params=("eager", "c"))
+    fail(tmp_path, 2003.5, params=("native", "c"), died=True)
+    end(tmp_path, 8)
+    assert stored_values(path) == [None, 3e-3]
+
+
+def test_a_value_of_another_version_is_not_put_back(tmp_path, path):
+    measure(tmp_path, [None, 2], 2001.0, version="2")
+    assert end(tmp_path) == [] and counts(path) == [0, 2]
+
+
+def test_rounds_that_asv_did_not_ask_for_change_nothing(tmp_path, path):
+    """Those of a run that was killed before asv wrote, when a later one measures other series of the benchmark."""
+    write_result(tmp_path, [9e-3, 3e-3], [[9e-3] * 8, [3e-3] * 3], began=2001.0)
+    spool(tmp_path, at(2001.0, 5e-3), *(at(2001.0 + number, 9e-3, ("eager", "c")) for number in range(8)))
+    assert end(tmp_path) == [] and counts(path) == [8, 3] and stored_values(path) == [9e-3, 3e-3]
+
+
+def test_a_damaged_copy_is_set_aside(tmp_path, path):
+    (tmp_path / ingest.TRACK_BEFORE / "box" / path.name).write_text("{")
+    measure(tmp_path, [8, 8], 2001.0)
+    (line,) = end(tmp_path)
+    assert "are kept in" in line and counts(path) == [8, 8]
+    assert [copy.name for copy in (tmp_path / ingest.TRACK_BEFORE / "box").iterdir()] == [f"{path.name}.damaged"]

@@ -33,7 +33,7 @@ def rounds(values, **changes):
 
 
 def measure(samples, flop=2e9, bytes_moved=1e9):
-    return measurement.from_rounds(KEY, "c" * 40, samples, flop=flop, bytes_moved=bytes_moved)
+    return dataclasses.replace(measurement.from_rounds(KEY, "c" * 40, samples), flop=flop, bytes_moved=bytes_moved)
 
 
 @given(estimates, st.randoms(use_true_random=False))

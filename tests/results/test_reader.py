@@ -10,9 +10,10 @@ from asv.runner import BenchmarkResult
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.telemetry import TelemetryError
-from kernel_velocity.results import combine, failures, reader, sessions
-from kernel_velocity.results.combine import NO_TELEMETRY
+from kernel_velocity.results import reader, sessions
+from kernel_velocity.results.lines import decode_failure
 from kernel_velocity.results.measurement import Outcome
+from kernel_velocity.series.packing import NO_TELEMETRY, measured
 from tests import synthetic
 from tests.series.one_by_one import measurements, recorded
 
@@ -35,7 +36,7 @@ def newest(reading, tree):
 def recorded_values(file):
     """Return the times of a results file as asv stores them, without telemetry."""
     bare = dataclasses.replace(file, rounds={}, failures={})
-    return [combine.measurement(bare, row, index, {}) for row in bare.rows for index in range(len(row.pairs))]
+    return [measured(bare, row, index)[0] for row in bare.rows for index in range(len(row.pairs))]
 
 
 def edit(path, change):
@@ -355,7 +356,7 @@ def test_round_out_of_bounds_is_left_out(tmp_path, change):
 @pytest.mark.parametrize("time", [HUGE, 1e300], ids=["huge", "1e300"])
 def test_line_out_of_time_is_refused(time):
     with pytest.raises(TelemetryError, match="t: a Unix time is wanted"):
-        failures.decode(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
+        decode_failure(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
     with pytest.raises(TelemetryError, match="t: a Unix time is wanted"):
         sessions.decode(json.dumps({"t": time}))
 
@@ -367,3 +368,71 @@ def test_malformed_ceiling_is_noted(tmp_path, row, complaint):
     notes = []
     assert reader.read_file(tmp_path / "m" / f"ffffffff-{synthetic.ENVIRONMENT}.json", notes).tracked == ()
     assert f"device.Cpu.track_threads: {'' if row == 7 else 'result: a number, '}{complaint}" in notes[0]
+
+
+# What is shown where there are rounds or failures ---------------------------------------------------------------------
+
+FIRST_ROUND = 1767225600.0 + 4000  # of the newest commit
+MATMUL = "matmul.Cpu.time_hot"
+
+
+def of_native(tree):
+    """Return what the newest commit measured of native matmul's first case."""
+    wanted = (tree.commits[-1], MATMUL, "native", "float32-256x256x256")
+    (value,) = [
+        value
+        for value in measurements(read(tree))[0]
+        if (value.commit, value.key.benchmark, value.key.implementation, value.key.case) == wanted
+    ]
+    return value
+
+
+def write_failures(tree, *lines):
+    path = file_of(tree).parent / "telemetry" / f"{file_of(tree).stem}.failures.jsonl"
+    series = {"b": MATMUL, "p": ["native", "float32-256x256x256"]}
+    path.write_text("".join(json.dumps(series | line) + "\n" for line in lines))
+
+
+def test_round_that_raised_removes_the_time(tree):
+    failures = [{"t": FIRST_ROUND + 3.5, "error": "wrong by 3"}, {"t": FIRST_ROUND + 9, "error": "crash", "died": True}]
+    write_failures(tree, *failures)
+    measurement = of_native(tree)
+    assert (measurement.outcome, measurement.seconds, measurement.interval) == (Outcome.FAILED, None, None)
+    assert measurement.reason == "wrong by 3"
+    assert measurement.warnings == ("8 rounds timed before it failed",)
+    write_failures(tree, {"t": FIRST_ROUND - 60, "error": "wrong by 3"})  # of an earlier measurement
+    assert of_native(tree).outcome is Outcome.MEASURED
+
+
+def test_crashed_rounds_are_counted_in_a_footnote(tree):
+    times = (FIRST_ROUND + 2.5, FIRST_ROUND + 5.5)
+    write_failures(tree, *({"t": time, "error": f"crash at {time:.1f}", "died": True} for time in times))
+    measurement = of_native(tree)
+    assert measurement.outcome is Outcome.MEASURED
+    assert measurement.warnings == (
+        f"2 further rounds lost to a crash or a timeout, the last with: crash at {times[1]:.1f}",
+    )
+
+
+@pytest.mark.parametrize("asvs", [1e-3, 9e9, None])
+def test_rounds_are_the_record_whatever_asv_stores(tree, asvs):
+    def overwrite(data):
+        data["results"][MATMUL][0] = [value and asvs for value in data["results"][MATMUL][0]]
+
+    before = of_native(tree)
+    edit(file_of(tree), overwrite)
+    assert read(tree).notes == () and of_native(tree) == before
+
+
+def test_a_value_that_asv_stores_as_not_applicable_has_no_time(tree):
+    edit(file_of(tree), lambda data: data["results"][MATMUL].__setitem__(0, [math.nan] * 6))
+    assert of_native(tree).outcome is Outcome.NOT_APPLICABLE
+
+
+def test_rounds_that_telemetry_lost_are_noted(tree, machine):
+    synthetic.count_rounds(file_of(tree))
+    assert read(tree).notes == ()
+    path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    _, note = the_note(tree)
+    assert "rounds that its telemetry lacks, got 7 of 8 for" in note

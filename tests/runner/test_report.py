@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness.gpu import GpuActivity
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.runner import report
 from kernel_velocity.runner.asv import Reader
 from kernel_velocity.runner.report import Cost
-from tests.results.test_joining import ROUND
+from tests.results.spooled import ROUND
 
 OUTPUT = """\
 · Discovering benchmarks

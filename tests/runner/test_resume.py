@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.results.join import StoredSeries
+from kernel_velocity.results.asv_file import StoredSeries
 from kernel_velocity.runner import session
 from kernel_velocity.runner.session import AsvRun
 from tests.ab.simulated_machine import OTHER, SERIES, a_round

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import cases
-from kernel_velocity.results.join import StoredSeries
+from kernel_velocity.results.asv_file import StoredSeries
 from kernel_velocity.runner import select
 from kernel_velocity.runner.select import Selection
 from tests.suite import SUITE

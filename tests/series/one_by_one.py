@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import combine, git, reader
+from kernel_velocity.results import git, identity, reader
 from kernel_velocity.results.measurement import (
     OUTCOMES,
     Adjusted,
@@ -109,7 +109,6 @@ def recorded(results: Path) -> Recorded:
         for path in paths:
             if (file := reader.read_file(path, notes)) is not None:
                 files.append(file)
-                packing.pack(file, packing.Names(), notes)  # which notes telemetry of another run
     benchmarks = reader.read_benchmarks(results / "benchmarks.json", notes) if files else {}
     return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(by_cause(notes)))
 
@@ -122,15 +121,15 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
     left_out: Counter[tuple[str, str]] = Counter()
     for file, row, index in _values(recorded.files):
         reason = unshowable(row.benchmark, row.version, recorded.benchmarks)
-        value = combine.measurement(file, row, index, recorded.benchmarks or {})
+        value, counted = packing.measured(file, row, index)
+        value = described(value, (recorded.benchmarks or {}).get(row.benchmark))
         if reason is None and (value.key, value.commit) in merged:
             reason = duplicate_note(value.commit, value.key.machine)
         if reason is None:
             merged[value.key, value.commit] = value
             if value.method is not None:
-                counted = combine.rounds_of(file, value)
                 rounds.setdefault((value.key, value.method), {})[value.commit] = counted
-                digest = combine.code_of(file, value.key, counted)
+                digest = packing.code_of(file, value.key, counted)
                 code.setdefault((value.key, value.method), {}).update({} if digest is None else {file.commit: digest})
         else:
             left_out[row.benchmark, reason] += 1
@@ -139,6 +138,19 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
             adjusted = replace(fair(estimates), fit=series.fit)
             merged[key, commit] = replace(merged[key, commit], adjusted=adjusted)
     return tuple(merged.values()), left_out_notes(left_out)
+
+
+def described(value: Measurement, benchmark: Benchmark | None) -> Measurement:
+    """Return a measurement with what benchmarks.json says of its benchmark."""
+    if benchmark is None:
+        return replace(value, unit=identity.unit(value.key.benchmark))
+    return replace(
+        value,
+        key=replace(value.key, version=value.key.version or benchmark.version),
+        flop=benchmark.flop.get(value.key.case),
+        bytes_moved=benchmark.bytes_moved.get(value.key.case),
+        unit=benchmark.unit,
+    )
 
 
 def fair(estimates: Sequence[float]) -> Adjusted:

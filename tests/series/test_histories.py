@@ -11,7 +11,8 @@ from git import Repo
 from kernel_velocity.findings import finding
 from kernel_velocity.harness.telemetry import parse
 from kernel_velocity.nightly import judge
-from kernel_velocity.results import failures, identity, lines
+from kernel_velocity.results import identity, lines
+from kernel_velocity.results.lines import FAILURES, Failure, encode_failure
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import history, past, silence
 from tests import synthetic
@@ -189,11 +190,11 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
     histories, absent, _, order = read(nightly)
     assert silence.vanished(histories, absent, order) == ()  # nobody asked for it: another tier
     failed = [
-        failures.Failure(benchmark="matmul.Cpu.time_hot", params=("native", case), time=NIGHT, error="no", skipped=True)
+        Failure(benchmark="matmul.Cpu.time_hot", params=("native", case), time=NIGHT, error="no", skipped=True)
         for case in synthetic.CASES["matmul.Cpu.time_hot"]
     ]
-    beside = path.parent / "telemetry" / f"{path.stem}{failures.SUFFIX}"
-    beside.write_text("".join(f"{failures.encode(failure)}\n" for failure in failed))
+    beside = path.parent / "telemetry" / f"{path.stem}{FAILURES}"
+    beside.write_text("".join(f"{encode_failure(failure)}\n" for failure in failed))
     histories, absent, _, order = read(nightly)
     result = silence.vanished(histories, absent, order)
     assert {str(series.identity).rpartition(" ")[0] for series in result} == {"matmul.Cpu.time_hot native"}

@@ -260,10 +260,10 @@ def test_interrupted_reading_leaves_the_old_cache(tree, monkeypatch):
         rewrite(path_of(tree, index), halve)
     packed, whole = [], packing.pack
 
-    def pack(file, names, notes):
+    def pack(file, names):
         if packed:
             raise KeyboardInterrupt
-        packed.append(whole(file, names, notes))
+        packed.append(whole(file, names))
         return packed[0]
 
     with monkeypatch.context() as patch:
@@ -495,7 +495,7 @@ def test_rows_without_telemetry_are_packed_as_value_by_value(tree, monkeypatch):
     for is_plain in (True, False):
         monkeypatch.setattr(packing, "_has_no_telemetry", lambda *_, is_plain=is_plain: is_plain)
         names = packing.Names()
-        entries = packing.pack(reader.read_file(path, []), names, []).entries
+        entries = packing.pack(reader.read_file(path, []), names).entries
         texts = [[number and names.texts[number] for number in entries["interval_method"].tolist()]]
         texts += [[number and names.remarks[number] for number in entries["remark"].tolist()]]
         packed.append((texts, entries))

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernel_velocity.config import Project
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
-from kernel_velocity.results import sources
+from kernel_velocity.results import git as results_git
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.measurement import INTERVAL_METHOD, SeriesKey
 from kernel_velocity.results.records import Commit
@@ -114,7 +114,7 @@ class LargeSite:
 
     @property
     def source_changes(self):
-        return sources.changes(self.repository, self.project, ["matmul"])
+        return results_git.source_changes(self.repository, self.project, ["matmul"])
 
     @cached_property
     def verdicts(self):

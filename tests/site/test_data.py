@@ -25,7 +25,7 @@ from kernel_velocity.stats import adjust
 from tests import synthetic
 from tests.golden import check_golden
 from tests.site import machine_records
-from tests.site.pages import GOLDEN, as_text, edit, read, results_file
+from tests.site.pages import GOLDEN, as_text, edit, read
 
 NATIVE = ("matmul.Cpu.time_hot", "native", "float32-512x512x512")
 
@@ -209,18 +209,6 @@ def test_rounds_of_another_method_do_not_count(copied):
     assert data["rounds"]["counts"] == [False] * 8 + [True] * 8
     assert data["base"] < 2 * min(data["rounds"]["estimate"])
     assert any("earlier timing method" in text for text in data["remarks"])
-
-
-def test_rounds_of_a_value_from_asv_alone(copied):
-    def double(data):
-        row = data["results"][NATIVE[0]]
-        for column in (0, 5, 6):
-            row[column] = [value and 2 * value for value in row[column]]
-
-    edit(results_file(copied, 0), double)
-    data = rounds_of(copied)
-    assert data["rounds"]["counts"] == [False] * 8 and data["method"] is None
-    assert data["interval"] == "asv's 99% interval"
 
 
 def test_rounds_of_a_single_one(copied):

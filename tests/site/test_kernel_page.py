@@ -10,7 +10,7 @@ import pytest
 from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError
 from kernel_velocity.harness import cases
-from kernel_velocity.results import sources
+from kernel_velocity.results import git as results_git
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
@@ -240,9 +240,9 @@ def repository(tmp_path):
 def versions_of(repository, measured=None):
     folder, shas = repository
     order = {sha: position for position, sha in enumerate(shas)}
-    changed = sources.changes(folder, PROJECT, ["matmul"]).get("matmul", ())
+    changed = results_git.source_changes(folder, PROJECT, ["matmul"]).get("matmul", ())
     positions = range(len(shas)) if measured is None else measured
-    return sources.versions(folder, PROJECT.sources_of("matmul"), changed, positions, order)
+    return results_git.source_versions(folder, PROJECT.sources_of("matmul"), changed, positions, order)
 
 
 def test_source_changes_are_gits(repository):
@@ -259,7 +259,7 @@ def test_source_changes_are_gits(repository):
         repo.git.commit("-m", "Aside")
         repo.git.checkout("main")
         repo.git.merge("side", "-m", "Merge", "--no-ff")
-        changed = sources.changes(folder, PROJECT, ["matmul", "other", "n\u00e4 me", "absent"])
+        changed = results_git.source_changes(folder, PROJECT, ["matmul", "other", "n\u00e4 me", "absent"])
         assert changed.keys() == {"matmul", "other", "n\u00e4 me"}
         for kernel, commits in changed.items():
             assert list(commits) == repo.git.rev_list("HEAD", "--first-parent", "--", f"kernels/{kernel}").split()
@@ -276,14 +276,14 @@ def test_source_changes_are_gits(repository):
     ],
 )
 def test_source_versions(repository, monkeypatch, measured, most, subjects):
-    monkeypatch.setattr(sources, "MOST_VERSIONS", most)
+    monkeypatch.setattr(results_git, "MOST_VERSIONS", most)
     assert [version.commit.subject for version in versions_of(repository, measured)] == subjects
 
 
 def test_source_of_an_unknown_kernel(repository):
     folder, shas = repository
     order = {sha: position for position, sha in enumerate(shas)}
-    assert sources.versions(folder, ["kernels/gone"], (), range(len(shas)), order) == ()
+    assert results_git.source_versions(folder, ["kernels/gone"], (), range(len(shas)), order) == ()
     assert list(kernel_page.source_files("gone", ())) == []
 
 

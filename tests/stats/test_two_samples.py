@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from kernel_velocity.nightly.confirm import LEVEL, NIGHTS
+from kernel_velocity.nightly.confirm import MOST_NIGHTS, P_DIFFERENT
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, compare
 from kernel_velocity.stats.two_samples import controlled, differs, floor_of, mann_whitney, welch
@@ -285,10 +285,11 @@ def test_false_alarms_of_four_nights_are_rare():
     wrong = 0
     for _ in range(150):
         strata = []
-        for _night in range(NIGHTS):
+        for _night in range(MOST_NIGHTS):
             a, b = rng.normal(0, 0.02, 64), rng.normal(0, 0.02, 64)
             wrong += any(
-                compare(a[:look], b[:look], level=LEVEL, earlier=strata).answer is Answer.DIFFERENT for look in LOOKS
+                compare(a[:look], b[:look], level=P_DIFFERENT, earlier=strata).answer is Answer.DIFFERENT
+                for look in LOOKS
             )
             strata.append((a, b))
     assert wrong <= 3

@@ -43,9 +43,10 @@ from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import blocks_path, spool_path
 from kernel_velocity.harness.statistics import FloatArray, t_975
 from kernel_velocity.harness.telemetry import GAUGES, Round, TelemetryError
-from kernel_velocity.results import failures, git
+from kernel_velocity.results import git
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.lines import failures_spool
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.host import device
@@ -216,7 +217,7 @@ def _measure(commit: str, series: Sequence[Series], rounds: int, path: Path) -> 
         files.replace_text(path, _joined(spool, means))
     finally:
         shutil.rmtree(Path(conf.results_dir, SESSIONS_MACHINE), ignore_errors=True)
-        for left in (spool, means, failures.spool_path(*here), session_facts.spool_path(*here)):
+        for left in (spool, means, failures_spool(*here), session_facts.spool_path(*here)):
             left.unlink(missing_ok=True)
     return ended.status != 0
 

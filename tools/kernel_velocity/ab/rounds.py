@@ -18,11 +18,10 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness import documents, telemetry
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.ingest import by_series
+from kernel_velocity.results.lines import FAILURES, Failure, decode_failure
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.runner.session import LONGEST_SESSION
 from kernel_velocity.stats import adjust_series, sequential
@@ -145,7 +144,7 @@ def read(folder: Path, before: str, after: str, began: float, now: float) -> dic
     failed = [
         (commit, failure)
         for commit in (after, before)
-        for failure in lines(failures_path(folder, commit), failures.decode)
+        for failure in lines(failures_path(folder, commit), decode_failure)
         if failure.time >= began and (failure.raised or failure.died or failure.skipped)
     ]
     # A failure says more than n/a, and of two commits with the same the earlier one is named
@@ -158,7 +157,7 @@ def read(folder: Path, before: str, after: str, began: float, now: float) -> dic
 
 def failures_path(folder: Path, commit: str) -> Path:
     """Return the file of a commit's failures, in the folder of the telemetry."""
-    return folder / f"{commit}{failures.SUFFIX}"
+    return folder / f"{commit}{FAILURES}"
 
 
 def _obstructed(commit: str, failure: Failure, *, is_later: bool) -> Pair:

@@ -40,9 +40,9 @@ from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.harness.spool import append_line
-from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.lines import add_failure
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
@@ -197,7 +197,7 @@ class AsvRunner:
             self._remove_results()
             _restore(listed, list_before)
             for commit, failure in reader.failures(commits, time.time()):
-                failures.append(ab_rounds.failures_path(self._telemetry(folder), commit), failure)
+                add_failure(ab_rounds.failures_path(self._telemetry(folder), commit), failure)
 
     def _remove_results(self) -> None:
         shutil.rmtree(self._results / MACHINE, ignore_errors=True)

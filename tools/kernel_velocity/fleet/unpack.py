@@ -29,10 +29,21 @@ from kernel_velocity.fleet.archive import Manifest
 from kernel_velocity.harness import documents, telemetry
 from kernel_velocity.harness.stopping import from_environment, method_hash
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures, git, sessions
+from kernel_velocity.results import git, sessions
 from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
-from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.lines import ROUNDS, beside, decoded, read_failures, read_rounds, read_sessions, texts
+from kernel_velocity.results.lines import (
+    FAILURES,
+    ROUNDS,
+    Failure,
+    beside,
+    decode_failure,
+    decoded,
+    encode_failure,
+    read_failures,
+    read_rounds,
+    read_sessions,
+    texts,
+)
 from kernel_velocity.results.reader import FORMAT_VERSION, parameter
 from kernel_velocity.results.records import AGREEMENT
 
@@ -45,7 +56,7 @@ MACHINE_IDENTITY = (
 # of the lines of the files beside a results file
 LINE_CODECS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     ROUNDS: (telemetry.decode, telemetry.encode),
-    failures.SUFFIX: (failures.decode, failures.encode),
+    FAILURES: (decode_failure, encode_failure),
 }
 DEFAULT_METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
 NOTED_SERIES = 3  # that a note names before it counts the others
@@ -329,7 +340,7 @@ def read(path: Path) -> RankedFile:
     """
     stored = StoredFile(path)
     rounds = read_rounds(beside(path, ROUNDS), [])
-    reasons = read_failures(beside(path, failures.SUFFIX), [])
+    reasons = read_failures(beside(path, FAILURES), [])
     cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
     return RankedFile(file=stored, cells=cells)
 

@@ -36,7 +36,7 @@ from kernel_velocity.fleet.plan import FleetJob
 from kernel_velocity.harness import documents
 from kernel_velocity.harness.telemetry import GAUGES, Round
 from kernel_velocity.processes import contained
-from kernel_velocity.results import blocks, git, ingest, lines, machines
+from kernel_velocity.results import asv_file, blocks, git, ingest, lines
 from kernel_velocity.runner import doctor, fingerprint, host, track
 from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.select import Selection
@@ -144,7 +144,7 @@ def _process(
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder), *to_build],
-                env={**os.environ, **mark, **order.settings, machines.FILE: str(own_machines)},
+                env={**os.environ, **mark, **order.settings, asv_file.MACHINES_FILE: str(own_machines)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
 """Files that measuring processes leave below ``.asv/``: rounds, failures, block means, and marks of running rounds.
 
 Lines of rounds and failures wait in the spool, ``.asv/spool/<environment>/``, until `results` moves them next to asv's
-own results, joined by environment, commit and estimate (asv stores the sample untruncated).
+own results, by environment, commit and time.
 """
 
 from __future__ import annotations

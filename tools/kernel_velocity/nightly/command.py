@@ -122,7 +122,7 @@ def _measured(
     journal.begin(night)
     work = session(night.commits)
     work.unreadable.update(line.unreadable)
-    measure.measure(work, night, device=device, ceilings=not args.no_ceilings, out=out, err=err)
+    measure.measure(work, night, device=device, ceilings=not args.no_ceilings, out=out)
     return work, journal, device
 
 

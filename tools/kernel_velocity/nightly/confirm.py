@@ -37,9 +37,8 @@ from kernel_velocity.stats.two_samples import controlled
 # p of a difference: the least of 8 rounds a side is .00016. A night asks of many series, most of which did not change.
 P_DIFFERENT = 2e-4
 FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
-MOST_NIGHTS = (
-    4  # that ask whether a move is one. With their looks at P_DIFFERENT, chance says so in .3% of cases at most.
-)
+# That ask whether a move is one. With their looks at P_DIFFERENT, chance says so in .3% of cases at most.
+MOST_NIGHTS = 4
 
 
 EarlierSessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]]  # of a series, before and after

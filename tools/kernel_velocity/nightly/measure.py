@@ -311,16 +311,12 @@ def commit_states(work: Session, record: JournalRecord) -> list[CommitState]:
     ]
 
 
-def measure(work: Session, night: PlannedNight, *, device: str, ceilings: bool, out: TextIO, err: TextIO) -> None:
+def measure(work: Session, night: PlannedNight, *, device: str, ceilings: bool, out: TextIO) -> None:
     """Build and measure the night's commits. A heartbeat that an interrupted night measured is not measured again."""
     work.recover(out)
-    work.ingest(err)  # what an interrupted night left in the spool: it resumes from there
     again = night.heartbeat and not all(work.measured_since(commit, night.began) for commit in night.commits)
     work.forget_failures()
     work.build(False, out)
-    try:
-        work.measure(again, out)
-    finally:
-        work.ingest(err)
+    work.measure(again, out)
     if ceilings:
         work.measure_ceilings(device, out)

@@ -5,19 +5,12 @@ May import harness and the leaves. Runs on a node without scipy, orjson and Jinj
 records.py      what is read: benchmarks, machines, results files, commits
 reader.py       read asv's results directory, and the telemetry beside each file
 lines.py        telemetry files: rounds, failures and sessions, a JSON line each. The spool
-failures.py     the line of a failed round
 sessions.py     the line of a session: facts of machine and wheel, and how they change
 measurement.py  one measurement of a commit's rounds: value, interval, footnotes
-combine.py      combine a recorded value with its telemetry into a measurement
 identity.py     the series that a measurement belongs to, and which way it gets worse
-join.py         which rounds a stored value rests on, and what becomes of the value
-ingest.py       kv ingest: move finished rounds from the spool beside asv's results
-machines.py     asv's file of machines, ~/.asv-machine.json
+ingest.py       kv ingest: move finished rounds beside asv's results, and write asv's values from them
 foreign.py      results of Google Benchmark and nvbench as series of the history
-asv_file.py     one results file of asv, to read and to change
-backup.py       back up recorded values before measuring them again
+asv_file.py     one results file of asv, to read and to change, and asv's file of machines
 blocks.py       what a machine of a fleet measured in one session, and its anchors
-merge.py        merge the results files of two places
-sources.py      the commits that changed a kernel's source, and its versions
 git.py          the repository: commits, ranges, the working tree as a commit
 """

@@ -8,21 +8,24 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+import os
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from asv import util
+from asv.machine import Machine, MachineCollection
 from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
+from kernel_velocity.harness import documents
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results.join import StoredSeries
 from kernel_velocity.results.reader import COLUMNS, load_results, named_row, parameter
 
 Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each
@@ -38,6 +41,15 @@ MEASURING_FOLDERS = ("kv-ab", "kv-sessions")
 # Names in results/ that no machine may have: those, findings, recorded sessions, the journals of nights.
 OWN_FOLDERS = frozenset({*MEASURING_FOLDERS, "findings", "sessions", "journals"})
 MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # a folder of results/, and a name on the pages
+
+
+# asv's file of machines, ~/.asv-machine.json, which people edit. Where it is damaged, asv itself ends with a traceback,
+# and asks for it again in every process. The variable names another file: machines of a cluster share a home directory,
+# and asv names a machine by its entry as long as it is the only one.
+MACHINES_FILE = "KV_MACHINES"
+if os.environ.get(MACHINES_FILE):
+    MachineCollection.get_machine_file_path = staticmethod(lambda: os.environ[MACHINES_FILE])
+_FACTS = tuple(name for name, _ in Machine.fields)  # of a machine, that asv knows
 
 
 def check_machine(option: str, name: str) -> str:
@@ -98,6 +110,28 @@ def _is_number(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return value is None or (isinstance(value, int) and bounds.is_number(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSeries:
+    """The value that asv stores of a series at a commit. Unknown is None."""
+
+    value: float | None  # seconds per call; None where it failed or does not apply
+    failed: bool
+    samples: tuple[float, ...] | None  # round estimates, seconds per call
+    count: int | None  # samples that the value rests on
+    started_at: float | None  # Unix time, s; of the last round where rounds were interleaved
+    duration: float | None  # s
+
+    @property
+    def ended(self) -> float:
+        """Unix time at which asv's last round of the benchmark ended, s. Infinite where asv stored none."""
+        return math.inf if self.started_at is None or self.duration is None else self.started_at + self.duration
+
+    @property
+    def size(self) -> int:
+        """How many rounds the value rests on, at least 1. 0 without a value."""
+        return 0 if self.value is None else self.count or 1
 
 
 class StoredFile:
@@ -205,7 +239,7 @@ class StoredFile:
         )
 
     def restore(self, series: Series, rounds: Sequence[Round]) -> None:
-        """Put rounds of a series back that asv dropped. `save` writes it."""
+        """Replace the value of a series by that of its rounds. `save` writes it."""
         self._put(series, [round_.estimate for round_ in rounds])
 
     def withdraw(self, series: Series) -> None:
@@ -303,3 +337,48 @@ class StoredFile:
             self._results.save(folder)
             (saved,) = Path(folder).glob("*/*.json")
             replace_text(self.path, saved.read_text(encoding="utf-8"))
+
+
+# asv's file of machines -----------------------------------------------------------------------------------------------
+
+
+def machine_entry(name: str) -> dict[str, str]:
+    """Return what the file says of a machine, {} where it says nothing. All of the file is checked, as asv reads it.
+
+    Raises:
+        UsageError: the file is no such file.
+    """
+    path = Path(MachineCollection.get_machine_file_path())
+    if not path.exists():
+        return {}
+    try:
+        machines = documents.read(path)
+        _check_machines(machines)
+    except documents.DamagedError as error:
+        raise UsageError(f"{path}: {error}; mend it, or remove it: asv then asks this machine again") from None
+    here = {key: value for key, value in machines.items() if key != "version"}
+    is_only = len(here) == 1 and name == Machine.get_unique_machine_name()
+    facts = next(iter(here.values())) if is_only else here.get(name, {})
+    return {key: str(value) for key, value in facts.items() if key in _FACTS}
+
+
+def complete_machine(name: str, facts: dict[str, str]) -> None:
+    """Write the facts of this machine that its entry lacks."""
+    MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **facts})
+
+
+def _check_machines(machines: dict[str, Any]) -> None:
+    if machines.get("version") != MachineCollection.api_version:
+        raise documents.DamagedError(
+            f"version: {MachineCollection.api_version} is wanted, got {str(machines.get('version'))[:60]!r}"
+        )
+    for name, facts in machines.items():
+        if name == "version":
+            continue
+        if not isinstance(facts, dict):
+            raise documents.DamagedError(f"{name[:60]!r}: an object is wanted, got {str(facts)[:60]!r}")
+        for key, value in facts.items():
+            if key in _FACTS and not (isinstance(value, str) or bounds.is_number(value)):
+                raise documents.DamagedError(f"{name[:60]!r}: {key}: a text is wanted, got {str(value)[:60]!r}")
+        if facts and not facts.get("machine"):
+            raise documents.DamagedError(f"{name[:60]!r}: machine: the name of the machine is wanted, got nothing")

@@ -25,7 +25,7 @@ from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.cases import NATIVE
-from kernel_velocity.results import lines, machines
+from kernel_velocity.results import asv_file, lines
 from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
 from kernel_velocity.results.reader import FORMAT_VERSION, load, read_machine
 
@@ -229,7 +229,7 @@ def machine(results: Path, name: str | None) -> tuple[Path, dict[str, str]]:
     facts: dict[str, str] = {}
     if name is None:
         facts = Machine.get_defaults()
-        facts |= machines.entry(Machine.get_unique_machine_name())
+        facts |= asv_file.machine_entry(Machine.get_unique_machine_name())
     called = check_machine("--machine ", name or str(facts["machine"]))
     path = results / called / "machine.json"
     if path.exists():

@@ -1,4 +1,4 @@
-"""Read the repository through git: its history, the commits a user names, and the working tree as a commit.
+"""Read the repository through git: history, the commits a user names, kernels' source, the working tree as a commit.
 
 The working tree becomes a commit that no branch refers to, so that uncommitted changes can be built and measured.
 `git add` and `git commit` would touch the user's index and branch, `git stash create` leaves new files out. So a second
@@ -14,13 +14,18 @@ import os
 import re
 import subprocess
 import tempfile
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
 
 import git
 from git.objects.util import from_timestamp, utctz_to_altz
 
 from kernel_velocity import config
+from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.results.records import Commit, History
 
@@ -35,6 +40,10 @@ _IS_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # marks a git revision as a set of co
 
 MESSAGE = "Working tree, uncommitted"
 INDEX = "kernel-velocity-index"
+# Of files of a folder, in the order shown: the kernels, their parts, then what calls them
+SOURCE_SUFFIXES = (".cu", ".cpp", ".cc", ".c", ".cuh", ".hpp", ".h", ".py")
+MOST_VERSIONS = 100  # with them the data beside a page stays at a few MB, whatever the history
+_COMMIT = "commit "  # begins the line of a commit in git's log; other lines are paths
 _WHO = {"NAME": "kernel-velocity", "EMAIL": "kernel-velocity@localhost"}
 
 
@@ -378,3 +387,87 @@ def working_tree(root: Path) -> str:
         f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in {**_WHO, "DATE": date}.items()
     }
     return output(root, "commit-tree", tree, "-p", "HEAD", "-m", MESSAGE, variables=who)
+
+
+# The source of kernels, which `config.Project` names ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceVersion:
+    """A kernel's files from one commit on, until the next version's."""
+
+    commit: Commit  # of the first-parent line, which brought this version; measured or not
+    files: tuple[tuple[str, str], ...]  # name, text
+
+
+def source_changes(repository: Path, project: Project, kernels: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """Return the commits of the first-parent line that changed the source of a kernel, by kernel.
+
+    One call for all kernels: git goes through the whole history each time.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    sources = dict.fromkeys(source for kernel in kernels for source in project.sources_of(kernel))
+    if not sources:
+        return {}
+    with opened(repository, f"the commits of {', '.join(sources)}") as repo:
+        log = repo.git(c=["log.showRoot=true", "core.quotePath=false"]).log(
+            *("HEAD", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--name-only"),
+            *(f"--format={_COMMIT}%H", "--", *(f":(top){source}" for source in sources)),
+        )
+    commits: dict[str, dict[str, None]] = {}
+    owners, sha = project.owners(kernels), ""
+    for line in log.splitlines():
+        if line.startswith(_COMMIT):
+            sha = line.removeprefix(_COMMIT)
+        for kernel in owners(line):
+            commits.setdefault(kernel, {})[sha] = None
+    return {kernel: tuple(shas) for kernel, shas in commits.items()}
+
+
+def source_versions(
+    repository: Path,
+    sources: Sequence[str],
+    changed: Iterable[str],
+    measured: Sequence[int],
+    order: Mapping[str, int],
+) -> tuple[SourceVersion, ...]:
+    """Return the newest MOST_VERSIONS versions that measured commits had, oldest first.
+
+    Args:
+        repository: a folder inside the working tree. sources: files and folders of the kernel.
+        changed: the commits that changed them (`source_changes`).
+        measured: the positions of commits on the first-parent line, ascending.
+        order: commit -> its position on that line. Others are left out.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
+    starts = [bisect_left(measured, order[sha]) for sha in along]
+    # the changes with a measured commit at or after them, before the next one
+    stretches = pairwise([*starts, len(measured)])
+    used = [sha for sha, (start, end) in zip(along, stretches, strict=True) if start < end]
+    if not used:
+        return ()
+    with opened(repository, f"{', '.join(sources)} of a measured commit") as repo:
+        shas = used[-MOST_VERSIONS:]
+        versions = ((commit_of(repo, sha), _source_files(repo, sha, sources)) for sha in shas)
+        return tuple(SourceVersion(commit=commit, files=files) for commit, files in versions if commit and files)
+
+
+def _source_files(repo: git.Repo, sha: str, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of a kernel's sources at a commit: of folders the files that SOURCE_SUFFIXES lists."""
+    blobs: list[git.Blob] = []
+    for source in sources:
+        with suppress(KeyError):  # the commit has no such file
+            entry = repo.commit(sha).tree / source
+            if isinstance(entry, git.Blob):
+                blobs.append(entry)
+            elif isinstance(entry, git.Tree):
+                listed = [blob for blob in entry.blobs if PurePosixPath(blob.name).suffix in SOURCE_SUFFIXES]
+                blobs += sorted(
+                    listed, key=lambda blob: (SOURCE_SUFFIXES.index(PurePosixPath(blob.name).suffix), blob.name)
+                )
+    return tuple((blob.name, blob.data_stream.read().decode("utf-8", "replace")) for blob in blobs)

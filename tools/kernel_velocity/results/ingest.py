@@ -1,43 +1,59 @@
-"""``kv ingest``: move the rounds of finished measurements from the spool beside asv's results.
+"""``kv ingest``: move the rounds of finished measurements from the spool beside asv's results, and write asv's values.
 
-A line stays in the spool until a stored result rests on it. A line that no result claims within `GRACE`, of a dry run
-or an interrupted run, is pruned. An interruption loses nothing: lines are first written to their new file, then removed
-from the spool, and duplicate lines count once.
+The rounds beside a results file are the record. asv's value of a series is written from them where it is not theirs:
+asv drops the rounds before a crash, and replaces a value in the first round of a run that may be interrupted.
 
     .asv/spool/<environment>/<commit>.jsonl  ->  results/<machine>/telemetry/<commit8>-<environment>.jsonl
 
-Failures (`.failures.jsonl`) and facts of sessions (`.sessions.jsonl`) move likewise. Lines name no machine, and results
-of several machines may lie side by side, so `claimable` decides whose they are.
+Failures (`.failures.jsonl`) and facts of sessions (`.sessions.jsonl`) move likewise. A line that no result claims
+within `GRACE`, of a dry run or an interrupted run, is pruned. An interruption loses nothing: lines are first written to
+their new file, then removed from the spool, and duplicate lines count once.
+
+What rounds cannot tell is what asv's file held before a run: versions of benchmarks, errors, ceilings. So `keep` copies
+it to `.asv/track-before/<machine>/` until the ingest after the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import enum
 import fcntl
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from kernel_velocity import config, lock
+from kernel_velocity import config, lock, units
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import spool_path
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import asv_file, backup, foreign, lines
-from kernel_velocity.results import failures as failure_lines
+from kernel_velocity.results import asv_file, foreign, lines
 from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.results.asv_file import Series, StoredFile
-from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.join import TIME_SLACK, Change, Evidence, Settled, join, settle, still_true
-from kernel_velocity.results.lines import CLAIMED, append, claimed, set_aside
+from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries
+from kernel_velocity.results.lines import (
+    CLAIMED,
+    FAILURES,
+    TIME_SLACK,
+    Failure,
+    append,
+    claimed,
+    decode_failure,
+    encode_failure,
+    failures_spool,
+    raised_since,
+    set_aside,
+)
+from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.sessions import SessionFacts
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
+TRACK_BEFORE = Path(".asv", "track-before")
+_DAMAGED = ".damaged"
 
 Line = TypeVar("Line", Round, Failure)
 
@@ -48,33 +64,109 @@ class IngestSummary:
 
     now: float
     machine: str | None
+    wanted: float | None
     moved: int = 0  # rounds now beside their result
     waiting: int = 0  # lines that a result may still claim
     pruned: int = 0  # lines that no result claimed within GRACE
     failures: int = 0  # failure lines moved
-    restored: list[str] = field(default_factory=list)  # values that asv had dropped, or withdrawn, one line each
+    restored: list[str] = field(default_factory=list)  # values that were written or withdrawn, one line each
     problems: list[str] = field(default_factory=list)  # malformed lines and files, one line each
 
 
+def keep(root: Path, paths: Iterable[Path]) -> None:
+    """Copy results files before a run, whole or not at all. An empty copy says that there was none."""
+    for path in paths:
+        contents = path.read_bytes() if path.exists() else b""
+        replace_bytes(root / TRACK_BEFORE / path.parent.name / path.name, contents)
+
+
 def ingest(
-    root: Path, *, results: Path | None = None, now: float | None = None, machine: str | None = None
+    root: Path,
+    *,
+    results: Path | None = None,
+    now: float | None = None,
+    machine: str | None = None,
+    wanted: float | None = None,
 ) -> IngestSummary:
     """Move what is waiting in the spool.
 
     Args:
         root: the folder of asv.conf.json. results: asv's results directory. None: `root/results`. now: Unix
             time, s. None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them. machine:
-            asv's name of the machine that measured, whose file alone gets failures and dropped values. None: the one
-            whose file agrees with a round, else the one whose file was measured last.
+            asv's name of the machine that measured. None: the one whose file asv wrote in the last waiting round.
+        wanted: rounds of a complete measurement. A run that is over and has fewer of a series than there were before
+            and than these gives way to what was there before. Only for who holds the clone's lock: None leaves alone
+            what a run copied (`keep`), which may measure now.
     """
-    summary = IngestSummary(now=time.time() if now is None else now, machine=machine)
+    summary = IngestSummary(now=time.time() if now is None else now, machine=machine, wanted=wanted)
     spool = root / ".asv" / "spool"
     folder = root / "results" if results is None else results
     with _one_at_a_time(spool):
-        for environment, commit in _waiting(spool):
-            stored = _stored_files(folder, environment, commit, summary)
-            _ingest_commit(root, environment, commit, stored, summary)
+        copies = {
+            folder / path.parent.name / path.name: path for path in sorted((root / TRACK_BEFORE).glob("*/*.json"))
+        }
+        copied = {} if wanted is None else {path: _before(path, copy, summary) for path, copy in copies.items()}
+        measured_now = set() if copied else {path.name for path in copies}
+        waiting = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
+        for environment, commit in sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting}):
+            if f"{lines.stem(commit, environment)}.json" not in measured_now:
+                stored = _stored_files(folder, environment, commit, summary)
+                _ingest_commit(root, environment, commit, stored, copied=copied, summary=summary)
+        for path, before in list(copied.items()):  # those whose run left no line
+            if not path.exists():
+                before.forget()
+            elif (file := _stored_file(path, summary)) is not None:
+                _settle(file, before, (), (), summary)
     return summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """What a results file held before a run."""
+
+    when: float  # Unix time, s, at which it was copied
+    copy: Path | None  # None: it was damaged, and is set aside
+    file: StoredFile | None  # None: it was not there, or its copy is damaged
+
+    def forget(self) -> None:
+        """Remove the copy."""
+        if self.copy is not None:
+            self.copy.unlink(missing_ok=True)
+
+    def series(self, after: StoredFile) -> dict[Series, StoredSeries]:
+        """Return the series that a file has in the same version now."""
+        before = {} if self.file is None else dict(self.file.series())
+        return {series: stored for series, stored in before.items() if not self.is_replaced(series[0], after)}
+
+    def is_replaced(self, benchmark: str, after: StoredFile) -> bool:
+        """Return whether a file has another version of a benchmark now."""
+        before = None if self.file is None else self.file.version(benchmark)
+        return before not in (None, after.version(benchmark))
+
+
+def _before(path: Path, copy: Path, summary: IngestSummary) -> Before:
+    """Return what a results file held before a run.
+
+    A file that asv was killed while writing is replaced by its copy, or removed: nothing could be added to it.
+    """
+    when = copy.stat().st_mtime
+    try:
+        before = StoredFile(copy) if copy.stat().st_size else None
+    except (OSError, ResultsError) as error:
+        aside = copy.rename(copy.with_name(f"{copy.name}{_DAMAGED}"))
+        summary.restored.append(f"{error}; the earlier values are not restored, and are kept in {aside.name}")
+        return Before(when=when, copy=None, file=None)
+    try:
+        is_whole = path.exists() and bool(StoredFile(path))
+    except ResultsError:
+        is_whole = False
+    if not is_whole and before is not None:
+        replace_bytes(path, copy.read_bytes())
+        summary.restored.append(f"{path.name}: half written by a run that was cut off; the earlier values are restored")
+    elif not is_whole and path.exists():
+        path.unlink()
+        summary.restored.append(f"{path.name}: half written by a run that was cut off, removed; it is measured again")
+    return Before(when=when, copy=copy, file=before)
 
 
 @contextmanager
@@ -85,54 +177,79 @@ def _one_at_a_time(spool: Path) -> Iterator[None]:
         yield
 
 
-def _waiting(spool: Path) -> list[tuple[str, str]]:
-    """Return (environment, commit) of everything in the spool."""
-    paths = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
-    return sorted({(path.parent.name, path.name.split(".")[0]) for path in paths})
-
-
 def _stored_files(results: Path, environment: str, commit: str, summary: IngestSummary) -> list[StoredFile]:
-    files = []
-    for path in asv_file.paths(results, environment, commit) if results.is_dir() else []:
-        try:
-            stored = StoredFile(path)
-            for suffix in (lines.ROUNDS, failure_lines.SUFFIX, session_facts.SUFFIX):
-                with suppress(FileNotFoundError):
-                    lines.beside(path, suffix).open("rb").close()
-        except (ResultsError, OSError) as error:  # what cannot be read must not be replaced
-            summary.problems.append(f"{error}; its telemetry waits in the spool")
-            continue
-        if stored.commit == commit:
-            files.append(stored)
-    return files
+    paths = asv_file.paths(results, environment, commit) if results.is_dir() else []
+    files = [file for path in paths if (file := _stored_file(path, summary)) is not None]
+    return [file for file in files if file.commit == commit]
+
+
+def _stored_file(path: Path, summary: IngestSummary) -> StoredFile | None:
+    """Return a results file. None, and a problem, where it or a file beside it cannot be read, and so not replaced."""
+    try:
+        stored = StoredFile(path)
+        for suffix in (lines.ROUNDS, FAILURES, session_facts.SUFFIX):
+            with suppress(FileNotFoundError):
+                lines.beside(path, suffix).open("rb").close()
+    except (ResultsError, OSError) as error:
+        summary.problems.append(f"{error}; its telemetry waits in the spool")
+        return None
+    return stored
 
 
 def _ingest_commit(
-    root: Path, environment: str, commit: str, stored: Sequence[StoredFile], summary: IngestSummary
+    root: Path,
+    environment: str,
+    commit: str,
+    stored: Sequence[StoredFile],
+    *,
+    copied: dict[Path, Before],
+    summary: IngestSummary,
 ) -> None:
+    """Ingest what waits of a commit. What its file held before a run is taken out of `copied`."""
     spool = spool_path(root, environment, commit)
-    failed_spool = failure_lines.spool_path(root, environment, commit)
+    failed_spool = failures_spool(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
     with (
         claimed(spool, lines.decode_round, summary.problems) as fresh,
-        claimed(failed_spool, failure_lines.decode, summary.problems) as failed,
+        claimed(failed_spool, decode_failure, summary.problems) as failed,
         claimed(session_spool, session_facts.decode, summary.problems) as sessions,
     ):
         left, left_failed, left_sessions = set(fresh), set(failed), sessions
-        here = measured_here(stored, fresh, summary.machine)
-        last = max(stored, key=lambda file: file.measured_at, default=None) if summary.machine is None else here
-        for file in stored:
-            failed_here = failed if file is (here or last) else ()
-            claimed_rounds = claimable(file, fresh, is_here=file is here, is_last=file is last)
-            rounds, failures = _settle(file, claimed_rounds, failed_here, summary)
+        file = measured_here(stored, [*fresh, *failed], summary.machine)
+        if file is not None:
+            rounds, failures = _settle(file, copied.pop(file.path, None), fresh, failed, summary)
             left -= rounds
             left_failed -= failures
-            began = file.measured_at if summary.machine and file is here else -math.inf  # errors have no rounds
+            began = file.measured_at if summary.machine else -math.inf  # errors have no rounds
             left_sessions = _keep_sessions(file, left_sessions, max([began, *(round_.time for round_ in rounds)]))
         _put_back(spool, [(round_.time, telemetry.encode(round_)) for round_ in fresh if round_ in left], summary)
-        waiting = [(failure.time, failure_lines.encode(failure)) for failure in failed if failure in left_failed]
+        waiting = [(failure.time, encode_failure(failure)) for failure in failed if failure in left_failed]
         _put_back(failed_spool, waiting, summary)
         _put_back(session_spool, [(session.began, session_facts.encode(session)) for session in left_sessions], summary)
+
+
+def measured_here(
+    stored: Sequence[StoredFile], waiting: Sequence[Round | Failure], machine: str | None
+) -> StoredFile | None:
+    """Return the file of the machine that measured what is waiting, which names no machine.
+
+    That of `machine`, else the one with the most waiting lines of the last round that asv has of their benchmark.
+    """
+    if machine is not None:
+        return next((file for file in stored if file.path.parent.name == machine), None)
+    counts = {file.path: _lines_of_last_round(file, waiting) for file in stored}
+    best = max(stored, key=lambda file: counts[file.path], default=None)
+    return best if best is not None and counts[best.path] else None
+
+
+def _lines_of_last_round(file: StoredFile, waiting: Sequence[Round | Failure]) -> int:
+    stored = dict(file.series())
+    return sum(
+        (series := stored.get((line.benchmark, line.params))) is not None
+        and series.started_at is not None
+        and series.started_at - TIME_SLACK <= line.time <= series.ended + TIME_SLACK
+        for line in waiting
+    )
 
 
 def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], newest: float) -> list[SessionFacts]:
@@ -151,59 +268,189 @@ def _put_back(spool: Path, lines: Sequence[tuple[float, str]], summary: IngestSu
     append(spool, unclaimed)
 
 
+class Fate(enum.Enum):
+    """What becomes of the value that asv stores of a series."""
+
+    STAYS = "stays"
+    FROM_ROUNDS = "from rounds"
+    WITHDRAWN = "withdrawn"  # a round raised, or all died: there is no time
+    EARLIER = "earlier"  # as it was before a run that ended with less
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesLines:
+    """The lines of one series: those beside the results, and those that came since."""
+
+    recorded: Sequence[Round] = ()
+    new: Sequence[Round] = ()
+    recorded_failures: Sequence[Failure] = ()
+    new_failures: Sequence[Failure] = ()
+
+
+def settle(
+    stored: StoredSeries, evidence: SeriesLines, earlier: StoredSeries | None = None, wanted: float = math.inf
+) -> tuple[Fate, tuple[Round, ...]]:
+    """Return what becomes of asv's value of a series, and the rounds that are its record now.
+
+    A wrong kernel is wrong in every round. So where a round raised, for example because its numbers failed
+    verification, there is no time. A round whose process died says nothing about the others, but where all of them
+    died there is none either.
+
+    Args:
+        stored: asv's value now. evidence: the lines of the series.
+        earlier: asv's value before a run that is over, in the same version. None: unknown, or there was none.
+        wanted: rounds of a complete measurement.
+    """
+    new = [round_ for round_ in evidence.new if round_.time <= stored.ended + TIME_SLACK]  # others are of no result yet
+    died = any(failure.died for failure in evidence.new_failures)
+    rounds = _current(stored, evidence.recorded, new, died=died)
+    # asv's null stands for what was found wrong as long as nothing is measured anew
+    failures = (
+        evidence.new_failures if new or not stored.failed else [*evidence.recorded_failures, *evidence.new_failures]
+    )
+    if any(failure.raised for failure in failures) or raised_since(evidence.recorded_failures, rounds):
+        return Fate.WITHDRAWN, rounds or tuple(evidence.recorded)
+    if died and not new:
+        return Fate.WITHDRAWN, ()
+    if earlier is not None and max(len(rounds), stored.size) < min(earlier.size, wanted):
+        return Fate.EARLIER, tuple(evidence.recorded)
+    if rounds:
+        return Fate.FROM_ROUNDS, rounds
+    return Fate.STAYS, tuple(evidence.recorded)
+
+
+def _current(stored: StoredSeries, recorded: Sequence[Round], new: Sequence[Round], *, died: bool) -> tuple[Round, ...]:
+    """Return the rounds that the value of a series rests on, oldest first: the newest ones, as many as asv counts.
+
+    asv's count tells whether it replaced a value, appended to it, or did not measure the series. It does not count the
+    rounds before a crash. A series that does not apply has no rounds.
+    """
+    if stored.value is None and not stored.failed:
+        return ()
+    ordered, fresh = _ordered([*recorded, *new]), _ordered(new)
+    before = set(recorded) - set(new)  # what an interrupted ingest wrote already is still new
+    of_run = [round_ for round_ in fresh if round_.method == fresh[-1].method]
+    if not fresh or (stored.value is not None and len(fresh) < stored.size == len(before)):
+        current = _ordered(recorded)  # asv did not measure it
+    elif stored.value is None:
+        current = of_run
+    else:
+        current = (fresh if stored.size <= len(fresh) else ordered)[-stored.size :]
+    return tuple(of_run if died and len(of_run) > len(current) else current)
+
+
+def _ordered(rounds: Sequence[Round]) -> list[Round]:
+    return sorted(dict.fromkeys(rounds), key=lambda round_: round_.time)
+
+
 def _settle(
-    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], summary: IngestSummary
+    file: StoredFile,
+    before: Before | None,
+    fresh: Sequence[Round],
+    failed: Sequence[Failure],
+    summary: IngestSummary,
 ) -> tuple[set[Round], set[Failure]]:
-    """Write the telemetry and failures of one results file. Return the fresh lines that it took."""
-    rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
+    """Write a results file and the lines beside it. Return the fresh lines that it took.
+
+    Args:
+        before: what the file held before a run that is over. None: unknown.
+    """
+    rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, FAILURES))
     recorded = _beside(rounds_path, lines.decode_round, summary)
-    recorded_failures = _beside(failures_path, failure_lines.decode, summary)
+    recorded_failures = _beside(failures_path, decode_failure, summary)
     new, new_failures = by_series(fresh), by_series(failed)
-    stored_series = dict(file.series())
-    changed: list[str] = []
-    for series, stored in stored_series.items():
-        evidence = Evidence(
+    earlier = {} if before is None else before.series(file)
+    wanted = math.inf if summary.wanted is None else summary.wanted
+    values: dict[Series, tuple[Round, ...]] = {}  # to write; no rounds: to withdraw
+    lost: list[Series] = []
+    of_file = dict(file.series())
+    for series, stored in of_file.items():
+        if before is not None and before.is_replaced(series[0], file):
+            recorded[series] = [round_ for round_ in recorded.get(series, ()) if round_.time >= before.when]
+        evidence = SeriesLines(
             recorded=recorded.get(series, ()),
             new=new.get(series, ()),
             recorded_failures=recorded_failures.get(series, ()),
             new_failures=new_failures.get(series, ()),
         )
-        settled = settle(stored, evidence)
-        changed += _change(file, series, settled)
-        recorded[series] = list(settled.rounds)
+        fate, rounds = settle(stored, evidence, earlier.get(series), wanted)
+        if fate is Fate.FROM_ROUNDS and not _is_of(stored, rounds):
+            values[series] = rounds
+        elif fate is Fate.WITHDRAWN and stored.value is not None:
+            values[series] = ()
+        elif fate is Fate.EARLIER:
+            lost.append(series)
+        recorded[series] = list(rounds)
         failures = dict.fromkeys([*evidence.recorded_failures, *evidence.new_failures])
-        failed_now = settled.change is Change.WITHDRAW or (stored.failed and settled.change is Change.NONE)
-        now = replace(stored, failed=failed_now)
-        recorded_failures[series] = still_true(list(failures), settled.rounds, now)
+        is_failed = fate is Fate.WITHDRAWN or (fate is Fate.STAYS and stored.failed)
+        recorded_failures[series] = still_true(list(failures), rounds, failed=is_failed)
     _write(rounds_path, recorded, telemetry.encode)
-    _write(failures_path, recorded_failures, failure_lines.encode)
-    if changed:
+    _write(failures_path, recorded_failures, encode_failure)
+    if before is not None and before.file is not None and lost:
+        _take(file, before.file, lost)
+        summary.restored.append(
+            f"{file.path.name}: the earlier values of {len(lost)} series are restored: this run has fewer rounds"
+        )
+    summary.restored += _change(file, values)
+    if lost or values:
         file.save()
-    summary.restored += changed
+    if before is not None:
+        before.forget()
     moved = {round_ for series_rounds in recorded.values() for round_ in series_rounds} & set(fresh)
-    moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in stored_series}
+    moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in of_file}
     summary.moved += len(moved)
     summary.failures += len(moved_failures)
     return moved, moved_failures
 
 
+def _is_of(stored: StoredSeries, rounds: Sequence[Round]) -> bool:
+    """Return whether asv's value is that of rounds. Without samples, as of a plain `asv run`, their number tells."""
+    if stored.samples is not None:
+        return list(stored.samples) == [round_.estimate for round_ in rounds]
+    return stored.size == len(rounds)
+
+
+def _take(file: StoredFile, before: StoredFile, lost: Iterable[Series]) -> None:
+    """Put the values of series back that a file held before."""
+    by_name: dict[str, set[tuple[str, ...]]] = {}
+    for name, params in lost:
+        by_name.setdefault(name, set()).add(params)
+    for name, wanted in by_name.items():
+        chosen = [params for params in file.values(name) if tuple(map(parameter, params)) in wanted]
+        file.take_series(name, chosen, before)
+
+
+def _change(file: StoredFile, values: Mapping[Series, Sequence[Round]]) -> Iterator[str]:
+    """Write or withdraw asv's values, and yield a line about each."""
+    for series, rounds in values.items():
+        words = f"{series[0]} ({', '.join(series[1])})"
+        if rounds:
+            file.restore(series, rounds)
+            yield f"{words}: value restored from {units.count(len(rounds), 'round')} ({file.path.name})"
+        else:
+            file.withdraw(series)
+            yield f"{words}: value withdrawn, a round of it failed ({file.path.name})"
+
+
+def still_true(failures: Sequence[Failure], rounds: Sequence[Round], *, failed: bool) -> list[Failure]:
+    """Return the failures of the measurement: all if it failed, else those since its first round.
+
+    Where the series does not apply, every round has the same reason. Only the newest one is returned, and none once
+    there is a time.
+    """
+    deaths = [failure for failure in failures if failure.raised or failure.died]
+    if failed:
+        return deaths
+    if not rounds:
+        skipped = sorted((failure for failure in failures if failure.skipped), key=lambda failure: failure.time)
+        return [*deaths, *skipped[-1:]]
+    first = min(round_.time for round_ in rounds) - TIME_SLACK
+    return [failure for failure in deaths if failure.time >= first]
+
+
 def _beside(path: Path, decode: Callable[[str], Line], summary: IngestSummary) -> dict[Series, list[Line]]:
     """Return the lines beside a results file by series, the malformed ones set aside."""
     return by_series(set_aside(path, lines.texts(path, summary.problems), decode, summary.problems))
-
-
-def _change(file: StoredFile, series: Series, settled: Settled) -> Iterator[str]:
-    """Restore or withdraw asv's stored value as settled, and yield a line about it."""
-    if settled.change is Change.RESTORE:
-        file.restore(series, settled.rounds)
-        yield f"{_words(series)}: value restored from {len(settled.rounds)} rounds ({file.path.name})"
-    elif settled.change is Change.WITHDRAW:
-        file.withdraw(series)
-        yield f"{_words(series)}: value withdrawn, a round of it failed ({file.path.name})"
-
-
-def _words(series: Series) -> str:
-    return f"{series[0]} ({', '.join(series[1])})"
 
 
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
@@ -237,9 +484,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         options = " or ".join(f"--{program} FILE" for program in foreign.FORMS)
         raise UsageError(f"--commit and --machine say what a file measured: give {options} too")
     results = args.root / config.results_dir(args.root)
-    put_back = _put_back_values(args.root, results, err)
-    summary = ingest(args.root, results=results)
-    for line in (*put_back, *summary.restored):
+    try:  # a run that measures now needs the copies that it made
+        with lock.held(args.root, measures=False, wait=False):
+            summary = ingest(args.root, results=results, wanted=math.inf)
+    except UsageError as error:
+        print(f"note: the values before an interrupted run are not restored: {error}", file=err)
+        summary = ingest(args.root, results=results)
+    for line in summary.restored:
         print(line, file=out)
     for line in summary.problems:
         print(line, file=err)
@@ -269,50 +520,9 @@ def _record(args: argparse.Namespace, files: Sequence[tuple[str, Path]], out: Te
     return 0
 
 
-def _put_back_values(root: Path, results: Path, err: TextIO) -> list[str]:
-    """Restore what an interrupted run left with fewer rounds, unless a run measures now: the copies are its own."""
-    try:
-        with lock.held(root, measures=False, wait=False):
-            return backup.put_back(root, results)
-    except UsageError as error:
-        print(f"note: the values before an interrupted run are not restored: {error}", file=err)
-        return []
-
-
 def by_series(lines: Iterable[Line]) -> dict[Series, list[Line]]:
     """Return lines by series, in their order."""
     grouped: dict[Series, list[Line]] = {}
     for line in lines:
         grouped.setdefault((line.benchmark, line.params), []).append(line)
     return grouped
-
-
-def measured_here(stored: Sequence[StoredFile], fresh: Sequence[Round], machine: str | None) -> StoredFile | None:
-    """Return the file of the machine that measured `fresh`: that of `machine`, else one that agrees with a round."""
-    if machine is not None:
-        return next((file for file in stored if file.path.parent.name == machine), None)
-    return next((file for file in stored if any(_agreeing(file, fresh))), None)
-
-
-def _agreeing(file: StoredFile, fresh: Sequence[Round]) -> Iterator[Round]:
-    new = by_series(fresh)
-    for series, stored in file.series():
-        yield from join(new.get(series, ()), stored)
-
-
-def claimable(file: StoredFile, fresh: Sequence[Round], *, is_here: bool, is_last: bool) -> list[Round]:
-    """Return the rounds that a file may rest on.
-
-    Rounds cannot be compared with values that asv dropped, so the machine decides. A file of the machine that measured
-    (`is_here`) may rest on all rounds. Another one may rest on those that agree with a value, and the file that was
-    measured last also on those that began while it was measured.
-    """
-    if is_here:
-        return list(fresh)
-    agreeing = set(_agreeing(file, fresh))
-    began = {series: stored.started_at for series, stored in file.series()} if is_last else {}
-    for line in fresh:
-        start = began.get((line.benchmark, line.params))
-        if start is not None and start - TIME_SLACK <= line.time <= file.measured_at + TIME_SLACK:
-            agreeing.add(line)
-    return [line for line in fresh if line in agreeing]

@@ -4,6 +4,15 @@ Lines wait in the spool until a stored result rests on them. Then `ingest` moves
 
     .asv/spool/<environment>/<commit><suffix>  ->  results/<machine>/telemetry/<commit8>-<environment><suffix>
 
+asv stores that a benchmark failed, but not why: the measuring process writes a line before it gives up, and `kv track`
+for a process that could not (crash, timeout).
+
+    {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-512x512x512"], "t": 1700000000.0, "error": "...",
+    "died": true}
+
+`died` is absent where the round raised an exception. `skipped` is true where the series does not apply (asv's n/a), for
+the reason in `error`.
+
 An interruption loses no line: the lines that ingest takes stay beside the spool file until they are written elsewhere.
 """
 
@@ -11,44 +20,65 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from kernel_velocity import bounds
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.documents import ROOM, has_checksum
+from kernel_velocity.harness.documents import ROOM, has_checksum, with_checksum
 from kernel_velocity.harness.spool import append_line
-from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError
-from kernel_velocity.results import failures, sessions
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError, parse
+from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One round of one series that ended without a value."""
+
+    benchmark: str
+    params: tuple[str, ...]  # implementation, case
+    time: float  # Unix time, s
+    error: str
+    died: bool = False  # its process crashed or timed out, without an exception
+    skipped: bool = False  # no failure: the series does not apply at this commit, or on this machine
+
+    @property
+    def raised(self) -> bool:
+        """Whether the code under test raised an exception. Ctrl-C is none of it."""
+        return not (self.died or self.skipped or self.error.startswith(_INTERRUPTED))
+
 
 Series = tuple[str, str, str]  # benchmark, implementation, case
 Line = TypeVar("Line", Round, Failure, SessionFacts)
 Timed = TypeVar("Timed", Round, Failure)
-FOLDER = "telemetry"  # of a machine's folder
-ROUNDS = ".jsonl"  # suffix; the others are `failures.SUFFIX` and `sessions.SUFFIX`
+TELEMETRY = "telemetry"  # of a machine's folder
+ROUNDS, FAILURES = ".jsonl", ".failures.jsonl"  # suffixes; the third is `sessions.SUFFIX`
+TIME_SLACK = 1.0  # s by which the times of asv, of failures and of rounds may differ: a process's start-up
+_INTERRUPTED = "KeyboardInterrupt"
 CLAIMED = ".claimed-"  # in the name of a spool file that an ingest works on, or was interrupted at
-LONGEST = 128  # characters of an environment's name; asv hashes a longer one (`asv.results.get_filename`)
+LONGEST_ENVIRONMENT = 128  # characters of an environment's name; asv hashes a longer one (`asv.results.get_filename`)
 _MALFORMED = ".malformed"
 _TIMES = ("estimate", *GAUGES)  # whose logarithms adjusting takes
 
 
 def stem(commit: str, environment: str) -> str:
     """Return the stem of the files of a commit and environment, asv's and ours."""
-    if len(environment) >= LONGEST:
+    if len(environment) >= LONGEST_ENVIRONMENT:
         environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
     return f"{commit[:8]}-{environment}"
 
 
 def beside(results_file: Path, suffix: str) -> Path:
     """Return the telemetry file beside a results file, by its suffix."""
-    return results_file.parent / FOLDER / f"{results_file.stem}{suffix}"
+    return results_file.parent / TELEMETRY / f"{results_file.stem}{suffix}"
 
 
 def texts(path: Path, notes: list[str]) -> list[str]:
@@ -142,7 +172,7 @@ def decode_round(text: str) -> Round:
 
 
 def _decode_failure(text: str) -> Failure:
-    return _of_series(failures.decode(text))
+    return _of_series(decode_failure(text))
 
 
 def _of_series(entry: Timed) -> Timed:
@@ -214,3 +244,57 @@ def append(path: Path, lines: Sequence[str]) -> None:
     """Append lines to a file. None leave no file."""
     if lines:
         append_line(path, "\n".join(lines))
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+
+def raised_since(failures: Iterable[Failure], rounds: Sequence[Round]) -> bool:
+    """Return whether a round raised during the measurement of `rounds`, or later. False without any."""
+    first = min((round_.time for round_ in rounds), default=math.inf) - TIME_SLACK
+    return any(failure.raised and failure.time >= first for failure in failures)
+
+
+def encode_failure(failure: Failure) -> str:
+    """Return the line of a failure, without newline. In ASCII, since an error may hold what UTF-8 cannot."""
+    line: dict[str, object] = {"b": failure.benchmark, "p": list(failure.params), "t": round(failure.time, 3)}
+    line["error"] = failure.error
+    if failure.died:
+        line["died"] = True
+    if failure.skipped:
+        line["skipped"] = True
+    return with_checksum(json.dumps(line, separators=(",", ":")))
+
+
+def decode_failure(line: str) -> Failure:
+    """Return the failure of a line. Unknown keys are ignored.
+
+    Raises:
+        TelemetryError: as `telemetry.parse`, or a key is absent or of the wrong type.
+    """
+    raw = parse(line)
+    benchmark, params, time, text = (raw.get(key) for key in ("b", "p", "t", "error"))
+    if not isinstance(benchmark, str) or not isinstance(text, str):
+        raise TelemetryError(f"b and error: strings are wanted, got {benchmark!r} and {text!r}")
+    if not isinstance(params, list) or not all(isinstance(param, str) for param in params):
+        raise TelemetryError(f"p: a list of strings is wanted, got {params!r}")
+    if not bounds.is_moment(time):
+        raise TelemetryError(f"t: a Unix time is wanted, got {time!r}")
+    return Failure(
+        benchmark=benchmark,
+        params=tuple(params),
+        time=float(time),
+        error=text,
+        died=raw.get("died") is True,
+        skipped=raw.get("skipped") is True,
+    )
+
+
+def failures_spool(root: Path, environment: str, commit: str) -> Path:
+    """Return where the failures of a commit wait to be ingested."""
+    return root / ".asv" / "spool" / environment / f"{commit}{FAILURES}"
+
+
+def add_failure(path: Path, failure: Failure) -> None:
+    """Append a failure's line."""
+    append_line(path, encode_failure(failure))

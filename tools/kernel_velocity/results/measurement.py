@@ -180,17 +180,13 @@ def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
     if len({round_.launch for round_ in rounds}) < len(rounds):
         notes.append("its rounds shared a launch")
     flags = Counter(flag for round_ in rounds for flag in set(round_.flags))
-    notes += [f"{flag} in {count} of {len(rounds)} rounds{_meaning(flag)}" for flag, count in sorted(flags.items())]
+    for flag, count in sorted(flags.items()):
+        meaning = f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
+        notes.append(f"{flag} in {count} of {len(rounds)} rounds{meaning}")
     return tuple(notes)
 
 
-def _meaning(flag: str) -> str:
-    return f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
-
-
-def from_rounds(
-    key: SeriesKey, commit: str, rounds: Sequence[Round], *, flop: float | None, bytes_moved: float | None
-) -> Measurement:
+def from_rounds(key: SeriesKey, commit: str, rounds: Sequence[Round]) -> Measurement:
     """Return the measurement of a commit: its value is the median of the estimates of its rounds (>= 1).
 
     Only rounds of the newest timing method count. A warning gives the number of the others.
@@ -208,7 +204,5 @@ def from_rounds(
         interval=round_interval(estimates),
         rounds=len(counted),
         method=method,
-        flop=flop,
-        bytes_moved=bytes_moved,
         warnings=mixed + round_warnings(counted),
     )

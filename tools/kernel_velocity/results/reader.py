@@ -15,7 +15,6 @@ import itertools
 import json
 import math
 import re
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,11 +29,10 @@ from kernel_velocity import bounds, units
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures, identity, lines
+from kernel_velocity.results import identity, lines
+from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.results.records import (
-    AGREEMENT,
-    HARDWARE,
     Benchmark,
     Machine,
     Pair,
@@ -63,6 +61,8 @@ _PLAIN = frozenset((float, int, type(None)))  # numpy converts these as we do, N
 _MEASURED, _NOT_APPLICABLE, _FAILED = (
     OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
 )
+# asv's facts of a machine that are read. Not its memory, whose size changes with the kernel.
+_HARDWARE = ("cpu", "num_cpu")
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -284,22 +284,18 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     if strangers := [series for series in rounds if series not in recorded_series and series[0] not in refused]:
         got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
         notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
+    facts = data["params"] if isinstance(data.get("params"), dict) else {}
     return ResultsFile(
         machine=path.parent.name,
         environment=data["env_name"],
         commit=data["commit_hash"],
         rows=recorded,
         rounds=rounds,
-        failures=lines.read_failures(lines.beside(path, failures.SUFFIX), notes),
+        failures=lines.read_failures(lines.beside(path, FAILURES), notes),
         tracked=tuple(tracked),
         sessions=lines.read_sessions(path, notes),
-        hardware=_hardware(data.get("params")),
+        hardware={name: str(facts[name]) for name in _HARDWARE if facts.get(name)},
     )
-
-
-def _hardware(params: object) -> dict[str, str]:
-    facts = params if isinstance(params, dict) else {}
-    return {name: str(facts[name]) for name in HARDWARE if facts.get(name)}
 
 
 Rounds = Mapping[tuple[str, str, str], Sequence[Round]]  # by benchmark, implementation, case
@@ -324,8 +320,8 @@ def _raw(name: str, row: Mapping[str, Any]) -> _Raw:
 def _recorded_rows(rows: Sequence[_Raw], rounds: Rounds, note: Callable[[str, str], None]) -> tuple[RecordedRow, ...]:
     """Return rows with bounds where asv stored some, which it cannot for few samples.
 
-    A row with a result that is no value is left out. A value that contradicts asv's interval is left out, unless its
-    telemetry has it. `note` takes benchmark and defect.
+    A row with a result that is no value is left out. A value that contradicts asv's interval is left out, unless it has
+    rounds. `note` takes benchmark and defect.
     """
     if not rows:
         return ()
@@ -360,9 +356,11 @@ def _recorded_rows(rows: Sequence[_Raw], rounds: Rounds, note: Callable[[str, st
             began=_began(row.named),
         )
         if rounds:
-            for defect in _lost_rounds(whole, row.named, rounds):
+            for defect in _lost_rounds(whole, row.named.get("stats_repeat"), rounds):
                 note(row.benchmark, defect)
-        recorded.append(_without_contradictions(whole, row, rounds, note) if wrong[part].any() else whole)
+        if wrong[part].any():
+            whole = _without_contradictions(whole, row, wrong[part] & ~np.isnan(whole.seconds), rounds, note)
+        recorded.append(whole)
     return tuple(recorded)
 
 
@@ -378,45 +376,28 @@ def _defect(row: _Raw) -> str | None:
 
 
 def _without_contradictions(
-    row: RecordedRow, raw: _Raw, rounds: Rounds, note: Callable[[str, str], None]
+    row: RecordedRow, raw: _Raw, wrong: NDArray[np.bool_], rounds: Rounds, note: Callable[[str, str], None]
 ) -> RecordedRow:
-    """Return a row without the values that asv's intervals exclude. Its telemetry tells which of the two is damaged."""
-    keep = np.ones(len(row.pairs), np.bool_)
-    low, high = map(_numbers, raw.columns[1:])
-    for index in np.flatnonzero(_are_times(low) & _are_times(high) & np.isnan(row.low)).tolist():
-        value, timed = row.seconds[index], rounds.get((row.benchmark, *row.pairs[index]), ())
-        middle = statistics.median(round_.estimate for round_ in timed) if timed else math.nan
-        keep[index] = math.isnan(value) or math.isclose(value, middle, rel_tol=AGREEMENT)
-        fate = "the interval is left out" if keep[index] else "it is left out"
-        got = f"{value:g}, and {low[index]:g} to {high[index]:g}, for {', '.join(row.pairs[index])}"
-        note(row.benchmark, f"a value in asv's interval is wanted, got {got}; {fate}")
+    """Return a row without the values that asv's intervals exclude, unless there are rounds in their place.
+
+    Args:
+        wrong: of each value whether asv's interval excludes it, shape (values,).
+    """
+    keep = ~wrong | np.array([(row.benchmark, *pair) in rounds for pair in row.pairs], np.bool_)
+    low, high = raw.columns[1:]
+    for index in np.flatnonzero(~keep).tolist():
+        got = f"{row.seconds[index]:g}, and {low[index]:g} to {high[index]:g}, for {', '.join(row.pairs[index])}"
+        note(row.benchmark, f"a value in asv's interval is wanted, got {got}; it is left out")
     columns = {name: getattr(row, name)[keep] for name in ("outcome", "seconds", "low", "high")}
     return replace(row, pairs=tuple(itertools.compress(row.pairs, keep)), **columns)
 
 
-def _lost_rounds(row: RecordedRow, named: Mapping[str, Any], rounds: Rounds) -> Iterator[str]:
-    """Yield the values of a row that rest on rounds which its telemetry has lost. Another run's has none of them."""
-    samples, counts = (named.get(key) for key in ("samples", "stats_repeat"))
-    for index, pair in enumerate(row.pairs):
+def _lost_rounds(row: RecordedRow, counts: object, rounds: Rounds) -> Iterator[str]:
+    """Yield the values of a row that rest on more rounds, by asv's `counts`, than its telemetry has."""
+    for pair, count in zip(row.pairs, counts if isinstance(counts, list) else (), strict=False):
         timed = rounds.get((row.benchmark, *pair))
-        if not timed:
-            continue
-        drawn, count = _at(samples, index), _at(counts, index)
-        if isinstance(drawn, list):
-            estimates = [round_.estimate for round_ in timed]
-            if drawn == estimates:  # in the order in which they were measured
-                continue
-            lost, wanted = sum(sample not in estimates for sample in drawn), len(drawn)
-        elif bounds.is_number(count):
-            lost, wanted = max(0, int(count) - len(timed)), int(count)
-        else:
-            continue
-        if 0 < lost < wanted:
-            yield f"samples that its telemetry lacks, got {lost} of {wanted} for {', '.join(pair)}"
-
-
-def _at(column: object, index: int) -> object:
-    return column[index] if isinstance(column, list) and index < len(column) else None
+        if timed and bounds.is_number(count) and count > len(timed):
+            yield f"rounds that its telemetry lacks, got {len(timed)} of {count:g} for {', '.join(pair)}"
 
 
 @lru_cache(maxsize=10_000)  # the same few axes stand in every file

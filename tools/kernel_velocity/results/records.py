@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import IntArray
 from kernel_velocity.results.sessions import SessionFacts
 
-# asv's facts of a machine that are read. Not its memory, whose size changes with the kernel.
-HARDWARE = ("cpu", "num_cpu")
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 SERIES_NAME = re.compile(r"([A-Za-z]\w*)\.(Cpu|Cuda)\.(?:time_)?(\w+)", re.ASCII)  # contract; names pages too
 
@@ -108,7 +106,7 @@ class ResultsFile:
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
     tracked: tuple[TrackedValue, ...] = ()
     sessions: tuple[SessionFacts, ...] = ()  # the sessions that measured it and differ from the one before
-    hardware: Mapping[str, str] = field(default_factory=dict)  # asv's facts, of HARDWARE
+    hardware: Mapping[str, str] = field(default_factory=dict)  # asv's facts: processor and number of cores
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,10 +30,10 @@ from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text
 from kernel_velocity.processes import contained
-from kernel_velocity.results import machines
+from kernel_velocity.results import asv_file
 from kernel_velocity.results.asv_file import OWN_FOLDERS, Series
-from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.lines import Failure
 from kernel_velocity.runner import select
 from kernel_velocity.runner.environment import HostTorch
 
@@ -271,7 +271,7 @@ def machine(name: str | None) -> str:
         UsageError: asv's own name is that of a reserved folder in the results, or asv's file of machines is damaged.
     """
     requested, name = name, name or Machine.get_unique_machine_name()
-    entry = machines.entry(name)
+    entry = asv_file.machine_entry(name)
     recorded = str(entry.get("machine", name))
     is_taken = recorded in OWN_FOLDERS and recorded != requested
     if is_taken or "/" in recorded or recorded in (".", "..") or not recorded.isprintable():
@@ -279,7 +279,7 @@ def machine(name: str | None) -> str:
             f"asv calls this machine {recorded!r}, which cannot name its folder in results/: name it, MACHINE=bench-2"
         )
     if "cpu" not in entry:
-        machines.complete(name, entry)
+        asv_file.complete_machine(name, entry)
     return recorded
 
 

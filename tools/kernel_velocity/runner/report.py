@@ -9,8 +9,8 @@ from typing import NamedTuple
 from kernel_velocity import units
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.runner.asv import AsvStep
 from kernel_velocity.tables import columns

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import cases
 from kernel_velocity.harness.suite import CEILINGS, Suite
-from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.join import StoredSeries
+from kernel_velocity.results.asv_file import Series, StoredSeries
 
 HOT, ERROR = ".time_hot", ".track_max_error"  # suffixes of the names of benchmarks (contract)
 CEILINGS_MODULE = f"{CEILINGS}.py"  # of a suite; one without it has no ceilings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import time
@@ -23,13 +24,11 @@ from kernel_velocity.files import remove_left
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import backup, ingest, lines, sessions
-from kernel_velocity.results import failures as failure_lines
-from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile
-from kernel_velocity.results.failures import Failure
+from kernel_velocity.results import ingest, lines, sessions
+from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile, StoredSeries
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.ingest import by_series
-from kernel_velocity.results.join import StoredSeries, join
+from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
@@ -111,9 +110,8 @@ class Session:
             print(f"note: {commit[:SHORT]} was built with {toolchain}; {hint}", file=out)
 
     def recover(self, out: TextIO) -> None:
-        """Restore what a killed run backed up, and remove the temporary folders and files that it left."""
-        for line in backup.put_back(self.root, self.results):
-            print(line, file=out)
+        """Ingest what a killed run left, and remove its temporary folders and files."""
+        self._ingest(math.inf, out)
         for folder in (self.results / name for name in MEASURING_FOLDERS):
             if folder.is_dir():
                 shutil.rmtree(folder)
@@ -145,7 +143,7 @@ class Session:
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
-        backup.keep(self.root, map(self.path, {*self.measured, *self.tracked}))
+        ingest.keep(self.root, map(self.path, {*self.measured, *self.tracked}))
         done = {commit: 0 if again else self._resumable_rounds(commit) for commit in self.measured}
         if line := resuming_line(done, self.rounds, SHORT):
             print(line, file=out)
@@ -159,11 +157,8 @@ class Session:
                 self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
         finally:
             self._ended = time.time()
-            for line in backup.put_back(self.root, self.results, self.rounds):
-                print(line, file=out)
-            # Processes that crashed or timed out could not write their failures themselves.
-            for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
-                failure_lines.append(failure_lines.spool_path(self.root, self.environment, commit), failure)
+            self._note_deaths()
+            self._ingest(self.rounds, out)
 
     def _run(self, commits: tuple[str, ...], options: list[str], series: Sequence[Series], out: TextIO) -> None:
         """Have asv run series of some commits.
@@ -201,12 +196,11 @@ class Session:
             return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
-        backup.keep(self.root, map(self.path, newest))
+        ingest.keep(self.root, map(self.path, newest))
         try:
             ended = self._asv_run(newest, (), ["--bench", ceilings_expression(device)])
         finally:
-            for line in backup.put_back(self.root, self.results):
-                print(line, file=out)
+            self._ingest(math.inf, out)
         if ended.status != 0:
             self.notes[f"the machine's ceilings were not all measured: {ended}"] = None
 
@@ -251,8 +245,7 @@ class Session:
     def is_measured(self, commit: str) -> bool:
         """Return whether every series of a commit has its rounds by this run's method, or a reason for their lack."""
         stored, recorded = self._stored_series(commit), by_series(self.recorded_rounds(commit))
-        joined = {series: join(recorded.get(series, ()), value) for series, value in stored.items()}
-        other = {series for series, values in joined.items() if values and values[-1].method != self._method}
+        other = {series for series, rounds in recorded.items() if rounds[-1].method != self._method}
         failures = self._failure_counts(commit)
         return select.is_measured(stored, self.series.series, self.rounds, failures=failures, other_method=other)
 
@@ -284,7 +277,7 @@ class Session:
 
     def _failure_counts(self, commit: str) -> Counter[Series]:
         """Return the number of recorded failures of each series, inapplicable ones included."""
-        failures = self._lines(commit, failure_lines.SUFFIX, failure_lines.decode)
+        failures = self._lines(commit, FAILURES, decode_failure)
         return Counter((failure.benchmark, failure.params) for failure in failures)
 
     def recorded_rounds(self, commit: str) -> list[Round]:
@@ -297,11 +290,16 @@ class Session:
         self.notes.update(dict.fromkeys(notes))
         return records
 
-    def ingest(self, err: TextIO) -> None:
+    def _note_deaths(self) -> None:
+        """Write the failures of processes that crashed or timed out, and could not do so themselves."""
+        for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
+            add_failure(failures_spool(self.root, self.environment, commit), failure)
+
+    def _ingest(self, wanted: float, out: TextIO) -> None:
         """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""
-        summary = ingest.ingest(self.root, results=self.results, machine=self.machine)
+        summary = ingest.ingest(self.root, results=self.results, machine=self.machine, wanted=wanted)
         for line in (*summary.restored, *summary.problems):
-            print(line, file=err)
+            print(line, file=out)
 
     def publish(self, out: TextIO) -> Path:
         """Write asv's site with our pages in it. Return the path of our index.
@@ -336,7 +334,7 @@ class Session:
 
     def failures(self) -> dict[str, list[Failure]]:
         """Return the recorded failures of each commit."""
-        return {commit: self._lines(commit, failure_lines.SUFFIX, failure_lines.decode) for commit in self.commits}
+        return {commit: self._lines(commit, FAILURES, decode_failure) for commit in self.commits}
 
     def wrong_errors(self) -> dict[str, list[Series]]:
         """Return, by commit, the errors that failed although the same call has a time."""
@@ -421,7 +419,7 @@ def resumable_rounds(
             if not (value.failed or failures.get(series, 0)):
                 return 0  # an earlier run left it out
             continue
-        records = join(measured.get(series, ()), value)
+        records = measured.get(series, ())
         if value.samples is None or len(records) != len(value.samples):
             return 0
         if not all(record.method == method and now - LONGEST_SESSION <= record.time <= now for record in records):

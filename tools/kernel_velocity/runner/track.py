@@ -142,12 +142,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
-            work.ingest(err)  # the spool of an interrupted run, which this one resumes
             work.build(chosen.again, out)
-            try:
-                work.measure(chosen.again, out)
-            finally:  # an interruption, for example while errors are computed, keeps the timings
-                work.ingest(err)
+            work.measure(chosen.again, out)
             if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
                 work.measure_ceilings(device_name, out)
             statuses.append(_report(work, chosen.tier, out))  # before publishing, which may fail

@@ -6,19 +6,31 @@ Series and texts (remarks, methods, code, names of launches) are numbers in the 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_velocity import units
+from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import combine
-from kernel_velocity.results.lines import stem
-from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement, SeriesKey
-from kernel_velocity.results.records import RecordedRow, ResultsFile
+from kernel_velocity.results import sessions
+from kernel_velocity.results.lines import Failure, raised_since
+from kernel_velocity.results.measurement import (
+    ASV_INTERVAL_METHOD,
+    OUTCOMES,
+    Interval,
+    Measurement,
+    Outcome,
+    SeriesKey,
+    from_rounds,
+)
+from kernel_velocity.results.records import RecordedRow, ResultsFile, name_parts
 
+NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
 NOTHING = 0  # the number of no text
 # of one value: times in s per call, `began` the Unix time of its last round, s. NaN is unknown, as are -1 rounds.
 ENTRY = np.dtype(
@@ -118,11 +130,8 @@ class Names:
         return self._of_rows[row_key]
 
 
-def pack(file: ResultsFile, names: Names, notes: list[str]) -> Packed:
-    """Return a results file's values as arrays. New series and texts get a number.
-
-    `notes` gets a note for each row with values that are not those of the rounds beside them.
-    """
+def pack(file: ResultsFile, names: Names) -> Packed:
+    """Return a results file's values as arrays. New series and texts get a number."""
     sizes = [len(row.pairs) for row in file.rows]
     entries = np.zeros(sum(sizes), ENTRY)
     plain = [_has_no_telemetry(file, row) for row in file.rows]
@@ -130,7 +139,7 @@ def pack(file: ResultsFile, names: Names, notes: list[str]) -> Packed:
     rounds: list[tuple[float, ...]] = []
     for row, is_plain, stop in zip(file.rows, plain, itertools.accumulate(sizes), strict=True):
         if not is_plain:
-            rounds += _fill_values(entries, stop - len(row.pairs), file, row, names=names, notes=notes)
+            rounds += _fill_values(entries, stop - len(row.pairs), file, row, names)
     return Packed(
         entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(list(_tracked(file, names)), TRACKED)
     )
@@ -162,7 +171,7 @@ def _fill_plain(entries: Entries, is_plain: NDArray[np.bool_], file: ResultsFile
     sizes = [len(row.pairs) for row in file.rows]
     columns = {name: np.concatenate([getattr(row, name) for row in file.rows]) for name in _AS_RECORDED}
     measured, bounded = ~np.isnan(columns["seconds"]), ~np.isnan(columns["low"])
-    warnings = map(combine.without_telemetry, file.rows)
+    warnings = map(_without_telemetry, file.rows)
     remarks = [names.remarks.of((None, several) if several else None) for several in warnings]
     began = [np.nan if row.began is None else row.began for row in file.rows]
     columns["series"] = np.concatenate([names.of_row(file, row) for row in file.rows])
@@ -175,56 +184,89 @@ def _fill_plain(entries: Entries, is_plain: NDArray[np.bool_], file: ResultsFile
 
 
 def _fill_values(
-    entries: Entries,
-    start: int,
-    file: ResultsFile,
-    row: RecordedRow,
-    *,
-    names: Names,
-    notes: list[str],
+    entries: Entries, start: int, file: ResultsFile, row: RecordedRow, names: Names
 ) -> list[tuple[float, ...]]:
     """Fill in the entries of a row, from `start` on, value by value. Return their rounds."""
     rounds: list[tuple[float, ...]] = []
-    for index, number in enumerate(names.of_row(file, row).tolist()):
-        at = start + index
-        measurement = combine.measurement(file, row, index, {})
-        counted = combine.rounds_of(file, measurement)
-        code = combine.code_of(file, measurement.key, counted) if counted else None
-        entries[at] = (*_entry(measurement, number, names.texts.of(code), names), _began(file, row, measurement))
+    for at, number in enumerate(names.of_row(file, row).tolist(), start):
+        measurement, counted = measured(file, row, at - start)
+        interval = measurement.interval
+        is_remarkable = measurement.reason is not None or measurement.warnings
+        began = max(round_.time for round_ in counted) if counted else row.began
+        entries[at] = (
+            number,
+            OUTCOMES.index(measurement.outcome),
+            -1 if measurement.rounds is None else measurement.rounds,
+            names.texts.of(measurement.method),
+            names.texts.of(None if interval is None else interval.method),
+            names.remarks.of((measurement.reason, measurement.warnings) if is_remarkable else None),
+            names.texts.of(code_of(file, measurement.key, counted) if counted else None),
+            np.nan if measurement.seconds is None else measurement.seconds,
+            np.nan if interval is None else interval.low,
+            np.nan if interval is None else interval.high,
+            np.nan if began is None or measurement.seconds is None else began,
+        )
         rounds += _rounds(at, counted, names.texts)
-        if combine.OTHER_TELEMETRY in measurement.warnings:
-            where = f"{file.machine}/{stem(file.commit, file.environment)}.json, {row.benchmark}"
-            got = f"{measurement.seconds:g} s for {', '.join(row.pairs[index])}"
-            notes.append(f"{where}: a value is not that of the rounds beside it: of another run, or damaged, got {got}")
     return rounds
 
 
-def _entry(measurement: Measurement, series: int, code: int, names: Names) -> tuple[float, ...]:
-    interval = measurement.interval
-    remark = (
-        (measurement.reason, measurement.warnings) if measurement.reason is not None or measurement.warnings else None
+def measured(file: ResultsFile, row: RecordedRow, index: int) -> tuple[Measurement, Sequence[Round]]:
+    """Return one value of a row as a measurement, and the rounds that it is made of.
+
+    The rounds are the record. asv's value and interval stand in where there are none, with a footnote. A value that asv
+    stores as n/a has no time: it says the same of a series that it was not asked for since its version changed.
+    """
+    series = (row.benchmark, *row.pairs[index])
+    rounds, failures = file.rounds.get(series, ()), file.failures.get(series, ())
+    key = key_of((file.machine, file.environment, *series, row.version))
+    outcome = OUTCOMES[row.outcome[index]]
+    if rounds and outcome is Outcome.FAILED and not any(failure.raised for failure in failures):
+        outcome = Outcome.MEASURED  # asv dropped them
+    elif outcome is Outcome.MEASURED and raised_since(failures, rounds):
+        outcome = Outcome.FAILED
+    if outcome is not Outcome.MEASURED:
+        raised = [failure for failure in failures if failure.raised and outcome is Outcome.FAILED]
+        reason = (raised or list(failures))[-1].error if failures else None
+        # A kernel that was timed and then computed wrong numbers has no time: how it got them proves nothing.
+        timed = (f"{units.count(len(rounds), 'round')} timed before it failed",) if rounds else ()
+        return Measurement(key=key, commit=file.commit, outcome=outcome, reason=reason, warnings=timed), ()
+    if rounds:
+        measurement = from_rounds(key, file.commit, rounds)
+        counted = [round_ for round_ in rounds if round_.method == measurement.method]
+        return replace(measurement, warnings=measurement.warnings + _lost_rounds(failures)), counted
+    low, high = float(row.low[index]), float(row.high[index])
+    measurement = Measurement(
+        key=key,
+        commit=file.commit,
+        outcome=outcome,
+        seconds=float(row.seconds[index]),
+        interval=None if math.isnan(low) else Interval(low=low, high=high, method=ASV_INTERVAL_METHOD),
+        warnings=_without_telemetry(row) + _lost_rounds(failures),
     )
-    return (
-        series,
-        OUTCOMES.index(measurement.outcome),
-        -1 if measurement.rounds is None else measurement.rounds,
-        names.texts.of(measurement.method),
-        names.texts.of(None if interval is None else interval.method),
-        names.remarks.of(remark),
-        code,
-        np.nan if measurement.seconds is None else measurement.seconds,
-        np.nan if interval is None else interval.low,
-        np.nan if interval is None else interval.high,
-    )
+    return measurement, ()
 
 
-def _began(file: ResultsFile, row: RecordedRow, measurement: Measurement) -> float:
-    """Return the Unix time of a value's last round, s. NaN where it is unknown or there is no value."""
-    if measurement.seconds is None:
-        return np.nan
-    rounds = file.rounds.get((row.benchmark, measurement.key.implementation, measurement.key.case))
-    last = max(round_.time for round_ in rounds) if rounds else row.began
-    return np.nan if last is None else last
+def _without_telemetry(row: RecordedRow) -> tuple[str, ...]:
+    """Return the footnote of a value without telemetry. None for another suite, which never has any."""
+    return (NO_TELEMETRY,) if name_parts(row.benchmark).device else ()
+
+
+def _lost_rounds(failures: Sequence[Failure]) -> tuple[str, ...]:
+    if not failures:
+        return ()
+    lost = f"{units.count(len(failures), 'further round')} lost to a crash or a timeout"
+    return (f"{lost}, the last with: {failures[-1].error}",)
+
+
+def code_of(file: ResultsFile, key: SeriesKey, rounds: Sequence[Round]) -> str | None:
+    """Return the hash of the code that rounds (>= 1) of a series measured. None where no session recorded it.
+
+    The code of a control is PyTorch's, the same for all commits of an environment.
+    """
+    if key.implementation in CONTROLS:
+        return key.implementation
+    session = sessions.at(file.sessions, max(round_.time for round_ in rounds))
+    return None if session is None else session.code.get(name_parts(key.benchmark).kernel)
 
 
 def _rounds(entry: int, rounds: Sequence[Round], texts: Numbers[str]) -> Iterator[tuple[float, ...]]:

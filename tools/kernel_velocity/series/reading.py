@@ -20,7 +20,8 @@ from typing import IO, Any
 import numpy as np
 
 from kernel_velocity import forking
-from kernel_velocity.results import failures, reader, sessions
+from kernel_velocity.results import reader, sessions
+from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.results.records import Benchmark, Machine
 from kernel_velocity.series import packing
 from kernel_velocity.series.cache import Cache, FileFacts
@@ -29,7 +30,7 @@ from kernel_velocity.series.packing import ENTRY, ROUND, TRACKED, Names, Numbers
 _NUMBER = re.compile(r"\d+")
 FEWEST = 100  # files to a process; fewer are read sooner than another process has started
 _AT_ONCE = 16  # files that are sent back together, with the names of their numbers
-_BESIDE = (".jsonl", failures.SUFFIX, sessions.SUFFIX)  # in the folder `telemetry`, of the same stem
+_BESIDE = (".jsonl", FAILURES, sessions.SUFFIX)  # in the folder `telemetry`, of the same stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,7 @@ def _read(path: Path, signature: str, names: Names) -> Read:
     if file is None:
         packed = Packed(entries=np.zeros(0, ENTRY), rounds=np.zeros(0, ROUND), tracked=np.zeros(0, TRACKED))
     else:
-        packed = packing.pack(file, names, notes)
+        packed = packing.pack(file, names)
     facts = FileFacts(
         signature=signature,
         commit="" if file is None else file.commit,

@@ -23,7 +23,7 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import git, lines, sources
+from kernel_velocity.results import git, lines
 from kernel_velocity.results.identity import TRACKED
 from kernel_velocity.results.measurement import IntArray, Measurement, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
@@ -230,7 +230,7 @@ class Site:
     def source_changes(self) -> Mapping[str, Sequence[str]]:
         """The commits of `line` that changed the source of a kernel, by kernel."""
         kernels = dict.fromkeys(name_parts(key.benchmark).kernel for key in self.keys)
-        return sources.changes(self.repository, self.project, kernels)
+        return git.source_changes(self.repository, self.project, kernels)
 
     def commit(self, sha: str) -> Commit | None:
         """Return a commit that has a result or that a finding names. None where the repository does not have it."""

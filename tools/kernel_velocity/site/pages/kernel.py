@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.results import sources
+from kernel_velocity.results import git
+from kernel_velocity.results.git import SourceVersion
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.results.sources import Version
 from kernel_velocity.series import changes as series_changes
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
@@ -79,7 +79,9 @@ def _build(
     measured = [site.order[sha] for sha in site.along]
     for kernel, devices in kernels:
         names = site.project.sources_of(kernel)
-        versions = sources.versions(site.repository, names, site.source_changes.get(kernel, ()), measured, site.order)
+        versions = git.source_versions(
+            site.repository, names, site.source_changes.get(kernel, ()), measured, site.order
+        )
         yield from source_files(kernel, versions)
         for device, keys in sorted(devices.items()):
             chart = kernel_chart.chart(site, kernel, device, keys)
@@ -118,12 +120,12 @@ def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[He
     return heads
 
 
-def _context(site: Site, chart: Chart, versions: Sequence[Version], heads: Sequence[Headline]) -> dict[str, Any]:
+def _context(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline]) -> dict[str, Any]:
     """Return what the template is filled with."""
     return {"page": _page(site, chart, versions) | {"headlines": heads}}
 
 
-def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
+def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[str, Any]:
     hues, dashes = plot.colours_of(chart.implementations), plot.dashes_of(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
     cases = [key.case for key in chart.columns]
@@ -321,7 +323,7 @@ def _figures(site: Site, chart: Chart) -> PageTable:
     )
 
 
-def source_files(kernel: str, versions: Sequence[Version]) -> Iterator[DataFile]:
+def source_files(kernel: str, versions: Sequence[SourceVersion]) -> Iterator[DataFile]:
     """Yield the data file of a kernel's versions, oldest first, each text once. None without a version."""
     texts: dict[str, int] = {}
     listed = [
@@ -336,7 +338,7 @@ def source_files(kernel: str, versions: Sequence[Version]) -> Iterator[DataFile]
         yield DataFile(name=f"source-{kernel}", value=value)
 
 
-def _source(kernel: str, versions: Sequence[Version]) -> dict[str, Any]:
+def _source(kernel: str, versions: Sequence[SourceVersion]) -> dict[str, Any]:
     """Return the source at the newest measured commit, and the versions that a reader can choose, newest first."""
     lines = [(version.commit.sha, text.commit_line(version.commit)) for version in reversed(versions)]
     labels = [(sha, f"{line.short} · {line.date} · {line.subject}") for sha, line in lines]
