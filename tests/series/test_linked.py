@@ -13,6 +13,7 @@ from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal
 from kernel_velocity.series import past
 from kernel_velocity.series.linked import Sessions
+from kernel_velocity.series.verdicts import Verdicts
 from tests import synthetic
 
 SLOWER = 1.1  # times, in the second session
@@ -73,7 +74,8 @@ def test_step_at_a_border_is_a_change_beyond_doubt(tmp_path, monkeypatch, error,
         tmp_path, monkeypatch, change=lambda name: SLOWER if name == "native" else 1.0, session=1.0, error=error
     )
     recorded = past.open(tree.results, tree.repository)
-    native = [recorded.verdicts[key] for key in recorded.keys if key.implementation == "native"]
+    every = Verdicts(recorded)
+    native = [every[key] for key in recorded.keys if key.implementation == "native"]
     assert native and all(bool(levels.points) == is_change for levels in native)
 
 

@@ -212,7 +212,7 @@ def test_values_are_those_along_the_series(tree):
                 got, other = getattr(values, base), (others[-1] if others.size else NONE)
                 is_known = other != NONE and measurement.outcome is Outcome.MEASURED
                 assert got.other[row] == (series.position[other] if is_known else NONE)
-                verdict = site.past.verdicts[key].between(other, entry) if is_known else None
+                verdict = site.levels[key].between(other, entry) if is_known else None
                 assert values.verdicts(base)[row] == verdict
                 if is_known:
                     assert WORDS[got.word[row]] in (verdict.word, Word.UNCHANGED)

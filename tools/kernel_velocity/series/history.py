@@ -7,7 +7,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +16,8 @@ from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.series.past import Past
 from kernel_velocity.stats import two_samples
-
-if TYPE_CHECKING:
-    from kernel_velocity.series.past import Past
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 LEAST_FIGURE = 1.0  # bytes, registers: so do no spills

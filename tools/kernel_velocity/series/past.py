@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,6 @@ from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
 from kernel_velocity.series.packing import NOTHING, Entries, Names, key_of
 from kernel_velocity.series.reading import Directory
-
-if TYPE_CHECKING:
-    from kernel_velocity.series.controls import Shared
-    from kernel_velocity.series.history import Histories
-    from kernel_velocity.series.verdicts import Verdicts
 
 FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
 SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
@@ -77,7 +72,6 @@ class Past:
     blocks: tuple[Block, ...]  # what a fleet measured, oldest first
     _tracked: Mapping[str, Entries] = field(repr=False)  # by path
     _columns: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False)
-    _shared: dict[tuple[str, str, str], Shared] = field(default_factory=dict, init=False, repr=False)
     problems: tuple[str, ...]  # a line for each part that could not be read or shown
 
     @property
@@ -268,28 +262,6 @@ class Past:
         numbers = [number for number, (_, _, benchmark, *_) in series if benchmark.startswith(f"{identity.DEVICE}.")]
         paths = sorted(self._tracked.keys() & self.directory.files.keys())
         return tuple(path for path in paths if np.isin(self._tracked[path]["series"], numbers).any())
-
-    def histories(self) -> Histories:
-        """Return the history of every series, from which verdicts are made."""
-        from kernel_velocity.series import history  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        return history.build(self)
-
-    @cached_property
-    def verdicts(self) -> Verdicts:
-        """The levels of all series."""
-        from kernel_velocity.series.verdicts import Verdicts  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        return Verdicts(self)
-
-    def shared(self, key: SeriesKey) -> Shared:
-        """Return what the controls share that were measured where a series was."""
-        from kernel_velocity.series import controls  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        platform = controls.platform_of(key)
-        if platform not in self._shared:
-            self._shared[platform] = controls.shared(self.layout, self.names.texts, platform)
-        return self._shared[platform]
 
     def sessions(self, machine: str, environment: str) -> Sessions:
         """Return the sessions of a machine and environment, oldest first, without those like the one before."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, cached_property, partial
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -29,6 +29,8 @@ from kernel_velocity.series import change_points, controls
 from kernel_velocity.series.change_points import Logs
 from kernel_velocity.series.changes import Indices, Truth
 from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.controls import Shared
+from kernel_velocity.series.past import Past
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.doubt import beyond_doubt
@@ -37,9 +39,6 @@ from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, Chan
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
 from kernel_velocity.stats.growth import grown
 from kernel_velocity.stats.two_samples import controlled
-
-if TYPE_CHECKING:
-    from kernel_velocity.series.past import Past
 
 FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
@@ -138,9 +137,10 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The levels of all series of a past."""
+    """The levels of all series of a past, which are found when the first is asked for."""
 
     past: Past
+    _shared: dict[tuple[str, str, str], Shared] = field(default_factory=dict, init=False, repr=False)
 
     def __getitem__(self, key: SeriesKey) -> Levels:
         """Return the levels of one of the past's `keys`."""
@@ -153,6 +153,13 @@ class Verdicts:
     def __contains__(self, key: SeriesKey) -> bool:
         """Return whether a series is one of the past's `keys`."""
         return key in self._levels
+
+    def shared(self, key: SeriesKey) -> Shared:
+        """Return what the controls share that were measured where a series was."""
+        platform = controls.platform_of(key)
+        if platform not in self._shared:
+            self._shared[platform] = controls.shared(self.past.layout, self.past.names.texts, platform)
+        return self._shared[platform]
 
     def beside(self, values: Sequence[tuple[SeriesKey, int, Measurement]]) -> dict[SeriesKey, Verdict]:
         """Return what values beside the first-parent line are against entries of their series.
@@ -207,7 +214,7 @@ class Verdicts:
                 elif point.p < DOUBTED:
                     doubts[key] = in_columns
         for key in keys:
-            past.shared(key)
+            self.shared(key)  # before there are two processes
         series = [*zip(columns, map(tuple, sure.values()), pools, strict=True)]
         judged = chain(*forking.in_halves(self._judged, series))
         return {
@@ -236,7 +243,7 @@ class Verdicts:
         if columns.link_error is not None:
             logs = change_points.logs(columns).values
             points = tuple(beyond_doubt(logs, columns.link_error, sorted(points, key=lambda point: point.index)))
-        remaining = controls.without_machine(columns, points, self.past.shared(columns.key))
+        remaining = controls.without_machine(columns, points, self.shared(columns.key))
         moved = (self._by_code(columns, point) for point in remaining)
         return tuple(sorted(moved, key=lambda point: point.index))
 

@@ -67,7 +67,7 @@ def _newest(site: Site, benchmark: str) -> tuple[Platform, Measurement, Verdict 
             if key.implementation not in CONTROLS and entries.size:
                 last = int(entries[-1])
                 now, base = series.measurement(last, site.line), int(changes.before(series, last)[0])
-                verdict = None if base == changes.NONE else site.past.verdicts[key].between(base, last)
+                verdict = None if base == changes.NONE else site.levels[key].between(base, last)
                 rank = (int(series.position[last]), cases.index(key.case), -(now.seconds or 0.0))
                 candidates.append((rank, (platform, now, verdict)))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None

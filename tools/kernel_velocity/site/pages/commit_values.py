@@ -338,7 +338,7 @@ class Line:
     def _levels(self) -> _Levels:
         turns: list[tuple[int, int, float, int, int]] = []
         for row, key in enumerate(self.site.keys):
-            levels, position = self.site.past.verdicts[key], self.site.series(key).position
+            levels, position = self.site.levels[key], self.site.series(key).position
             for point in levels.points:
                 effect = point.after - point.before if point.is_blamed else 0.0
                 turns.append((row, position[point.index], effect, not point.is_blamed, 0))
@@ -352,7 +352,7 @@ class Line:
         return _Levels(np.sort(np.array(turns, _TURN), order=("row", "position")), len(self.site.line))
 
     def _judge(self, _: str, key: SeriesKey, old: int, new: int) -> Verdict:
-        return self.site.past.verdicts[key].between(old, new)
+        return self.site.levels[key].between(old, new)
 
     def _lost(self, slot: Indices, start: Indices) -> Truth:
         """Return which values are no times although the one before is. N/a without a reason was not asked for.
@@ -397,7 +397,7 @@ class Line:
         """Return what happens to the levels of the series, by position."""
         events = _Events({}, {}, {})
         for number, (key, unit) in enumerate(zip(self.site.keys, self._series.unit.tolist(), strict=True)):
-            levels, series = self.site.past.verdicts[key], self.site.series(key)
+            levels, series = self.site.levels[key], self.site.series(key)
             for entry, base in _changes(series, levels):
                 at, method = int(series.position[entry]), int(series.method[entry])
                 tag = _newest(series, method, int(self.tags[at]))
@@ -503,7 +503,7 @@ def beside(site: Site, sha: str, tags: IntArray) -> Values:
         }
         rows, keys = [*compared], [measurements[row].key for row in compared]
         tested = zip(keys, compared.values(), rows, strict=True)
-        verdicts = site.past.verdicts.beside([(key, entry, measurements[row]) for key, entry, row in tested])
+        verdicts = site.levels.beside([(key, entry, measurements[row]) for key, entry, row in tested])
         result = Against(
             other=np.full(len(measurements), NONE, np.int32),
             entry=np.full(len(measurements), NONE, np.int32),
@@ -557,7 +557,7 @@ def _figures(measurement: Measurement) -> list[float]:
 
 def _is_lost(site: Site, measurement: Measurement, position: int) -> bool:
     """Return whether a result is no time although its parent's is."""
-    if measurement.outcome is Outcome.MEASURED or measurement.key not in site.past.verdicts:
+    if measurement.outcome is Outcome.MEASURED or measurement.key not in site.levels:
         return False
     entry = site.series(measurement.key).entry(position)
     had_time = entry is not None and bool(site.series(measurement.key).is_measured[entry])

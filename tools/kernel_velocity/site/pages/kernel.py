@@ -175,7 +175,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
     newest = group.shown[-count:][::-1].tolist()
     lines = {position: text.commit_line(site.commits[site.line[position]]) for position in newest}
-    results = dict(zip(group.columns, recent(group.columns, site.past.verdicts, newest[-1]), strict=True))
+    results = dict(zip(group.columns, recent(group.columns, site.levels, newest[-1]), strict=True))
     notes = Footnotes()
     tables = []
     for case in dict.fromkeys(key.case for key in group.columns):
