@@ -10,8 +10,7 @@ import pytest
 from kernel_velocity.findings.finding import State
 from kernel_velocity.harness import telemetry
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
-from kernel_velocity.series import changes
-from kernel_velocity.series.changes import NONE
+from kernel_velocity.series.columns import NONE, comparable
 from kernel_velocity.series.verdicts import Word
 from kernel_velocity.site import report
 from kernel_velocity.site.pages import commit as commit_page
@@ -206,7 +205,7 @@ def test_values_are_those_along_the_series(tree):
             measurement = series.measurement(entry, site.line)
             assert (OUTCOMES[values.outcome[row]], warnings) == (measurement.outcome, measurement.warnings)
             np.testing.assert_equal(values.figure("seconds")[row], series.seconds[entry])
-            alike = np.flatnonzero(changes.alike(series, int(series.method[entry])))
+            alike = np.flatnonzero(comparable(series, int(series.method[entry])))
             bases = {"before": alike[alike < entry], "tag": alike[series.position[alike] <= tags[position]]}
             for base, others in bases.items():
                 got, other = getattr(values, base), (others[-1] if others.size else NONE)

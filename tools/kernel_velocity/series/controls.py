@@ -25,8 +25,7 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points
-from kernel_velocity.series.changes import Indices
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import Columns, Indices
 from kernel_velocity.series.layout import Layout
 from kernel_velocity.series.packing import NOTHING, Numbers
 from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect

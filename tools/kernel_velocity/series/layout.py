@@ -24,8 +24,7 @@ from kernel_velocity import units
 from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series.cache import Cache
-from kernel_velocity.series.changes import Indices
-from kernel_velocity.series.columns import TIMES
+from kernel_velocity.series.columns import TIMES, Indices
 from kernel_velocity.series.packing import ENTRY, STORED, Series, key_of
 from kernel_velocity.series.reading import Directory
 

@@ -31,7 +31,7 @@ from kernel_velocity.results.measurement import (
 )
 from kernel_velocity.results.records import Benchmark, Commit, History, Machine
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import adjusted, cache, changes, columns, layout, reading
+from kernel_velocity.series import adjusted, cache, columns, layout, reading
 from kernel_velocity.series.adjusted import Adjustments
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
@@ -101,11 +101,11 @@ class Past:
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
-        """The series with a trend: with values on the first-parent line, and applicable (`changes.telling`)."""
+        """The series with a trend: with values on the first-parent line, and applicable (`columns.telling`)."""
         parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
         outcome = self.layout.columns["outcome"]
         applied = {key for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
-        return tuple(changes.telling((key for key, part in parts if part.stop > part.start), applied))
+        return tuple(columns.telling((key for key, part in parts if part.stop > part.start), applied))
 
     @cached_property
     def platforms(self) -> frozenset[tuple[str, str]]:
@@ -147,8 +147,8 @@ class Past:
             method=method,
             methods=tuple(texts[number] for number in methods),
             interval_methods=ByEntry(arrays["interval_method"], texts.__getitem__),
-            reasons=ByEntry(remark, lambda number: remarks[number][0] or "", self.having[0]),
-            warnings=ByEntry(remark, lambda number: remarks[number][1], self.having[1]),
+            reasons=ByEntry(remark, lambda number: remarks[number][0] or "", self.has_reason),
+            warnings=ByEntry(remark, lambda number: remarks[number][1], self.has_warning),
             remarks=remark,
             link_error=self._link_error(key, part),
             **self.amounts(key),
@@ -162,10 +162,14 @@ class Past:
         return np.array([errors.get(slot, 0.0) for slot in range(part.start, part.stop)])
 
     @cached_property
-    def having(self) -> tuple[NDArray[np.bool_], ...]:
-        """By number of a remark, whether it has a reason (first) or warnings (second)."""
-        remarks = [(None, ()), *self.names.remarks.values]
-        return tuple(np.array([bool(remark[side]) for remark in remarks]) for side in (0, 1))
+    def has_reason(self) -> NDArray[np.bool_]:
+        """By number of a remark, whether it says why there is no time."""
+        return np.array([False, *(bool(reason) for reason, _ in self.names.remarks.values)])
+
+    @cached_property
+    def has_warning(self) -> NDArray[np.bool_]:
+        """By number of a remark, whether it has warnings."""
+        return np.array([False, *(bool(warnings) for _, warnings in self.names.remarks.values)])
 
     def amounts(self, key: SeriesKey) -> dict[str, Any]:
         """Return FLOP and bytes per call of a series, None where unknown, and the unit of its values."""

@@ -27,8 +27,7 @@ from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points, controls
 from kernel_velocity.series.change_points import Logs
-from kernel_velocity.series.changes import Indices, Truth
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import Columns, Indices, Truth
 from kernel_velocity.series.controls import Shared
 from kernel_velocity.series.past import Past
 from kernel_velocity.stats.changepoints import young

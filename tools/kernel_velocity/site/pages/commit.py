@@ -35,7 +35,7 @@ from kernel_velocity.results.identity import Slot
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
-from kernel_velocity.series.changes import NONE, Truth
+from kernel_velocity.series.columns import NONE, Truth
 from kernel_velocity.site import model, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_values, home, measurement

@@ -20,9 +20,7 @@ from kernel_velocity import units
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark
-from kernel_velocity.series import changes
-from kernel_velocity.series.changes import NONE, Indices, Truth
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import NONE, Columns, Indices, Truth, comparable, comparable_before
 from kernel_velocity.series.packing import NOTHING
 from kernel_velocity.series.verdicts import MOST_WITHIN, Levels, Verdict, Word
 from kernel_velocity.site import text
@@ -360,7 +358,7 @@ class Line:
         Args:
             slot: where they lie. start: where the first value of the series of each lies.
         """
-        columns, has_reason = self._layout.columns, self.site.past.having[0]
+        columns, has_reason = self._layout.columns, self.site.past.has_reason
         outcome = columns["outcome"][slot]
         had = (slot > start) & (columns["outcome"][slot - 1] == MEASURED)
         is_gone = (outcome == FAILED) | ((outcome != MEASURED) & has_reason[columns["remark"][slot]])
@@ -455,7 +453,7 @@ def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
         pairs = ((step, _newest(series, method, int(series.position[step]) - 1)) for step in steps)
         yield from ((entry, base) for entry, base in pairs if base != NONE)
         return
-    base = changes.before(series)
+    base = comparable_before(series)
     counts = np.searchsorted(steps, np.arange(len(series)), side="right")
     is_apart = series.is_measured & (base != NONE) & (counts > counts[base])
     yield from ((entry, int(base[entry])) for entry in np.flatnonzero(is_apart).tolist())
@@ -463,7 +461,7 @@ def _changes(series: Columns, levels: Levels) -> Iterator[tuple[int, int]]:
 
 def _newest(series: Columns, method: int, position: int) -> int:
     """Return the newest entry up to a position that a time of a method can be compared with. NONE: there is none."""
-    alike = changes.alike(series, method) & (series.position <= position)
+    alike = comparable(series, method) & (series.position <= position)
     return int(np.flatnonzero(alike)[-1]) if alike.any() else NONE
 
 

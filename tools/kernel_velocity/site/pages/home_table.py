@@ -27,8 +27,8 @@ from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import Roofline
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series import changes, verdicts
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series import verdicts
+from kernel_velocity.series.columns import Columns, comparable
 from kernel_velocity.series.silence import DAY
 from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
@@ -169,7 +169,7 @@ class Table:
     def _since(self, columns: Columns, entry: int | None, span: Span) -> Verdict | None:
         if entry is None or span.position < 0:
             return None
-        alike = np.flatnonzero(changes.alike(columns, int(columns.method[entry])))
+        alike = np.flatnonzero(comparable(columns, int(columns.method[entry])))
         before = alike[columns.position[alike] <= span.position]
         # another suite's values may be 0 or less, of which levels say nothing
         if not before.size or before[-1] >= entry or min(columns.seconds[before[-1]], columns.seconds[entry]) <= 0:

@@ -19,8 +19,7 @@ from kernel_velocity.results import sources
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sources import Version
-from kernel_velocity.series import changes as series_changes
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import NONE, Columns, comparable_before
 from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
@@ -234,8 +233,8 @@ def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) 
 
 def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict | None]:
     """Yield what a series did from the entry measured before each, from an entry on. None where nothing compares."""
-    for entry, base in enumerate(series_changes.before(columns, first).tolist(), start=first):
-        is_comparable = columns.is_measured[entry] and base != series_changes.NONE
+    for entry, base in enumerate(comparable_before(columns, first).tolist(), start=first):
+        is_comparable = columns.is_measured[entry] and base != NONE
         yield levels.between(base, entry) if is_comparable else None
 
 
