@@ -1,4 +1,4 @@
-"""What is recorded as tables: a row for each value, each round, and each fact of a machine; and `kv export`.
+"""What is recorded as tables: a row for each value, each round, and each fact of a machine. `kv export` writes them.
 
 `kernel_velocity.read` is `read` of this module. docs/how-to/notebook.md has examples.
 """
@@ -32,10 +32,10 @@ from kernel_velocity.series.past import Past
 BACKENDS = ("polars", "pandas")  # in order of preference
 TEXT, NUMBER, TIME = "text", "number", "time"  # kinds of columns
 _SERIES = ("machine", "environment", "benchmark", "kernel", "device", "state", "implementation", "case", "version")
-_NAMES = dict.fromkeys((*_SERIES, "unit", "commit"), TEXT)
+_IDENTIFYING = dict.fromkeys((*_SERIES, "unit", "commit"), TEXT)
 # Column -> kind. Times of day are in UTC, values in the series' unit: those of timings in s per call.
 VALUES = {
-    **_NAMES,
+    **_IDENTIFYING,
     "place": NUMBER,  # of the commit on the first-parent line of HEAD, from 0 on; unknown beside it
     "date": TIME,  # of the commit
     "measured": TIME,
@@ -51,7 +51,7 @@ VALUES = {
     "warnings": TEXT,
 }
 ROUNDS = {
-    **_NAMES,
+    **_IDENTIFYING,
     "round": NUMBER,  # from 0 on
     "launch": TEXT,  # of the process: rounds of one launch are not independent
     **dict.fromkeys(("estimate", "core_gauge", "memory_gauge", "control_gauge"), NUMBER),  # s

@@ -36,12 +36,12 @@ from kernel_velocity.series.adjusted import Adjustments
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
-from kernel_velocity.series.packing import NOTHING, Entries, Names, key_of
+from kernel_velocity.series.packing import NO_TEXT, Entries, Names, key_of
 from kernel_velocity.series.reading import Directory
 
-FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
-SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
-LISTED = 5  # commits named in a note before it only counts them
+CACHE_FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
+SHOWN_COLUMNS = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
+COMMITS_LISTED = 5  # commits named in a note before it only counts them
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 Sessions = tuple[tuple[str, SessionFacts], ...]  # with the full SHA that each measured
 
@@ -134,7 +134,7 @@ class Past:
 
     def _columns_of(self, key: SeriesKey) -> Columns:
         part = self.layout.part(self.layout.numbers[key])
-        arrays = {name: self.layout.columns[name][part] for name in ("position", *SHOWN)}
+        arrays = {name: self.layout.columns[name][part] for name in ("position", *SHOWN_COLUMNS)}
         texts, remarks = self.names.texts, self.names.remarks
         times: dict[str, Any] = {name: arrays[name] for name in TIMES}
         methods, method = _ranked(arrays["method"])
@@ -299,8 +299,8 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
 
     Args:
         results: asv's results directory. repository: a folder of the repository.
-        folder: of the cache. None: `FOLDER` beside the results directory. Where it cannot be used, everything is read,
-            and a note says so.
+        folder: of the cache. None: `CACHE_FOLDER` beside the results directory. Where it cannot be used, everything is
+            read, and a note says so.
         commits: full SHAs. With them, only these commits are read, without the cache and without adjusted times, which
             need the whole history.
         rounds: whether the rounds of every value are wanted.
@@ -311,7 +311,7 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
     """
     if commits is not None:
         return _read(Cache(None, results, repository), results, repository, (), commits)
-    folder = results.resolve().parent / FOLDER if folder is None else folder
+    folder = results.resolve().parent / CACHE_FOLDER if folder is None else folder
     try:
         return _with_cache(folder, results, repository, rounds=rounds)
     except (OSError, sqlite3.Error) as error:  # a full disk among them: SQLite's own error, and no OSError
@@ -369,11 +369,11 @@ def _read(
 
 
 def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
-    """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NOTHING."""
+    """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NO_TEXT."""
     if _is_constant(numbers):  # nearly always; its index takes no memory
-        used = [number for number in numbers[:1].tolist() if number != NOTHING]
+        used = [number for number in numbers[:1].tolist() if number != NO_TEXT]
         return used, np.broadcast_to(np.int32(len(used) - 1), len(numbers))
-    used = [number for number in dict.fromkeys(numbers.tolist()) if number != NOTHING]
+    used = [number for number in dict.fromkeys(numbers.tolist()) if number != NO_TEXT]
     positions = np.full(max(used, default=0) + 1, -1, np.int32)
     positions[used] = np.arange(len(used))
     return used, positions[numbers]
@@ -406,5 +406,5 @@ def _history_notes(history: History, recorded: Collection[str], shown: Collectio
 
 
 def _names(shas: Sequence[str]) -> str:
-    more = len(shas) - LISTED
-    return ", ".join(sha[:SHORT] for sha in shas[:LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(shas) - COMMITS_LISTED
+    return ", ".join(sha[:SHORT] for sha in shas[:COMMITS_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -43,7 +43,7 @@ FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Ben
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
 MOST_WITHIN = 0.5  # of what is called unchanged: where only larger changes would have been seen, nothing is decided
 YOUNG = 20  # values since a step of the detector: of more, only the newest may show a step that it did not see
-MOST = 256  # series of a platform that tell what is typical: more only cost time
+MOST_TELLING = 256  # series of a platform that tell what is typical: more only cost time
 
 
 class Word(StrEnum):
@@ -113,9 +113,8 @@ class Levels:
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
         """The first time of each level and the first one after it, counted among the times."""
-        ends = (None, *(point.index for point in self.points))
-        starts = [int(np.count_nonzero(self.is_measured[:end])) for end in ends]
-        return list(pairwise([0, *starts[1:], starts[0]]))
+        cuts = [int(np.count_nonzero(self.is_measured[: point.index])) for point in self.points]
+        return list(pairwise([0, *cuts, int(np.count_nonzero(self.is_measured))]))
 
     @cached_property
     def within(self) -> tuple[tuple[float, ...], ...]:
@@ -357,7 +356,7 @@ def _pools(newest: Mapping[SeriesKey, Untested]) -> Iterator[tuple[tuple[str, st
     for platform, keys in by_platform.items():
         telling = [key for key in keys if key.implementation in CONTROLS]
         used = telling or keys
-        some = used[:: len(used) // MOST + 1]
+        some = used[:: len(used) // MOST_TELLING + 1]
         yield platform, young.pool([newest[key].level.logs for key in some], are_controls=bool(telling))
 
 

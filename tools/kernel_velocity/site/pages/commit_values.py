@@ -21,7 +21,7 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark
 from kernel_velocity.series.columns import NONE, Columns, Indices, Truth, comparable, comparable_before
-from kernel_velocity.series.packing import NOTHING
+from kernel_velocity.series.packing import NO_TEXT
 from kernel_velocity.series.verdicts import MOST_WITHIN, Levels, Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
@@ -302,12 +302,12 @@ class Line:
         is_wanted = (newest != NONE) & (outcome[slot] == MEASURED)
         base = np.where(is_wanted, newest, slot)  # itself, as a place to look at
         is_alike = is_wanted & (outcome[base] == MEASURED)
-        is_alike &= (method[base] == method[slot]) | (method[base] == NOTHING) | (method[slot] == NOTHING)
+        is_alike &= (method[base] == method[slot]) | (method[base] == NO_TEXT) | (method[slot] == NO_TEXT)
         base[~is_alike] = NONE
         for row in np.flatnonzero(is_wanted & ~is_alike).tolist():  # few: a failure, or another method, lies between
             part, wanted = slice(int(start[row]), int(newest[row])), method[slot[row]]
             methods = method[part]
-            alike = (outcome[part] == MEASURED) & ((methods == wanted) | (methods == NOTHING) | (wanted == NOTHING))
+            alike = (outcome[part] == MEASURED) & ((methods == wanted) | (methods == NO_TEXT) | (wanted == NO_TEXT))
             if alike.any():
                 base[row] = part.start + np.flatnonzero(alike)[-1]
         return base
@@ -330,7 +330,7 @@ class Line:
 
     def _remark(self, slot: int) -> Remark:
         number = int(self._layout.columns["remark"][slot])
-        return (None, ()) if number == NOTHING else self.site.past.names.remarks[number]
+        return (None, ()) if number == NO_TEXT else self.site.past.names.remarks[number]
 
     @cached_property
     def _levels(self) -> _Levels:
