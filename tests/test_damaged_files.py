@@ -30,6 +30,7 @@ from kernel_velocity.results import asv_file, foreign
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
 from kernel_velocity.series import past
+from kernel_velocity.series.verdicts import Verdicts
 from kernel_velocity.site import writer
 from tests import synthetic
 from tests.findings import evidenced
@@ -277,7 +278,7 @@ def beside(written, others):
 def write_cache(folder):
     tree = synthetic.build(folder / "tree")
     opened = past.open(tree.results, tree.repository, folder=folder / "cache", rounds=True)
-    len(opened.verdicts)
+    len(Verdicts(opened))
     return folder / "cache" / "report.sqlite"
 
 
@@ -285,7 +286,8 @@ def cached(path):
     tree = path.parents[1] / "tree"
     opened = past.open(tree / "results", tree / "repository", folder=path.parent, rounds=True)
     commits = [[*opened.at(sha)] for sha in opened.paths]
-    return (commits, [opened.verdicts[key].points for key in opened.keys]), ()
+    levels = Verdicts(opened)
+    return (commits, [levels[key].points for key in opened.keys]), ()
 
 
 INFO = {

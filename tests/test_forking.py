@@ -217,5 +217,5 @@ print(len(forked))
 
 def answers(folder):
     """Return the answers that a cache stores, by key."""
-    with contextlib.closing(sqlite3.connect(folder / cache.NAME)) as connection:
+    with contextlib.closing(sqlite3.connect(folder / cache.FILE_NAME)) as connection:
         return dict(connection.execute("SELECT key, value FROM answer").fetchall())

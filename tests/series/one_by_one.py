@@ -22,8 +22,7 @@ from kernel_velocity.results.measurement import (
 )
 from kernel_velocity.results.records import Benchmark, History, Machine, RecordedRow, ResultsFile
 from kernel_velocity.series import change_points, packing
-from kernel_velocity.series.changes import telling
-from kernel_velocity.series.columns import TIMES, Columns
+from kernel_velocity.series.columns import TIMES, Columns, telling
 from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
 from kernel_velocity.series.reading import by_cause
 from kernel_velocity.site.text import platforms

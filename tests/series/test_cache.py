@@ -41,7 +41,7 @@ def test_unwanted_answers_are_removed(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])
 def test_damaged_file_has_no_answers(tmp_path, content):
-    (tmp_path / cache.NAME).write_bytes(content)
+    (tmp_path / cache.FILE_NAME).write_bytes(content)
     answers = Answers(tmp_path, "1")
     assert answers.get(["a"]) == {}
     answers.put({"a": b"1"}, keep=every)

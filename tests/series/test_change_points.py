@@ -8,7 +8,7 @@ import pytest
 
 from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
 from kernel_velocity.series import change_points
-from kernel_velocity.series.cache import NAME
+from kernel_velocity.series.cache import FILE_NAME
 from kernel_velocity.stats.changepoints import detector
 from tests.series.one_by_one import change_points_of, columns_of
 from tests.stepped_series import stepped
@@ -67,13 +67,13 @@ def of_all(names="abcde", folder=None):
 
 def stored(folder):
     """Return the stored answers by key."""
-    with sqlite3.connect(folder / NAME) as connection:
+    with sqlite3.connect(folder / FILE_NAME) as connection:
         return dict(connection.execute("SELECT key, value FROM answer").fetchall())
 
 
 @pytest.mark.parametrize("block", [2, 512])
 def test_many_series_as_one_by_one(monkeypatch, searches, block):
-    monkeypatch.setattr(change_points, "BLOCK", block)
+    monkeypatch.setattr(change_points, "SERIES_AT_ONCE", block)
     assert of_all() == EXPECTED
     assert len(searches) == len(set(searches)) == len(SERIES)
     assert len(EXPECTED["d"]) == 1
@@ -89,15 +89,15 @@ def test_stored_answers_are_not_searched_again(tmp_path, searches):
 
 def test_answers_of_removed_series_go_with_the_next_new_one(tmp_path):
     of_all("abcd", tmp_path)
-    written = (tmp_path / NAME).stat().st_mtime_ns
+    written = (tmp_path / FILE_NAME).stat().st_mtime_ns
     of_all("ab", tmp_path)
-    assert (tmp_path / NAME).stat().st_mtime_ns == written
+    assert (tmp_path / FILE_NAME).stat().st_mtime_ns == written
     of_all("abe", tmp_path)
     assert len(stored(tmp_path)) == 3
 
 
 def damage(folder, statement):
-    with sqlite3.connect(folder / NAME) as connection:
+    with sqlite3.connect(folder / FILE_NAME) as connection:
         connection.execute(statement)
 
 

@@ -1,10 +1,11 @@
 """A series as columns says the same as its measurements."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, Adjusted, Interval, Measurement, Outcome, SeriesKey
+from kernel_velocity.series.columns import NONE, comparable_before
 from tests.series.one_by_one import columns_of
 
 KEY = SeriesKey(
@@ -84,3 +85,32 @@ def test_columns_have_no_entry_beside_the_line():
     measurements = [Measurement(key=KEY, commit=sha, outcome=Outcome.FAILED) for sha in (LINE[5], "f" * 40)]
     columns = columns_of(measurements, ORDER)
     assert (len(columns), columns.entry(5), columns.entry(4), columns.entry(29)) == (1, 0, None, None)
+
+
+@st.composite
+def series(draw):
+    positions = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1, max_size=12))
+    return columns_of([draw(_of_method(LINE[position])) for position in positions], ORDER)
+
+
+@st.composite
+def _of_method(draw, sha):
+    outcome = draw(st.sampled_from([Outcome.MEASURED] * 4 + [Outcome.FAILED, Outcome.NOT_APPLICABLE]))
+    if outcome is not Outcome.MEASURED:
+        return Measurement(key=KEY, commit=sha, outcome=outcome)
+    method = draw(st.sampled_from([None, "a", "b"]))
+    return Measurement(key=KEY, commit=sha, outcome=outcome, seconds=1.0, method=method)
+
+
+@settings(max_examples=50)
+@given(series())
+def test_comparable_before_is_the_newest_of_the_same_method(columns):
+    base = comparable_before(columns)
+    for entry, method in enumerate(columns.method.tolist()):
+        fits = [
+            other
+            for other in range(entry)
+            if columns.outcome[other] == OUTCOMES.index(Outcome.MEASURED)
+            and (method < 0 or columns.method[other] in (-1, method))
+        ]
+        assert base[entry] == (fits[-1] if fits else NONE)

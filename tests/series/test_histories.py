@@ -69,7 +69,7 @@ def scale(path, factor, later=0.0, only=lambda benchmark, implementation: True):
 def read(tree):
     """Return what a results directory says: the histories, what is absent, the line and its order."""
     opened = past.open(tree.results, tree.repository)
-    histories = opened.histories()
+    histories = history.build(opened)
     return histories.series, histories.absent, opened.line, opened.order
 
 
@@ -240,7 +240,7 @@ def test_values_are_adjusted_where_they_can_be(nightly):
     opened = past.open(nightly.results, nightly.repository)
     values = {
         (series.identity.slot, observation.commit): observation.value
-        for series in opened.histories().series
+        for series in history.build(opened).series
         for observation in series.observations
     }
     histories = [

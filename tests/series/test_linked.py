@@ -12,7 +12,8 @@ from kernel_velocity.results import blocks
 from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal
 from kernel_velocity.series import past
-from kernel_velocity.series.linked import Sessions
+from kernel_velocity.series.linked import SessionLinks
+from kernel_velocity.series.verdicts import Verdicts
 from tests import synthetic
 
 SLOWER = 1.1  # times, in the second session
@@ -73,7 +74,8 @@ def test_step_at_a_border_is_a_change_beyond_doubt(tmp_path, monkeypatch, error,
         tmp_path, monkeypatch, change=lambda name: SLOWER if name == "native" else 1.0, session=1.0, error=error
     )
     recorded = past.open(tree.results, tree.repository)
-    native = [recorded.verdicts[key] for key in recorded.keys if key.implementation == "native"]
+    every = Verdicts(recorded)
+    native = [every[key] for key in recorded.keys if key.implementation == "native"]
     assert native and all(bool(levels.points) == is_change for levels in native)
 
 
@@ -130,9 +132,9 @@ def test_link_is_less_what_gauges_and_controls_explain():
     assert decoded == later and json.loads(blocks.encode(later))["format"] == 1
 
     def step(signals, second=decoded):
-        sessions = Sessions((first, second))
+        sessions = SessionLinks((first, second))
         fit = Fit(method="", signals=tuple(Signal(name=n, slope=0.5, centre=None) for n in signals), explained=None)
-        return sessions.links(KEY, fit, {"a0": 0, "b": 1}.keys())["b"].step
+        return sessions.of(KEY, fit, {"a0": 0, "b": 1}.keys())["b"].step
 
     assert step([]) == pytest.approx(0.10)
     assert step(["core_gauge"]) == pytest.approx(0.07)
@@ -142,4 +144,4 @@ def test_link_is_less_what_gauges_and_controls_explain():
     few = replace(decoded, times=decoded.times[: 2 * (ANCHORS - 1)])
     with pytest.raises(KeyError):
         step([], few)
-    assert Sessions((first, decoded)).links(KEY, None, {"b"}) == {}  # the first session with a value is the level
+    assert SessionLinks((first, decoded)).of(KEY, None, {"b"}) == {}  # the first session with a value is the level

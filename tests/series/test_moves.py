@@ -1,5 +1,6 @@
 """What moved and whose doing it is: one answer for pages and nights."""
 
+import functools
 import math
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import moves, past
-from kernel_velocity.series.verdicts import Word
+from kernel_velocity.series import history, moves, past
+from kernel_velocity.series.verdicts import Verdicts, Word
 from tests import large_tree
 
 COMMITS, SERIES = 60, 40
@@ -53,14 +54,19 @@ def changes_of_page(recorded):
     return {
         (key.benchmark, key.implementation, key.case, point.index): pytest.approx(point.ratio)
         for key in recorded.keys
-        for point in recorded.verdicts[key].points
-        if point.is_blamed and recorded.verdicts[key].between(point.index - 1, point.index).is_change
+        for point in levels_of(recorded)[key].points
+        if point.is_blamed and levels_of(recorded)[key].between(point.index - 1, point.index).is_change
     }
+
+
+@functools.cache
+def levels_of(recorded):
+    return Verdicts(recorded)
 
 
 def changes_of_night(recorded):
     """Return the same of what a night suspects a commit of."""
-    suspected = moves.of_histories(recorded.histories().series, recorded.line)
+    suspected = moves.of_histories(history.build(recorded).series, recorded.line)
     return {
         (move.identity.benchmark, move.identity.implementation, move.identity.case, move.point.index): math.exp(
             move.effect
@@ -83,5 +89,5 @@ def test_page_and_night_agree(tmp_path, name, changed_at):
     assert {key: ratio for key, ratio in night.items() if key in page} == page  # a night misses no change of a page
     for key in night.keys() - page.keys():  # what it adds is doubted: no page calls it a change
         (series,) = [of for of in recorded.keys if (of.benchmark, of.implementation, of.case) == key[:3]]
-        assert recorded.verdicts[series].between(key[3] - 1, key[3]).word in (Word.UNDECIDED, Word.UNCHANGED)
+        assert levels_of(recorded)[series].between(key[3] - 1, key[3]).word in (Word.UNDECIDED, Word.UNCHANGED)
     assert not any(implementation in CONTROLS for _, implementation, _, _ in night)

@@ -27,7 +27,7 @@ def read(tree):
 
 
 def cache_of(tree):
-    return tree.results.parent / past.FOLDER / cache.NAME
+    return tree.results.parent / past.CACHE_FOLDER / cache.FILE_NAME
 
 
 def values_of(site):
@@ -270,7 +270,7 @@ def test_interrupted_reading_leaves_the_old_cache(tree, monkeypatch):
         patch.setattr(reading.packing, "pack", pack)
         with pytest.raises(KeyboardInterrupt):
             read(tree)
-    assert [path.name for path in cache_of(tree).parent.iterdir()] == [cache.NAME]
+    assert [path.name for path in cache_of(tree).parent.iterdir()] == [cache.FILE_NAME]
     assert check(tree).past.directory.read == names(tree, 1, 2, 3)
 
 
@@ -390,7 +390,7 @@ from kernel_velocity.series import reading
 from kernel_velocity.site import model as site
 from kernel_velocity.errors import KernelVelocityError
 os.sched_getaffinity = lambda _: {0, 1}
-reading.FEWEST, read_one, here = 2, reading._read, os.getpid()
+reading.FILES_A_PROCESS, read_one, here = 2, reading._read, os.getpid()
 results, repository, cache, fails = sys.argv[1:]
 
 def read(path, signature, names):

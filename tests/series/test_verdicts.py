@@ -9,7 +9,7 @@ from kernel_velocity.results import lines
 from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import moves, past, verdicts
-from kernel_velocity.series.verdicts import Levels, Verdict, Word
+from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.young import Noise
 from tests import large_tree
@@ -91,10 +91,10 @@ def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, posi
         path = tmp_path / "results" / key.machine / f"{sha[:8]}-{key.environment}.json"
         lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": code * 64}))
     again = past.open(tmp_path / "results", tmp_path / "repository")
-    (step,) = again.verdicts[key].points
-    assert (recorded.verdicts[key].points[0].index, step.index) == (AT, position)
+    (step,) = Verdicts(again)[key].points
+    assert (Verdicts(recorded)[key].points[0].index, step.index) == (AT, position)
     assert step.is_same_code is is_same_code
-    assert again.verdicts[key].between(0, 39).word is (Word.UNDECIDED if is_same_code else Word.SLOWER)
+    assert Verdicts(again)[key].between(0, 39).word is (Word.UNDECIDED if is_same_code else Word.SLOWER)
 
 
 def test_beginning_of_recorded_code_is_no_change_of_it(tmp_path):
@@ -103,7 +103,7 @@ def test_beginning_of_recorded_code_is_no_change_of_it(tmp_path):
     for index, sha in enumerate(commits[AT - 3 :]):
         path = tmp_path / "results" / key.machine / f"{sha[:8]}-{key.environment}.json"
         lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": "a" * 64}))
-    (step,) = past.open(tmp_path / "results", tmp_path / "repository").verdicts[key].points
+    (step,) = Verdicts(past.open(tmp_path / "results", tmp_path / "repository"))[key].points
     assert (step.index, step.is_same_code) == (AT, True)
 
 
@@ -114,30 +114,31 @@ def test_value_beside_the_line(tmp_path, seconds, word):
     recorded, commits = opened(tmp_path)
     key = key_of(recorded)
     value = Measurement(key=key, commit=commits[0], outcome=Outcome.MEASURED, seconds=seconds)
-    assert recorded.verdicts.beside([(key, 39, value)])[key].word is word
+    assert Verdicts(recorded).beside([(key, 39, value)])[key].word is word
 
 
 def test_noise_alone_changes_no_series(tmp_path):
     shape = large_tree.Shape(commits=12, series=400)
     large_tree.build(tmp_path, shape, [])
     recorded = past.open(tmp_path / "results", tmp_path / "repository")
-    words = [recorded.verdicts[key].between(0, len(recorded.columns(key)) - 1).word for key in recorded.keys]
+    levels = Verdicts(recorded)
+    words = [levels[key].between(0, len(recorded.columns(key)) - 1).word for key in recorded.keys]
     assert len(words) == 400 and not {Word.SLOWER, Word.FASTER} & {*words}
 
 
 def test_newest_step_is_doubted_where_it_is_one_of_many_tests(tmp_path, monkeypatch):
     recorded, _ = opened(tmp_path, (39, 1.06))
     key = key_of(recorded)
-    assert recorded.verdicts[key].between(38, 39).word is Word.SLOWER
+    assert Verdicts(recorded)[key].between(38, 39).word is Word.SLOWER
     monkeypatch.setattr(moves, "FALSE_DISCOVERIES", 1e-12)
     monkeypatch.setattr(verdicts, "DOUBTED", 1e-2)
-    strict = past.open(tmp_path / "results", tmp_path / "repository").verdicts[key]
+    strict = Verdicts(past.open(tmp_path / "results", tmp_path / "repository"))[key]
     assert (strict.points, strict.between(38, 39).word) == ((), Word.UNDECIDED)
 
 
 def test_one_event_has_one_number_on_every_page(tmp_path):
     recorded, commits = opened(tmp_path, (AT, 1.08))
-    verdict = recorded.verdicts[key_of(recorded)].between(AT - 1, AT)
+    verdict = Verdicts(recorded)[key_of(recorded)].between(AT - 1, AT)
     words = pages.home_page.pages.verdict(verdict)
     tree = pages.synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits)
     (card,) = pages.home(tree).cards

@@ -79,7 +79,7 @@ def test_changes_are_the_verdicts_between_values_of_one_method(tree):
             earlier = [
                 at for at in range(entry) if columns.is_measured[at] and columns.method[at] == columns.method[entry]
             ]
-            is_changed = bool(earlier) and site.past.verdicts[key].between(earlier[-1], entry).is_change
+            is_changed = bool(earlier) and site.levels[key].between(earlier[-1], entry).is_change
             assert ((key.benchmark.split(".")[0], key.implementation, key.case) in shown) == is_changed
             checked += is_changed
     # of the third commit, and of the fifth: the third lacks its benchmark, the fourth was timed by another method

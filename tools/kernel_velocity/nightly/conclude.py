@@ -58,7 +58,7 @@ def conclude(
     decided = store.read(results)
     git_history = git.read(work.root, _named(recorded, decided.findings, work))
     order = recorded.order
-    histories = recorded.histories()
+    histories = history.build(recorded)
     all_series = history.undated(histories.series, now := time.time())
     notes = silence.from_the_future(histories.series, now, work.machine) + silence.renamed(all_series, work.machine)
     here = [series for series in all_series if series.identity.machine == work.machine]

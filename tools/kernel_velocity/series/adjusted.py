@@ -28,14 +28,14 @@ from kernel_velocity.results.measurement import Fit, SeriesKey, Signal, round_in
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES
 from kernel_velocity.series.layout import ADJUSTED, Layout
-from kernel_velocity.series.linked import Sessions
-from kernel_velocity.series.packing import ADJUSTMENT, NOTHING, ROUND, Entries
+from kernel_velocity.series.linked import SessionLinks
+from kernel_velocity.series.packing import ADJUSTMENT, NO_TEXT, ROUND, Entries
 from kernel_velocity.stats import adjust_series
 from kernel_velocity.stats.adjust import Logs, grown
 from kernel_velocity.stats.adjust_series import Centres, Rounds
 
 _BLOCK = 2_000_000  # rounds in memory at a time: 80 MB
-_NAMES = tuple(field_.name for field_ in fields(SeriesKey))
+_KEY_FIELDS = tuple(field_.name for field_ in fields(SeriesKey))
 Digests = NDArray[np.uint64]
 Slots = NDArray[np.int64]  # indices into the columns of a layout
 
@@ -56,7 +56,7 @@ def fill(cache: Cache, layout: Layout, paths: Sequence[str], blocks: Sequence[Bl
     Args:
         paths: of the results files with rounds. blocks: of a fleet, oldest first.
     """
-    return _Adjuster(cache, layout, paths).run(Sessions(blocks)) if paths else Adjustments()
+    return _Adjuster(cache, layout, paths).run(SessionLinks(blocks)) if paths else Adjustments()
 
 
 class CachedRound(NamedTuple):
@@ -147,7 +147,7 @@ class TimedSeries:
     def restore(self, text: str) -> None:
         """Set fit and centres from the `text` in the cache."""
         fit, centres = json.loads(text)
-        self.centres = {SeriesKey(**dict(zip(_NAMES, key, strict=True))): value for key, value in centres}
+        self.centres = {SeriesKey(**dict(zip(_KEY_FIELDS, key, strict=True))): value for key, value in centres}
         if fit is not None:
             self.fit = Fit(**{**fit, "signals": tuple(Signal(**signal) for signal in fit["signals"])})
 
@@ -170,13 +170,13 @@ class _Adjuster:
         self._controls: dict[tuple[tuple[str, ...], int], Controls] = {}
         self._centres: dict[tuple[object, ...], Centres] = {}
 
-    def run(self, sessions: Sessions) -> Adjustments:
+    def run(self, links: SessionLinks) -> Adjustments:
         """Fill in the adjusted times of the layout."""
         self._recall()
         series = [timed for number in range(len(self.layout.keys)) for timed in self._timed_series(number)]
         self._fit_all(series)
         computed = self._adjust_all(series)
-        errors = self._link(series, sessions)
+        errors = self._link(series, links)
         return Adjustments(
             computed=computed, fits=self._newest_fits(series), link_errors=errors, digests=self._digests()
         )
@@ -223,15 +223,15 @@ class _Adjuster:
 
     def _controls_of(self, key: SeriesKey, method: int) -> Controls:
         """Return the controls of a series that a method timed. A control has none."""
-        seconds = () if key.implementation in CONTROLS else adjust_series.seconds_of(key)
-        if (seconds, method) not in self._controls:
-            self._controls[seconds, method] = self._find_controls(seconds, method)
-        return self._controls[seconds, method]
+        conditions = () if key.implementation in CONTROLS else adjust_series.shared_conditions(key)
+        if (conditions, method) not in self._controls:
+            self._controls[conditions, method] = self._find_controls(conditions, method)
+        return self._controls[conditions, method]
 
-    def _find_controls(self, seconds: tuple[str, ...], method: int) -> Controls:
+    def _find_controls(self, conditions: tuple[str, ...], method: int) -> Controls:
         layout, commit = self.layout, self.layout.commit
         controls = (key for key in layout.keys if key.implementation in CONTROLS)
-        keys = tuple(key for key in controls if adjust_series.seconds_of(key) == seconds)
+        keys = tuple(key for key in controls if adjust_series.shared_conditions(key) == conditions)
         all_slots = np.full((len(keys), len(layout.commits)), -1, np.int64)
         digests = np.zeros(len(layout.commits), np.uint64)
         for row, key in enumerate(keys):
@@ -291,7 +291,7 @@ class _Adjuster:
                     cached = cache_key, adjust_series.witnessed(controls, centres), centres
                 timed.centres = cached[2]
             codes = zip(commit[timed.basis].tolist(), self.layout.columns["code"][timed.basis].tolist(), strict=True)
-            code = {str(number): texts[text] for number, text in codes if text != NOTHING}
+            code = {str(number): texts[text] for number, text in codes if text != NO_TEXT}
             rounds = stored.of(timed.basis.tolist())
             timed.fit = adjust_series.fit(rounds, {} if timed.controls is None else cached[1], code, timed.method)
             self.cache.put_fit(timed.name, timed.digest, timed.text)
@@ -338,16 +338,16 @@ class _Adjuster:
             for name, time in zip(ADJUSTED, times, strict=True):
                 self.layout.columns[name][slot] = time
 
-    def _link(self, series: Sequence[TimedSeries], sessions: Sessions) -> dict[SeriesKey, dict[int, float]]:
+    def _link(self, series: Sequence[TimedSeries], links: SessionLinks) -> dict[SeriesKey, dict[int, float]]:
         """Take out of adjusted times what the sessions of blocks differ by. Return the errors of links.
 
         The cache has the times without it: links change with each block.
         """
         errors: dict[SeriesKey, dict[int, float]] = {}
         columns = self.layout.columns
-        for timed in series if sessions.recorded else ():
+        for timed in series if links.recorded else ():
             slots = {self.layout.commits[self.layout.commit[slot]]: slot for slot in timed.slots.tolist()}
-            for sha, link in sessions.links(timed.key, timed.fit, slots.keys()).items():
+            for sha, link in links.of(timed.key, timed.fit, slots.keys()).items():
                 if (slot := slots.get(sha)) is not None:
                     names = TIMES[:3] if math.isnan(columns["adjusted"][slot]) else ADJUSTED
                     middle, *bounds = (float(columns[name][slot]) for name in names)

@@ -15,7 +15,6 @@ import functools
 import hashlib
 import json
 import sqlite3
-import struct
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +26,12 @@ from numpy.typing import NDArray
 
 from kernel_velocity.series.packing import ADJUSTMENT, ENTRY, ROUND, STORED, TRACKED, Entries, Names, Numbers, Packed
 
-NAME = "report.sqlite"
-FORMAT = 6  # of the tables
-VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
+FILE_NAME = "report.sqlite"
+TABLES_VERSION = 7
+ROOMS_OF_VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
 _AT_ONCE = 500  # keys of one query
-_CHECK = struct.Struct("<I")
 _CHECKSUM = "checksum INTEGER NOT NULL"
 _TABLES = {
     "made": "(kind TEXT PRIMARY KEY, identity TEXT NOT NULL)",
@@ -45,9 +43,9 @@ _TABLES = {
     " of_entries INTEGER NOT NULL, of_rounds INTEGER NOT NULL, of_tracked INTEGER NOT NULL)",
     "adjustment": f"(path TEXT PRIMARY KEY, entries BLOB NOT NULL, {_CHECKSUM})",
     "fit": f"(series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL, {_CHECKSUM})",
-    "answer": "(key TEXT PRIMARY KEY, value BLOB NOT NULL)",
+    "answer": f"(key TEXT PRIMARY KEY, value BLOB NOT NULL, {_CHECKSUM})",
 }
-_OF_VALUES = ("name", "file", "adjustment", "fit")
+_TABLES_OF_VALUES = ("name", "file", "adjustment", "fit")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -92,7 +90,9 @@ class Cache:
         """
         self.folder = folder
         where = [str(results.resolve()), str(repository.resolve())]
-        self._identity = json.dumps([*where, ENTRY.descr, ROUND.descr, TRACKED.descr, ADJUSTMENT.descr, code(*VALUES)])
+        self._identity = json.dumps(
+            [*where, ENTRY.descr, ROUND.descr, TRACKED.descr, ADJUSTMENT.descr, code(*ROOMS_OF_VALUES)]
+        )
         try:
             try:
                 self._connection = self._opened()
@@ -117,7 +117,7 @@ class Cache:
         try:
             _check(connection, self.folder)
             if _maker(connection, "values") != self._identity:
-                for table in _OF_VALUES:
+                for table in _TABLES_OF_VALUES:
                     connection.execute(f"DELETE FROM {table}")
                 connection.execute("INSERT OR REPLACE INTO made VALUES ('values', ?)", [self._identity])
         except BaseException:
@@ -194,7 +194,8 @@ class Cache:
 
     def rounds(self, path: str) -> Entries:
         """Return the rounds of a results file."""
-        return self._array("rounds", path, ROUND)
+        ((_, blob),) = self._sound("SELECT of_rounds, path, rounds FROM file WHERE path = ?", [json.dumps(path)])
+        return np.frombuffer(blob, dtype=ROUND)
 
     def tracked(self) -> dict[str, Entries]:
         """Return the TRACKED entries by path, of the results files that have some."""
@@ -205,11 +206,6 @@ class Cache:
         """Return the results files that have rounds."""
         rows = self._connection.execute("SELECT path FROM file WHERE length(rounds) > 0").fetchall()
         return frozenset(json.loads(path) for (path,) in rows)
-
-    def _array(self, column: str, path: str, kind: np.dtype[np.void]) -> Entries:
-        query = f"SELECT of_{column}, path, {column} FROM file WHERE path = ?"
-        ((_, blob),) = self._sound(query, [json.dumps(path)])
-        return np.frombuffer(blob, dtype=kind)
 
     def adjustments(self, path: str) -> Entries | None:
         """Return the stored adjustments of the values of a results file. None: there are none."""
@@ -274,14 +270,13 @@ class Answers:
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the stored answers of some keys."""
         with contextlib.suppress(sqlite3.Error, OSError), self._opened(write=False) as connection:
-            wanted, rows = list(keys), list[tuple[str, bytes]]()
+            wanted, rows = list(keys), list[tuple[str, bytes, int]]()
             if connection is not None and _maker(connection, "answers") == self._maker:
                 for start in range(0, len(wanted), _AT_ONCE):
                     some = wanted[start : start + _AT_ONCE]
-                    query = f"SELECT key, value FROM answer WHERE key IN ({', '.join('?' * len(some))})"
+                    query = f"SELECT key, value, checksum FROM answer WHERE key IN ({', '.join('?' * len(some))})"
                     rows += connection.execute(query, some).fetchall()
-            sound = [(key, value) for key, value in rows if isinstance(value, bytes) and len(value) >= _CHECK.size]
-            return {key: value[_CHECK.size :] for key, value in sound if value[: _CHECK.size] == _checksum(value)}
+            return {key: value for key, value, checksum in rows if checksum == _checksum_of([key, value])}
         return {}
 
     def put(self, answers: Mapping[str, bytes], *, keep: Callable[[str], bool]) -> None:
@@ -292,15 +287,15 @@ class Answers:
             if _maker(connection, "answers") != self._maker:
                 connection.execute("DELETE FROM answer")
                 connection.execute("INSERT OR REPLACE INTO made VALUES ('answers', ?)", [self._maker])
-            rows = [(key, _checksum(bytes(_CHECK.size) + value) + value) for key, value in answers.items()]
-            connection.executemany("INSERT OR REPLACE INTO answer VALUES (?, ?)", rows)
+            rows = [(key, value, _checksum_of([key, value])) for key, value in answers.items()]
+            connection.executemany("INSERT OR REPLACE INTO answer VALUES (?, ?, ?)", rows)
             stored = connection.execute("SELECT key FROM answer").fetchall()
             connection.executemany("DELETE FROM answer WHERE key = ?", [(key,) for (key,) in stored if not keep(key)])
             connection.execute("COMMIT")
 
     @contextlib.contextmanager
     def _opened(self, *, write: bool) -> Iterator[sqlite3.Connection | None]:
-        if self._folder is None or not (write or (self._folder / NAME).exists()):
+        if self._folder is None or not (write or (self._folder / FILE_NAME).exists()):
             yield None
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -321,14 +316,9 @@ def _checksum_of(row: Iterable[Any]) -> int:
     return checksum
 
 
-def _checksum(value: bytes) -> bytes:
-    """Return the checksum of a stored answer, which stands in front of it: SQLite has none of its own."""
-    return _CHECK.pack(zlib.crc32(memoryview(value)[_CHECK.size :]))
-
-
 def _connected(folder: Path | None, *, write: bool = True) -> sqlite3.Connection:
     """Return a connection in a transaction."""
-    path = ":memory:" if folder is None else folder / NAME
+    path = ":memory:" if folder is None else folder / FILE_NAME
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size = {_PAGE}")
@@ -346,11 +336,11 @@ def _check(connection: sqlite3.Connection, folder: Path | None) -> None:
     if not tables:
         for name, columns in _TABLES.items():
             connection.execute(f"CREATE TABLE {name} {columns}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-    elif version != FORMAT:
-        raise sqlite3.DatabaseError(f"the cache has format {version}, {FORMAT} is wanted")
+        connection.execute(f"PRAGMA user_version = {TABLES_VERSION}")
+    elif version != TABLES_VERSION:
+        raise sqlite3.DatabaseError(f"the cache has format {version}, {TABLES_VERSION} is wanted")
     ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
-    if folder is not None and 0 < (folder / NAME).stat().st_size != pages * _PAGE:
+    if folder is not None and 0 < (folder / FILE_NAME).stat().st_size != pages * _PAGE:
         raise sqlite3.DatabaseError("cut short")
 
 
@@ -361,5 +351,5 @@ def _maker(connection: sqlite3.Connection, kind: str) -> str | None:
 
 def remove(folder: Path) -> None:
     """Remove the cache of a folder."""
-    for name in (NAME, f"{NAME}-journal"):
+    for name in (FILE_NAME, f"{FILE_NAME}-journal"):
         (folder / name).unlink(missing_ok=True)

@@ -20,13 +20,12 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.series import cache
 from kernel_velocity.series.cache import Answers
-from kernel_velocity.series.changes import Indices
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import Columns, Indices
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import Detected
 from kernel_velocity.stats.changepoints.values import INTERVAL, ChangePoint
 
-BLOCK = 512  # series that are looked at together, at most: 20 MB of arrays, where there are 500 values of each
+SERIES_AT_ONCE = 512  # at most: 20 MB of arrays, where there are 500 values of each
 
 ChangePoints = tuple[ChangePoint, ...]
 
@@ -109,8 +108,8 @@ def _of_some(
     """Return the change points of series, and the answers that are new."""
     new: dict[str, bytes] = {}
     result: dict[SeriesKey, ChangePoints] = {}
-    for start in range(0, len(keys), BLOCK):
-        some = keys[start : start + BLOCK]
+    for start in range(0, len(keys), SERIES_AT_ONCE):
+        some = keys[start : start + SERIES_AT_ONCE]
         series = [columns(key) for key in some]
         parts = [by_method(logs(entries)) for entries in series]
         names = [

@@ -24,17 +24,17 @@ from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series.changes import Indices
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import Columns, Indices
 from kernel_velocity.series.layout import Layout
-from kernel_velocity.series.packing import NOTHING, Numbers
+from kernel_velocity.series.packing import NO_TEXT, Numbers
+from kernel_velocity.series.past import Past
 from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
 from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
 
-FEWEST = 2  # controls with a value of a commit: one alone shares nothing
+FEWEST_CONTROLS = 2  # with a value of a commit: one alone shares nothing
 FEWEST_VALUES = 6  # of a control: fewer do not tell its level
-MOST = 256  # controls, about, evenly spread over all: more only cost time
+MOST_CONTROLS = 256  # about, evenly spread over all: more only cost time
 SWEEPS = 3  # of the median polish: the third moves nothing by a thousandth
 SAME_FACTOR = 1 / 3  # of what the controls share: by so much one cause slows two series differently
 MOST_SCATTER = 1.1  # times: what the controls share has a noise of its own
@@ -132,7 +132,7 @@ def shared(layout: Layout, methods: Numbers[str], platform: tuple[str, str, str]
         n for n, key in enumerate(layout.keys) if key.implementation in CONTROLS and platform_of(key) == platform
     ]
     rows: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
-    for number in numbers[:: len(numbers) // MOST + 1]:
+    for number in numbers[:: len(numbers) // MOST_CONTROLS + 1]:
         part = layout.part(number)
         at, outcome, method, began, seconds = (
             layout.columns[name][part] for name in ("position", "outcome", "method", "began", "seconds")
@@ -142,8 +142,23 @@ def shared(layout: Layout, methods: Numbers[str], platform: tuple[str, str, str]
             alike = is_timed & (method == used)
             if alike.sum() >= FEWEST_VALUES:
                 rows.setdefault(used, []).append((at[alike], began[alike], np.log(seconds[alike])))
-    by_method = {methods[number] if number != NOTHING else None: common(some) for number, some in rows.items()}
+    by_method = {methods[number] if number != NO_TEXT else None: common(some) for number, some in rows.items()}
     return Shared({method: part for method, part in by_method.items() if part.position.size})
+
+
+class SharedParts:
+    """What the controls of a past share, by platform, found when it is first asked for."""
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+        self._by_platform: dict[tuple[str, str, str], Shared] = {}
+
+    def __getitem__(self, key: SeriesKey) -> Shared:
+        """Return what the controls share that were measured where a series was."""
+        platform = platform_of(key)
+        if platform not in self._by_platform:
+            self._by_platform[platform] = shared(self._past.layout, self._past.names.texts, platform)
+        return self._by_platform[platform]
 
 
 def common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
@@ -153,10 +168,10 @@ def common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
         rows: of each control the positions of its values, when they were measured (Unix times, s), and log times.
     """
     counts = np.bincount(np.concatenate([position for position, _, _ in rows]))
-    positions = np.flatnonzero(counts >= FEWEST).astype(np.int32)
+    positions = np.flatnonzero(counts >= FEWEST_CONTROLS).astype(np.int32)
     values, first = np.full((len(rows), positions.size), np.nan), np.full(positions.size, np.nan)
     for row, (position, began, logs) in enumerate(rows):
-        is_common = counts[position] >= FEWEST
+        is_common = counts[position] >= FEWEST_CONTROLS
         columns = np.searchsorted(positions, position[is_common])
         values[row, columns] = logs[is_common]
         first[columns] = np.fmin(first[columns], began[is_common])

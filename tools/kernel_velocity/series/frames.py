@@ -1,19 +1,25 @@
-"""What is recorded as tables for notebooks: a row for each value, each round, and each fact of a machine.
+"""What is recorded as tables: a row for each value, each round, and each fact of a machine. `kv export` writes them.
 
 `kernel_velocity.read` is `read` of this module. docs/how-to/notebook.md has examples.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
 import importlib.util
-from collections.abc import Mapping, Sequence
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_velocity.errors import UsageError
+from kernel_velocity import units
+from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import identity
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
@@ -26,10 +32,10 @@ from kernel_velocity.series.past import Past
 BACKENDS = ("polars", "pandas")  # in order of preference
 TEXT, NUMBER, TIME = "text", "number", "time"  # kinds of columns
 _SERIES = ("machine", "environment", "benchmark", "kernel", "device", "state", "implementation", "case", "version")
-_NAMES = dict.fromkeys((*_SERIES, "unit", "commit"), TEXT)
+_IDENTIFYING = dict.fromkeys((*_SERIES, "unit", "commit"), TEXT)
 # Column -> kind. Times of day are in UTC, values in the series' unit: those of timings in s per call.
 VALUES = {
-    **_NAMES,
+    **_IDENTIFYING,
     "place": NUMBER,  # of the commit on the first-parent line of HEAD, from 0 on; unknown beside it
     "date": TIME,  # of the commit
     "measured": TIME,
@@ -45,12 +51,22 @@ VALUES = {
     "warnings": TEXT,
 }
 ROUNDS = {
-    **_NAMES,
+    **_IDENTIFYING,
     "round": NUMBER,  # from 0 on
     "launch": TEXT,  # of the process: rounds of one launch are not independent
     **dict.fromkeys(("estimate", "core_gauge", "memory_gauge", "control_gauge"), NUMBER),  # s
 }
 MACHINES = {**dict.fromkeys(("machine", "environment", "commit"), TEXT), "measured": TIME, "fact": TEXT, "text": TEXT}
+EXPORTS = {
+    "parquet": "every value as a Parquet file (needs polars, or pandas with pyarrow)",
+    "csv": "every value as a CSV file",
+    "openmetrics": "the newest value of every series as text for Prometheus",
+}
+# Not the commit: every new one would begin another series in the database
+LABELS = ("machine", "environment", "benchmark", "implementation", "case", "version")
+METRICS = {units.SECONDS: "kernel_velocity_time_seconds", units.BYTES: "kernel_velocity_memory_bytes"}  # by unit
+OTHER = "kernel_velocity_value"  # the metric of all other units, each of which is a label
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 Table = dict[str, Any]  # column -> list, or array; all of one length
 
 
@@ -242,3 +258,91 @@ def _times(seconds: FloatArray) -> NDArray[np.datetime64]:
     is_known = np.isfinite(seconds)
     times = (np.where(is_known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
     return np.where(is_known, times, np.datetime64("NaT", "us"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the `export` command."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    for name, text in EXPORTS.items():
+        group.add_argument(f"--{name}", type=Path, metavar="FILE", help=text)
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="asv's results directory (default: results)"
+    )
+    parser.add_argument("--repository", type=Path, default=Path(), help="the clone of the kernels (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Write the file. Print notes to `err`, one line each, and what was written to `out`."""
+    name, path = next((name, path) for name in EXPORTS if (path := getattr(args, name)) is not None)
+    backend = _backend() if name == "parquet" else ""
+    past = series_past.open(args.results, args.repository)
+    for note in past.notes:
+        print(f"note: {note}", file=err)
+    table = values(past)
+    count = len(table["value"])
+    if not count:
+        raise ResultsError(f"{args.results}: it has no value to export: name asv's results directory with --results")
+    if name == "parquet":
+        replace_bytes(path, parquet(table, backend))
+    elif name == "csv":
+        replace_text(path, csv_text(table))
+    else:
+        lines = [*openmetrics(past)]
+        count = sum(not line.startswith("#") for line in lines)
+        replace_text(path, "".join(f"{line}\n" for line in lines))
+    print(f"{units.count(count, 'value')}: {path}", file=out)
+    return 0
+
+
+def _backend() -> str:
+    """Return the data frame package that writes Parquet."""
+    backend = backend_of()
+    if backend == "pandas" and importlib.util.find_spec("pyarrow") is None:
+        raise UsageError("a Parquet file needs polars, or pyarrow beside pandas: pip install polars")
+    return backend
+
+
+def parquet(table: Table, backend: str) -> bytes:
+    """Return a table of VALUES as a Parquet file, made by a data frame package."""
+    stream = io.BytesIO()
+    frame(table, VALUES, backend).write_parquet(stream)
+    return stream.getvalue()
+
+
+def csv_text(table: Table) -> str:
+    """Return a table of VALUES as CSV (RFC 4180). Times of day are in UTC. What is unknown is empty."""
+
+    def texts(name: str, kind: str) -> list[Any]:
+        if kind == TEXT:
+            return table[name]  # type: ignore[no-any-return]
+        if kind == TIME:
+            moments = np.datetime_as_string(np.asarray(table[name], "M8[us]"), unit="s").tolist()
+            return ["" if moment == "NaT" else f"{moment}Z" for moment in moments]
+        return ["" if math.isnan(number) else number for number in np.asarray(table[name], np.float64).tolist()]
+
+    columns = [texts(name, kind) for name, kind in VALUES.items()]
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    writer.writerow(VALUES)
+    writer.writerows(zip(*columns, strict=True))
+    return stream.getvalue()
+
+
+def openmetrics(past: Past) -> Iterator[str]:
+    """Yield the lines of the newest value of every series that has one: a gauge for times, memory and other values."""
+    samples: dict[str, list[str]] = {metric: [] for metric in (*METRICS.values(), OTHER)}
+    for key in past.keys:
+        columns = past.columns(key)
+        measured = np.flatnonzero(columns.is_measured)
+        if measured.size:
+            metric = METRICS.get(columns.unit, OTHER)
+            labels = {name: getattr(key, name) for name in LABELS} | ({"unit": columns.unit} if metric == OTHER else {})
+            listed = ",".join(f'{name}="{text.translate(_ESCAPED)}"' for name, text in labels.items())
+            samples[metric].append(f"{metric}{{{listed}}} {columns.seconds[measured[-1]]}")
+    for metric, lines in samples.items():
+        if lines:
+            yield f"# TYPE {metric} gauge"
+            yield from (f"# UNIT {metric} {unit}" for unit, name in METRICS.items() if name == metric)
+            yield f"# HELP {metric} the newest value on the first-parent line of HEAD"
+            yield from lines
+    yield "# EOF"

@@ -7,7 +7,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import change_points, controls
+from kernel_velocity.series.past import Past
 from kernel_velocity.stats import two_samples
-
-if TYPE_CHECKING:
-    from kernel_velocity.series.past import Past
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
@@ -83,12 +80,12 @@ def build(past: Past) -> Histories:
     """
     observed: dict[Identity, list[Observation]] = defaultdict(list)
     absent: dict[Slot, list[str]] = defaultdict(list)
-    observe = _Observer(past)
+    observe, shared = _Observer(past), controls.SharedParts(past)
     columns, texts, remarks = past.layout.columns, past.names.texts, past.names.remarks
     for number, key in enumerate(past.layout.keys):
         part, entries = past.layout.part(number), past.columns(key)
         seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
-        rounds_and_machine = change_points.errors(entries, slice(None)), controls.left_in(entries, past.shared(key))
+        rounds_and_machine = change_points.errors(entries, slice(None)), controls.left_in(entries, shared[key])
         rows = zip(
             *(columns[name][part].tolist() for name in ("position", "outcome", "method", "remark", "began")),
             *(values.tolist() for values in (seconds, *rounds_and_machine)),

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     Times = Mapping[Series, Mapping[str, Time]]  # of the anchors of a block, by series and commit
 
-FEWEST = 4  # anchors: linked by fewer, values are no nearer to the truth than unlinked ones (python -m lab links)
+FEWEST_ANCHORS = 4  # linked by fewer, values are no nearer to the truth than unlinked ones (python -m lab links)
 
 
 @dataclass(frozen=True, eq=False)
-class Sessions:
-    """The recorded blocks, oldest first."""
+class SessionLinks:
+    """How the sessions of a fleet differ, from its recorded blocks, oldest first."""
 
     recorded: Sequence[Block]
     _moves: dict[tuple[int, int, str, str], list[float]] = field(default_factory=dict, init=False)
@@ -48,7 +48,7 @@ class Sessions:
                 by_lane.setdefault((block.machine, lane), []).append((block, times))
         return by_lane
 
-    def links(self, key: SeriesKey, fit: Fit | None, commits: Set[str]) -> dict[str, Link]:
+    def of(self, key: SeriesKey, fit: Fit | None, commits: Set[str]) -> dict[str, Link]:
         """Return, for commits of a series, the link of their session to the series' first one.
 
         Commits of the first session, and of those with too few anchors in common with it, are left out.
@@ -62,7 +62,7 @@ class Sessions:
         result: dict[str, Link] = {}
         for number, (block, times) in enumerate(here):
             pairs = list(self._pairs(here[0][1], times, series, fit)) if number else []
-            if len(pairs) >= FEWEST:
+            if len(pairs) >= FEWEST_ANCHORS:
                 linked = link(*zip(*pairs, strict=True))
                 result |= {sha: linked for sha in block.commits if sha not in here[0][0].commits}
         return result

@@ -23,7 +23,7 @@ from kernel_velocity.results.identity import Identity, is_worse
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series import controls
 from kernel_velocity.series.change_points import Logs
-from kernel_velocity.series.changes import Indices
+from kernel_velocity.series.columns import Indices
 from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.stats.changepoints import detector, young
 from kernel_velocity.stats.changepoints.detector import MARGIN

@@ -31,7 +31,7 @@ from kernel_velocity.results.measurement import (
 from kernel_velocity.results.records import RecordedRow, ResultsFile, name_parts
 
 NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
-NOTHING = 0  # the number of no text
+NO_TEXT = 0  # the number of no text
 # of one value: times in s per call, `began` the Unix time of its last round, s. NaN is unknown, as are -1 rounds.
 ENTRY = np.dtype(
     [
@@ -88,14 +88,18 @@ class Numbers(Generic[Value]):
         self._numbers = {value: number for number, value in enumerate(self.values, start=1)}
 
     def of(self, value: Value | None) -> int:
-        """Return the number of a value, NOTHING for None."""
+        """Return the number of a value, NO_TEXT for None."""
         if value is None:
-            return NOTHING
+            return NO_TEXT
         number = self._numbers.get(value)
         if number is None:
             self.values.append(value)
             number = self._numbers[value] = len(self.values)
         return number
+
+    def of_all(self, others: Numbers[Value]) -> NDArray[np.int32]:
+        """Return, by the numbers of others, our numbers of the same values."""
+        return np.array([NO_TEXT, *map(self.of, others.values)], np.int32)
 
     def __getitem__(self, number: int) -> Value:
         """Return the value of a number (>= 1)."""
@@ -176,8 +180,8 @@ def _fill_plain(entries: Entries, is_plain: NDArray[np.bool_], file: ResultsFile
     began = [np.nan if row.began is None else row.began for row in file.rows]
     columns["series"] = np.concatenate([names.of_row(file, row) for row in file.rows])
     columns["rounds"] = np.full(len(entries), -1)
-    columns["interval_method"] = np.where(bounded, names.texts.of(ASV_INTERVAL_METHOD), NOTHING)
-    columns["remark"] = np.where(measured, np.repeat(remarks, sizes), NOTHING)
+    columns["interval_method"] = np.where(bounded, names.texts.of(ASV_INTERVAL_METHOD), NO_TEXT)
+    columns["remark"] = np.where(measured, np.repeat(remarks, sizes), NO_TEXT)
     columns["began"] = np.where(measured, np.repeat(began, sizes), np.nan)
     for name, column in columns.items():
         entries[name][is_plain] = column[is_plain]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,22 +31,17 @@ from kernel_velocity.results.measurement import (
 )
 from kernel_velocity.results.records import Benchmark, Commit, History, Machine
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import adjusted, cache, changes, columns, layout, reading
+from kernel_velocity.series import adjusted, cache, columns, layout, reading
 from kernel_velocity.series.adjusted import Adjustments
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
-from kernel_velocity.series.packing import NOTHING, Entries, Names, key_of
+from kernel_velocity.series.packing import NO_TEXT, Entries, Names, key_of
 from kernel_velocity.series.reading import Directory
 
-if TYPE_CHECKING:
-    from kernel_velocity.series.controls import Shared
-    from kernel_velocity.series.history import Histories
-    from kernel_velocity.series.verdicts import Verdicts
-
-FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
-SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
-LISTED = 5  # commits named in a note before it only counts them
+CACHE_FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
+SHOWN_COLUMNS = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
+COMMITS_LISTED = 5  # commits named in a note before it only counts them
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 Sessions = tuple[tuple[str, SessionFacts], ...]  # with the full SHA that each measured
 
@@ -77,7 +72,6 @@ class Past:
     blocks: tuple[Block, ...]  # what a fleet measured, oldest first
     _tracked: Mapping[str, Entries] = field(repr=False)  # by path
     _columns: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False)
-    _shared: dict[tuple[str, str, str], Shared] = field(default_factory=dict, init=False, repr=False)
     problems: tuple[str, ...]  # a line for each part that could not be read or shown
 
     @property
@@ -107,11 +101,11 @@ class Past:
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
-        """The series with a trend: with values on the first-parent line, and applicable (`changes.telling`)."""
+        """The series with a trend: with values on the first-parent line, and applicable (`columns.telling`)."""
         parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
         outcome = self.layout.columns["outcome"]
         applied = {key for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
-        return tuple(changes.telling((key for key, part in parts if part.stop > part.start), applied))
+        return tuple(columns.telling((key for key, part in parts if part.stop > part.start), applied))
 
     @cached_property
     def platforms(self) -> frozenset[tuple[str, str]]:
@@ -140,7 +134,7 @@ class Past:
 
     def _columns_of(self, key: SeriesKey) -> Columns:
         part = self.layout.part(self.layout.numbers[key])
-        arrays = {name: self.layout.columns[name][part] for name in ("position", *SHOWN)}
+        arrays = {name: self.layout.columns[name][part] for name in ("position", *SHOWN_COLUMNS)}
         texts, remarks = self.names.texts, self.names.remarks
         times: dict[str, Any] = {name: arrays[name] for name in TIMES}
         methods, method = _ranked(arrays["method"])
@@ -153,8 +147,8 @@ class Past:
             method=method,
             methods=tuple(texts[number] for number in methods),
             interval_methods=ByEntry(arrays["interval_method"], texts.__getitem__),
-            reasons=ByEntry(remark, lambda number: remarks[number][0] or "", self.having[0]),
-            warnings=ByEntry(remark, lambda number: remarks[number][1], self.having[1]),
+            reasons=ByEntry(remark, lambda number: remarks[number][0] or "", self.has_reason),
+            warnings=ByEntry(remark, lambda number: remarks[number][1], self.has_warning),
             remarks=remark,
             link_error=self._link_error(key, part),
             **self.amounts(key),
@@ -168,10 +162,14 @@ class Past:
         return np.array([errors.get(slot, 0.0) for slot in range(part.start, part.stop)])
 
     @cached_property
-    def having(self) -> tuple[NDArray[np.bool_], ...]:
-        """By number of a remark, whether it has a reason (first) or warnings (second)."""
-        remarks = [(None, ()), *self.names.remarks.values]
-        return tuple(np.array([bool(remark[side]) for remark in remarks]) for side in (0, 1))
+    def has_reason(self) -> NDArray[np.bool_]:
+        """By number of a remark, whether it says why there is no time."""
+        return np.array([False, *(bool(reason) for reason, _ in self.names.remarks.values)])
+
+    @cached_property
+    def has_warning(self) -> NDArray[np.bool_]:
+        """By number of a remark, whether it has warnings."""
+        return np.array([False, *(bool(warnings) for _, warnings in self.names.remarks.values)])
 
     def amounts(self, key: SeriesKey) -> dict[str, Any]:
         """Return FLOP and bytes per call of a series, None where unknown, and the unit of its values."""
@@ -269,28 +267,6 @@ class Past:
         paths = sorted(self._tracked.keys() & self.directory.files.keys())
         return tuple(path for path in paths if np.isin(self._tracked[path]["series"], numbers).any())
 
-    def histories(self) -> Histories:
-        """Return the history of every series, from which verdicts are made."""
-        from kernel_velocity.series import history  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        return history.build(self)
-
-    @cached_property
-    def verdicts(self) -> Verdicts:
-        """The levels of all series."""
-        from kernel_velocity.series.verdicts import Verdicts  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        return Verdicts(self)
-
-    def shared(self, key: SeriesKey) -> Shared:
-        """Return what the controls share that were measured where a series was."""
-        from kernel_velocity.series import controls  # noqa: PLC0415 - needs scipy, which a node lacks
-
-        platform = controls.platform_of(key)
-        if platform not in self._shared:
-            self._shared[platform] = controls.shared(self.layout, self.names.texts, platform)
-        return self._shared[platform]
-
     def sessions(self, machine: str, environment: str) -> Sessions:
         """Return the sessions of a machine and environment, oldest first, without those like the one before."""
         pairs = (
@@ -323,8 +299,8 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
 
     Args:
         results: asv's results directory. repository: a folder of the repository.
-        folder: of the cache. None: `FOLDER` beside the results directory. Where it cannot be used, everything is read,
-            and a note says so.
+        folder: of the cache. None: `CACHE_FOLDER` beside the results directory. Where it cannot be used, everything is
+            read, and a note says so.
         commits: full SHAs. With them, only these commits are read, without the cache and without adjusted times, which
             need the whole history.
         rounds: whether the rounds of every value are wanted.
@@ -335,7 +311,7 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
     """
     if commits is not None:
         return _read(Cache(None, results, repository), results, repository, (), commits)
-    folder = results.resolve().parent / FOLDER if folder is None else folder
+    folder = results.resolve().parent / CACHE_FOLDER if folder is None else folder
     try:
         return _with_cache(folder, results, repository, rounds=rounds)
     except (OSError, sqlite3.Error) as error:  # a full disk among them: SQLite's own error, and no OSError
@@ -393,11 +369,11 @@ def _read(
 
 
 def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
-    """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NOTHING."""
+    """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NO_TEXT."""
     if _is_constant(numbers):  # nearly always; its index takes no memory
-        used = [number for number in numbers[:1].tolist() if number != NOTHING]
+        used = [number for number in numbers[:1].tolist() if number != NO_TEXT]
         return used, np.broadcast_to(np.int32(len(used) - 1), len(numbers))
-    used = [number for number in dict.fromkeys(numbers.tolist()) if number != NOTHING]
+    used = [number for number in dict.fromkeys(numbers.tolist()) if number != NO_TEXT]
     positions = np.full(max(used, default=0) + 1, -1, np.int32)
     positions[used] = np.arange(len(used))
     return used, positions[numbers]
@@ -430,5 +406,5 @@ def _history_notes(history: History, recorded: Collection[str], shown: Collectio
 
 
 def _names(shas: Sequence[str]) -> str:
-    more = len(shas) - LISTED
-    return ", ".join(sha[:SHORT] for sha in shas[:LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(shas) - COMMITS_LISTED
+    return ", ".join(sha[:SHORT] for sha in shas[:COMMITS_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.results.records import Benchmark, Machine
 from kernel_velocity.series import packing
 from kernel_velocity.series.cache import Cache, FileFacts
-from kernel_velocity.series.packing import ENTRY, ROUND, TRACKED, Names, Numbers, Packed
+from kernel_velocity.series.packing import ENTRY, ROUND, TRACKED, Names, Packed
 
 _NUMBER = re.compile(r"\d+")
-FEWEST = 100  # files to a process; fewer are read sooner than another process has started
+FILES_A_PROCESS = 100  # at least: fewer are read sooner than another process has started
 _AT_ONCE = 16  # files that are sent back together, with the names of their numbers
 _BESIDE = (".jsonl", FAILURES, sessions.SUFFIX)  # in the folder `telemetry`, of the same stem
 
@@ -75,7 +75,8 @@ def update(cache: Cache, results: Path, commits: Collection[str] | None = None) 
         machines.append(reader.read_machine(folder, notes.setdefault(folder.name, [])))
         looks, beside = _looks(folder), _looks(folder / "telemetry")
         for path in wanted:
-            signature, facts = _signature(path, looks, beside), cached.pop(_name(path), None)
+            telemetry = (beside.get(f"{path.stem}{suffix}", "") for suffix in _BESIDE)
+            signature, facts = "|".join([looks.get(path.name, ""), *telemetry]), cached.pop(_name(path), None)
             files[_name(path)] = facts if facts is not None and facts.signature == signature else None
             if files[_name(path)] is None:
                 signatures[path] = signature
@@ -128,17 +129,13 @@ def _looks(folder: Path) -> dict[str, str]:
     return looks
 
 
-def _signature(path: Path, looks: Mapping[str, str], beside: Mapping[str, str]) -> str:
-    return "|".join([looks.get(path.name, ""), *(beside.get(f"{path.stem}{suffix}", "") for suffix in _BESIDE)])
-
-
 Read = tuple[Path, FileFacts, Packed]
 
 
 def _read_all(signatures: Mapping[Path, str], names: Names) -> Iterator[Read]:
     """Yield the contents of results files, in any order. New series and texts get a number of `names`."""
     pairs = list(signatures.items())
-    processes = max(1, min(len(os.sched_getaffinity(0)), len(pairs) // FEWEST)) if forking.is_possible() else 1
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(pairs) // FILES_A_PROCESS)) if forking.is_possible() else 1
     shares = [pairs[first::processes] for first in range(processes)]
     with contextlib.ExitStack() as stack:
         helpers = [stack.enter_context(_helper(share)) for share in shares[1:]]
@@ -194,9 +191,8 @@ def _read_into(stream: IO[bytes], pairs: Sequence[tuple[Path, str]]) -> None:
 
 def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:
     """Return a function that translates the numbers of another process to ours."""
-    series, texts, remarks = (
-        _numbers(getattr(theirs, kind), getattr(ours, kind)) for kind in ("series", "texts", "remarks")
-    )
+    series, texts = ours.series.of_all(theirs.series), ours.texts.of_all(theirs.texts)
+    remarks = ours.remarks.of_all(theirs.remarks)
     columns = {"series": series, "remark": remarks} | dict.fromkeys(("method", "interval_method", "code"), texts)
 
     def renumber(read: Read) -> Read:
@@ -208,7 +204,3 @@ def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:
         return read
 
     return renumber
-
-
-def _numbers(theirs: Numbers[Any], ours: Numbers[Any]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    return np.array([packing.NOTHING, *(ours.of(value) for value in theirs.values)], np.int32)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -25,18 +24,16 @@ from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.series import change_points, controls, moves
-from kernel_velocity.series.changes import Truth
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import Columns, Truth
+from kernel_velocity.series.controls import SharedParts
 from kernel_velocity.series.moves import Ends
+from kernel_velocity.series.past import Past
 from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import beyond_doubt
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
 from kernel_velocity.stats.two_samples import controlled
-
-if TYPE_CHECKING:
-    from kernel_velocity.series.past import Past
 
 DOUBTED = 1e-3  # p of a newest step that is not accepted, from which on a series is undecided
 MOST_WITHIN = 0.5  # of what is called unchanged: where only larger changes would have been seen, nothing is decided
@@ -102,9 +99,8 @@ class Levels:
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
         """The first time of each level and the first one after it, counted among the times."""
-        ends = (None, *(point.index for point in self.points))
-        starts = [int(np.count_nonzero(self.is_measured[:end])) for end in ends]
-        return list(pairwise([0, *starts[1:], starts[0]]))
+        cuts = [int(np.count_nonzero(self.is_measured[: point.index])) for point in self.points]
+        return list(pairwise([0, *cuts, int(np.count_nonzero(self.is_measured))]))
 
     @cached_property
     def within(self) -> tuple[tuple[float, ...], ...]:
@@ -125,7 +121,7 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The levels of all series of a past."""
+    """The levels of all series of a past, which are found when the first is asked for."""
 
     past: Past
 
@@ -140,6 +136,11 @@ class Verdicts:
     def __contains__(self, key: SeriesKey) -> bool:
         """Return whether a series is one of the past's `keys`."""
         return key in self._levels
+
+    @cached_property
+    def shared(self) -> SharedParts:
+        """What the controls share where a series was measured."""
+        return SharedParts(self.past)
 
     def beside(self, values: Sequence[tuple[SeriesKey, int, Measurement]]) -> dict[SeriesKey, Verdict]:
         """Return what values beside the first-parent line are against entries of their series.
@@ -179,7 +180,7 @@ class Verdicts:
         pools = [by_platform[platform] for platform in platforms]
         steps = moves.steps([settled[key] for key in keys], ends, pools, DOUBTED)
         for key in keys:
-            past.shared(key)
+            self.shared[key]  # before there are two processes
         series = [*zip(columns, (some.sure for some in steps), pools, strict=True)]
         judged = chain(*forking.in_halves(self._judged, series))
         return {
@@ -205,7 +206,7 @@ class Verdicts:
         """Return steps without the machine's part, at the commits that can have caused them."""
         if not points:
             return points
-        logs, common = change_points.logs(columns), self.past.shared(columns.key)
+        logs, common = change_points.logs(columns), self.shared[columns.key]
         if columns.link_error is not None:
             points = tuple(beyond_doubt(logs.values, columns.link_error, points))
         machine = controls.left_in(columns, common)

@@ -15,7 +15,7 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.roofline.model import percent
-from kernel_velocity.series import changes
+from kernel_velocity.series.columns import NONE, comparable_before
 from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
@@ -66,8 +66,8 @@ def _newest(site: Site, benchmark: str) -> tuple[Platform, Measurement, Verdict 
             entries = series.is_measured.nonzero()[0]
             if key.implementation not in CONTROLS and entries.size:
                 last = int(entries[-1])
-                now, base = series.measurement(last, site.line), int(changes.before(series, last)[0])
-                verdict = None if base == changes.NONE else site.past.verdicts[key].between(base, last)
+                now, base = series.measurement(last, site.line), int(comparable_before(series, last)[0])
+                verdict = None if base == NONE else site.levels[key].between(base, last)
                 rank = (int(series.position[last]), cases.index(key.case), -(now.seconds or 0.0))
                 candidates.append((rank, (platform, now, verdict)))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None

@@ -34,6 +34,7 @@ from kernel_velocity.roofline.roofs import CeilingSession, Choice, Chooser
 from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.past import Past, Sessions, Tracked
+from kernel_velocity.series.verdicts import Verdicts
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.text import Platform
 
@@ -63,6 +64,11 @@ class Site:
         default_factory=dict, init=False, compare=False
     )
     _choosers: dict[Platform, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def levels(self) -> Verdicts:
+        """The levels of all series: what every page asks whether a series changed."""
+        return Verdicts(self.past)
 
     @cached_property
     def platforms(self) -> tuple[Platform, ...]:

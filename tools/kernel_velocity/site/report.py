@@ -249,7 +249,7 @@ def _make_all(site: Site, writer: Writer) -> None:
     if len(site.measured) < FEWEST_APART:
         _make(site, writer, parts)
         return
-    _ = len(site.past.verdicts)  # of all series at once, before there are two processes
+    _ = len(site.levels)  # of all series at once, before there are two processes
     shared = forking.share(parts)
 
     def make() -> tuple[Mapping[str, Entry], Sequence[str], int]:

@@ -98,7 +98,7 @@ def _newest(site: Site, keys: Sequence[SeriesKey], encoder: Encoder) -> dict[str
 
 def _levels(site: Site, key: SeriesKey) -> dict[str, Any]:
     """Return the levels of a series, to four digits."""
-    levels = site.past.verdicts[key]
+    levels = site.levels[key]
     steps = [
         [point.index, *(float(f"{ratio:.4g}") for ratio in (point.ratio, point.low, point.high)), point.is_blamed]
         for point in levels.points

@@ -169,10 +169,10 @@ def is_control(witness: TimedSeries, subject: TimedSeries) -> bool:
     (control, method), (series, wanted) = witness, subject
     if control.implementation not in CONTROLS or series.implementation in CONTROLS:
         return False
-    return (method, *seconds_of(control)) == (wanted, *seconds_of(series))
+    return (method, *shared_conditions(control)) == (wanted, *shared_conditions(series))
 
 
-def seconds_of(key: SeriesKey) -> tuple[str, ...]:
+def shared_conditions(key: SeriesKey) -> tuple[str, ...]:
     """Return what series measured in the same seconds share: device and cache state, machine, environment."""
     return key.benchmark.partition(".")[2], key.machine, key.environment
 

@@ -25,7 +25,7 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
-from kernel_velocity.series import changes
+from kernel_velocity.series.columns import comparable
 from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, results_file
@@ -194,10 +194,10 @@ class CommitFacts:
             if value.key in trends and value.outcome is Outcome.MEASURED:
                 columns = site.series(value.key)
                 method = columns.methods.index(value.method) if value.method in columns.methods else -1
-                alike = np.flatnonzero(changes.alike(columns, method) & (columns.position <= parent))
+                alike = np.flatnonzero(comparable(columns, method) & (columns.position <= parent))
                 if alike.size:
                     compared.append((value.key, int(alike[-1]), value))
-        verdicts = site.past.verdicts.beside(compared)
+        verdicts = site.levels.beside(compared)
         rows = [_row(value, verdicts.get(value.key), None, notes) for value in values]
         for row, value in zip(rows, values, strict=True):
             row["href"] = row["href"] if value.key in trends else ""
@@ -259,9 +259,9 @@ def _is_changed(line: str) -> bool:
 
 def _moved(site: Site, key: SeriesKey) -> Iterator[Moved]:
     """Yield where a series became slower or faster, and where it lost its time: a failure, or n/a with a reason."""
-    columns, levels = site.series(key), site.past.verdicts[key]
+    columns, levels = site.series(key), site.levels[key]
     for point in levels.points:
-        alike = np.flatnonzero(changes.alike(columns, int(columns.method[point.index]))[: point.index])
+        alike = np.flatnonzero(comparable(columns, int(columns.method[point.index]))[: point.index])
         verdict = levels.between(int(alike[-1]), point.index) if alike.size else None
         if verdict is not None and verdict.is_change:
             yield Moved(key, point.index, Outcome.MEASURED, verdict)
@@ -304,7 +304,7 @@ def _machine_steps(site: Site, platform: Platform) -> dict[str, list[str]]:
     steps: dict[str, list[str]] = {}
     devices = {name_parts(key.benchmark).device: key for key in site.keys_at(platform)}
     for device, key in sorted(devices.items()):
-        for step in site.past.shared(key).steps:
+        for step in site.levels.shared[key].steps:
             steps.setdefault(site.line[step.position], []).append(f"{device}: {step.text}")
     return steps
 

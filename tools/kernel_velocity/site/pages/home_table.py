@@ -27,8 +27,8 @@ from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import Roofline
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series import changes, verdicts
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series import verdicts
+from kernel_velocity.series.columns import Columns, comparable
 from kernel_velocity.series.silence import DAY
 from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
@@ -169,12 +169,12 @@ class SeriesTable:
     def _since(self, columns: Columns, entry: int | None, span: Stretch) -> Verdict | None:
         if entry is None or span.position < 0:
             return None
-        alike = np.flatnonzero(changes.alike(columns, int(columns.method[entry])))
+        alike = np.flatnonzero(comparable(columns, int(columns.method[entry])))
         before = alike[columns.position[alike] <= span.position]
         # another suite's values may be 0 or less, of which levels say nothing
         if not before.size or before[-1] >= entry or min(columns.seconds[before[-1]], columns.seconds[entry]) <= 0:
             return None
-        return self.site.past.verdicts[columns.key].between(int(before[-1]), entry)
+        return self.site.levels[columns.key].between(int(before[-1]), entry)
 
     def _speedup(self, columns: Columns, entry: int | None) -> float | None:
         """Return how many times as fast a series is as FASTEST, of times of one commit. None where one has none."""
@@ -208,7 +208,7 @@ class SeriesTable:
         return tuple(event for row in self.rows for event in self._events(row, since))
 
     def _events(self, row: SeriesRow, since: int) -> Iterator[Event]:
-        levels = self.site.past.verdicts[row.key]
+        levels = self.site.levels[row.key]
         for point in levels.points:
             position = int(row.columns.position[point.index])
             if point.is_blamed and position > since and row.entry is not None:
@@ -308,7 +308,7 @@ def headline(table: SeriesTable, row: SeriesRow) -> list[str]:
 
 def last_change(table: SeriesTable, row: SeriesRow) -> tuple[Cell, CommitLine] | None:
     """Return the newest step of a row that a commit is blamed for, in words, and that commit. None without one."""
-    points = [point for point in table.site.past.verdicts[row.key].points if point.is_blamed]
+    points = [point for point in table.site.levels[row.key].points if point.is_blamed]
     if not points:
         return None
     commit = table.site.commits[table.site.line[row.columns.position[points[-1].index]]]
@@ -318,7 +318,7 @@ def last_change(table: SeriesTable, row: SeriesRow) -> tuple[Cell, CommitLine] |
 def line(table: SeriesTable, row: SeriesRow, notes: Footnotes) -> dict[str, Any]:
     """Return what the template shows of a row."""
     key, columns = row.key, row.columns
-    levels = table.site.past.verdicts[key]
+    levels = table.site.levels[key]
     since = table.spans[0].position if table.spans else NO_TAG
     steps = [point for point in levels.points if point.is_blamed and columns.position[point.index] > since]
     step = max(steps, key=lambda point: abs(point.after - point.before), default=None)

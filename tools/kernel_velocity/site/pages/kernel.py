@@ -19,8 +19,7 @@ from kernel_velocity.results import git
 from kernel_velocity.results.git import SourceVersion
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import changes as series_changes
-from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.columns import NONE, Columns, comparable_before
 from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
@@ -177,7 +176,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
     newest = group.shown[-count:][::-1].tolist()
     lines = {position: text.commit_line(site.commits[site.line[position]]) for position in newest}
-    results = dict(zip(group.columns, recent(group.columns, site.past.verdicts, newest[-1]), strict=True))
+    results = dict(zip(group.columns, recent(group.columns, site.levels, newest[-1]), strict=True))
     notes = Footnotes()
     tables = []
     for case in dict.fromkeys(key.case for key in group.columns):
@@ -236,8 +235,8 @@ def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) 
 
 def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict | None]:
     """Yield what a series did from the entry measured before each, from an entry on. None where nothing compares."""
-    for entry, base in enumerate(series_changes.before(columns, first).tolist(), start=first):
-        is_comparable = columns.is_measured[entry] and base != series_changes.NONE
+    for entry, base in enumerate(comparable_before(columns, first).tolist(), start=first):
+        is_comparable = columns.is_measured[entry] and base != NONE
         yield levels.between(base, entry) if is_comparable else None
 
 

@@ -144,7 +144,7 @@ class Chart:
     @cached_property
     def changes(self) -> Mapping[SeriesKey, Sequence[Mark]]:
         """The change points of each series."""
-        points = {key: self.site.past.verdicts[key].points for key in self.columns}
+        points = {key: self.site.levels[key].points for key in self.columns}
         return {
             key: change_marks(columns, points[key], self.site.line, self.reruns.get(key, ()))
             for key, columns in self.columns.items()
@@ -216,7 +216,7 @@ def _groups(site: Site, platforms: Sequence[Platform], columns: Mapping[SeriesKe
             group = {k: part for k, part in columns.items() if (k.machine, k.environment, k.benchmark) == here}
             shown = applicable(group.values())
             if shown.size:
-                shared = site.past.shared(next(iter(group)))
+                shared = site.levels.shared[next(iter(group))]
                 environment = [*facts, *machine_marks(shared.steps, site.line)]
                 yield Group(
                     platform=platform,
@@ -253,7 +253,7 @@ def _error_name(key: SeriesKey) -> str:
 def inputs(chart: Chart) -> str:
     """Return a text that changes whenever a chart or the tables behind it would."""
     groups = [(group.platform, group.benchmark, group.environment, group.shared) for group in chart.groups]
-    verdicts = chart.site.past.verdicts
+    verdicts = chart.site.levels
     series = [
         (key, chart.site.digest(key), chart.site.older(key), series, levels.points, levels.doubt, levels.noises)
         for key, series in chart.series.items()

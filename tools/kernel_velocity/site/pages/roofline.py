@@ -178,7 +178,7 @@ def _dots(site: Site, entry: Placed, shape: str, colour: str) -> Iterator[Mark]:
         recorded = site.commit(sha)
         return sha[:SHORT] if recorded is None else f"{sha[:SHORT]} {recorded.subject}"
 
-    for point in site.past.verdicts[entry.key].points:
+    for point in site.levels[entry.key].points:
         if point.is_blamed:
             sha, rate = site.line[series.position[point.index]], flop / math.exp(point.before)
             change = text.verdict(of_step(point), series.unit)
