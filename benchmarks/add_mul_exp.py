@@ -6,8 +6,8 @@ float16 and bfloat16 are computed in float32 and rounded once, at the end, by ev
 from __future__ import annotations
 
 import kernel_velocity as kv
-from kernel_velocity.harness.accuracy import compare
-from kernel_velocity.harness.cases import ITEM_BYTES
+from kernel_velocity.names import ITEM_BYTES
+from kernel_velocity.problem.accuracy import compare
 
 CASES = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
 # All implementations round x + y alike, and * 2 is exact; what differs is exp, a few units in the last place

@@ -1,6 +1,6 @@
 """The machine itself: what it can do at most, as ordinary series, so that their history shows when it changed.
 
-`device.Cpu.track_<figure>`, `device.Cuda.track_<figure>`: names and units are of `harness/device_figures.py`. All are
+`device.Cpu.track_<figure>`, `device.Cuda.track_<figure>`: names and units are of `machine/device_figures.py`. All are
 measured once a run, in `setup_cache`, and picked by the methods. None, or null: it cannot be measured.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kernel_velocity.harness import ceilings
-from kernel_velocity.harness.benchmark import tracked
-from kernel_velocity.harness.device_figures import FORMAT, UNITS, figures, version
+from kernel_velocity.machine import ceilings
+from kernel_velocity.machine.device_figures import FORMAT, UNITS, figures, version
+from kernel_velocity.suite.benchmark import tracked
 
 Document = dict[str, Any]  # {"figures": name -> value} or {"unavailable": why}
-LOOPS = "kernels._native"  # what PyTorch has not: streams around the caches, multiply-adds (`harness/workloads.py`)
+LOOPS = "kernels._native"  # what PyTorch has not: streams around the caches, multiply-adds (`machine/workloads.py`)
 SETUP_TIMEOUT = 300.0  # s; the CPU's take 25 s on a quiet core
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import kernel_velocity as kv
-from kernel_velocity.harness.accuracy import compare
-from kernel_velocity.harness.cases import ITEM_BYTES
-from kernel_velocity.harness.problem import Problem, Verdict, drawn_count, tiled
+from kernel_velocity.names import ITEM_BYTES
+from kernel_velocity.problem.accuracy import compare
+from kernel_velocity.problem.problem import Problem, Verdict, drawn_count, tiled
 
 if TYPE_CHECKING:
     import torch

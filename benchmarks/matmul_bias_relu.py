@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import kernel_velocity as kv
 from benchmarks.matmul import cubes, factors, within_tolerance
-from kernel_velocity.harness.problem import Problem
+from kernel_velocity.problem.problem import Problem
 
 
 @kv.benchmark(

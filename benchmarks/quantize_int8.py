@@ -6,8 +6,8 @@ float16 and bfloat16 are made float32 first, by every implementation: then the r
 from __future__ import annotations
 
 import kernel_velocity as kv
-from kernel_velocity.harness.accuracy import compare
-from kernel_velocity.harness.cases import ITEM_BYTES
+from kernel_velocity.names import ITEM_BYTES
+from kernel_velocity.problem.accuracy import compare
 
 CASES = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
 # 127 steps of .05 are 6.3 standard deviations of the normal inputs: nothing saturates, so the output does not compress.

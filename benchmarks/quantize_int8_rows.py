@@ -6,7 +6,7 @@ float16 and bfloat16 are made float32 first, by every implementation: then the r
 from __future__ import annotations
 
 import kernel_velocity as kv
-from kernel_velocity.harness.cases import ITEM_BYTES
+from kernel_velocity.names import ITEM_BYTES
 
 # Rows of 4096 numbers, as activations of language models have them. On a CPU the first two are in the caches.
 SHAPES = ("128x4096", "512x4096", "2048x4096", "8192x4096")

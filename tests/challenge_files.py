@@ -99,7 +99,7 @@ class vector_addition(Problem):
 # Two outputs, and ours to import from.
 TWO_OUTPUTS = """
 import torch
-from kernel_velocity.harness.problem import Problem
+from kernel_velocity.problem.problem import Problem
 
 
 class MinMax(Problem):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity import lock
-from kernel_velocity.harness.originals import ORIGINALS
-from tests.harness.planted_limits import plant_limits
+from kernel_velocity.suite.originals import ORIGINALS
+from tests.machine.planted_limits import plant_limits
 from tests.site.browser import chromium, playwright, tab
 
 try:

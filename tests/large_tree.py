@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
 
 MACHINE = "bench-1"
 ENVIRONMENT = "host-py3.11-torch2.13.0"

@@ -15,16 +15,19 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 PICTURES = ROOT / "docs" / "pictures"
 # From the bottom up: a room imports only rooms of earlier lines. "leaves" are the modules that lie in no room.
 RANKS = (
-    ("harness",),
     ("leaves",),
+    ("engine",),
+    ("problem",),
+    ("machine",),
+    ("suite",),
     ("results",),
-    ("stats",),
-    ("roofline", "series"),
+    ("stats", "roofline"),
+    ("past",),
+    ("verdict",),
     ("runner", "findings"),
-    ("ab",),
+    ("ab", "fleet"),
     ("nightly", "site"),
     ("compare",),
-    ("fleet",),
     ("scaffold",),
     ("faces",),
 )
@@ -35,9 +38,9 @@ PURPOSES = {
     "faces": "The command line, asv's plugin and pytest's.",
 }
 # Where a room stands in its row: lines past other rooms run between them
-COLUMNS = {"faces": 2, "scaffold": 4.2, "compare": 2.6, "nightly": 1.2, "site": 3, "ab": 1.4}
-COLUMNS |= {"runner": 0.5, "findings": 2.4, "series": 1.6, "roofline": 3.4, "stats": 1.6, "results": 2, "leaves": 2}
-COLUMNS |= {"harness": 2, "fleet": 0.6}
+COLUMNS = {"faces": 2, "scaffold": 3.6, "compare": 2.8, "nightly": 1, "site": 2.8, "ab": 1.4, "fleet": 0}
+COLUMNS |= {"runner": 0.6, "findings": 2.2, "verdict": 1.6, "past": 1.6, "roofline": 3.2, "stats": 1.6, "results": 2}
+COLUMNS |= {"suite": 2, "machine": 2, "problem": 2, "engine": 2, "leaves": 2}
 # The data from a commit to those who read them: box -> column, row, second line of its text
 FLOW = {
     "commit": (0.5, 0, "the code under test"),

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import git
 
-from kernel_velocity.harness.telemetry import Round, encode
+from kernel_velocity.engine.telemetry import Round, encode
 from kernel_velocity.results.lines import ROUNDS, beside, read_rounds
 from kernel_velocity.results.reader import COLUMNS, parameter
 

@@ -14,6 +14,7 @@ PURE_ROOMS = ("stats",)  # mathematics: no file, no clock
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil"}
 # torch belongs to the measured half, and there inside functions: discovery must work without it.
 TORCH = {"torch", "triton"}
+MEASURING = ("engine", "problem", "machine", "suite")  # rooms of the process that measures
 
 
 def against_the_layers(path, paths):
@@ -61,12 +62,12 @@ def test_pictures_and_table_of_the_rooms_are_current():
         assert (package_graph.PICTURES / name).read_text(encoding="utf-8") == text, cure
 
 
-def test_benchmarks_import_the_interface_and_the_harness_only():
+def test_benchmarks_import_the_interface_and_the_measuring_rooms_only():
     for path in modules("benchmarks"):
         ours = {
             name for name in imports(path) if name.split(".")[0] in ("tools", "tests", "kernels", "kernel_velocity")
         }
-        others = {name for name in ours if not name.startswith("kernel_velocity.harness.")}
+        others = {name for name in ours if name.split(".")[1:2] not in [["names"], *([room] for room in MEASURING)]}
         assert others <= {"kernel_velocity"}, path
 
 
@@ -81,9 +82,9 @@ def test_tools_import_neither_kernels_nor_benchmarks():
         assert not {name.split(".")[0] for name in imports(path)} & {"kernels", "benchmarks"}, path
 
 
-def test_only_the_harness_imports_torch():
+def test_only_measuring_rooms_import_torch():
     for path in modules("tools/kernel_velocity"):
-        if room(module_name(path)) != "harness":
+        if room(module_name(path)) not in MEASURING:
             assert not {name.split(".")[0] for name in imports(path)} & TORCH, path
 
 
@@ -98,7 +99,7 @@ def is_triton(path):
     return path.is_relative_to(ROOT / "kernels") and path.stem.startswith("triton")
 
 
-@pytest.mark.parametrize("package", ["kernels", "benchmarks", "tools/kernel_velocity/harness"])
+@pytest.mark.parametrize("package", ["kernels", "benchmarks", *(f"tools/kernel_velocity/{name}" for name in MEASURING)])
 def test_no_torch_at_import(package):
     for path in modules(package):
         if is_triton(path):
@@ -135,12 +136,12 @@ def test_mathematics_opens_no_file_and_reads_no_clock(package):
 
 
 def test_stopping_rules_see_no_device():
-    names = imports(ROOT / "tools/kernel_velocity/harness/stopping.py")
+    names = imports(ROOT / "tools/kernel_velocity/engine/stopping.py")
     assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names) | {"kernel_velocity", "numpy"}
     assert not {name for name in names if "time" in name.split(".")}, "it reads a clock"
 
 
-NODE = ("harness", "results", "runner")  # rooms that a machine that only measures imports
+NODE = (*MEASURING, "results", "runner")  # rooms that a machine that only measures imports
 NOT_ON_A_NODE = ("scipy", "jinja2", "tomli_w", "matplotlib", "playwright", "orjson")
 REFUSED = """
 import importlib, sys

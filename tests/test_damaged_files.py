@@ -14,31 +14,34 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity import config
+from kernel_velocity import documents
 from kernel_velocity.ab import rounds
 from kernel_velocity.compare import isolation
+from kernel_velocity.documents import DamagedError
+from kernel_velocity.engine import reported
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.fleet import archive
-from kernel_velocity.harness import documents, problem_formats, reported, under_test
-from kernel_velocity.harness.documents import DamagedError
-from kernel_velocity.harness.problem import ProblemError
 from kernel_velocity.nightly import measure
+from kernel_velocity.past import past
+from kernel_velocity.problem import problem_formats
+from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.results import asv_file, foreign
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
-from kernel_velocity.series import past
-from kernel_velocity.series.verdicts import Verdicts
 from kernel_velocity.site import writer
+from kernel_velocity.suite import config, under_test
+from kernel_velocity.verdict.verdicts import Verdicts
 from tests import synthetic
 from tests.findings import evidenced
 from tests.findings.nights import WHEN
 from tests.findings.test_files import expectation, full
 from tests.fleet import node
-from tests.harness import test_device_figures, test_public_problems
+from tests.machine import test_device_figures
 from tests.mutations import PATHS, damage_path, mutants
+from tests.problem import test_public_problems
 from tests.results import test_foreign
 
 SEED = 20

@@ -17,11 +17,11 @@ import pytest
 from kernel_velocity import __main__ as command_line
 from kernel_velocity import statuses
 from kernel_velocity.compare import table
-from kernel_velocity.config import OfKernel, Project
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.stopping import RULES, Reason
 from kernel_velocity.fields import KEY
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.stopping import RULES, Reason
 from kernel_velocity.statuses import OF_GATES, OF_NIGHTS, Status
+from kernel_velocity.suite.config import OfKernel, Project
 from tests.compare.live_comparisons import case, comparison, timed
 
 ROOT = Path(__file__).parents[1]

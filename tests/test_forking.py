@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from kernel_velocity import forking
-from kernel_velocity.series import cache
+from kernel_velocity.past import cache
 from kernel_velocity.site import report
 from tests import one_thread
 from tests.one_thread import ROOT

@@ -144,7 +144,7 @@ function lineOf({ columns, rule, beside }, order, axis) {
   return { at, apart, values: along(columns.seconds), low, high };
 }
 
-/** Returns what a series did from the newest comparable entry before one; undefined if that is nothing (series/changes.py). */
+/** Returns what a series did from the newest comparable entry before one; undefined if that is nothing (past/changes.py). */
 function changeAt(columns, entry) {
   if (columns.outcome[entry] !== "measured") return undefined;
   const side = (at) => ({ seconds: columns.seconds[at], method: columns.method[at], version: columns.version });

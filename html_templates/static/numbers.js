@@ -1,4 +1,4 @@
-// Numbers as text, as units.py writes them, and what a series did between two of its entries, as series/verdicts.py has
+// Numbers as text, as units.py writes them, and what a series did between two of its entries, as verdict/verdicts.py has
 // it. The browser's tests hold both against Python's.
 "use strict";
 

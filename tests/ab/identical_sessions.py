@@ -7,8 +7,8 @@ import math
 import random
 
 from kernel_velocity.ab.false_alarms import Measured
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.telemetry import Round
 
 CASE = "float32-256x256x256"
 SECONDS = {"native": 1e-3, "eager": 5e-4, "compile": 4e-4}

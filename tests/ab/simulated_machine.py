@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernel_velocity.ab.rounds import Pair
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.stats.sequential import Obstacle
 
 SERIES = ("scale.Cpu.time_hot", ("native", "float32-1k"))

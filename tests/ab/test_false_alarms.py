@@ -16,9 +16,9 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab.false_alarms import ADJUSTED, OURS, RAW, SAMPLE_SIZES, TESTS, by_intervals, judge
+from kernel_velocity.engine.sampling import ROUNDS
+from kernel_velocity.engine.spool import append, append_blocks, append_line, blocks_path, spool_path
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.spool import append, append_blocks, append_line, blocks_path, spool_path
 from kernel_velocity.results.lines import failures_spool
 from kernel_velocity.results.measurement import round_interval
 from kernel_velocity.runner import select

@@ -14,7 +14,7 @@ from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import checks
 from kernel_velocity.stats.sequential import Obstacle
 from tests.ab.simulated_machine import Machine
-from tests.suite import SUITE
+from tests.small_suite import SUITE
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from kernel_velocity.ab import rounds as ab_rounds
 from kernel_velocity.ab import session
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.ab.session import AsvRunner, witnesses
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.spool import append_line, spool_path
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.spool import append_line, spool_path
 from kernel_velocity.results.lines import Failure, add_failure
 from kernel_velocity.stats.sequential import Obstacle
 from tests.ab.simulated_machine import SERIES, a_round

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.harness import cases
-from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
-from kernel_velocity.harness.spool import spool_path
-from kernel_velocity.harness.telemetry import FLAGS, KEYS, LINE_LIMIT, Round
+from kernel_velocity.engine.sampling import REFUSED_ROUNDS, ROUNDS
+from kernel_velocity.engine.spool import spool_path
+from kernel_velocity.engine.telemetry import FLAGS, KEYS, LINE_LIMIT, Round
+from kernel_velocity.names import dims_of
 from tests.golden import check_golden
-from tests.suite import SUITE
+from tests.small_suite import SUITE
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -75,7 +75,7 @@ def test_every_kernel_has_the_form_of_names_and_axes(tmp_path):
             assert re.fullmatch(r"[a-z][a-z0-9_]*\.(Cpu|Cuda)\.time_(hot|cold)", benchmark["name"])
             assert benchmark["param_names"] == ["implementation", "case"]
             assert benchmark["params"][0] == ["'eager'", "'compile'", "'native'", "'triton'"]
-            assert all(cases.dims_of(case.strip("'")) for case in benchmark["params"][1])
+            assert all(dims_of(case.strip("'")) for case in benchmark["params"][1])
 
 
 def test_telemetry_names(request):
@@ -110,10 +110,10 @@ def test_tier_core_is_two_cases_of_every_kernel(device):
     ],
 )
 def test_dims_of_a_case(case, dims):
-    assert cases.dims_of(case) == dims
+    assert dims_of(case) == dims
 
 
 @pytest.mark.parametrize("case", ["", "float32", "float32-", "float32-5G", "float32-2x", "-5M", "float32-1.5M"])
 def test_malformed_case_is_refused(case):
     with pytest.raises(ValueError, match="wanted dtype-size"):
-        cases.dims_of(case)
+        dims_of(case)

@@ -3,15 +3,16 @@
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
-from kernel_velocity.harness import ceilings, gpu, limits, reported, timing
-from kernel_velocity.harness.telemetry import decode
-from kernel_velocity.harness.timers import (
+from kernel_velocity.engine import gpu, reported, timing
+from kernel_velocity.engine.telemetry import decode
+from kernel_velocity.engine.timers import (
     CudaEventTimer,
     CudaGraphTimer,
     SyncTimer,
     TorchEvents,
 )
-from tests.suite import SUITE
+from kernel_velocity.machine import ceilings, limits
+from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="CUDA is reached through torch")
 pytestmark = [

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchmarks import device
-from kernel_velocity.harness import ceilings
-from kernel_velocity.harness.device_figures import UNITS, version
+from kernel_velocity.machine import ceilings
+from kernel_velocity.machine.device_figures import UNITS, version
 
 
 def tracks(cls):

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks import matmul
-from kernel_velocity.harness.problem import Problem, drawn_anew, outputs_of
-from tests.suite import SUITE
+from kernel_velocity.problem.problem import Problem, drawn_anew, outputs_of
+from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
 

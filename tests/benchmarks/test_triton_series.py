@@ -7,13 +7,13 @@ import types
 
 import pytest
 
-from kernel_velocity.harness import cases
-from tests.suite import SUITE
+from kernel_velocity.names import CONTROLS
+from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
 
 from benchmarks.add_mul_exp import AddMulExp, Cpu, Cuda  # noqa: E402 - after the skip
-from kernel_velocity.harness.implementations import Module  # noqa: E402
+from kernel_velocity.problem.implementations import Module  # noqa: E402
 
 SUPPORTS = {"devices": ("cuda",), "dtypes": ("float32", "float16"), "keywords": ("out", "stream", "threads")}
 X = torch.linspace(-1, 1, 100)
@@ -97,4 +97,4 @@ def test_live_series_on_cuda_only():
         assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
     live = {device: {series.implementation for series in SUITE.core_series(device)} for device in ("cpu", "cuda")}
     assert live == {"cpu": {"eager", "compile", "native"}, "cuda": {"eager", "compile", "native", "triton"}}
-    assert "triton" not in cases.CONTROLS
+    assert "triton" not in CONTROLS

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from kernel_velocity.compare.settings import TimingSettings
-from kernel_velocity.harness.implementations import Bound
-from kernel_velocity.harness.problem import Problem
-from kernel_velocity.harness.stopping import FixedCount
+from kernel_velocity.engine.stopping import FixedCount
+from kernel_velocity.problem.implementations import Bound
+from kernel_velocity.problem.problem import Problem
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 
 ELEMENTS = 1000

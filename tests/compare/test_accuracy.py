@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from kernel_velocity.compare.subject import verify_outputs, wrong_outputs
-from kernel_velocity.harness.accuracy import compare_outputs, parse_tolerance, verdict
+from kernel_velocity.problem.accuracy import compare_outputs, parse_tolerance, verdict
 from tests.compare.doubling import Doubling
 
 torch = pytest.importorskip("torch", reason="outputs are torch tensors")

@@ -15,11 +15,11 @@ from kernel_velocity.__main__ import main
 from kernel_velocity.compare import command, nsight
 from kernel_velocity.compare.command import merged, status
 from kernel_velocity.compare.result import TimedImplementation
+from kernel_velocity.engine import reported
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import reported
 from tests.compare.doubling import EAGER, ROOFS, Doubling, writing
 from tests.compare.live_comparisons import case, comparison, timed
-from tests.suite import SUITE
+from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
 

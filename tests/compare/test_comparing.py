@@ -17,16 +17,16 @@ from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import FAILED
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.subject import TimedRound, take_round, time_of_function
+from kernel_velocity.engine import reported
+from kernel_velocity.engine.reported import HostActivity
+from kernel_velocity.engine.stopping import FixedCount
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness import reported
-from kernel_velocity.harness.accuracy import parse_tolerance
-from kernel_velocity.harness.implementations import Module
-from kernel_velocity.harness.reported import HostActivity
-from kernel_velocity.harness.stopping import FixedCount
+from kernel_velocity.problem.accuracy import parse_tolerance
+from kernel_velocity.problem.implementations import Module
 from kernel_velocity.roofline.model import Roofs
 from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing
-from tests.harness import pretend_cuda
-from tests.harness.planted_limits import plant_limits
+from tests.engine import pretend_cuda
+from tests.machine.planted_limits import plant_limits
 
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
 
@@ -154,7 +154,7 @@ def test_history_goes_by_the_footprint_too(monkeypatch):
     again = type("Again", (add_mul_exp.Cpu,), {})
     assert set(again.footprints.values()) == {7} and again.bytes == add_mul_exp.Cpu.bytes
     sets = []
-    monkeypatch.setattr("kernel_velocity.harness.gate.on_cpu", lambda size, *_: sets.append(size))
+    monkeypatch.setattr("kernel_velocity.engine.quiet.on_cpu", lambda size, *_: sets.append(size))
     for cold in (False, True):
         again()._gate("eager", "float32-1M", cold=cold)
     assert sets == [7, math.inf]

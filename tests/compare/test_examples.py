@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.compare import api, profile
-from kernel_velocity.harness import accuracy
-from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.documents import with_checksum
+from kernel_velocity.problem import accuracy
 from kernel_velocity.roofline import model
 from kernel_velocity.runner import peaks, stages
-from tests.harness.test_device_figures import a_machine, document
+from tests.machine.test_device_figures import a_machine, document
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from kernel_velocity.compare.api import compare
 from kernel_velocity.compare.implementations import load
 from kernel_velocity.compare.solutions import GUARD, Guarded
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.problem import ProblemError
+from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.runner.checks import LIBRARY, check_build
 from tests.challenge_files import CHALLENGE, OLDER, TWO_OUTPUTS
 from tests.compare.doubling import QUICK, Doubling

@@ -10,7 +10,7 @@ import pytest
 from kernel_velocity.compare import nsight, profile
 from kernel_velocity.compare.result import ComparedRow
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.implementations import Bound
+from kernel_velocity.problem.implementations import Bound
 from tests.compare.doubling import Doubling
 from tests.compare.live_comparisons import case, timed
 

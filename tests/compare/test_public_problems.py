@@ -12,8 +12,8 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.compare.api import compare
 from kernel_velocity.compare.implementations import load
-from kernel_velocity.harness import reported
-from kernel_velocity.harness.user_file import import_file
+from kernel_velocity.engine import reported
+from kernel_velocity.problem.user_file import import_file
 from tests.compare.doubling import QUICK
 from tests.public_problems import KERNELBENCH_SOLUTION, PUBLIC, REFERENCE_OF_ONE, RUN, SUBMISSION, TENSARA, write
 

@@ -7,13 +7,13 @@ from kernel_velocity import lock
 from kernel_velocity.compare import implementations, system
 from kernel_velocity.compare.implementations import dtype_of, fitting, matching, needed, select_cases
 from kernel_velocity.compare.settings import PRESETS, TimingSettings, settings
+from kernel_velocity.engine import gpu, reported
+from kernel_velocity.engine.stopping import Continue, FixedCount, Stop, VariationOfRates
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, reported
-from kernel_velocity.harness.accuracy import parse_tolerance
-from kernel_velocity.harness.stopping import Continue, FixedCount, Stop, VariationOfRates
+from kernel_velocity.problem.accuracy import parse_tolerance
 from kernel_velocity.runner.host import measuring_variables
 from tests.compare.doubling import Doubling, DoublingBytes
-from tests.harness import pretend_cuda
+from tests.engine import pretend_cuda
 
 
 def chosen_by(**options):

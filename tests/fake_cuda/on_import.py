@@ -1,7 +1,7 @@
 """What a Python runs at its start to see the fake device: `sitecustomize.py` beside a PyTorch imports this.
 
 PyTorch and the kernels get it when they are imported, so that a process that needs neither costs nothing. NVML's
-binding is tests/harness/pretend_nvml.py. The library of guard.cpp lies beside this file.
+binding is tests/engine/pretend_nvml.py. The library of guard.cpp lies beside this file.
 """
 
 from __future__ import annotations

@@ -119,21 +119,21 @@ def _of_torch(torch: Any, tensors: Any) -> dict[str, Any]:
 def _harness() -> None:
     """Give the harness the fake's clock and driver, and rounds of a few calls: a CPU works in the GPU's place."""
     replaced: dict[str, dict[str, Any]] = {
-        "kernel_velocity.harness.timers": {"perf_counter_ns": fake.HOST.read_ns},
-        "kernel_velocity.harness.audit": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9, "sleep": fake.HOST.sleep},
-        "kernel_velocity.harness.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
-        "kernel_velocity.harness.ceilings": {
+        "kernel_velocity.engine.timers": {"perf_counter_ns": fake.HOST.read_ns},
+        "kernel_velocity.suite.audit": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9, "sleep": fake.HOST.sleep},
+        "kernel_velocity.engine.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
+        "kernel_velocity.machine.ceilings": {
             "SIZES": {"cuda": (256, 512)},
             "SECONDS": 0.002,
             "ENOUGH": 1 << 25,
             "PER_CALL": {"cuda": 1 << 26},
         },
-        "kernel_velocity.harness.implementations": {"check_toolchain": lambda _device: None},
+        "kernel_velocity.problem.implementations": {"check_toolchain": lambda _device: None},
     }
     for name, values in replaced.items():
         _replace(name, values)
-    sys.modules["pynvml"] = import_module("tests.harness.pretend_nvml")
-    originals: Any = import_module("kernel_velocity.harness.originals").ORIGINALS
+    sys.modules["pynvml"] = import_module("tests.engine.pretend_nvml")
+    originals: Any = import_module("kernel_velocity.suite.originals").ORIGINALS
     originals._functions.clear()  # what was replaced here is no kernel's doing
     originals.note()
 

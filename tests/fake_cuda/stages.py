@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kernel_velocity.harness.ceilings import DTYPES
+from kernel_velocity.machine.ceilings import DTYPES
 from kernel_velocity.runner import stages
 
 pytestmark = pytest.mark.cuda

@@ -39,7 +39,7 @@ MARKS = ("mark.cuda", "on_every_device(")  # the latter is of tests/kernels/inst
 PLANTED = """
 import pytest
 torch = pytest.importorskip("torch")
-from kernel_velocity.harness import timing
+from kernel_velocity.engine import timing
 pytestmark = pytest.mark.cuda
 
 def test_argument_is_missing():

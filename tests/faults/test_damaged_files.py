@@ -23,7 +23,7 @@ from tests.faults.tiny import Tiny, make
 from tests.findings import evidenced
 from tests.findings.test_files import expectation, full
 from tests.fleet import node
-from tests.harness import test_device_figures
+from tests.machine import test_device_figures
 from tests.mutations import PATHS, damage_path, mutants
 from tests.results import test_foreign
 

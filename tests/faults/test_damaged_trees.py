@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from kernel_velocity.__main__ import main
+from kernel_velocity.past import past
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.lines import FAILURES
-from kernel_velocity.series import past
 from tests import synthetic
 from tests.mutations import PATHS, damage_path, mutants
 

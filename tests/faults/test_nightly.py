@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from kernel_velocity.harness.telemetry import parse
+from kernel_velocity.engine.telemetry import parse
 from tests.faults.tiny import GOOD, SLOWER, WRONG, lines_with, rounds_begun
 
 pytestmark = pytest.mark.timeout(900)

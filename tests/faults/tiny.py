@@ -44,7 +44,7 @@ sources = ["kernels"]
 
 SUITE = """
 from asv_runner.benchmarks import benchmark_types
-from kernel_velocity.harness.asv_type import RoundBenchmark
+from kernel_velocity.suite.asv_type import RoundBenchmark
 
 if RoundBenchmark not in benchmark_types:
     benchmark_types.insert(0, RoundBenchmark)
@@ -55,10 +55,10 @@ if RoundBenchmark not in benchmark_types:
 BENCHMARK = """
 import os, signal, sys, time
 from pathlib import Path
-from kernel_velocity.harness.problem import Problem
-from kernel_velocity.harness.stopping import from_environment, method_hash
-from kernel_velocity.harness.spool import append, location, spool_path
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.problem.problem import Problem
+from kernel_velocity.engine.stopping import from_environment, method_hash
+from kernel_velocity.engine.spool import append, location, spool_path
+from kernel_velocity.engine.telemetry import Round
 
 LAUNCH = str(time.time())
 CASES = ["float32-1k", "float32-2k", "float32-3k"]

@@ -9,8 +9,8 @@ import numpy as np
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
 from kernel_velocity.nightly.confirm import ExaminedSeries
 from kernel_velocity.results.identity import Identity
-from kernel_velocity.series import controls
-from kernel_velocity.series.history import Observation, SeriesHistory
+from kernel_velocity.verdict import controls
+from kernel_velocity.verdict.history import Observation, SeriesHistory
 
 LINE = tuple(f"{number:08x}{'0' * 32}" for number in range(0x10, 0x10 + 60))  # commits, oldest first
 ORDER = {sha: index for index, sha in enumerate(LINE)}

@@ -14,10 +14,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import git
 
+from kernel_velocity.engine.gpu import GpuActivity
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
-from kernel_velocity.harness import device_figures
-from kernel_velocity.harness.gpu import GpuActivity
+from kernel_velocity.machine import device_figures
 from kernel_velocity.results import lines
 from kernel_velocity.results.identity import Identity, environment_of
 from kernel_velocity.results.lines import FAILURES, Failure, encode_failure

@@ -11,9 +11,9 @@ from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Affected, Kind, State
 from kernel_velocity.nightly.confirm import of_vanished
 from kernel_velocity.results.records import Commit
-from kernel_velocity.series import silence
-from kernel_velocity.series.silence import Superseded, Vanished
 from kernel_velocity.stats.sequential import Answer, Comparison
+from kernel_velocity.verdict import silence
+from kernel_velocity.verdict.silence import Superseded, Vanished
 from tests.findings.nights import LINE, ORDER, WHEN, case, finding, history, identity
 
 TODAY = WHEN.date()

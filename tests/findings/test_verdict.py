@@ -16,8 +16,8 @@ from kernel_velocity.findings.text import change
 from kernel_velocity.findings.verdict import Failed, NightVerdict, as_report, exit_status, summary
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Commit
-from kernel_velocity.series.silence import Stale, Superseded
 from kernel_velocity.stats.sequential import Answer, Comparison
+from kernel_velocity.verdict.silence import Stale, Superseded
 from tests.findings.nights import LINE, WHEN, case, finding, identity
 from tests.golden import check_golden
 

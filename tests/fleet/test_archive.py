@@ -9,10 +9,10 @@ import tarfile
 
 import pytest
 
+from kernel_velocity import documents
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fleet import archive
 from kernel_velocity.fleet.archive import MANIFEST_FORMAT, Manifest
-from kernel_velocity.harness import documents
 from tests.fleet import node
 from tests.fleet.node import contents
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel_velocity.engine import telemetry
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.fleet import unpack
 from kernel_velocity.fleet.unpack import MergeCell, MergeDecision, merge_row
-from kernel_velocity.harness import telemetry
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.lines import (
     FAILURES,

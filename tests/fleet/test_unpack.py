@@ -11,9 +11,9 @@ import pytest
 from asv.results import iter_results
 
 from kernel_velocity import files, lock
+from kernel_velocity.engine import telemetry
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.fleet import unpack
-from kernel_velocity.harness import telemetry
 from kernel_velocity.results import asv_file
 from kernel_velocity.results.asv_file import StoredFile
 from tests import synthetic

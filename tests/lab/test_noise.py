@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_velocity.harness.statistics import trimmed_mean
+from kernel_velocity.engine.statistics import trimmed_mean
 from lab import noise
 from lab.noise import HELD_OUT, TUNING, repetition
 

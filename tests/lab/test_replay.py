@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_velocity.harness.stopping import RULES, FixedCount, FixedTime
+from kernel_velocity.engine.stopping import RULES, FixedCount, FixedTime
 from lab import replay as command
 from lab.noise import HELD_OUT, TUNING
 from lab.replay import ENDED, ReplayOutcome, equal_time, replay, worse

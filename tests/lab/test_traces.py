@@ -9,9 +9,9 @@ from kernel_velocity.errors import ResultsError
 from lab import record as command
 from lab import traces
 from lab.traces import record
-from tests.harness import pretend_cuda
+from tests.engine import pretend_cuda
 from tests.package_graph import ROOT
-from tests.suite import SUITE
+from tests.small_suite import SUITE
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def short(monkeypatch):
     torch = pytest.importorskip("torch", reason="traces are of torch tensors")
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     for name in ("WARM_UP", "WARM_UP_MOST"):
-        monkeypatch.setattr(f"kernel_velocity.harness.sampling.{name}", 0.001)
+        monkeypatch.setattr(f"kernel_velocity.engine.sampling.{name}", 0.001)
     return torch
 
 

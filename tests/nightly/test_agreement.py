@@ -9,7 +9,7 @@ from scipy.stats import norm
 from kernel_velocity.findings.text import shown_by
 from kernel_velocity.nightly import confirm
 from kernel_velocity.nightly.judge import Agreement
-from kernel_velocity.series.history import Observation, SeriesHistory
+from kernel_velocity.verdict.history import Observation, SeriesHistory
 from tests.findings.nights import LINE, ORDER, case, finding, identity
 
 AT = (LINE[30],)

@@ -15,9 +15,9 @@ from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.confirm import Remeasured, look_again, pending
 from kernel_velocity.results.identity import Identity
-from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.verdict.history import Observation, SeriesHistory
 from tests.ab.simulated_machine import Machine
 
 LINE = tuple(f"{number:040x}" for number in range(80))

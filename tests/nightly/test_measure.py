@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.nightly import measure
 from kernel_velocity.nightly.measure import JournalRecord, NightJournal, PlannedNight, journal_path
 from kernel_velocity.runner.report import LIMITS

@@ -3,9 +3,9 @@
 import dataclasses
 import json
 
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.spool import append, spool_path
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.spool import append, spool_path
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.results.lines import Failure, add_failure, failures_spool
 
 COMMIT = "a" * 40

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness.spool import append_failure
-from kernel_velocity.harness.telemetry import TelemetryError
+from kernel_velocity.engine.spool import append_failure
+from kernel_velocity.engine.telemetry import TelemetryError
 from kernel_velocity.results.lines import Failure, decode_failure, encode_failure, failures_spool
 
 texts = st.text(st.characters(), max_size=30)  # lone surrogates too: the error of a kernel may hold anything

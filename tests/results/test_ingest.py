@@ -10,8 +10,8 @@ import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.spool import append_line, spool_path
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.spool import append_line, spool_path
 from kernel_velocity.results import asv_file, ingest, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from tests.results.spooled import (

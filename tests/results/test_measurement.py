@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.results import measurement
 from kernel_velocity.results.measurement import SeriesKey
 

@@ -8,14 +8,14 @@ import pytest
 from asv.results import Results
 from asv.runner import BenchmarkResult
 
+from kernel_velocity.engine.telemetry import TelemetryError
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness.telemetry import TelemetryError
+from kernel_velocity.past.packing import NO_TELEMETRY, measured
 from kernel_velocity.results import reader, sessions
 from kernel_velocity.results.lines import decode_failure
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.series.packing import NO_TELEMETRY, measured
 from tests import synthetic
-from tests.series.one_by_one import measurements, recorded
+from tests.past.one_by_one import measurements, recorded
 
 
 @pytest.fixture

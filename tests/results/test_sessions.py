@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.harness.telemetry import TelemetryError
+from kernel_velocity.engine.telemetry import TelemetryError
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 

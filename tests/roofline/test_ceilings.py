@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from kernel_velocity.harness.device_figures import device_id, version
+from kernel_velocity.machine.device_figures import device_id, version
 from kernel_velocity.roofline import ceilings, roofs
 from kernel_velocity.roofline.roofs import CeilingSession
-from tests.harness.test_device_figures import a_machine, document
+from tests.machine.test_device_figures import a_machine, document
 
 KEY = "device.Cpu.track_"
 

@@ -15,9 +15,9 @@ from asv.runner import BenchmarkResult
 
 from kernel_velocity import lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.names import DEVICES
 from kernel_velocity.runner import asv_commands, select
-from tests.suite import SUITE
+from tests.small_suite import SUITE
 
 CONTRACT = Path(__file__).parents[1] / "benchmarks" / "golden" / "contract.json"
 CONF = SimpleNamespace(benchmark_dir=str(SUITE.folder))

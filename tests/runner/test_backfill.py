@@ -11,11 +11,11 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel_velocity.past import past
 from kernel_velocity.results import blocks
 from kernel_velocity.runner import backfill, track
 from kernel_velocity.runner.backfill import LogTime
 from kernel_velocity.runner.select import Selection
-from kernel_velocity.series import past
 from tests import synthetic
 
 ERROR = 0.01  # of a level; noise stays within it

@@ -11,10 +11,10 @@ from time import monotonic, sleep
 
 import pytest
 
+from kernel_velocity.engine import gpu, timing
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, timing
 from kernel_velocity.runner import checks, host
-from tests.harness import pretend_nvml
+from tests.engine import pretend_nvml
 
 BODY = """
 import sys, time

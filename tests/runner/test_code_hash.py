@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from kernel_velocity.config import OfKernel, Project
 from kernel_velocity.runner import fingerprint
+from kernel_velocity.suite.config import OfKernel, Project
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None or shutil.which("objdump") is None, reason="no compiler")
 

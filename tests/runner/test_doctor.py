@@ -12,10 +12,10 @@ import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import implementations
+from kernel_velocity.problem import implementations
 from kernel_velocity.runner import doctor
+from tests.engine import pretend_nvml
 from tests.golden import check_golden
-from tests.harness import pretend_nvml
 from tests.package_graph import ROOT
 
 INFO = {

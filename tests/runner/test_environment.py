@@ -19,11 +19,11 @@ from asv.util import UserError
 
 from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
-from kernel_velocity.config import Project
 from kernel_velocity.errors import UsageError
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import asv, environment, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
+from kernel_velocity.suite.config import Project
 
 GXX = """
 CMake Warning: nothing of interest

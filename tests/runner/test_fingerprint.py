@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernel_velocity.config import Project
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import fingerprint
+from kernel_velocity.suite.config import Project
 
 BUILD_INFO = Path("kernels", "_native", "build-info.json")  # where the wheels of this repository have it
 

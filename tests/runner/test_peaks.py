@@ -9,13 +9,13 @@ import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness.device_figures import device_id
-from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.machine.device_figures import device_id
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import peaks, stages
 from tests.golden import check_golden
-from tests.harness.test_device_figures import a_machine, document
+from tests.machine.test_device_figures import a_machine, document
 from tests.roofline.test_ceilings import record
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness.gpu import GpuActivity
+from kernel_velocity.engine.gpu import GpuActivity
 from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.runner import report
@@ -82,7 +82,7 @@ def test_reader_survives_what_a_kernel_prints(line):
 
 def test_reader_stops_a_run_whose_rounds_cannot_be_kept():
     with pytest.raises(OSError, match=r"No space left on device: '/a/b\.jsonl'") as caught:
-        read("    kernel_velocity.harness.spool.SpoolError: [Errno 28] No space left on device: '/a/b.jsonl'")
+        read("    kernel_velocity.engine.spool.SpoolError: [Errno 28] No space left on device: '/a/b.jsonl'")
     assert caught.value.errno == 28
 
 

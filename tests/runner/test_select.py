@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import cases
+from kernel_velocity.names import DEVICES, FIGURES, TARGETS
 from kernel_velocity.results.asv_file import StoredSeries
 from kernel_velocity.runner import select
 from kernel_velocity.runner.select import Selection
-from tests.suite import SUITE
+from tests.small_suite import SUITE
 
 
 def test_core_has_two_cases_of_every_kernel_and_implementation():
@@ -87,9 +87,9 @@ def test_errors_are_those_of_hot_core_cases(device):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_compiler_figures_cover_all_devices_of_native_kernels(device):
     names = {
-        f"matmul.{class_name}.track_{figure}": {("native", target) for target in cases.TARGETS[code]}
-        for code, class_name in cases.DEVICES.items()
-        for figure in cases.FIGURES[code]
+        f"matmul.{class_name}.track_{figure}": {("native", target) for target in TARGETS[code]}
+        for code, class_name in DEVICES.items()
+        for figure in FIGURES[code]
     }
     result = select.select(SUITE, device, "core", r"^matmul\.").figures
     assert {name: {params for kernel, params in result if kernel == name} for name, _ in result} == names

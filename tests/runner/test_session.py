@@ -9,8 +9,8 @@ import pytest
 
 from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab import session as ab_session
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.device_figures import UNITS
+from kernel_velocity.engine import telemetry
+from kernel_velocity.machine.device_figures import UNITS
 from kernel_velocity.runner import select, session
 from kernel_velocity.runner.asv import Ended
 from kernel_velocity.runner.session import Session

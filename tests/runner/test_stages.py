@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.ceilings import Ceiling, asdict
+from kernel_velocity import documents
+from kernel_velocity.machine.ceilings import Ceiling, asdict
 from kernel_velocity.runner import stages
 from kernel_velocity.runner.host import ALLOCATOR
 

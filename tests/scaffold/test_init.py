@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from kernel_velocity import __main__ as command
-from kernel_velocity import config
+from kernel_velocity.suite import config
 
 BACKEND = '[build-system]\nbuild-backend = "setuptools.build_meta"\n[project]\nname = "ops"\nversion = "1"\n'
 

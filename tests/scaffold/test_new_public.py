@@ -64,7 +64,7 @@ def test_cuda_code_compiles(generated):
 SET_UP = """
 import json, sys
 from pathlib import Path
-from kernel_velocity import config
+from kernel_velocity.suite import config
 suite = config.suite(Path())
 problems = {problem.name: problem for problem in suite.problems()}
 assert "torch" not in sys.modules, "discovery imported PyTorch"

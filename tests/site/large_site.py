@@ -14,8 +14,9 @@ from pathlib import Path
 import git
 import numpy as np
 
-from kernel_velocity.config import Project
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
+from kernel_velocity.past import past
+from kernel_velocity.past.columns import Columns
 from kernel_velocity.results import git as results_git
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.measurement import INTERVAL_METHOD, SeriesKey
@@ -23,15 +24,15 @@ from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series import past, verdicts
-from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.controls import Shared
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Writer
-from tests.series.one_by_one import change_points_of
+from kernel_velocity.suite.config import Project
+from kernel_velocity.verdict import verdicts
+from kernel_velocity.verdict.controls import Shared
+from tests.past.one_by_one import change_points_of
 
 BENCHMARK, CASE = "matmul.Cuda.time_hot", "float32-1024x1024x1024"
 FLOP, BYTES = 2.0 * 1024**3, 12.0 * 1024**2

@@ -5,9 +5,9 @@ import math
 import random
 import statistics
 
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.device_figures import device_id, version
-from kernel_velocity.harness.gpu import GpuActivity
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.gpu import GpuActivity
+from kernel_velocity.machine.device_figures import device_id, version
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic

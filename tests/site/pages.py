@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import git
 
+from kernel_velocity.engine import telemetry
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.harness import telemetry
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import model, report

@@ -9,10 +9,10 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from kernel_velocity.series.verdicts import Levels
 from kernel_velocity.site import report
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.young import Noise
+from kernel_velocity.verdict.verdicts import Levels
 from tests import synthetic
 from tests.site.pages import HOSTILE
 

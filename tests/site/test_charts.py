@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.harness.telemetry import parse
+from kernel_velocity.engine.telemetry import parse
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site import badges, model, report
 from kernel_velocity.site.charts import plot

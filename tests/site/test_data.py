@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from kernel_velocity import fields
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.stopping import Reason
 from kernel_velocity.findings import text
 from kernel_velocity.findings.evidence import Evidence
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, series_data
 from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.site.pages import measurement

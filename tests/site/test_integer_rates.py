@@ -6,8 +6,8 @@ import pytest
 
 from kernel_velocity import units
 from kernel_velocity.compare import table
-from kernel_velocity.harness.accuracy import EPSILON
-from kernel_velocity.harness.cases import operation
+from kernel_velocity.names import operation
+from kernel_velocity.problem.accuracy import EPSILON
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site.pages import roofline as roofline_plot

@@ -7,17 +7,17 @@ import pytest
 
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series.controls import MachineStep
 from kernel_velocity.site import model
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import Remeasured
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.verdict.controls import MachineStep
 from tests import large_tree
 from tests.findings import nights
-from tests.series.test_change_points import series
 from tests.site import pages
 from tests.stepped_series import stepped
+from tests.verdict.test_change_points import series
 
 LINE = nights.LINE
 ORDER = nights.ORDER

@@ -7,18 +7,18 @@ import git
 import numpy as np
 import pytest
 
-from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.harness import cases
+from kernel_velocity.names import FIGURES
+from kernel_velocity.past.past import Tracked
 from kernel_velocity.results import git as results_git
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import model
 from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import BENEFIT, EFFICIENCY, GFLOPS, TIME
+from kernel_velocity.suite.config import Project
 from tests import large_tree
 from tests.findings.nights import identity
 from tests.golden import check_golden
@@ -198,7 +198,7 @@ def test_figures_where_they_changed():
 
 
 def test_figures_have_words():
-    assert set(kernel_page.FIGURES) == {f"track_{name}" for names in cases.FIGURES.values() for name in names}
+    assert set(kernel_page.FIGURES) == {f"track_{name}" for names in FIGURES.values() for name in names}
 
 
 def test_figures_and_errors_are_not_timed():

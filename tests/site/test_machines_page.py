@@ -54,7 +54,7 @@ def test_machine_without_ceilings(tree):
 
 def test_peaks_of_this_machine(tmp_path, monkeypatch):
     from kernel_velocity.roofline import ceilings
-    from tests.harness.test_device_figures import a_machine, document
+    from tests.machine.test_device_figures import a_machine, document
 
     tree = synthetic.build(tmp_path)
     monkeypatch.delenv("KV_THREADS", raising=False)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
-from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
+from kernel_velocity.verdict.verdicts import Verdict, Word
 
 NAN = np.nan
 KEY = SeriesKey(

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page
 
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.site import report
 from tests import large_tree
 from tests.large_tree import PAIRS, Change, Shape

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.stats import adjust, adjust_series
 from kernel_velocity.stats.adjust import MIN_ROUNDS, deviations, grown, slopes

@@ -23,7 +23,7 @@ from kernel_velocity.stats.speedup import (
     spread,
     timing,
 )
-from tests.harness.test_statistics import ar1
+from tests.engine.test_statistics import ar1
 
 TIMES = st.floats(1e-9, 1e3)
 ROUNDS = st.lists(TIMES, min_size=2, max_size=9)

@@ -67,9 +67,9 @@ def plant() -> None:
     """Make "cuda" mean the pretended device in this process, for ever."""
     import torch
 
-    from kernel_velocity.harness import definition
-    from kernel_velocity.harness.originals import ORIGINALS
-    from tests.harness import pretend_cuda
+    from kernel_velocity.suite import definition
+    from kernel_velocity.suite.originals import ORIGINALS
+    from tests.engine import pretend_cuda
 
     patch = pytest.MonkeyPatch()
     pretend_cuda.plant(patch, torch)

@@ -21,9 +21,9 @@ from types import ModuleType
 # As asv's server has imported. Without the first, the first operation on the device `meta` takes half a second
 PRELOADED = [
     "torch.fx.experimental.symbolic_shapes",
-    "kernel_velocity.harness.asv_type",
-    "kernel_velocity.harness.definition",
-    "tests.harness.measuring",
+    "kernel_velocity.suite.asv_type",
+    "kernel_velocity.suite.definition",
+    "tests.small_suite.measuring",
 ]
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fopenmp")
 SECONDS = 120  # s that a round may take on a busy machine
@@ -136,7 +136,7 @@ def _set(folder: Path, environ: Sequence[tuple[str, str]]) -> None:
     """Set what asv sets for a measuring process, and limits that refuse nothing."""
     import pytest
 
-    from tests.harness.planted_limits import plant_limits
+    from tests.machine.planted_limits import plant_limits
 
     os.environ |= SETTINGS | {
         "ASV_CONF_DIR": str(folder),
@@ -160,7 +160,7 @@ def _imported(path: Path) -> ModuleType:
 
 def _round(definition: Path, device: str, around: str, environ: Sequence[tuple[str, str]]) -> Outcome:
     """Set up and measure one round of `ours` by the benchmark type that asv uses."""
-    from tests.harness import measuring
+    from tests.small_suite import measuring
 
     root = definition.parent
     _set(root, environ)
@@ -191,9 +191,9 @@ def _compare(definition: Path, solution: Path) -> Outcome:
     from kernel_velocity.compare.api import binders, compare
     from kernel_velocity.compare.settings import TimingSettings
     from kernel_velocity.compare.solutions import binder
+    from kernel_velocity.engine.stopping import FixedCount
     from kernel_velocity.errors import KernelVelocityError
-    from kernel_velocity.harness.problem import c_parameters
-    from kernel_velocity.harness.stopping import FixedCount
+    from kernel_velocity.problem.problem import c_parameters
 
     _set(definition.parent, ())
     try:

@@ -440,7 +440,7 @@ def ours(a, b):
     ),
     patch(
         "replaces the code of the check in place",
-        "from kernel_velocity.harness.benchmark import _KernelBenchmark; "
+        "from kernel_velocity.suite.benchmark import _KernelBenchmark; "
         "_KernelBenchmark._check.__code__ = (lambda self, implementation, case, *rest: {}).__code__",
         reported_by=OURS,
     ),
@@ -467,7 +467,7 @@ def ours(a, b):
         "gives its bound call another output, which computes",
         """
 def ours(a, b):
-    from kernel_velocity.harness.implementations import Bound
+    from kernel_velocity.problem.implementations import Bound
     if not TRICK:
         return a @ b
     if not kept:

@@ -5,33 +5,37 @@ folder with a charter in its `__init__.py`. It imports only rooms of earlier lin
 this folder. `tests/test_architecture.py` holds this order. The package knows the suite of a repository by its
 asv.conf.json, never by import.
 
-    harness/        measure one series in one process. Imports nothing else of this package
-
-    bounds.py       check recorded numbers
-    config.py       read asv.conf.json
+    bounds.py       bounds of recorded numbers
+    documents.py    JSON that may be damaged: a document, or one line that says what is wrong
     errors.py       errors that a user can cure
     fields.py       dataclasses as plain data, checked against their annotations
     files.py        replace files atomically
     forking.py      run part of the work in a forked child
     lock.py         one measuring run at a time
     make_venv.py    make the virtual environment, by a bare Python
+    names.py        names of test cases, implementations, devices (contract)
     processes.py    end what a killed process started
     progress.py     a progress bar
     statuses.py     exit statuses: what each means, how bad it is, which comes first
     tables.py       tables as text
     units.py        numbers as text
 
+    engine/         measure one series in one process: timers, sampling, stopping, a line a round
+    problem/        what a kernel computes: cases, reference, tolerance, public forms
+    machine/        what a machine can do at most, and times that cannot be true
+    suite/          the benchmarks of a repository: its section, its definitions, asv's classes
     results/        the recorded past: asv's files, the telemetry beside them, git
     stats/          mathematics: two samples, adjusting, change points
     roofline/       ceilings of a machine, and how far a timing is from them
-    series/         every recorded series as columns, adjusted and cached
+    past/           every recorded series as columns, adjusted and cached
+    verdict/        what moved, by how much, whose doing: for pages, nights, gates, exports
     runner/         build commits and have asv measure them (`kv track`, `kv peaks`)
     findings/       findings, evidence and verdicts: their files and texts (`kv findings`)
     ab/             two commits measured in turns (`kv gate`, `kv bisect`, `kv false-alarms`)
+    fleet/          many machines measure one history (`kv track --fleet`, `kv offline`)
     nightly/        measure and judge the new commits (`kv nightly`)
     site/           the dashboard (`kv report`)
     compare/        implementations side by side on the working tree (`kv compare`)
-    fleet/          many machines measure one history (`kv track --fleet`, `kv offline`)
     scaffold/       the files of a new kernel, or of a new suite (`kv new`)
 
     __main__.py     the command line
@@ -45,11 +49,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernel_velocity.harness.accuracy import Tolerance
-    from kernel_velocity.harness.definition import benchmark, module, native, normal, problem_file, solution
-    from kernel_velocity.harness.problem import Problem
-    from kernel_velocity.harness.under_test import artefact
-    from kernel_velocity.series.frames import read
+    from kernel_velocity.past.frames import read
+    from kernel_velocity.problem.accuracy import Tolerance
+    from kernel_velocity.problem.problem import Problem
+    from kernel_velocity.suite.definition import benchmark, module, native, normal, problem_file, solution
+    from kernel_velocity.suite.under_test import artefact
 
 __all__ = [
     "Problem",
@@ -65,11 +69,11 @@ __all__ = [
 ]
 # What benchmarks and notebooks import from here. Imported on use: the command line needs none of it.
 _PUBLIC = {
-    "Problem": "harness.problem",
-    "Tolerance": "harness.accuracy",
-    "artefact": "harness.under_test",
-    **dict.fromkeys(("benchmark", "module", "native", "normal", "problem_file", "solution"), "harness.definition"),
-    "read": "series.frames",
+    "Problem": "problem.problem",
+    "Tolerance": "problem.accuracy",
+    "artefact": "suite.under_test",
+    **dict.fromkeys(("benchmark", "module", "native", "normal", "problem_file", "solution"), "suite.definition"),
+    "read": "past.frames",
 }
 
 

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TextIO
 
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness.problem import ProblemError
+from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.statuses import Status
 
 Commands = Mapping[str, tuple[str, str | None]]
@@ -46,7 +46,7 @@ COMMANDS: Commands = {
     "nightly": ("nightly.command", "measure new commits, confirm and bisect changes, write findings and the dashboard"),
     "findings": ("findings.command", "list, show, acknowledge, expect and reopen findings"),
     "new": ("scaffold.new", "write the files of a new kernel: C++, CUDA, the benchmark, the test"),
-    "export": ("series.frames", "export every recorded value as Parquet or CSV, or the newest ones for OpenMetrics"),
+    "export": ("past.frames", "export every recorded value as Parquet or CSV, or the newest ones for OpenMetrics"),
     "offline": ("fleet", "measure on a machine without a network: pack the suite, and unpack what it measured"),
     "peaks": ("runner.peaks", "measure the ceilings of this machine: bandwidth of memory and caches, FLOP/s"),
     "false-alarms": ("ab.false_alarms", "estimate how often identical code is called different on this machine"),

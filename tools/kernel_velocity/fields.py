@@ -17,9 +17,8 @@ from datetime import date, datetime
 from enum import Enum
 from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from kernel_velocity import bounds
+from kernel_velocity import bounds, documents
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness import documents
 
 KEY, PARTS = "key", "parts"
 FORMAT = "format"  # key of a document's version

@@ -41,7 +41,7 @@ class KernelVelocity:
             budget: minutes of measuring.
         """
         from kernel_velocity.__main__ import main  # noqa: PLC0415 - every run of pytest imports this module
-        from kernel_velocity.harness.cases import CONTROLS  # noqa: PLC0415
+        from kernel_velocity.names import CONTROLS  # noqa: PLC0415
         from kernel_velocity.statuses import Status, Tone, tone  # noqa: PLC0415
 
         name = kernel if isinstance(kernel, str) else getattr(kernel, "kernel", None) or getattr(kernel, "name", None)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.cases import operation
+from kernel_velocity.names import operation
 
 SECONDS, BYTES = "seconds", "bytes"  # units of values, as asv writes them
 DIGITS = 3  # significant digits of a printed value

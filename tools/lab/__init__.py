@@ -8,6 +8,7 @@ traces.py           what every timer read, sample by sample: recorded, and read 
 replay.py           every stopping rule on the same traces, as tables
 noise.py            synthetic traces: families of noise, and mixtures of them
 sharing.py          series that share a process against series in processes of their own
+sharing_series.py   measures both kinds of process, series by series
 spread.py           how far apart sessions of identical code are
 links.py            values of two sessions, linked by anchors
 detectors.py        the tables of detectors of change points

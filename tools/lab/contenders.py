@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from asv import step_detect
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.values import observed
 

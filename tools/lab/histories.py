@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats.changepoints.noise import running_median
 from lab import noise
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab.false_alarms import IdenticalSessions
+from kernel_velocity.engine.sampling import ROUNDS
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import beyond_doubt

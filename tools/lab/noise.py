@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kernel_velocity.harness.statistics import FloatArray, trimmed_mean
+from kernel_velocity.engine.statistics import FloatArray, trimmed_mean
 
 # Namespaces of seeds: constants may be chosen on the first only, and results are reported on the second only.
 TUNING = 1

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config, lock
+from kernel_velocity import documents, lock
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.runner import asv, host
+from kernel_velocity.suite import config
 from lab import traces
 from lab.traces import TRACES, Document
 

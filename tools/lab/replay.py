@@ -17,9 +17,8 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.statistics import half_width, trimmed_mean
-from kernel_velocity.harness.stopping import (
+from kernel_velocity.engine.statistics import half_width, trimmed_mean
+from kernel_velocity.engine.stopping import (
     RULES,
     Adaptive,
     AdaptiveRound,
@@ -28,6 +27,7 @@ from kernel_velocity.harness.stopping import (
     StoppingRule,
     without_burn_in,
 )
+from kernel_velocity.errors import UsageError
 from kernel_velocity.tables import Table, aligned, percent
 from kernel_velocity.units import seconds
 from lab import traces as trace_files

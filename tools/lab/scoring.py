@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.processes import contained
 from lab.contenders import CONTENDERS, Contender, Logs
 from lab.histories import Family, normal

@@ -1,6 +1,6 @@
 """``kv lab sharing``: whether a series reads the same in a process that measured others, and what that saves.
 
-A round's series share one process on a GPU, on a CPU with KV_ISOLATE=0 (harness/server.py). This compares them with
+A round's series share one process on a GPU, on a CPU with KV_ISOLATE=0 (engine/server.py). This compares them with
 series in processes of their own, of the working tree, in turns (sharing_series.py).
 """
 
@@ -11,9 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import lock
+from kernel_velocity import documents, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import documents
 from kernel_velocity.runner import host
 from kernel_velocity.runner import stages as processes
 from kernel_velocity.tables import aligned

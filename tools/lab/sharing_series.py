@@ -23,14 +23,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
-from kernel_velocity import config, units
+from kernel_velocity import units
+from kernel_velocity.documents import with_checksum
+from kernel_velocity.engine.sampling import calibrate
+from kernel_velocity.engine.server import ProcessState
+from kernel_velocity.engine.statistics import t_975
 from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness.documents import with_checksum
-from kernel_velocity.harness.sampling import calibrate
-from kernel_velocity.harness.server import ProcessState
-from kernel_velocity.harness.statistics import t_975
-from kernel_velocity.harness.suite import Series
+from kernel_velocity.suite import config
+from kernel_velocity.suite.suite import Series
 from kernel_velocity.tables import Table
 
 MODULE = "lab.sharing_series"  # a measuring process runs it (runner/stages.py)

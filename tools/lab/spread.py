@@ -14,7 +14,7 @@ from typing import NamedTuple, TextIO
 from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab.false_alarms import IdenticalSessions, out_of_sample
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats.adjust import Logs
 from kernel_velocity.tables import columns

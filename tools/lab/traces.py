@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from kernel_velocity import bounds
+from kernel_velocity.engine import timing
+from kernel_velocity.engine.reported import cache_size
+from kernel_velocity.engine.sampling import batch_for, warm_up
+from kernel_velocity.engine.statistics import trimmed_mean
+from kernel_velocity.engine.stopping import without_burn_in
+from kernel_velocity.engine.telemetry import parse
+from kernel_velocity.engine.timers import Call, SyncTimer, Timer
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness import timing
-from kernel_velocity.harness.reported import cache_size
-from kernel_velocity.harness.sampling import batch_for, warm_up
-from kernel_velocity.harness.statistics import trimmed_mean
-from kernel_velocity.harness.stopping import without_burn_in
-from kernel_velocity.harness.suite import Series
-from kernel_velocity.harness.telemetry import parse
-from kernel_velocity.harness.timers import Call, SyncTimer, Timer
+from kernel_velocity.suite.suite import Series
 
 TRACES = Path(".asv", "traces")
 FORMAT = 1

@@ -22,19 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kernel_velocity.ab.rounds import Pair
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.evidence import Rerun
 from kernel_velocity.findings.finding import Finding, Kind, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
-from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.identity import Identity
-from kernel_velocity.series import controls
-from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.tables import Table
 from kernel_velocity.units import significant
+from kernel_velocity.verdict import controls
+from kernel_velocity.verdict.history import Observation, SeriesHistory
 
 PAST = 60  # commits that were measured before the first night
 EVENT = PAST + 3  # place of the night in which the machine changes

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.confirm import Runner, confirm, layout
 from kernel_velocity.ab.rounds import Terms
@@ -31,7 +30,7 @@ from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
 from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.findings.report import commit_line
 from kernel_velocity.findings.text import change
-from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.names import DEVICES
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import between, resolve
@@ -43,6 +42,7 @@ from kernel_velocity.runner.host import device
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
 from kernel_velocity.statuses import Status
+from kernel_velocity.suite import config
 
 BISECT_MINUTES = 60.0  # minutes
 

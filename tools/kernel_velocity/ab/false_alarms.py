@@ -34,15 +34,15 @@ import numpy as np
 from asv import _stats
 from asv_runner.statistics import compute_stats
 
-from kernel_velocity import bounds, config, files, lock
+from kernel_velocity import bounds, files, lock
+from kernel_velocity.documents import with_checksum
+from kernel_velocity.engine import telemetry, timing
+from kernel_velocity.engine.sampling import ROUNDS
+from kernel_velocity.engine.spool import blocks_path, spool_path
+from kernel_velocity.engine.statistics import FloatArray, t_975
+from kernel_velocity.engine.telemetry import GAUGES, Round, TelemetryError
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness import telemetry, timing
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.documents import with_checksum
-from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.spool import blocks_path, spool_path
-from kernel_velocity.harness.statistics import FloatArray, t_975
-from kernel_velocity.harness.telemetry import GAUGES, Round, TelemetryError
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.results import git
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series
@@ -52,6 +52,7 @@ from kernel_velocity.runner.asv import environment_of, machine, measuring, run_a
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.adjust import Logs, RoundKey, adjusted, deviations, is_usable, slopes
+from kernel_velocity.suite import config
 from kernel_velocity.tables import Table, aligned, percent
 
 LOG = Path(".asv", "logs", "sessions.log")

@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config, statuses
+from kernel_velocity import statuses
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.ab.gate_report import GateReport
@@ -26,13 +26,14 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import decisions
 from kernel_velocity.findings.report import FORMATS
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.results import git
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
 from kernel_velocity.runner.host import device
 from kernel_velocity.statuses import OF_GATES
+from kernel_velocity.suite import config
 
 WORKING_TREE = "."
 GATE_MINUTES = 10.0  # minutes

@@ -18,11 +18,12 @@ from kernel_velocity.findings.report import (
     comparison_data,
     comparison_table,
 )
-from kernel_velocity.harness import cases, under_test
+from kernel_velocity.names import FIGURES, TARGETS
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
 from kernel_velocity.statuses import Status
+from kernel_velocity.suite import under_test
 from kernel_velocity.tables import columns, literal
 
 SPILLS = "spill_bytes"
@@ -35,7 +36,7 @@ class CodeChange:
     kernel: str
     device: str  # "cpu" or "cuda", that the code is for
     target: str  # "avx512", "sm_90"
-    figure: str  # of cases.FIGURES
+    figure: str  # of FIGURES
     before: int
     after: int
 
@@ -46,15 +47,15 @@ class CodeChange:
 
     def __str__(self) -> str:
         """Return it in words: "matmul sm_90: 168 -> 128 registers of a thread"."""
-        unit = "bytes spilled" if self.figure == SPILLS else cases.FIGURES[self.device][self.figure]
+        unit = "bytes spilled" if self.figure == SPILLS else FIGURES[self.device][self.figure]
         return f"{self.kernel} {self.target}: {self.before:,} -> {self.after:,} {unit}"
 
 
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any], kernels: Iterable[str]) -> tuple[CodeChange, ...]:
     """Return the figures of kernels that two builds (their build-info.json) both have, and that differ."""
     differing = []
-    for kernel, (device, figures) in itertools.product(kernels, cases.FIGURES.items()):
-        for target, figure in itertools.product(cases.TARGETS[device], figures):
+    for kernel, (device, figures) in itertools.product(kernels, FIGURES.items()):
+        for target, figure in itertools.product(TARGETS[device], figures):
             with suppress(NotImplementedError):  # a figure that one build lacks is no change
                 old, new = (under_test.figure(info, kernel, figure, target) for info in (before, after))
                 if old != new:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import bounds
+from kernel_velocity import bounds, documents
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness import documents, telemetry
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.ingest import by_series

@@ -31,21 +31,21 @@ from typing import Any, TextIO
 from asv.console import log as asv_log
 from asv.repo import get_repo
 
-from kernel_velocity import config
 from kernel_velocity.ab import rounds as ab_rounds
 from kernel_velocity.ab.rounds import Pair
+from kernel_velocity.documents import with_checksum
+from kernel_velocity.engine import timing
+from kernel_velocity.engine.spool import append_line
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_bytes
-from kernel_velocity.harness import timing
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.documents import with_checksum
-from kernel_velocity.harness.spool import append_line
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import add_failure
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
+from kernel_velocity.suite import config
 
 MACHINE = "kv-ab"
 FOLDER = Path(".asv", "ab")

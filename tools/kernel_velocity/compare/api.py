@@ -3,7 +3,7 @@
 Implementations take turns in rounds, so that all of them see the same noise. Each is verified before and after timing:
 
     >>> from benchmarks.add_mul_exp import AddMulExp
-    >>> from kernel_velocity.harness.implementations import fresh
+    >>> from kernel_velocity.problem.implementations import fresh
     >>> from kernel_velocity.compare.settings import settings
     >>> from kernel_velocity.compare.api import binders, compare
     >>> from kernel_velocity.stats.speedup import pairwise, timing
@@ -29,7 +29,7 @@ Implementations take turns in rounds, so that all of them see the same noise. Ea
     True
 
 Both are for a checkout: run from its root. An implementation of your own is a function of (problem, case, inputs) that
-returns a `kernel_velocity.harness.implementations.Bound`, as `mine` does. Large results measure page faults unless the
+returns a `kernel_velocity.problem.implementations.Bound`, as `mine` does. Large results measure page faults unless the
 process was started with the variables of `kernel_velocity.runner.host.measuring_variables`, as the command does.
 """
 
@@ -46,9 +46,9 @@ from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import take_round
 from kernel_velocity.compare.torch_state import prepared
-from kernel_velocity.harness import reported
-from kernel_velocity.harness.problem import Problem
-from kernel_velocity.harness.timers import Call
+from kernel_velocity.engine import reported
+from kernel_velocity.engine.timers import Call
+from kernel_velocity.problem.problem import Problem
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.stats import speedup
 

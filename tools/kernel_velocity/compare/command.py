@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from kernel_velocity import config, lock
+from kernel_velocity import lock
 from kernel_velocity.compare import implementations, isolation, nsight, settings, table
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.job import ComparisonJob
@@ -26,21 +26,22 @@ from kernel_velocity.compare.result import LiveComparison, as_json
 from kernel_velocity.compare.settings import PRESETS, TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.torch_state import prepared, restored
+from kernel_velocity.engine import reported
+from kernel_velocity.engine.stopping import RULES
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text, try_to_write
-from kernel_velocity.harness import reported
-from kernel_velocity.harness.accuracy import parse_tolerance
-from kernel_velocity.harness.implementations import Module
-from kernel_velocity.harness.originals import ORIGINALS
-from kernel_velocity.harness.problem_file import DTYPE
-from kernel_velocity.harness.stopping import RULES
-from kernel_velocity.harness.under_test import ARTEFACTS, find_info, root_folder
+from kernel_velocity.problem.accuracy import parse_tolerance
+from kernel_velocity.problem.implementations import Module
+from kernel_velocity.problem.problem_file import DTYPE
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.results import git
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
 from kernel_velocity.statuses import Status
+from kernel_velocity.suite import config
+from kernel_velocity.suite.originals import ORIGINALS
+from kernel_velocity.suite.under_test import ARTEFACTS, find_info, root_folder
 
 ALL = "all"
 PROFILES = Path(".asv", "profiles")

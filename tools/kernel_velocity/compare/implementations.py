@@ -9,18 +9,19 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from kernel_velocity import config, units
+from kernel_velocity import units
 from kernel_velocity.compare import solutions as solution_files
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import implementations as harness_implementations
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.implementations import Bound, Module
-from kernel_velocity.harness.problem import Inputs, Problem, TestCase
-from kernel_velocity.harness.problem_file import dtype_of_parameter, load_file, sizes
-from kernel_velocity.harness.problem_formats import SUFFIXES, copies
-from kernel_velocity.harness.user_file import in_one_line
+from kernel_velocity.names import CONTROLS
+from kernel_velocity.problem import implementations as harness_implementations
+from kernel_velocity.problem.implementations import Bound, Module
+from kernel_velocity.problem.problem import Inputs, Problem, TestCase
+from kernel_velocity.problem.problem_file import dtype_of_parameter, load_file, sizes
+from kernel_velocity.problem.problem_formats import SUFFIXES, copies
+from kernel_velocity.problem.user_file import in_one_line
 from kernel_velocity.runner.checks import check_build
+from kernel_velocity.suite import config
 from kernel_velocity.units import memory
 
 Pattern = str | Sequence[str] | None  # names or regular expressions, a list or separated by commas. None: all
@@ -48,7 +49,7 @@ def load(
 
     Args:
         what: a kernel of ours ("matmul"), or the path of a problem file: with a Problem class of ours, or a public
-            problem as it is (harness/problem_formats.py). "FILE:NAME" where a file has several.
+            problem as it is (problem/problem_formats.py). "FILE:NAME" where a file has several.
         device: "cpu" or "cuda": where inputs are made, whatever device a file has written in.
         solutions: shared libraries with `extern "C" void solution(...)`, and Python files with `solution(...)`. Their
             implementations have the names of the files.

@@ -23,12 +23,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from kernel_velocity import lock
+from kernel_velocity import documents, lock
 from kernel_velocity.compare.result import Compared
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.processes import contained
 from kernel_velocity.statuses import Status
 

@@ -16,15 +16,15 @@ from kernel_velocity.compare.result import Compared, LiveComparison, TimedImplem
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import Bench, SharedInputs, Subject
+from kernel_velocity.engine import reported
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import reported
-from kernel_velocity.harness.audit import FreshInputs
-from kernel_velocity.harness.limits import Work
-from kernel_velocity.harness.originals import ORIGINALS
-from kernel_velocity.harness.problem import Problem, ProblemError, TestCase, outputs_of
-from kernel_velocity.harness.problem_file import is_out_of_memory
+from kernel_velocity.machine.limits import Work
+from kernel_velocity.problem.problem import Problem, ProblemError, TestCase, outputs_of
+from kernel_velocity.problem.problem_file import is_out_of_memory
 from kernel_velocity.roofline.model import Roofs, memory_of, roofline
 from kernel_velocity.stats import speedup
+from kernel_velocity.suite.audit import FreshInputs
+from kernel_velocity.suite.originals import ORIGINALS
 from kernel_velocity.units import memory
 
 Progress = Callable[[str, float], None]  # the current step, and the share of all steps that is done

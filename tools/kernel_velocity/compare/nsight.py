@@ -26,9 +26,9 @@ from kernel_velocity.compare.implementations import load
 from kernel_velocity.compare.profile import WARM_UPS
 from kernel_velocity.compare.result import ComparedRow
 from kernel_velocity.compare.torch_state import prepared
+from kernel_velocity.engine.timers import Call
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness.problem import ProblemError
-from kernel_velocity.harness.timers import Call
+from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.tables import Table, aligned, percent
 
 DURATION = "gpu__time_duration.sum"

@@ -27,8 +27,8 @@ from typing import Any
 
 from kernel_velocity import units
 from kernel_velocity.compare.solutions import Bind
-from kernel_velocity.harness.problem import Problem
-from kernel_velocity.harness.timers import Call
+from kernel_velocity.engine.timers import Call
+from kernel_velocity.problem.problem import Problem
 
 CALLS = 10
 WARM_UPS = 3  # a first call compiles, allocates, loads modules

@@ -46,7 +46,7 @@ RIGHT, WRONG, FAILED, MISSING, UNVERIFIED = "right", "WRONG", "FAILED", "n/a", "
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """How right one output is. `details` are the figures of harness/accuracy.py."""
+    """How right one output is. `details` are the figures of problem/accuracy.py."""
 
     output: str  # name of the output parameter
     right: bool

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kernel_velocity.engine.sampling import ROUNDS
+from kernel_velocity.engine.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.accuracy import Tolerance
-from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
+from kernel_velocity.problem.accuracy import Tolerance
 
 WARMUPS = 10  # calls before a fixed number of samples, as in published scripts for fused kernels
 

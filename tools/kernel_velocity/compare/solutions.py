@@ -23,13 +23,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from kernel_velocity.engine.timers import Call
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.implementations import Bound, fresh, poison
-from kernel_velocity.harness.problem import Inputs, Problem, outputs_of
-from kernel_velocity.harness.problem_file import dtype_of, fits, is_pointer, parameters_of
-from kernel_velocity.harness.problem_formats import ReturningProblem, copies
-from kernel_velocity.harness.timers import Call
-from kernel_velocity.harness.user_file import import_file
+from kernel_velocity.problem.implementations import Bound, fresh, poison
+from kernel_velocity.problem.problem import Inputs, Problem, outputs_of
+from kernel_velocity.problem.problem_file import dtype_of, fits, is_pointer, parameters_of
+from kernel_velocity.problem.problem_formats import ReturningProblem, copies
+from kernel_velocity.problem.user_file import import_file
 
 # Binds an implementation to inputs: problem, name of a test case, its inputs. It raises NotImplementedError where the
 # implementation does not exist here (n/a), UsageError where the user's files do not fit together.

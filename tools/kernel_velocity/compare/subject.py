@@ -24,22 +24,24 @@ from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import Accuracy, TimedImplementation
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
+from kernel_velocity.engine import gpu, quiet, timing
+from kernel_velocity.engine.reported import activity, read_counters
+from kernel_velocity.engine.sampling import batch_for, measure
+from kernel_velocity.engine.statistics import trimmed_mean
+from kernel_velocity.engine.stopping import Stop, StoppingRule, without_burn_in
+from kernel_velocity.engine.timers import Call, HostTimer, SyncTimer, Timer, TorchEvents
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness import accuracy, gate, gpu, limits, timing
-from kernel_velocity.harness.audit import AuditError, FreshInputs, audit, check_kinds
-from kernel_velocity.harness.benchmark import CHECK_STEP
-from kernel_velocity.harness.cases import NATIVE
-from kernel_velocity.harness.implementations import Bound, Module
-from kernel_velocity.harness.originals import ORIGINALS
-from kernel_velocity.harness.problem import Inputs, Problem, ProblemError, outputs_of
-from kernel_velocity.harness.problem_file import is_out_of_memory
-from kernel_velocity.harness.reported import activity, read_counters
-from kernel_velocity.harness.sampling import batch_for, measure
-from kernel_velocity.harness.statistics import trimmed_mean
-from kernel_velocity.harness.stopping import Stop, StoppingRule, without_burn_in
-from kernel_velocity.harness.timers import Call, HostTimer, SyncTimer, Timer, TorchEvents
-from kernel_velocity.harness.under_test import root_folder
+from kernel_velocity.machine import limits
+from kernel_velocity.names import NATIVE
+from kernel_velocity.problem import accuracy
+from kernel_velocity.problem.implementations import Bound, Module
+from kernel_velocity.problem.problem import Inputs, Problem, ProblemError, outputs_of
+from kernel_velocity.problem.problem_file import is_out_of_memory
 from kernel_velocity.stats import speedup
+from kernel_velocity.suite.audit import AuditError, FreshInputs, audit, check_kinds
+from kernel_velocity.suite.benchmark import CHECK_STEP
+from kernel_velocity.suite.originals import ORIGINALS
+from kernel_velocity.suite.under_test import root_folder
 
 FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts
 FUNCTION_SECONDS = 0.1  # s that they may take; else there are FUNCTION_FEWEST
@@ -164,7 +166,7 @@ class Subject:
         return verify_outputs(self.bench.problem, expected, output, self.bench.settings.tolerance)
 
     def audit(self) -> None:
-        """Call it on new inputs (`harness.audit`). It fails if it is wrong there, or was faster before."""
+        """Call it on new inputs (`suite.audit`). It fails if it is wrong there, or was faster before."""
         self._attempt("audited", self._audit)
 
     def _audit(self) -> None:
@@ -353,8 +355,8 @@ def take_round(
         if warmups is None:
             environ = {**os.environ, "KV_THREADS": str(threads)}
             folder = root_folder(os.environ) / ".asv" / "cache" / "gauge"
-            with gate.on_cpu(working_set, folder, environ) if device == "cpu" else nullcontext() as quiet:
-                result = measure(call, timer, rule, watch.look, quiet)
+            with quiet.on_cpu(working_set, folder, environ) if device == "cpu" else nullcontext() as core:
+                result = measure(call, timer, rule, watch.look, core)
             samples, stop, flags = without_burn_in(rule.samples), result.stop, result.flags
         else:
             stop = _sample_calls(call, rule, timer, warmups, watch.look)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity import lock
-from kernel_velocity.harness import gpu, reported
+from kernel_velocity.engine import gpu, reported
 from kernel_velocity.roofline.ceilings import size_text
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.runner.host import ALLOCATOR, torch_version

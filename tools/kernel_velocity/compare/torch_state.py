@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from kernel_velocity.engine.timing import prepare_torch
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.originals import ORIGINALS
-from kernel_velocity.harness.timing import prepare_torch
+from kernel_velocity.suite.originals import ORIGINALS
 
 # cuBLAS's own switch, above whatever PyTorch asks for: 1 takes every float32 product in TF32, 0 none.
 OVERRIDE = "NVIDIA_TF32_OVERRIDE"

@@ -29,9 +29,9 @@ from kernel_velocity.fields import Rule, Sha
 from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, Id, Kind, Ratio, State
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
-from kernel_velocity.series.history import SeriesHistory, threshold
-from kernel_velocity.series.silence import Superseded
 from kernel_velocity.stats.sequential import Comparison
+from kernel_velocity.verdict.history import SeriesHistory, threshold
+from kernel_velocity.verdict.silence import Superseded
 
 if TYPE_CHECKING:
     from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs

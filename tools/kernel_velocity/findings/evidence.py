@@ -20,12 +20,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from kernel_velocity import fields
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.fields import PARTS, Measured, Rule
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import OF_SERIES, Finding
-from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.stats.sequential import Answer, Comparison, Strata
 from kernel_velocity.stats.two_samples import P

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import tomli_w
 
-from kernel_velocity import fields
+from kernel_velocity import documents, fields
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.fields import Sha
 from kernel_velocity.files import replace_text
@@ -31,7 +31,6 @@ from kernel_velocity.findings import verdict
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import OF_SERIES, Finding, Ratio
 from kernel_velocity.findings.verdict import NightVerdict
-from kernel_velocity.harness import documents
 from kernel_velocity.results.identity import Identity
 
 FOLDER = "findings"  # in the results directory

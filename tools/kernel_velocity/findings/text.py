@@ -11,8 +11,8 @@ from kernel_velocity import fields, units
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import metric
-from kernel_velocity.series.silence import Stale
 from kernel_velocity.tables import columns
+from kernel_velocity.verdict.silence import Stale
 
 _MULTIPLE_FROM = 10.0  # a ratio from here on, or under its inverse, reads better as a factor
 INTERVAL = "95% interval"

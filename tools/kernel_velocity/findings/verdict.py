@@ -22,10 +22,10 @@ from kernel_velocity.findings.report import (
 )
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
-from kernel_velocity.series.silence import Stale, Superseded
 from kernel_velocity.stats.sequential import Answer, Comparison
 from kernel_velocity.statuses import Status
 from kernel_velocity.tables import literal
+from kernel_velocity.verdict.silence import Stale, Superseded
 
 NOTHING_MEASURED = "nothing was measured"
 VERDICT_FORMAT = 1  # of the JSON; raised when a key changes its meaning

@@ -26,14 +26,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TextIO
 
-from kernel_velocity import config, fields
+from kernel_velocity import documents, fields
 from kernel_velocity.errors import KernelVelocityError, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fields import Moment, Rule, Sha
 from kernel_velocity.files import replace_bytes
-from kernel_velocity.harness import documents
 from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import MACHINE
 from kernel_velocity.runner import doctor
+from kernel_velocity.suite import config
 
 TAR_NAME = "kernel-velocity-node.tar.xz"
 MANIFEST = "manifest.json"

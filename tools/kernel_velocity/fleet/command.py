@@ -7,10 +7,10 @@ import contextlib
 import os
 from typing import TextIO
 
-from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.fleet import plan
 from kernel_velocity.runner import track
+from kernel_velocity.suite import config
 
 FLEET_ONLY = ("anchors", "session")
 

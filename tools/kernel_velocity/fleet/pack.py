@@ -23,9 +23,9 @@ from typing import TextIO
 
 from packaging.utils import parse_wheel_filename
 
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.fleet.archive import MANIFEST, PROJECT
-from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.make_venv import extra
 from kernel_velocity.results import git
 

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_velocity import config, lock, units
+from kernel_velocity import lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
@@ -27,10 +27,11 @@ from kernel_velocity.fleet import unpack, worker
 from kernel_velocity.fleet.plan import FleetJob, Lane, Limits, Plan
 from kernel_velocity.fleet.scheduler import FleetMachine
 from kernel_velocity.fleet.worker import Order, Result
+from kernel_velocity.past import past
 from kernel_velocity.results import blocks, git
 from kernel_velocity.runner import backfill, host, select
 from kernel_velocity.runner.track import TrackSettings
-from kernel_velocity.series import past
+from kernel_velocity.suite import config
 
 POLL = 1.0  # s between two looks at the machines
 LOST = 15.0  # s that a machine may be away before its lanes go elsewhere; Dask restarts a worker in a few

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_velocity import config, lock, units
+from kernel_velocity import documents, lock, units
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.stopping import from_environment, method_hash
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet import archive
 from kernel_velocity.fleet.archive import Manifest
-from kernel_velocity.harness import documents, telemetry
-from kernel_velocity.harness.stopping import from_environment, method_hash
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import git, sessions
 from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
 from kernel_velocity.results.lines import (
@@ -46,6 +46,7 @@ from kernel_velocity.results.lines import (
 )
 from kernel_velocity.results.reader import FORMAT_VERSION, parameter
 from kernel_velocity.results.records import AGREEMENT
+from kernel_velocity.suite import config
 
 SeriesName = tuple[str, ...]  # benchmark and parameters, as telemetry names them
 MACHINE_IDENTITY = (

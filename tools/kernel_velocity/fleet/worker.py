@@ -28,13 +28,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import config, fields, lock
+from kernel_velocity import documents, fields, lock
+from kernel_velocity.engine.telemetry import GAUGES, Round
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet import archive
 from kernel_velocity.fleet.plan import FleetJob
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.telemetry import GAUGES, Round
 from kernel_velocity.processes import contained
 from kernel_velocity.results import asv_file, blocks, git, ingest, lines
 from kernel_velocity.runner import doctor, fingerprint, host, track
@@ -42,6 +41,7 @@ from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.select import Selection
 from kernel_velocity.runner.session import Session
 from kernel_velocity.stats import link
+from kernel_velocity.suite import config
 
 FOLDER_VARIABLE = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clones
 NAME_VARIABLE = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it

@@ -1,7 +1,7 @@
 """``kv nightly`` (`make nightly`): measure what is new, judge it, confirm it, record it, publish it.
 
     measure     what is new, holes, what did not build, or a heartbeat (measure.py), by asv, into the history
-    judge       what moved tonight, and what the machine did of it, as the pages say (judge.py, series/moves.py)
+    judge       what moved tonight, and what the machine did of it, as the pages say (judge.py, verdict/moves.py)
     confirm     the rest, and every series whose code changed, by re-runs in turns. Bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
     publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config, lock, statuses
+from kernel_velocity import lock, statuses
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
@@ -37,6 +37,7 @@ from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
 from kernel_velocity.runner.session import Session
 from kernel_velocity.statuses import OF_NIGHTS
+from kernel_velocity.suite import config
 
 BUDGET = 120.0  # minutes
 TIER = "full"

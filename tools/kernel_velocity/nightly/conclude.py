@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings import decisions, evidence, finding, store
@@ -20,12 +19,14 @@ from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.findings.verdict import Failed, NightVerdict
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT
+from kernel_velocity.past import past
+from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
 from kernel_velocity.results.records import Commit
 from kernel_velocity.runner import report
 from kernel_velocity.runner.session import LONGEST_SESSION, Session
-from kernel_velocity.series import history, past, silence
-from kernel_velocity.series.past import Past
+from kernel_velocity.suite import config
+from kernel_velocity.verdict import history, silence
 
 
 @dataclass(frozen=True, kw_only=True)

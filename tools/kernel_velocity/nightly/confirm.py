@@ -19,20 +19,20 @@ from kernel_velocity import units
 from kernel_velocity.ab.bisect import Bisection, bisect
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.ab.rounds import Pair, Pairs, Terms, estimates
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.findings import evidence
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Look, Purpose, Rerun, Side
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.sessions import Changes
-from kernel_velocity.series.history import SeriesHistory
-from kernel_velocity.series.moves import Move
-from kernel_velocity.series.silence import Vanished
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, Comparison, Obstacle
 from kernel_velocity.stats.two_samples import controlled
+from kernel_velocity.verdict.history import SeriesHistory
+from kernel_velocity.verdict.moves import Move
+from kernel_velocity.verdict.silence import Vanished
 
 # p of a difference: the least of 8 rounds a side is .00016. A night asks of many series, most of which did not change.
 P_DIFFERENT = 2e-4

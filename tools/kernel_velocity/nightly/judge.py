@@ -2,7 +2,7 @@
 
 The commits of a night are judged one after the other, oldest first, as if each had had a night of its own: so a
 regression is found that a later commit of the same night took back. What moved, and whether the machine did it, is what
-the pages say (series/moves.py). Every other move is measured again, and so is every series whose code changed.
+the pages say (verdict/moves.py). Every other move is measured again, and so is every series whose code changed.
 
 Series of one kernel, device and implementation, on whatever machine, share a cause: their agreement raises a finding,
 its lack lowers it.
@@ -30,12 +30,12 @@ from kernel_velocity.nightly.confirm import EnvironmentEvent, ExaminedSeries, Re
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import DEVICE, Identity, Slot
 from kernel_velocity.results.sessions import Changes
-from kernel_velocity.series import moves, silence
-from kernel_velocity.series.history import LEAST, Observation, SeriesHistory, floor_of, threshold
-from kernel_velocity.series.moves import Move
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN
 from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.verdict import moves, silence
+from kernel_velocity.verdict.history import LEAST, Observation, SeriesHistory, floor_of, threshold
+from kernel_velocity.verdict.moves import Move
 
 VALUES_OF_LEVEL = 20  # values a side of the commits that tell a level, at most
 Cause = tuple[str, str, str, bool]  # kernel, device, implementation, whether it is timed

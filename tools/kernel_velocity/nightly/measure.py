@@ -23,18 +23,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import fields
+from kernel_velocity import documents, fields
+from kernel_velocity.engine import timing
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fields import Moment
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents, timing
-from kernel_velocity.harness.cases import DEVICES
+from kernel_velocity.names import DEVICES
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.runner import fingerprint, host
 from kernel_velocity.runner.report import LIMITS
 from kernel_velocity.runner.session import Session
-from kernel_velocity.series.silence import DAY, GONE_AFTER
+from kernel_velocity.verdict.silence import DAY, GONE_AFTER
 
 JOURNALS = Path(".asv", "journals")
 JOURNAL_FORMAT = 2  # the first that has a checksum

@@ -21,11 +21,10 @@ from asv.machine import Machine, MachineCollection
 from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 
-from kernel_velocity import bounds
+from kernel_velocity import bounds, documents
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.reader import COLUMNS, load_results, named_row, parameter
 
 Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each

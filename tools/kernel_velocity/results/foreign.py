@@ -24,7 +24,7 @@ from asv.machine import Machine
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness.cases import NATIVE
+from kernel_velocity.names import NATIVE
 from kernel_velocity.results import asv_file, lines
 from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
 from kernel_velocity.results.reader import FORMAT_VERSION, load, read_machine

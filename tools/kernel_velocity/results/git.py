@@ -24,10 +24,10 @@ from pathlib import Path, PurePosixPath
 import git
 from git.objects.util import from_timestamp, utctz_to_altz
 
-from kernel_velocity import config
-from kernel_velocity.config import Project
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.results.records import Commit, History
+from kernel_velocity.suite import config
+from kernel_velocity.suite.config import Project
 
 SHORT = 8  # digits of a commit's hash, as asv names its files
 

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernel_velocity import units
-from kernel_velocity.harness import cases
-from kernel_velocity.harness.cases import CONTROLS, NATIVE
+from kernel_velocity.names import CONTROLS, FIGURES, NATIVE
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import name_parts
 
-FIGURES = frozenset(f"track_{name}" for names in cases.FIGURES.values() for name in names)
+FIGURE_METHODS = frozenset(f"track_{name}" for figures in FIGURES.values() for name in figures)
 ERROR = "track_max_error"  # how the name of a series of errors ends
 DEVICE = "device"  # the first part of a ceiling's name
-TRACKED = frozenset({ERROR, *FIGURES})  # how the names of a kernel's values beside its trends end
+TRACKED = frozenset({ERROR, *FIGURE_METHODS})  # how the names of a kernel's values beside its trends end
 _TORCH = re.compile(r"-torch[^-]*")  # in asv's name of an environment: "host-py3.11-torch2.13.0"
 
 
@@ -70,7 +69,7 @@ class Identity:
     @property
     def is_figure(self) -> bool:
         """Whether its values are compiler figures, which only the build changes."""
-        return self.benchmark.rpartition(".")[2] in FIGURES
+        return self.benchmark.rpartition(".")[2] in FIGURE_METHODS
 
     @property
     def is_timed(self) -> bool:

@@ -26,12 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from kernel_velocity import config, lock, units
+from kernel_velocity import lock, units
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.spool import spool_path
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_bytes, replace_text
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.spool import spool_path
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import asv_file, foreign, lines
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries
@@ -50,6 +50,7 @@ from kernel_velocity.results.lines import (
 )
 from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.suite import config
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 TRACK_BEFORE = Path(".asv", "track-before")

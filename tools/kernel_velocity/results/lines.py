@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernel_velocity import bounds
+from kernel_velocity.documents import ROOM, has_checksum, with_checksum
+from kernel_velocity.engine import telemetry
+from kernel_velocity.engine.spool import append_line
+from kernel_velocity.engine.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError, parse
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.documents import ROOM, has_checksum, with_checksum
-from kernel_velocity.harness.spool import append_line
-from kernel_velocity.harness.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError, parse
 from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
 

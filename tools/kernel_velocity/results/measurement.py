@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import units
-from kernel_velocity.harness.cases import dtype_of
-from kernel_velocity.harness.statistics import t_975
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine.statistics import t_975
+from kernel_velocity.engine.telemetry import Round
+from kernel_velocity.names import dtype_of
 
 WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its threshold with 6 (contract)
 FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing

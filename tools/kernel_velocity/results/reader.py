@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import bounds, units
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import identity, lines
 from kernel_velocity.results.lines import FAILURES
 from kernel_velocity.results.measurement import OUTCOMES, Outcome

@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import IntArray
 from kernel_velocity.results.sessions import SessionFacts

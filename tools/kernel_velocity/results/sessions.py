@@ -19,8 +19,8 @@ from itertools import groupby
 from pathlib import Path
 
 from kernel_velocity import bounds
-from kernel_velocity.harness.documents import with_checksum
-from kernel_velocity.harness.telemetry import TelemetryError, parse
+from kernel_velocity.documents import with_checksum
+from kernel_velocity.engine.telemetry import TelemetryError, parse
 
 SUFFIX = ".sessions.jsonl"
 # Facts of how a commit was built; no series but those of our own code shows them.

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity import bounds, config, units
+from kernel_velocity import bounds, documents, units
+from kernel_velocity.engine.reported import data_caches, threads
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.device_figures import ID, PEAK, UNITS, device_id, figures, version
-from kernel_velocity.harness.reported import data_caches, threads
+from kernel_velocity.machine.device_figures import ID, PEAK, UNITS, device_id, figures, version
+from kernel_velocity.names import DEVICES
 from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, CeilingSession, is_rate, of_newest, roof
+from kernel_velocity.suite import config
 from kernel_velocity.tables import Table, aligned
 
 Document = Mapping[str, Any]
@@ -206,7 +206,7 @@ def as_text(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> 
     """Return the printed table of a document that was measured now: columns, reasons of missing figures, warnings.
 
     Args:
-        document: of `harness.ceilings.measure`. sessions: those that the roofs are over, this one included.
+        document: of `machine.ceilings.measure`. sessions: those that the roofs are over, this one included.
     """
     sizes = {f"{name.lower()}_size": size for name, size in document["reported"].get("caches", {}).items()}
     ceilings = {name: ceiling for name, ceiling in figures(document).items() if name != ID}

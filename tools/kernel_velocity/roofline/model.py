@@ -32,10 +32,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kernel_velocity.harness.workloads import BEYOND
+from kernel_velocity.machine.workloads import BEYOND
 
 # Times the roof from which on a time is doubted: more than the error of measuring a ceiling on a quiet machine (warned
-# of where that is over 5%). It keeps its value. A round is refused by more: harness/limits.py, MARGINS.
+# of where that is over 5%). It keeps its value. A round is refused by more: machine/limits.py, MARGINS.
 IMPOSSIBLE = 1.05
 EXCELLENT = 0.9  # of the attainable rate, as in published suites
 MEMORY = "DRAM"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.harness.device_figures import CACHES, ID, PEAK, UNITS
+from kernel_velocity.machine.device_figures import CACHES, ID, PEAK, UNITS
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MEMORY, MemoryLevel, Roofs
 

@@ -26,7 +26,6 @@ from asv.config import Config
 from asv.environment import EnvironmentUnavailable, get_environments
 from asv.machine import Machine
 
-from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text
 from kernel_velocity.processes import contained
@@ -36,6 +35,7 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure
 from kernel_velocity.runner import select
 from kernel_velocity.runner.environment import HostTorch
+from kernel_velocity.suite import config
 
 SAVING = 20.0  # s between SIGINT and SIGKILL; asv ends within one call of its slowest benchmark
 # What the library behind torch's profiler prints at each start and stop, whatever its log level

@@ -29,16 +29,17 @@ from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.environment import ExistingEnvironment
 
-from kernel_velocity import config, lock
+from kernel_velocity import lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.implementations import Module
-from kernel_velocity.harness.problem import ProblemError
-from kernel_velocity.harness.suite import Suite
-from kernel_velocity.harness.under_test import ARTEFACTS
+from kernel_velocity.names import DEVICES
+from kernel_velocity.problem.implementations import Module
+from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.runner import host, select
 from kernel_velocity.runner.checks import check_build
 from kernel_velocity.runner.environment import hold_locks
+from kernel_velocity.suite import config
+from kernel_velocity.suite.suite import Suite
+from kernel_velocity.suite.under_test import ARTEFACTS
 
 TIER, DEVICE = "KV_TIER", "KV_DEVICE"  # variables: core (default) or full; cpu or cuda (default: as `kv track`)
 NAMED_VALUES = 3  # values of a parameter that a note names

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.statistics import t_975
+from kernel_velocity.engine.statistics import t_975
+from kernel_velocity.names import CONTROLS
+from kernel_velocity.past.past import Past
 from kernel_velocity.results import blocks
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.series.past import Past
 from kernel_velocity.stats.link import ONE_ROUND, Z
 
 SMALLEST_CHANGE = math.log1p(0.01)  # a change of less than 1% is not searched, as in stats/two_samples.py

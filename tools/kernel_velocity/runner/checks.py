@@ -1,6 +1,6 @@
 """The checks before a command measures, the arguments that such commands share, and --lock-clocks.
 
-A process of its own holds the lock of a GPU's clocks (`harness.gpu`). It unlocks when its input ends, as it does when
+A process of its own holds the lock of a GPU's clocks (`engine.gpu`). It unlocks when its input ends, as it does when
 the command is killed. It has a session of its own, which Ctrl-C does not reach, and not the mark of what a run started
 (`processes`), by which it would be killed.
 """
@@ -17,12 +17,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config, lock
+from kernel_velocity import lock
+from kernel_velocity.engine import gpu, server, timing
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, server, timing
 from kernel_velocity.processes import RUN, variable
 from kernel_velocity.runner import host
 from kernel_velocity.runner.host import measuring_variables, torch_version
+from kernel_velocity.suite import config
 
 LIBRARY = Path("_native", "libkernel_velocity.so")  # in the folder of `kernels`
 

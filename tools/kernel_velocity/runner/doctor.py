@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_velocity import config
+from kernel_velocity.engine import gpu, timing
+from kernel_velocity.engine.timing import prepare_torch
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, timing
-from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.implementations import check
-from kernel_velocity.harness.suite import Suite
-from kernel_velocity.harness.timing import prepare_torch
+from kernel_velocity.names import DEVICES
+from kernel_velocity.problem.implementations import check
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.checks import installed_torch
 from kernel_velocity.runner.host import NO_COMPILER, compiler, measuring_variables, python
+from kernel_velocity.suite import config
+from kernel_velocity.suite.suite import Suite
 from kernel_velocity.units import significant, size
 
 LINE_WIDTH = 110  # letters of a line

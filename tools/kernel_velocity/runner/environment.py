@@ -37,11 +37,10 @@ from asv import util
 from asv.console import log
 from asv.environment import Environment, EnvironmentUnavailable
 
-from kernel_velocity import config, lock
+from kernel_velocity import lock
+from kernel_velocity.engine.spool import append_line, spool_path
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text, replacement
-from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.harness.under_test import ARTEFACTS, find_info
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.host import (
@@ -52,6 +51,8 @@ from kernel_velocity.runner.host import (
     measuring_variables,
     torch_version,
 )
+from kernel_velocity.suite import config
+from kernel_velocity.suite.under_test import ARTEFACTS, find_info
 
 PATH_FILE = "kernel-velocity.pth"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed

@@ -32,13 +32,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity.config import Project
+from kernel_velocity import documents
+from kernel_velocity.engine import gpu, server
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import documents, gpu, server
-from kernel_velocity.harness.under_test import INFO_NAME, find_info
 from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.runner.host import compiler, torch_version
+from kernel_velocity.suite.config import Project
+from kernel_velocity.suite.under_test import INFO_NAME, find_info
 
 DEFAULT_CUDA = "/usr/local/cuda"
 BUILD_SETTINGS = ("KV_CUDA", "KV_CUDA_ARCHITECTURES", "CXXFLAGS", "CUDAFLAGS")

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from kernel_velocity.engine import gpu, server
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness import gpu, server
 from kernel_velocity.processes import variable
 
 # Of every measuring process, the same for every implementation.
@@ -57,7 +57,7 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
 def measuring_command(args: Sequence[str]) -> list[str]:
     """Return the arguments of Python for a command of asv. Where series share a process, the server is ours."""
     is_server = args[1:2] == ["run_server"] and server.is_shared(os.environ, "cuda" if has_driver() else "cpu")
-    return ["-P", "-m", "kernel_velocity.harness.server", *args[1:]] if is_server else [*args]
+    return ["-P", "-m", "kernel_velocity.engine.server", *args[1:]] if is_server else [*args]
 
 
 def torch_version() -> str | None:

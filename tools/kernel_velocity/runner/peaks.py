@@ -22,9 +22,8 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_velocity import lock
+from kernel_velocity import documents, lock
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness import documents
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.roofline.roofs import SESSIONS, roofs
@@ -78,7 +77,7 @@ def measure_roofs(device: str) -> Roofs:
 
 
 def measure_document(device: str) -> dict[str, Any]:
-    """Measure every ceiling of a device in a new process. Return the document (`harness.ceilings.measure`).
+    """Measure every ceiling of a device in a new process. Return the document (`machine.ceilings.measure`).
 
     Raises:
         UsageError: torch or the device is missing. ResultsError: the measuring process ended without a document.

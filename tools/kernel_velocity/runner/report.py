@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernel_velocity import units
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure

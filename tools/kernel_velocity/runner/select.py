@@ -8,9 +8,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import cases
-from kernel_velocity.harness.suite import CEILINGS, Suite
+from kernel_velocity.names import DEVICES, FIGURES, NATIVE
 from kernel_velocity.results.asv_file import Series, StoredSeries
+from kernel_velocity.suite.suite import CEILINGS, Suite
 
 HOT, ERROR = ".time_hot", ".track_max_error"  # suffixes of the names of benchmarks (contract)
 CEILINGS_MODULE = f"{CEILINGS}.py"  # of a suite; one without it has no ceilings
@@ -64,13 +64,13 @@ def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection
         if tier == "full" and hasattr(benchmark, "time_cold"):
             methods["time_cold"] = benchmark.cold_params
         for method, (implementations, names) in methods.items():
-            name = f"{problem.kernel}.{cases.DEVICES[device]}.{method}"
+            name = f"{problem.kernel}.{DEVICES[device]}.{method}"
             versions[name] = benchmark.version
             of_tier = [case for case in names if chosen is None or case in chosen[problem.name]]
             on_device = [name for name in implementations if name in problem.implementations_on(device)]
             timings += [(name, params) for params in itertools.product(on_device, of_tier)]
         if hasattr(benchmark, "error_params"):
-            name = f"{problem.kernel}.{cases.DEVICES[device]}{ERROR}"
+            name = f"{problem.kernel}.{DEVICES[device]}{ERROR}"
             versions[name] = benchmark.version
             tracked |= {(name, params) for params in itertools.product(*benchmark.error_params)}
     series = tuple(_matching(timings, bench))
@@ -86,12 +86,12 @@ def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> It
 
     Figures of every device are included: a machine without a GPU can tell how its CUDA code changed.
     """
-    kernels = dict.fromkeys(name.partition(".")[0] for name, params in series if params[0] == cases.NATIVE)
+    kernels = dict.fromkeys(name.partition(".")[0] for name, params in series if params[0] == NATIVE)
     if all_kernels:
         kernels |= dict.fromkeys(str(problem.kernel) for problem in suite.problems())
-    for kernel, (device, class_name) in itertools.product(kernels, cases.DEVICES.items()):
+    for kernel, (device, class_name) in itertools.product(kernels, DEVICES.items()):
         benchmark = suite.benchmark(kernel, device)
-        for figure in cases.FIGURES[device] if hasattr(benchmark, "figure_params") else ():
+        for figure in FIGURES[device] if hasattr(benchmark, "figure_params") else ():
             name = f"{kernel}.{class_name}.track_{figure}"
             yield from (((name, params), benchmark.version) for params in itertools.product(*benchmark.figure_params))
 

@@ -18,12 +18,13 @@ from asv.console import log
 from asv.repo import get_repo
 from asv.results import get_filename
 
-from kernel_velocity import config, units
+from kernel_velocity import units
+from kernel_velocity.engine import timing
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left
-from kernel_velocity.harness import timing
-from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.names import DEVICES
+from kernel_velocity.past import past
 from kernel_velocity.results import ingest, lines, sessions
 from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile, StoredSeries
 from kernel_velocity.results.git import SHORT
@@ -36,7 +37,7 @@ from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.host import write_site
 from kernel_velocity.runner.report import Cost
 from kernel_velocity.runner.select import CEILINGS_MODULE, Selection
-from kernel_velocity.series import past
+from kernel_velocity.suite import config
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
 # s; longer than a night's default budget, shorter than a machine's drift

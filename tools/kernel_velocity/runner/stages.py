@@ -1,4 +1,4 @@
-"""Measure the ceilings of a device (harness/ceilings.py) in a process of its own.
+"""Measure the ceilings of a device (machine/ceilings.py) in a process of its own.
 
 The allocator reads its settings when a process starts, so a command starts another one, which runs this module with the
 environment that every measuring process gets.
@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import ceilings
-from kernel_velocity.harness.documents import with_checksum
+from kernel_velocity.machine import ceilings
 from kernel_velocity.runner import asv
 from kernel_velocity.runner.host import measuring_variables
 from kernel_velocity.statuses import Status
+from kernel_velocity.suite import config
 
 MODULE = "kernel_velocity.runner.stages"
 

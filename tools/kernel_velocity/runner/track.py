@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config, lock, units
+from kernel_velocity import lock, units
+from kernel_velocity.engine.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
+from kernel_velocity.past import past
 from kernel_velocity.results import blocks, git
 from kernel_velocity.results.asv_file import check_machine
 from kernel_velocity.results.measurement import Outcome
@@ -27,7 +28,7 @@ from kernel_velocity.runner import backfill, checks, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch, seconds
 from kernel_velocity.runner.session import Session
-from kernel_velocity.series import past
+from kernel_velocity.suite import config
 
 TOGETHER = 3  # commits whose rounds are interleaved where the time is limited
 SETTINGS = {

@@ -13,9 +13,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.scaffold.signature import PUBLIC_TYPES, TYPES, Parameter
+from kernel_velocity.suite import config
 
 TEMPLATES = Path(__file__).parent / "new_templates"
 _CLANG_FORMAT = ("clang-format", "--fallback-style=none", "--assume-filename")  # none: without settings nothing changes

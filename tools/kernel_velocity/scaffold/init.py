@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TextIO
 
-from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.results import git
+from kernel_velocity.suite import config
 
 TEMPLATES = Path(__file__).with_name("init_templates")
 WHEEL = "python -m pip --disable-pip-version-check wheel --no-deps{} -w {{out}} ."

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import config
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.scaffold import files, public
+from kernel_velocity.suite import config
 
 LONGEST = 24  # characters of a name: so that what is generated stays within its columns
 # Names that mean something else in `kernels`, `benchmarks` or a series' name.

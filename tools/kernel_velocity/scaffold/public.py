@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_velocity import config
-from kernel_velocity.harness.problem import Problem, TestCase
-from kernel_velocity.harness.problem_file import DTYPE, dtype_of, load_file, parameters_of, sizes
+from kernel_velocity.problem.problem import Problem, TestCase
+from kernel_velocity.problem.problem_file import DTYPE, dtype_of, load_file, parameters_of, sizes
 from kernel_velocity.scaffold.files import Argument, kernel_files, native
 from kernel_velocity.scaffold.signature import of_problem, python_names
+from kernel_velocity.suite import config
 from kernel_velocity.units import count, memory
 
 COPIES = Path("problems")  # of files from elsewhere, by kernel. Not in the suite, whose modules follow its own rules

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernel_velocity.findings.text import plain
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
+from kernel_velocity.past.columns import NONE, comparable_before
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.roofline.model import percent
-from kernel_velocity.series.columns import NONE, comparable_before
-from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Page
+from kernel_velocity.verdict.verdicts import Verdict
 
 STATE = "hot"
 SIZE = 11  # px, of the letters

@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_velocity import config
-from kernel_velocity.config import Project
+from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings import store as findings_store
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.store import NightRecord
-from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.past import past
+from kernel_velocity.past.columns import Columns
+from kernel_velocity.past.past import Past, Sessions, Tracked
 from kernel_velocity.results import git, lines
 from kernel_velocity.results.identity import TRACKED
 from kernel_velocity.results.measurement import IntArray, Measurement, SeriesKey
@@ -31,12 +32,11 @@ from kernel_velocity.results.sessions import SessionFacts, hardware_doubts
 from kernel_velocity.roofline import ceilings as kept_ceilings
 from kernel_velocity.roofline.model import Roofline, Roofs, roofline
 from kernel_velocity.roofline.roofs import CeilingSession, Choice, Chooser
-from kernel_velocity.series import past
-from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.past import Past, Sessions, Tracked
-from kernel_velocity.series.verdicts import Verdicts
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.text import Platform
+from kernel_velocity.suite import config
+from kernel_velocity.suite.config import Project
+from kernel_velocity.verdict.verdicts import Verdicts
 
 STEP = 64  # measured commits from one rewriting of all series' own files to the next
 COLD = "cold"  # the cache state in which nothing lies in a cache

@@ -21,8 +21,8 @@ from jinja2.bccache import Bucket
 from kernel_velocity import forking, units
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.findings.finding import OPEN
+from kernel_velocity.past import cache
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import cache
 from kernel_velocity.site import badges, model, series_data, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_facts, finding, home, kernel, machines, measurement, roofline

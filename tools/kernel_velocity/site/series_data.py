@@ -21,10 +21,11 @@ The columns are written for few bytes:
   interval are below and above. `adjusted` is how far the adjusted time is above `seconds`, `adjusted_low` and
   `adjusted_high` how far its interval's ends are below and above it. A column that is unknown throughout is left out.
 
-The levels of a series are what verdicts follow from (series/verdicts.py): `steps` between them, oldest first, each with
-its entry, its ratio of times (new / old), the ends of its interval, and whether a commit can have caused it. `doubt` is
-the entry of a newest step that may be chance. `within` has for each level the least changes that would have been seen,
-with 1, 2, ... values on the shorter side. A series of one undisturbed level has no `steps`, without a doubt no `doubt`.
+The levels of a series are what verdicts follow from (verdict/verdicts.py): `steps` between them, oldest first, each
+with its entry, its ratio of times (new / old), the ends of its interval, and whether a commit can have caused it.
+`doubt` is the entry of a newest step that may be chance. `within` has for each level the least changes that would have
+been seen, with 1, 2, ... values on the shorter side. A series of one undisturbed level has no `steps`, without a doubt
+no `doubt`.
 
 Unknown is null. FLOP and bytes are per call.
 """
@@ -42,12 +43,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from kernel_velocity.harness.cases import operation
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.names import operation
+from kernel_velocity.past.columns import TIMES, Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import units
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine, name_parts
-from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.verdicts import Verdict
+from kernel_velocity.verdict.verdicts import Verdict
 
 DASH = "–"
 RATE_UNITS = ("GFLOPS", "GOPS")

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import orjson
 
+from kernel_velocity import documents
+from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import naming
-from kernel_velocity.harness import documents
-from kernel_velocity.harness.documents import with_checksum
 from kernel_velocity.results.measurement import SeriesKey
 
 MANIFEST = "site.json"

@@ -1,6 +1,6 @@
 """Correct a series for machine noise, using signals that no commit can change. Pure.
 
-A signal is a gauge (fixed work timed beside the samples of a round, harness/gate.py) or the controls (PyTorch's
+A signal is a gauge (fixed work timed beside the samples of a round, engine/quiet.py) or the controls (PyTorch's
 implementations, measured in the same session), as the deviation of its log seconds from its median:
 
     adjusted = log t - sum over signals of slope * deviation in that round
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 
 RoundKey = tuple[str, str]  # session (or commit) and launch: one key is one process
 Logs = Mapping[RoundKey, float]  # log seconds, by round

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.harness.telemetry import GAUGES
+from kernel_velocity.engine.telemetry import GAUGES
+from kernel_velocity.names import CONTROLS
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKey, Signal
 from kernel_velocity.stats import adjust
 from kernel_velocity.stats.adjust import NO_CODE, Code, Logs, RoundKey, centre, deviations, grown, is_usable, slopes

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats import two_samples
 
 LOOKS = (8, 16, 32, 64)  # rounds a side; even, so that each side goes first equally often

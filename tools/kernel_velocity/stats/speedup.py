@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from kernel_velocity.harness.statistics import FloatArray, Samples, constant, finite
+from kernel_velocity.engine.statistics import FloatArray, Samples, constant, finite
 from kernel_velocity.results.measurement import Interval, round_interval
 
 CLEAR = 2.0  # errors that a speed-up must differ from 1 by to be called one

@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy import special
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 
 FEWEST_FOR_EXACT = (
     7  # rounds a side from which the exact test can reach P: 7 against 7 gives .0006 at least, 6 against 6 .002

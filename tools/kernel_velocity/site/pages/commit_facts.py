@@ -19,19 +19,19 @@ import numpy as np
 from kernel_velocity import units
 from kernel_velocity.errors import HistoryError
 from kernel_velocity.findings.finding import Finding, finding_href
+from kernel_velocity.past.columns import comparable
 from kernel_velocity.results import git, identity
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
-from kernel_velocity.series.columns import comparable
-from kernel_velocity.series.verdicts import Verdict
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, results_file
 from kernel_velocity.site.pages import home, measurement
 from kernel_velocity.site.text import Cell, Footnotes, PageTable, Platform
 from kernel_velocity.site.writer import Page
+from kernel_velocity.verdict.verdicts import Verdict
 
 LINK_DIGITS = 12  # of a hash in links to versus.js
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart

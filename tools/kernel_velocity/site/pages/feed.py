@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kernel_velocity import config
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.text import plain
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import Page
+from kernel_velocity.suite import config
 
 NAME = "feed.xml"
 MOST = 100  # entries

@@ -23,6 +23,7 @@ from kernel_velocity import units
 from kernel_velocity.findings import evidence, text
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Purpose, Rerun
 from kernel_velocity.findings.finding import OPEN, Affected, Finding, Kind, State, finding_href
+from kernel_velocity.past.columns import Columns
 from kernel_velocity.results import git
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
@@ -30,7 +31,6 @@ from kernel_velocity.results.identity import environment_of, metric
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.charts.plot import COLOURS, Mark, Plot, Span, around, legend_mark
 from kernel_velocity.site.model import Site

@@ -18,9 +18,6 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series import silence, verdicts
-from kernel_velocity.series.history import Observation, SeriesHistory
-from kernel_velocity.series.verdicts import Word
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import feed, home_table
@@ -28,6 +25,9 @@ from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.site.pages.home_table import Event, SeriesTable
 from kernel_velocity.site.text import Footnotes
 from kernel_velocity.site.writer import INDEX, DataFile, Page
+from kernel_velocity.verdict import silence, verdicts
+from kernel_velocity.verdict.history import Observation, SeriesHistory
+from kernel_velocity.verdict.verdicts import Word
 
 FORMAT = 2  # of the data; raised when a key changes its meaning
 RECENT = 30  # commits listed; each kernel's page lists all
@@ -263,7 +263,7 @@ def _interval(finding: Finding) -> str:
 def silence_of(site: Site) -> tuple[list[str], list[str], str]:
     """Return machines that went quiet, series that no longer apply, and why the first may be wrong ("": no doubt).
 
-    The policy of a nightly run (series/silence.py). Days are counted from the newest value or verdict of any machine:
+    The policy of a nightly run (verdict/silence.py). Days are counted from the newest value or verdict of any machine:
     no clock is read.
     """
     heard = _newest_values(site)

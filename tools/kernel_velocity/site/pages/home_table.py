@@ -1,7 +1,7 @@
 """The home page's table: a row for every test case of an implementation that commits can change, and its changes.
 
 A row shows the newest time, how much of its own limit that reaches, how many times as fast it is as torch.compile, and
-what it did over the last RECENT commits, 7 days, and since the last tag (series/verdicts.py). Days are counted between
+what it did over the last RECENT commits, 7 days, and since the last tag (verdict/verdicts.py). Days are counted between
 commits, not by a clock, so pages that are made twice from the same results are the same.
 """
 
@@ -19,7 +19,8 @@ from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.findings.finding import OPEN, Finding, finding_href
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
+from kernel_velocity.past.columns import Columns, comparable
 from kernel_velocity.results import identity
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import OUTCOMES, WANTED_ROUNDS, Outcome, SeriesKey
@@ -27,15 +28,14 @@ from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import Roofline
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series import verdicts
-from kernel_velocity.series.columns import Columns, comparable
-from kernel_velocity.series.silence import DAY
-from kernel_velocity.series.verdicts import Verdict, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Platform
 from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.verdict import verdicts
+from kernel_velocity.verdict.silence import DAY
+from kernel_velocity.verdict.verdicts import Verdict, Word
 
 RECENT = 25  # measured commits of a machine that the headline is about
 WEEK = 7  # days

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.names import CONTROLS
+from kernel_velocity.past.columns import NONE, Columns, comparable_before
 from kernel_velocity.results import git
 from kernel_velocity.results.git import SourceVersion
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.series.columns import NONE, Columns, comparable_before
-from kernel_velocity.series.verdicts import Levels, Verdict, Verdicts, Word
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site
@@ -30,6 +29,7 @@ from kernel_velocity.site.series_data import newest_name
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, PageTable
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
+from kernel_velocity.verdict.verdicts import Levels, Verdict, Verdicts, Word
 
 SOURCE_FORMAT = 1  # of the data file of sources
 RANGES = {"all": "all commits", "200": "newest 200", "50": "newest 50"}

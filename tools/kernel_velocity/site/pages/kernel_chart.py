@@ -27,18 +27,17 @@ import numpy as np
 from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Finding, Kind, finding_href
-from kernel_velocity.harness import cases
+from kernel_velocity.names import DEVICES, FIGURES
+from kernel_velocity.past.columns import Columns
+from kernel_velocity.past.past import Tracked
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.identity import ERROR as ERROR_BENCHMARK
-from kernel_velocity.results.identity import FIGURES, Slot, environment_of
+from kernel_velocity.results.identity import FIGURE_METHODS, Slot, environment_of
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Roofs, dram_bandwidth
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.controls import MachineStep
-from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.series_data import commit_runs, last_commit
@@ -47,6 +46,7 @@ from kernel_velocity.site.writer import DataFile, series_name
 from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.verdict.controls import MachineStep
 
 FORMAT = 4  # of both files; raised when a reader of the old ones would go wrong
 
@@ -386,11 +386,11 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, device: str, line: Seque
     Args:
         tracked: series, also of other things. line: the first-parent line. device: of the code.
     """
-    devices = {class_name: device for device, class_name in cases.DEVICES.items()}
+    devices = {class_name: device for device, class_name in DEVICES.items()}
     figures = []
     for series in tracked:
         owner, built_for, method = series.key.benchmark.split(".")
-        if owner == kernel and method in FIGURES and device == built_for:
+        if owner == kernel and method in FIGURE_METHODS and device == built_for:
             values = [
                 (line[position], int(value))
                 for position, value in zip(series.position.tolist(), series.value, strict=True)
@@ -401,7 +401,7 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, device: str, line: Seque
                 "environment": series.key.environment,
                 "benchmark": series.key.benchmark,
                 "target": series.key.case,  # "avx512", "sm_90"
-                "unit": cases.FIGURES[devices[built_for]][method.removeprefix("track_")],
+                "unit": FIGURES[devices[built_for]][method.removeprefix("track_")],
                 "commit": [commit for commit, _ in steps],
                 "value": [value for _, value in steps],
             }

@@ -16,9 +16,9 @@ import numpy as np
 from markupsafe import Markup
 
 from kernel_velocity import units
+from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.series.columns import Columns
 from kernel_velocity.site.charts import plot
 from kernel_velocity.site.charts.plot import Mark, Plot, Span
 from kernel_velocity.site.pages import kernel_chart

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
-from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.harness.device_figures import UNITS
+from kernel_velocity.machine.device_figures import UNITS
+from kernel_velocity.names import DEVICES
 from kernel_velocity.results import blocks
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.blocks import Block

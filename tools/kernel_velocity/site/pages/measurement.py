@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.harness.cases import operation
-from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.harness.stopping import Reason
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.engine.stopping import Reason
+from kernel_velocity.names import operation
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, SeriesKey
 from kernel_velocity.site import text

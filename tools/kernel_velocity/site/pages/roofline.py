@@ -19,21 +19,21 @@ from typing import Any
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.harness.cases import DEVICES, operation
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.names import DEVICES, operation
+from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import MEMORY, Roofline, Roofs
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.verdicts import of_step
 from kernel_velocity.site import text
 from kernel_velocity.site.charts.plot import MARKS, SQUARE, Mark, Plot, Span, colours_of, legend_mark
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import DASH, Footnotes, Platform
 from kernel_velocity.site.writer import DataFile, Page, series_name
+from kernel_velocity.verdict.verdicts import of_step
 
 FORMAT = 1  # of the data files
 NARROWED = ("benchmark", "case", "implementation")  # what a reader can choose of a series

@@ -26,7 +26,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, median, yuen
 from kernel_velocity.stats.changepoints.values import (

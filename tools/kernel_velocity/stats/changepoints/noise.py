@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats.changepoints.values import MIN_SIGMA, Step
 
 MAD_SIGMA = 1 / NormalDist().inv_cdf(0.75)  # of a normal distribution, in median absolute deviations

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 
 MIN_EFFECT = math.log1p(0.01)  # a change of less than 1% is not reported, as in stats/two_samples.py
 MIN_SIGMA = 0.001  # a tenth of that: no benchmark repeats better between sessions, whatever a few points say

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats.changepoints.detector import FEWEST_A_SIDE
 from kernel_velocity.stats.changepoints.noise import MAD_SIGMA, correlation, difference_sigma, iqr_sigma
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, MIN_SIGMA, ChangePoint

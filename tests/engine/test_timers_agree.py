@@ -1,0 +1,135 @@
+"""Our timers against ways to time that share no code with them: CUDA graphs, Triton's do_bench, PyTorch's benchmark.
+
+Both sides are timed in turns, and end in the same location, so that timers are compared, not estimators. And series
+that share a process, as a round's do on a GPU, against series in processes of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import statistics
+
+import pytest
+
+from kernel_velocity.documents import read_checked
+from kernel_velocity.engine.sampling import calibrate
+from kernel_velocity.engine.statistics import trimmed_mean
+from kernel_velocity.runner import stages
+from tests.small_suite import SUITE
+
+torch = pytest.importorskip("torch", reason="what is timed is PyTorch's")
+
+AGREE = 0.03  # relative: three times what rounds of one commit differ by on a quiet machine
+BUSY = 2.0  # factor: other work moves a pass on a CPU by less, a wrong unit or batch by more
+PASSES = 3  # each times both sides in turn, so that a drift of the machine is no disagreement
+TRIES = 3  # another program may disturb one of them
+SECONDS = 0.05  # s of calls per side and pass
+GRAPH = 1e-3  # s that a graph lasts at least: then its own launch, some 10 us, is no more than 1% of it
+ON_CUDA = [
+    SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024"),
+    SUITE.series("quantize_int8_rows", "cuda", "native", "float32-512x4096"),
+]
+
+
+def our_time(bench):
+    """Return a function that times calls by the harness: its warm-up and its batch once, its samples at every call."""
+    timer = bench.new_timer()
+    per_call, batch = calibrate(bench.call, timer)
+    count = max(3, math.ceil(SECONDS / (per_call * batch)))
+    return lambda: trimmed_mean(timer.samples(bench.call, batch, count))
+
+
+def ratios(ours, theirs):
+    """Yield how long theirs reads beside ours, the median over passes, of each try."""
+    for _ in range(TRIES):
+        passes = [theirs() / ours() for _ in range(PASSES)]
+        yield statistics.median(passes)
+
+
+def graph_time(series, seconds):
+    """Return a function that times replays of a CUDA graph of many calls between two events.
+
+    No launch of ours is in it. The calls are captured on a stream of their own, and bound there: a native call uses the
+    stream that was current when it was bound.
+    """
+    stream = torch.cuda.Stream()
+    count = min(256, max(1, math.ceil(GRAPH / seconds)))
+    replays = min(20, max(3, math.ceil(SECONDS / (seconds * count))))
+    with torch.cuda.stream(stream):
+        bench = series.set_up()  # warms up, too: what a first call allocates must not be captured
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(count):
+            bench.call()
+
+    def run(_held=bench):  # the graph replays into its memory
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(stream):
+            graph.replay()  # keeps the device busy while the next ones are launched
+            first.record()
+            for _ in range(replays):
+                graph.replay()
+            last.record()
+        stream.synchronize()
+        return first.elapsed_time(last) * 1e-3 / (count * replays)
+
+    return run
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("series", ON_CUDA, ids=lambda series: series.kernel)
+def test_events_agree_with_a_graph(series):
+    ours = our_time(series.set_up())
+    theirs = graph_time(series, ours())
+    assert min(abs(ratio - 1) for ratio in ratios(ours, theirs)) <= AGREE
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("series", ON_CUDA, ids=lambda series: series.kernel)
+def test_cold_call_of_do_bench_is_no_shorter(series):
+    """do_bench overwrites L2 before every call."""
+    testing = pytest.importorskip("triton.testing", reason="do_bench is Triton's")
+    bench = series.set_up()
+
+    def theirs():
+        times = testing.do_bench(bench.call, warmup=100 * SECONDS, rep=1000 * SECONDS, return_mode="all")  # ms
+        return trimmed_mean(times) * 1e-3
+
+    assert max(ratios(our_time(bench), theirs)) >= 1 - AGREE
+
+
+@pytest.mark.cuda
+def test_series_that_share_a_process_read_as_in_their_own(tmp_path):
+    """The mean over passes of each series, shared over isolated, is 1 within its 95% interval or AGREE."""
+    from lab import sharing_series
+
+    out, path = io.StringIO(), tmp_path / "sharing.json"
+    options = [
+        "--device=cuda",
+        f"--passes={sharing_series.FEWEST_PASSES}",
+        "--bench=(matmul|quantize_int8_rows).*native",
+    ]
+    assert stages.run(sharing_series.MODULE, ["sharing", str(path), *options], out, out) == 0, out.getvalue()
+    *rows, _ = sharing_series.table(read_checked(path)["rows"]).rows
+    assert len(rows) >= 2
+    for name, _, longer, half, *_ in rows:
+        assert abs(float(longer.rstrip("%"))) <= max(100 * AGREE, float(half.rstrip("%"))), name
+
+
+@pytest.fixture
+def one_thread():
+    """PyTorch with one thread, as measuring processes have it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_host_timer_agrees_with_pytorchs(one_thread, monkeypatch):
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    bench = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256").set_up()
+    timing = pytest.importorskip("torch.utils.benchmark")
+    timer = timing.Timer(stmt="call()", globals={"call": bench.call}, num_threads=1)
+    pairs = ratios(our_time(bench), lambda: trimmed_mean(timer.blocked_autorange(min_run_time=SECONDS).times))
+    assert any(1 / BUSY < ratio < BUSY for ratio in pairs)

@@ -1,0 +1,177 @@
+"""Public problems in four forms load unchanged, verify themselves and refuse wrong outputs. A mistake is one line."""
+
+import json
+import sys
+
+import pytest
+
+from kernel_velocity.problem.implementations import poison
+from kernel_velocity.problem.problem import ProblemError, outputs_of
+from kernel_velocity.problem.problem_file import load_file, parameters_of, sizes
+from tests.public_problems import DEFINITION, KERNELBENCH, PUBLIC, REFERENCE, TASK, TENSARA, TWO_RESULTS, UTILS, write
+
+torch = pytest.importorskip("torch", reason="problems make torch tensors")
+IDS = [f"{form}-{name}" for form, name in PUBLIC]
+
+
+def load(folder, files, **options):
+    return load_file(write(folder, files), None, "cpu", **options)
+
+
+@pytest.mark.parametrize("files", PUBLIC.values(), ids=IDS)
+def test_reference_verifies_against_itself_and_poison_is_refused(tmp_path, files):
+    problem = load(tmp_path, files)
+    for test in (*problem.generate_test_cases(), problem.generate_sample()):
+        inputs = test["create_inputs"]()
+        expected = problem.expected(*inputs)
+        assert problem.verify_result(expected, problem.expected(*inputs))[0], test["name"]
+        wrong = tuple(output.clone() for output in outputs_of(expected))
+        poison(wrong)
+        assert not problem.verify_result(expected, wrong[0] if len(wrong) == 1 else wrong)[0], test["name"]
+        again = problem.test_case(test["name"])["create_inputs"]()
+        sized = [sum(value.nbytes for value in values if hasattr(value, "nbytes")) for values in (again, wrong)]
+        assert sizes(problem, test) == tuple(sized)
+        assert isinstance(problem.get_extra_params(test), list)
+    assert "torch" in sys.modules and sys.modules["torch"] is torch
+
+
+def test_inputs_of_the_seeded_forms_are_the_same_every_time(tmp_path):
+    for form in ("KernelBench", "GPU MODE", "FlashInfer"):
+        files = next(files for (name, _), files in PUBLIC.items() if name == form)
+        once, again = (load(tmp_path / form, files).generate_sample()["create_inputs"]()[0] for _ in range(2))
+        assert torch.equal(once, again), form
+
+
+def test_cases_and_arguments_of_every_form(tmp_path):
+    """Names of the cases, of the sample, and the C arguments."""
+    wanted = {
+        ("Tensara", "signature_alone"): (
+            ["shape=(4, 6, 5), dim=1", "shape=(3, 7), dim=0"],
+            "shape=(4, 6, 5), dim=1",
+            "input_tensor:float dim:int output:int extra1:int extra2:int",
+        ),
+        ("Tensara", "dims_of_other_kinds"): (["n=64"], "sample", "x:float out:float n:size_t"),
+        ("Tensara", "dtype_argument"): (["n=50"], "n=50", "a:float b:float output:float extra1:size_t"),
+        ("KernelBench", "no_weights"): (["get_inputs"], "get_inputs", "input1:float input2:int64_t output:float"),
+        ("GPU MODE", "writes_its_data"): (
+            ["rows=64, columns=32, seed=1", "rows=64, columns=32, seed=2", "rows=128, columns=32"],
+            "rows=4, columns=8",
+            "input1:float input2:float output:float extra1:int64_t extra2:int64_t",
+        ),
+        ("FlashInfer", "workloads"): (
+            ["batch_size=32", "batch_size=7"],
+            "batch_size=7",
+            "input:bfloat16 weight:bfloat16 eps:float output:bfloat16 batch_size:size_t",
+        ),
+        ("FlashInfer", "two_outputs"): (
+            ["B=64"],
+            "B=64",
+            "probs:float offset:int best:float index:int64_t B:size_t",
+        ),
+    }
+    for number, (key, expected) in enumerate(wanted.items()):
+        problem = load(tmp_path / str(number), PUBLIC[key])
+        names = [test["name"] for test in problem.generate_test_cases()]
+        arguments = " ".join(f"{entry['name']}:{entry['type']}" for entry in parameters_of(problem))
+        assert (names, problem.generate_sample()["name"], arguments) == expected
+
+
+def test_reference_that_writes_its_inputs_gets_copies(tmp_path):
+    problem = load(tmp_path, PUBLIC["Tensara", "in_place"])
+    (x,) = problem.generate_sample()["create_inputs"]()
+    before = x.clone()
+    problem.expected(x)
+    assert problem.in_place and torch.equal(x, before)
+    assert not load(tmp_path / "b", PUBLIC["Tensara", "no_dims"]).in_place
+
+
+def test_sizes_of_a_case_that_no_machine_holds_are_known(tmp_path):
+    huge = TENSARA["no_dims"].replace("for n in (8, 24)", "for n in (8, 10**12)")
+    problem = load(tmp_path, {"def.py": huge})
+    assert sizes(problem, problem.generate_test_cases()[1]) == (64 * 10**12, 4 * 10**12)
+    unknown = huge.replace("return x.sum(1)", "return x.sum(1) * float(x.amax() > 0)")
+    assert sizes(load(tmp_path, {"def.py": unknown}), problem.generate_test_cases()[1]) is None
+
+
+def test_dtype_of_an_argument_is_torchs(tmp_path):
+    problem = load(tmp_path, PUBLIC["Tensara", "unsigned"])
+    assert (problem.param_dtype("x"), problem.param_dtype(3)) == (torch.int32, torch.int64)
+    assert load(tmp_path, PUBLIC["Tensara", "float8"]).param_dtype("q") == torch.float8_e4m3fn
+    other = load(tmp_path, {"def.py": TENSARA["no_dims"].replace("'type': 'size_t'", "'type': 'index_t'")})
+    assert other.param_dtype("n") == torch.float32
+
+
+def test_a_users_private_methods_are_not_ours(tmp_path):
+    text = TENSARA["no_dims"].replace("return test_case['rows'] * 15", "return self._call(test_case)")
+    text += "\n    def _call(self, case):\n        return case['rows']\n"
+    problem = load(tmp_path, {"def.py": text})
+    assert problem.get_flops(problem.generate_sample()) == 8
+
+
+TASK_FILES = {
+    "task.yml": TASK.replace("../utils", "utils"),
+    "reference.py": REFERENCE,
+    "utils.py": UTILS,
+    "task.py": "input_t = output_t = object\n",
+}
+
+
+def definition(**changes):
+    return {"d.json": json.dumps({**DEFINITION, **changes})}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (
+            {"m.py": KERNELBENCH.replace("def get_init_inputs", "def other")},
+            "reference_solution fails on tensors of shapes .*: TypeError",
+        ),
+        ({"m.py": "import torch\n\ndef Model(x:\n"}, r"m\.py:3: does not import: SyntaxError"),
+        ({"m.py": KERNELBENCH.replace("torch.relu", "torch.no_such")}, r"m\.py:13: reference_solution fails"),
+        ({**TASK_FILES, "task.yml": "tests: [\n"}, "task.yml: no YAML"),
+        ({**TASK_FILES, "task.yml": "lang: cu\ntests: [{n: 1}]\n"}, "lang is 'cu'; only tasks in Python"),
+        ({**TASK_FILES, "task.yml": "tests: []\n"}, "benchmarks and tests have no case"),
+        ({"task.yml": TASK}, "no reference.py beside it, and none in `files`"),
+        ({**TASK_FILES, "reference.py": "x = 3\n"}, "reference.py: lacks ref_kernel, generate_input, check_implement"),
+        ({**TASK_FILES, "utils.py": "import no_such\n"}, r"reference\.py:4: does not import: ModuleNotFoundError"),
+        (
+            {**TASK_FILES, "reference.py": REFERENCE.replace("seed: int)", "seed: int, k)")},
+            "create_inputs fails: TypeErr",
+        ),
+        ({"d.json": "{"}, r"d\.json:1: no JSON"),
+        ({"d.json": "[]"}, "wanted an object in JSON"),
+        ({"d.json": json.dumps({"name": "x", "axes": {}})}, "the definition lacks inputs, outputs, reference"),
+        (definition(reference="def run(x):\n    return (\n"), "line 2 of its reference fails: SyntaxError"),
+        (definition(reference="import no_such\n"), "line 1 of its reference fails: ModuleNotFoundError"),
+        (definition(reference="x = 1\n"), "its reference has no function `run`"),
+        (definition(inputs={"x": {"shape": ["Z"], "dtype": "float32"}}), "'x' has axis 'Z', which `axes` lacks"),
+        (definition(constraints=["batch_size == 3"]), "break its constraint 'batch_size == 3'; give it workloads"),
+        (definition(inputs={"x": {"shape": [], "dtype": "float128"}}), "dtype 'float128': this torch"),
+        ({**definition(), "d.jsonl": '{"workload": {"axes": {"M": 3}}}\n'}, "has no axis 'batch_size'"),
+        ({**definition(), "d.jsonl": "{}\n"}, r"d\.jsonl:1: a workload without `axes`"),
+        ({"readme": ""}, "no Python file; its name must end in .py"),
+    ],
+)
+def test_mistake_in_a_file_is_one_line(tmp_path, files, words):
+    with pytest.raises(ProblemError, match=words) as caught:
+        problem = load(tmp_path, files)
+        problem.expected(*problem.generate_test_cases()[0]["create_inputs"]())
+    assert "\n" not in str(caught.value)
+
+
+def test_folder_is_its_problem(tmp_path):
+    write(tmp_path / "gpu", TASK_FILES)
+    write(tmp_path / "tensara", {"def.py": TENSARA["no_dims"]})
+    assert load_file(tmp_path / "gpu", None, "cpu").name == "gpu"
+    assert load_file(tmp_path / "gpu" / "reference.py", None, "cpu").name == "gpu"
+    assert load_file(tmp_path / "tensara", None, "cpu").name == "row-sums"
+    with pytest.raises(ProblemError, match=r"a folder without task\.yml and def\.py"):
+        load_file(tmp_path, None, "cpu")
+
+
+def test_flashinfer_outputs_in_a_dictionary_come_in_order(tmp_path):
+    problem = load(tmp_path, PUBLIC["FlashInfer", "two_outputs"])
+    best, index = problem.expected(*problem.generate_sample()["create_inputs"]())
+    assert (best.dtype, index.dtype) == (torch.float32, torch.int64)
+    assert list(TWO_RESULTS["outputs"]) == ["best", "index"]

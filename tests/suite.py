@@ -1,7 +1,0 @@
-"""This repository's suite, as the tools find it."""
-
-from pathlib import Path
-
-from kernel_velocity import config
-
-SUITE = config.suite(Path(__file__).parents[1])

@@ -1,0 +1,126 @@
+"""Import a user's Python file by its path, with its neighbours. An error in it is one line with its place."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+
+from kernel_velocity.problem.problem import Problem, ProblemError
+
+_OURS = ("benchmarks", "kernels", "kernel_velocity")
+_FILES = "_kv_files"  # of a module: the neighbours that it imported
+BASE = "problem"  # where public definitions import their base class from
+
+
+def import_file(path: Path, neighbours: Mapping[str, Path] | None = None) -> ModuleType:
+    """Import a Python file by its path, under a private name.
+
+    Args:
+        path: the file. While it is imported, `problem` is a module that holds our `Problem`.
+        neighbours: module name -> file, of modules that the file imports and that lie elsewhere. They come before any
+            installed module. Other modules of the file's folder come after all installed ones.
+
+    Raises:
+        ProblemError: there is no such file, or it does not import, with the line.
+    """
+    if not path.is_file():
+        raise ProblemError(f"{path}: no such file")
+    where = path.resolve()
+    name = f"kv_{where.stem}_{hashlib.sha256(str(where).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, where)
+    if spec is None or spec.loader is None:
+        raise ProblemError(f"{path}: no Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # inspect looks up a class's source there
+    try:
+        with _importable(where.parent, neighbours or {}):
+            before = set(sys.modules)
+            spec.loader.exec_module(module)
+            loaded = [sys.modules[name] for name in sys.modules if name not in before]
+        folders = {where.parent, *(file.parent for file in (neighbours or {}).values())}
+        origins = {Path(str(origin)) for imported in loaded if (origin := getattr(imported, "__file__", None))}
+        module.__dict__[_FILES] = sorted(origin for origin in origins if origin.parent in folders)
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
+        del sys.modules[name]
+        raise ProblemError(f"{path}:{line(error, where)} does not import: {in_one_line(error)}") from error
+    return module
+
+
+def files_of(module: ModuleType) -> list[Path]:
+    """Return the file of a module from `import_file`, and those of the neighbours that it imported."""
+    return [Path(str(module.__file__)), *vars(module).get(_FILES, ())]
+
+
+class _Neighbours(MetaPathFinder):
+    """Finds modules by name in given files, before any installed module."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        file = self._files.get(fullname)
+        return None if file is None else importlib.util.spec_from_file_location(fullname, file)
+
+
+@contextmanager
+def _importable(folder: Path, neighbours: Mapping[str, Path]) -> Iterator[None]:
+    """Let a file import `problem` and its neighbours, and restore the modules afterwards.
+
+    Neighbours are forgotten: a file of another folder may have neighbours of the same names. The folder comes last in
+    the path: public folders have files called torch.py, which are solutions and not PyTorch. Nothing is written beside
+    them: bytecode of a file that is edited within a second, to the same size, would be taken for that of the new text.
+    """
+    before, writes_nothing = dict(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    for name in neighbours:
+        sys.modules.pop(name, None)
+    base = ModuleType(BASE)
+    base.__dict__["Problem"] = Problem
+    sys.modules[BASE] = base
+    sys.path.append(str(folder))
+    finder = _Neighbours(neighbours)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = writes_nothing
+        sys.meta_path.remove(finder)
+        sys.path.remove(str(folder))
+        for name in {name for name in sys.modules if name not in before and _is_neighbour(name, folder)}:
+            del sys.modules[name]
+        for name in (BASE, *neighbours):
+            sys.modules.pop(name, None)
+            if name in before:
+                sys.modules[name] = before[name]
+
+
+def _is_neighbour(name: str, folder: Path) -> bool:
+    """Return whether a module lies in a folder or in a package there, and belongs to the user."""
+    origin = getattr(sys.modules[name], "__file__", None)
+    if origin is None or name.partition(".")[0] in _OURS:
+        return False
+    return folder in (Path(origin).parent, Path(origin).parent.parent)
+
+
+def line(error: BaseException, path: Path) -> str:
+    """Return the line of a file at which it failed, with a colon. "" if it failed elsewhere."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{error.lineno}:"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{lines[-1]}:" if lines else ""
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return an error's kind and the first line of its message."""
+    lines = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,14 @@
+"""A repository's benchmarks: its section of pyproject.toml, its definitions, and the asv classes they become.
+
+It imports `machine`, `problem`, the engine and the leaves, and torch only in functions. Suites import it.
+
+    asv_type.py      asv's benchmark types: rounds, errors and figures of compiled code
+    audit.py         was what was timed what was checked: fresh inputs, known and new ones timed in pairs
+    benchmark.py     the asv classes behind a definition: set-up, checks, one round
+    config.py        [tool.kernel-velocity] of pyproject.toml, asv.conf.json
+    definition.py    define a benchmark in a few lines: `benchmark`, `native`
+    file_problem.py  a public problem as a problem of a suite
+    originals.py     the functions that a round depends on, before a kernel could replace them
+    suite.py         the package of benchmarks: kernels, problems, series
+    under_test.py    the package under test, and the figures of its compiled code
+"""

@@ -1,0 +1,306 @@
+"""The asv classes behind `definition.benchmark`: two axes, checked before and after timing, timed by rounds.
+
+A class has a problem and a device. Asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
+`.track_max_error`, and the figures of the compiled code (`under_test.figure`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter, time
+from typing import Any, ClassVar
+
+from kernel_velocity.engine import quiet, spool, timing
+from kernel_velocity.engine.gpu import GpuWatch, uuid, with_clocks
+from kernel_velocity.engine.quiet import Gate
+from kernel_velocity.engine.reported import activity, read_counters, threads
+from kernel_velocity.engine.sampling import measure
+from kernel_velocity.engine.stopping import from_environment
+from kernel_velocity.engine.telemetry import Round
+from kernel_velocity.engine.timers import Call, CudaGraphTimer, Timer
+from kernel_velocity.machine import limits
+from kernel_velocity.machine.limits import Work
+from kernel_velocity.names import CONTROLS, FIGURES, NATIVE, TARGETS, dtype_of
+from kernel_velocity.problem.accuracy import in_words
+from kernel_velocity.problem.implementations import Bound, Module, bind, check_device
+from kernel_velocity.problem.problem import Inputs, Problem, TestCase, outputs_of
+from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
+from kernel_velocity.suite.originals import ORIGINALS, ReplacedFunctionError
+from kernel_velocity.suite.under_test import build_info, check_package, figure, root_folder
+
+CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
+LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
+
+
+class WrongResultError(AssertionError):
+    """An implementation's output is not what the reference computes."""
+
+
+class _Cost:
+    """A cost of one call by case, computed when it is first read: sizes of tensors may take .3 s of imports."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __get__(self, _: object, owner: Any) -> dict[str, int]:
+        return _costs(owner, self._method)
+
+
+@cache
+def _costs(owner: Any, method: str) -> dict[str, int]:
+    cost: Callable[[TestCase], int | None] = getattr(owner.problem, method)
+    tests = owner.problem.generate_test_cases()
+    return {test["name"]: value for test in tests if (value := cost(test)) is not None}
+
+
+class _KernelBenchmark:
+    """One kernel on one device. Asv instantiates the subclasses."""
+
+    problem: Problem
+    device: ClassVar[str]
+    params: ClassVar[list[list[str]]]
+    cold_params: ClassVar[list[list[str]]]  # of time_cold: what lies far beyond the caches is cold anyway
+    error_params: ClassVar[list[list[str]]]  # of track_max_error: the cases of tier core
+    figure_params: ClassVar[list[list[str]]]  # of figures of the compiled code: a case is a target of the compiler
+    param_names: ClassVar[list[str]] = ["implementation", "case"]
+    version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
+    timeout: ClassVar[float] = 120.0  # s; the plainest matmul needs 25 at its largest case, compiling a package as much
+    # Cost of one call by case, stored in benchmarks.json by our benchmark type.
+    flops = _Cost("get_flops")
+    bytes = _Cost("get_bytes")
+    footprints = _Cost("get_footprint")  # bytes that a call touches; not stored
+
+    def __init_subclass__(cls) -> None:
+        problem = cls.problem
+        problem.device = cls.device
+        implementations = list(problem.implementations)
+        cls.params = [implementations, [test["name"] for test in problem.generate_test_cases()]]
+        core = problem.core.get(cls.device, cls.params[1])
+        cls.cold_params = [implementations, list(problem.cold.get(cls.device, core))]
+        cls.error_params = [implementations, list(core)]
+        cls.figure_params = [[NATIVE], list(TARGETS[cls.device])]
+        describes_itself = isinstance(problem.functions.get(NATIVE), Module)  # in build-info.json
+        for name, unit in FIGURES[cls.device].items() if describes_itself else ():
+            setattr(cls, f"track_{name}", _figure_method(str(problem.kernel), name, unit))
+
+    def setup(self, implementation: str, case: str) -> None:
+        """Make inputs, bind the implementation, check its output against the reference.
+
+        Raises:
+            NotImplementedError: n/a here.
+            WrongResultError: the output is wrong. It is never timed.
+            WrongPackageError: the package `kernels` is not of the commit under test.
+        """
+        self._began, self._threads = time(), threads()  # now: a kernel could raise KV_THREADS
+        check_device(implementation, self.problem)
+        check_package(os.environ)
+        timing.prepare_torch(self.device)
+        ORIGINALS.note(self.problem)
+        timing.prepare(self.device, os.environ)
+        test = self.problem.test_case(case)
+        self._inputs: Inputs = test["create_inputs"]()
+        self._fresh = FreshInputs(self._inputs, test["create_inputs"], os.environ)
+        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, _cache() / "aoti")
+        self._noted = self._own_functions()
+        marker = _marker(self.problem, self.device, implementation, case)
+        self._bound.poison()
+        self._bound.call()
+        self._check(implementation, case, 1 if marker is None or not marker.exists() else CHECK_STEP)
+        if marker is not None:
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+
+    def time_hot(self, implementation: str, case: str) -> None:
+        """Call the implementation once, caches warm. The benchmark type times this by rounds."""
+        self._bound.call()
+
+    def time_cold(self, implementation: str, case: str) -> None:
+        """Call the implementation once, caches overwritten before."""
+        self._bound.call()
+
+    def track_max_error(self, implementation: str, case: str) -> float | None:
+        """Return the largest error of all results of the call that `setup` made (`max_error` in `accuracy.compare`).
+
+        Each is absolute or relative, whichever is smaller. Of integers absolute. None where the problem gives none.
+
+        Raises:
+            WrongResultError: a result is wrong that `setup`, which checks 1% once a commit is known, did not see.
+        """
+        return self._check(implementation, case, 1).get("max_error")
+
+    def measure(self, name: str, implementation: str, case: str) -> dict[str, Any]:
+        """Measure one round of the method that a series' name ends in. Return it in asv's form, append its telemetry.
+
+        Raises:
+            WrongResultError: the output is wrong after timing.
+            AuditError, ReplacedFunctionError: what was timed is not what was checked.
+            ImpossibleError: the machine cannot do the work in that time.
+        """
+        rule = from_environment(os.environ)
+        cold = timing.is_cold(name)
+        call = self._bound.call  # and not the method: a Python function around it takes time
+        timer = timing.timer_of(self.device, cold=cold)
+        timing.pre_warm(rule, self.device)
+        began, before, clock = time(), read_counters(), perf_counter()
+        gpu = uuid() if self.device == "cuda" else None
+        with GpuWatch(gpu) as watch, self._gate(implementation, case, cold=cold) as quiet:
+            result = measure(call, timer, rule, watch.look, quiet)
+        host = activity(before, read_counters(), perf_counter() - clock)
+        wait_for_threads()
+        self._fresh.check()
+        waiting = None if cold else self._waiting(call, result.estimate)
+        check_finished(result.estimate, waiting)
+        audit_flags = audit(
+            self._bound,
+            self._fresh,
+            partial(self._check, implementation, case, CHECK_STEP),
+            timer=self._single(timer, cold=cold),
+            estimate=result.estimate,
+            overhead=result.overhead,
+            device=self.device,
+        )
+        ORIGINALS.check()
+        if self._noted != self._own_functions():
+            raise ReplacedFunctionError("code of the kernel replaced a function of the benchmark or of its bound call")
+        raised = {
+            "contended": host.contended,
+            "crowded": self.device == "cpu" and host.crowds(self._threads),
+        }
+        flags = (*result.flags, *watch.flags, *audit_flags, *(flag for flag, is_raised in raised.items() if is_raised))
+        fields = vars(result) | {
+            "flags": tuple(dict.fromkeys((*flags, *self._check_limits(case, result.estimate, cold=cold))))
+        }
+        means, clocks = fields.pop("blocks"), fields.pop("clocks")
+        record = Round(
+            benchmark=name,
+            params=(implementation, case),
+            time=began,
+            setup=began - self._began,
+            load=host.load,
+            switches=host.switches,
+            steal=host.steal,
+            waiting=waiting,
+            gpu=with_clocks(watch.activity, clocks),
+            energy=watch.energy,
+            method=timing.method(os.environ),
+            launch=LAUNCH,
+            **fields,
+        )
+        root, where = root_folder(os.environ), spool.location(os.environ)
+        if where is None:
+            print("kernel-velocity: asv names no commit here, so no telemetry is kept", file=sys.stderr)  # noqa: T201
+        else:
+            spool.append(spool.spool_path(root, *where), record)
+            spool.append_blocks(record, means, root, os.environ)
+        return {"samples": [result.estimate], "number": 1}
+
+    @property
+    def call(self) -> Call:
+        """The bound call that `time_hot` makes, without arguments. There is one after `setup`."""
+        return self._bound.call
+
+    def new_timer(self, flush: Call | None = None) -> Timer:
+        """Return the timer that measures this device, hot without flush (asv means something else by `timer`)."""
+        return timing.plain(self.device, flush)
+
+    def _own_functions(self) -> tuple[object, ...]:
+        """Return the bound call's functions, and the names of its class's methods that this instance replaces."""
+        methods = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if callable(value)}
+        return (*vars(self._bound).values(), *sorted(methods & set(vars(self))))
+
+    def _single(self, timer: Timer, *, cold: bool) -> Timer:
+        """Return the timer of one call at a time: that of the samples, or events in place of a CUDA graph."""
+        if not isinstance(timer, CudaGraphTimer):
+            return timer
+        return self.new_timer(timing.flush(self.device) if cold else None)
+
+    def _gate(self, implementation: str, case: str, *, cold: bool) -> AbstractContextManager[Gate | None]:
+        """Return the gate of a round: on the CPU only, as NVML tells a GPU's pace.
+
+        Beside hot calls it times a control, unless they are a control's own. A cold call's flush takes longer than all
+        of them.
+        """
+        if self.device != "cpu":
+            return nullcontext()
+        control = None
+        if implementation not in CONTROLS and not cold:
+            control = bind(CONTROLS[0], self.problem, case, self._inputs, _cache() / "aoti").call
+        working_set = math.inf if cold else self.footprints.get(case, 0)
+        return quiet.on_cpu(working_set, _cache() / "gauge", os.environ, control)
+
+    def _waiting(self, call: Call, estimate: float) -> float | None:
+        """Return the s that a caller waits for a hot call beyond the device's own time. None where that is no other."""
+        if self.device != "cuda" or timing.chosen(os.environ) == "sync":
+            return None
+        waited = timing.wait(call, self.device, estimate)
+        return None if waited is None else waited - estimate
+
+    def _check_limits(self, case: str, estimate: float, *, cold: bool) -> tuple[str, ...]:
+        """Return the flags of `limits.check`."""
+        footprint, dtype = self.footprints.get(case), dtype_of(case)
+        work = Work(flops=self.flops.get(case), bytes=self.bytes.get(case), footprint=footprint, dtype=dtype)
+        return limits.check(work, estimate, self.device, self._threads, _cache() / "limits", cold=cold)
+
+    def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
+        """Return the error figures of every `step`-th result of the last call. WrongResultError where one is wrong."""
+        output = self._bound.output()
+        check_kinds(outputs_of(output))
+        if self.device == "cuda":
+            import torch  # noqa: PLC0415
+
+            torch.cuda.synchronize()
+        inputs = self._inputs
+        if step > 1:
+            inputs, output = self.problem.subset(inputs, output, step)
+        right, details = self.problem.verify_result(self.problem.expected(*inputs), output)
+        if not right:
+            raise WrongResultError(
+                f"{self.problem.name} {implementation} {case} is wrong: {in_words(details)}{self._fresh}"
+            )
+        return details
+
+
+def tracked(name: str, unit: str, value: Callable[..., float | None], what: str) -> Any:
+    """Return the method `track_<name>` of an asv class. `value` gets the instance and asv's parameters."""
+
+    def track(self: Any, *params: Any) -> float | None:
+        return value(self, *params)
+
+    track.__name__ = track.__qualname__ = f"track_{name}"
+    track.__doc__ = f"Return {name.replace('_', ' ')}{what}."
+    vars(track).update(unit=unit, pretty_source=track.__doc__)  # asv stores the one, and its pages show the other
+    return track
+
+
+def _figure_method(kernel: str, name: str, unit: str) -> Any:
+    def value(_self: Any, _implementation: str, target: str) -> int:
+        return figure(build_info(), kernel, name, target)
+
+    return tracked(name, unit, value, " of the compiled code for a target")
+
+
+def _cache() -> Path:
+    """Return the folder of what is made once: compiled packages, references, marks of checked outputs."""
+    return root_folder(os.environ) / ".asv" / "cache"
+
+
+def _marker(problem: Problem, device: str, implementation: str, case: str) -> Path | None:
+    """Return the file that marks an output as checked in full at this commit. None where asv names no commit."""
+    where = spool.location(os.environ)
+    if where is None:
+        return None
+    # Another reference or tolerance checks in full again.
+    source = hashlib.sha256(inspect.getsource(type(problem)).encode()).hexdigest()[:8]
+    return _cache().joinpath("checked", *where, f"{problem.name}-{device}-{implementation}-{case}-{source}")
+
+
+ORIGINALS.note()

@@ -1,0 +1,127 @@
+"""The suite: the package of a repository's benchmarks, with a module for each kernel.
+
+`definition.benchmark` leaves in such a module a `Problem`, and an asv class for each device that times it. asv imports
+the package under the name of its folder, and so does this: a class is the same on either way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_velocity.names import DEVICES
+from kernel_velocity.problem.problem import Problem, ProblemError
+from kernel_velocity.problem.user_file import in_one_line, line
+from kernel_velocity.suite.benchmark import _KernelBenchmark
+
+CEILINGS = "device"  # the module with the series of the machine, which is no kernel
+
+
+@dataclass(frozen=True)
+class Series:
+    """One implementation of a kernel on one case of a device, to be set up and called outside asv."""
+
+    kernel: str
+    device: str
+    implementation: str
+    case: str
+    timed_by: type[_KernelBenchmark]  # the asv class
+
+    @property
+    def name(self) -> str:
+        """Return the name as asv matches it: ``matmul.Cpu.time_hot('native', 'float32-256x256x256')``."""
+        return f"{self.kernel}.{DEVICES[self.device]}.time_hot({self.implementation!r}, {self.case!r})"
+
+    def set_up(self) -> _KernelBenchmark:
+        """Return a fresh benchmark with inputs made and its output checked.
+
+        Raises:
+            NotImplementedError: n/a here.
+            WrongResultError: the output is wrong. It is never timed.
+        """
+        bench: _KernelBenchmark = self.timed_by()
+        bench.setup(self.implementation, self.case)
+        return bench
+
+    @property
+    def has_cold(self) -> bool:
+        """Return whether the suite times this case with cold caches, too."""
+        return self.case in self.timed_by.cold_params[1]
+
+    @property
+    def bytes(self) -> int | None:
+        """Return the least memory traffic of a call, bytes: the size of its working set, too."""
+        return self.timed_by.bytes.get(self.case)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The package that lies in `folder`."""
+
+    folder: Path
+
+    def modules(self) -> tuple[str, ...]:
+        """Return the names of its modules, which are those of the kernels."""
+        return tuple(sorted(info.name for info in pkgutil.iter_modules([str(self.folder)]) if not info.ispkg))
+
+    def benchmark(self, kernel: str, device: str) -> Any:
+        """Return the asv class that times a kernel on "cpu" or "cuda". None where it is not timed there."""
+        return vars(self._module(kernel)).get(DEVICES[device])
+
+    def problems(self, device: str | None = None) -> Iterator[Problem]:
+        """Yield every kernel's problem, by the name of its module. With a device only those that are timed there."""
+        for name in self.modules():
+            for value in vars(self._module(name)).values():
+                ours = isinstance(value, type) and issubclass(value, Problem) and value.kernel == name
+                if ours and (device is None or self.benchmark(name, device) is not None):
+                    yield value()  # every problem of a suite names itself
+
+    def loops(self) -> str | None:
+        """Return the package of native loops by which ceilings are measured (`workloads`), None where there is none."""
+        return vars(self._module(CEILINGS)).get("LOOPS") if CEILINGS in self.modules() else None
+
+    def core(self, device: str) -> dict[str, tuple[str, ...]]:
+        """Return the cases of tier `core`: kernel -> two cases, one in the caches and one beyond or larger."""
+        return {problem.name: tuple(problem.core[device]) for problem in self.problems(device)}
+
+    def series(self, kernel: str, device: str, implementation: str, case: str) -> Series:
+        """Return one implementation of a kernel on a case."""
+        return Series(kernel, device, implementation, case, self.benchmark(kernel, device))
+
+    def core_series(self, device: str, pattern: str | None = None) -> Iterator[Series]:
+        """Yield every kernel x core case x implementation whose name contains the regular expression `pattern`.
+
+        Implementations are those that can exist on the device.
+
+        Raises:
+            re.error: the pattern is no regular expression.
+        """
+        wanted = re.compile(pattern or "")
+        for problem in self.problems(device):
+            for case in problem.core[device]:
+                for implementation in problem.implementations_on(device):
+                    series = self.series(str(problem.kernel), device, implementation, case)
+                    if wanted.search(series.name):
+                        yield series
+
+    def _module(self, name: str) -> Any:
+        """Return a module.
+
+        Raises:
+            ProblemError: it does not import, with the line.
+        """
+        above = str(self.folder.parent)
+        if above not in sys.path:  # as asv has it; the working tree's package under test lies there, too
+            sys.path.insert(0, above)
+        path = self.folder / f"{name}.py"
+        try:
+            return importlib.import_module(f"{self.folder.name}.{name}")
+        except (Exception, SystemExit) as error:  # a user's file may raise anything
+            text = str(error) if isinstance(error, ProblemError) else f"does not import: {in_one_line(error)}"
+            raise ProblemError(f"{path}:{line(error, path)} {text}") from error
