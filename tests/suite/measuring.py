@@ -1,5 +1,6 @@
 """What asv tells a process that measures, the benchmark that it makes of a method, and what a round leaves behind."""
 
+import importlib
 import json
 import sys
 import types
@@ -35,6 +36,7 @@ def kernel(monkeypatch):
     """Put a fake kernels.<name> in place, whose bound call is a given function of (inputs..., out)."""
 
     def plant(name, function, devices=("cpu",)):
+        importlib.import_module("kernels")  # else its import would import the fake
         module = types.ModuleType(f"kernels.{name}")
         module.SUPPORTS = {"devices": devices, "dtypes": ("float32",), "keywords": ("out",)}
         module.bind = lambda *inputs, out: lambda: function(*inputs, out)

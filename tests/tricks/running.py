@@ -23,7 +23,7 @@ PRELOADED = [
     "torch.fx.experimental.symbolic_shapes",
     "kernel_velocity.suite.asv_type",
     "kernel_velocity.suite.definition",
-    "tests.small_suite.measuring",
+    "tests.suite.measuring",
 ]
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fopenmp")
 SECONDS = 120  # s that a round may take on a busy machine

@@ -16,7 +16,10 @@ from typing import Any
 
 from kernel_velocity.engine.timers import no_collection
 
-HARNESS = "kernel_velocity.harness."
+# What measures, and the leaves that it reads names and documents with
+HARNESS = tuple(
+    f"kernel_velocity.{name}" for name in ("engine.", "problem.", "machine.", "suite.", "names", "documents")
+)
 # What a problem decides.
 METHODS = ("expected", "reference_solution", "subset", "verify_result", "get_flops", "get_bytes", "test_case")
 TORCH = ("torch", "torch.nn.functional")
