@@ -6,6 +6,7 @@ changes in the middle. `native` fails at every 97th commit.
 """
 
 import hashlib
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -40,6 +41,14 @@ NIGHT = 1_700_000_000.0  # Unix time of the first session, s
 
 
 PROJECT = Project(sources=("kernels/{kernel}",))
+
+
+class LevelsOfAll(dict):
+    """Levels by series. The controls share nothing."""
+
+    @property
+    def shared(self):
+        return defaultdict(lambda: Shared({}))
 
 
 @dataclass
@@ -122,7 +131,7 @@ class LargeSite:
         # of the one with steps: looking for none in the others takes most of a large site's time
         native = {key for key in self.keys if key.implementation == "native"}
         points = {key: change_points_of(self.series(key)) if key in native else () for key in self.keys}
-        return {key: self._levels(key, tuple(several)) for key, several in points.items()}
+        return LevelsOfAll((key, self._levels(key, tuple(several))) for key, several in points.items())
 
     def _levels(self, key, points):
         columns = self.series(key)
@@ -131,9 +140,6 @@ class LargeSite:
 
     def evidence(self, _finding):
         return {}, ()
-
-    def shared(self, _key):
-        return Shared({})
 
     def roof_choice(self, _platform, _device, _commit=None):
         return Choice(

@@ -160,7 +160,7 @@ def _imported(path: Path) -> ModuleType:
 
 def _round(definition: Path, device: str, around: str, environ: Sequence[tuple[str, str]]) -> Outcome:
     """Set up and measure one round of `ours` by the benchmark type that asv uses."""
-    from tests.small_suite import measuring
+    from tests.suite import measuring
 
     root = definition.parent
     _set(root, environ)
