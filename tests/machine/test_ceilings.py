@@ -110,7 +110,7 @@ def quick(monkeypatch):
     """Small and short: the paths are tested, not the machine."""
     for name, value in {"SECONDS": 0.002, "ENOUGH": 1 << 18, "BEYOND": 1, "FEWEST": 5}.items():
         monkeypatch.setattr(ceilings, name, value)
-    monkeypatch.setattr(ceilings, "SIZES", {"cpu": (32, 64), "cuda": (32, 64)})
+    monkeypatch.setattr(ceilings, "PRODUCT_SIZES", {"cpu": (32, 64), "cuda": (32, 64)})
     monkeypatch.setattr(ceilings, "PER_CALL", {"cpu": 1 << 16, "cuda": 1 << 21})
     monkeypatch.setattr(reported, "data_caches", lambda device: {"L1": 1 << 15})
     for name in ("WARM_UP", "WARM_UP_MOST"):
