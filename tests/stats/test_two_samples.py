@@ -121,7 +121,7 @@ def test_floor_is_rarely_exceeded_by_identical_code(sessions):
 @given(untied(), st.sampled_from([0.8, 0.95, 0.99]))
 def test_interval_of_a_shift_holds_what_the_test_does_not_reject(sets, confidence):
     a, b = (values + 0.3 * np.sin(values) for values in sets)  # so that no two differences are equal
-    estimate, low, high = two_samples.shift(a, b, confidence)
+    estimate, low, high, _ = two_samples.stratified([(a, b)], confidence)
     assert low <= estimate <= high
     differences = np.sort((b[:, None] - a[None, :]).ravel())
     between = np.concatenate([[differences[0] - 1], (differences[1:] + differences[:-1]) / 2, [differences[-1] + 1]])
