@@ -443,13 +443,13 @@ def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
 
 
 def test_round_of_the_history_waits_for_quiet_cores(monkeypatch):
-    waits, real = [], subject.gate.on_cpu
+    waits, real = [], subject.quiet.on_cpu
 
     def on_cpu(working_set, folder, environ):
         waits.append((working_set, environ["KV_THREADS"]))
         return real(working_set, folder, {**environ, "KV_PATIENCE": "0"})
 
-    monkeypatch.setattr(subject.gate, "on_cpu", on_cpu)
+    monkeypatch.setattr(subject.quiet, "on_cpu", on_cpu)
     take_round(lambda: sum(range(1000)), FixedCount(n=10), "cpu", working_set=4.0, threads=2)
     assert waits == [(4.0, "2")]
 

@@ -46,7 +46,7 @@ def values(result):
 
 
 def files(folder):
-    """Return the files of a project that the rooms `results` and `harness` write and read."""
+    """Return the files of a project that the rooms `results` and `engine` write and read."""
     patterns = ("results/benchmarks.json", "results/bench-*/**/*", ".asv/spool/*/*")
     return [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
 

@@ -39,7 +39,7 @@ def values_of(site):
         for entry in range(len(columns))
     }
     return series, {
-        (measurement.key, measurement.commit): measurement for sha in site.measured for measurement in site.at(sha)
+        (measurement.key, measurement.commit): measurement for sha in site.measured for measurement in site.past.at(sha)
     }
 
 
@@ -480,7 +480,9 @@ def test_open_with_some_commits(tree, monkeypatch):
     assert sorted(paths) == sorted([path_of(tree, 1), path_of(tree, 3)])
     assert set(site.commits) == {tree.commits[1], tree.commits[3]}
     for sha in site.commits:
-        assert [dataclasses.replace(measurement, adjusted=None) for measurement in whole.at(sha)] == list(site.at(sha))
+        assert [dataclasses.replace(measurement, adjusted=None) for measurement in whole.at(sha)] == list(
+            site.past.at(sha)
+        )
 
 
 def test_rows_without_telemetry_are_packed_as_value_by_value(tree, monkeypatch):

@@ -47,7 +47,7 @@ def test_module_runs_in_a_measuring_process(interpreter, monkeypatch, threads, u
     ],
 )
 def test_missing_device_or_an_interrupt_is_no_crash(tmp_path, monkeypatch, error, status, line):
-    def refuse(device, *, caches):
+    def refuse(device, *, caches, loops):
         raise error
 
     monkeypatch.setattr(stages.ceilings, "measure", refuse)
@@ -59,7 +59,7 @@ def test_missing_device_or_an_interrupt_is_no_crash(tmp_path, monkeypatch, error
 def test_ceilings_are_written(tmp_path, monkeypatch):
     ceilings = [asdict(Ceiling(what="copy", unit="B/s", value=4.1e12, bytes=3 << 20, dtype="float32"))]
     document = {"format": 1, "ceilings": ceilings, "warnings": ["launch: spreads"]}
-    monkeypatch.setattr(stages.ceilings, "measure", lambda device, *, caches: document)
+    monkeypatch.setattr(stages.ceilings, "measure", lambda device, *, caches, loops: document)
     path, err = tmp_path / "new" / "c.json", io.StringIO()
     assert stages.main([str(path), "--device=cpu"], err) == 0
     assert err.getvalue() == "warning: launch: spreads\n"

@@ -89,7 +89,7 @@ def test_problems_are_discovered_and_their_references_right(generated):
     count = sum(1 for path in paths if path.parts[0] == "benchmarks")
     script = (
         "from pathlib import Path\n"
-        "from kernel_velocity import config\n"
+        "from kernel_velocity.suite import config\n"
         "found = list(config.suite(Path()).problems())\n"
         f"assert len(found) == {count}, found\n"
         "for problem in found:\n"

@@ -118,7 +118,7 @@ class LargeSite:
         return results_git.source_changes(self.repository, self.project, ["matmul"])
 
     @cached_property
-    def verdicts(self):
+    def levels(self):
         # of the one with steps: looking for none in the others takes most of a large site's time
         native = {key for key in self.keys if key.implementation == "native"}
         points = {key: change_points_of(self.series(key)) if key in native else () for key in self.keys}

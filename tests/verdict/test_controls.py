@@ -37,7 +37,7 @@ def marked(recorded):
 def test_step_of_the_machine_is_no_change_point(tmp_path):
     recorded = opened(tmp_path, 1.03, 1.03)
     assert not any(any(side) for side in marked(recorded))
-    (step,) = Verdicts(recorded).shared(recorded.keys[0]).steps
+    (step,) = Verdicts(recorded).shared[recorded.keys[0]].steps
     assert (step.position, step.ratio) == (AT, pytest.approx(1.03, abs=0.002))
 
 
@@ -45,7 +45,7 @@ def test_step_of_the_code_is_a_change_point_of_every_series(tmp_path):
     recorded = opened(tmp_path, 1.0, 1.03)
     of_controls, of_others = marked(recorded)
     assert not any(of_controls) and all(len(points) == 1 for points in of_others)
-    assert Verdicts(recorded).shared(recorded.keys[0]).steps == ()
+    assert Verdicts(recorded).shared[recorded.keys[0]].steps == ()
 
 
 def test_step_of_the_controls_alone_marks_no_other_series(tmp_path):
@@ -69,7 +69,7 @@ def test_adjusting_half_of_a_step_leaves_half_to_explain(tmp_path):
     adjusted = dataclasses.replace(columns, adjusted=columns.seconds * np.exp(-half))
     (point,) = change_points_of(columns)
     less = dataclasses.replace(point, after=point.after - STEP / 2)
-    common = Verdicts(recorded).shared(key)
+    common = Verdicts(recorded).shared[key]
     for moved, step in ((columns, point), (adjusted, less)):
         (rest,) = controls.without_machine(*change_points.logs(moved), controls.left_in(moved, common), [step])
         assert rest.ratio == pytest.approx(1.05, abs=0.01)
@@ -89,7 +89,7 @@ def test_step_that_one_control_has_alone_is_not_shared():
 
 def test_step_is_found_in_the_order_of_measuring(tmp_path):
     recorded = opened(tmp_path, 1.03, 1.0)
-    (common,) = Verdicts(recorded).shared(recorded.keys[0]).by_method.values()
+    (common,) = Verdicts(recorded).shared[recorded.keys[0]].by_method.values()
     late = COMMITS % 2 * 1e9  # every other commit was measured long after the others, by a slower machine
     values = common.values - np.where(COMMITS < AT, 0.0, STEP) + np.where(late > 0, STEP, 0.0)
     (step,) = controls.Shared({"m": common._replace(began=common.began + late, values=values)}).steps

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run a night. Return its exit status."""
-    args.range, args.again, args.every = None, None, None
+    args.range, args.again, args.every, args.minutes = None, None, None, None
     args.tier = args.tier or os.environ.get("KV_TIER") or TIER
     budget = seconds(args.budget)
     reports = _reports(args)

@@ -1,6 +1,6 @@
 """The recorded past as files: asv's results, the telemetry beside them, and git. Reads and ingests them.
 
-May import harness and the leaves. Runs on a node without scipy, orjson and Jinja2.
+May import suite and the rooms below it. Runs on a node without scipy, orjson and Jinja2.
 
 records.py      what is read: benchmarks, machines, results files, commits
 reader.py       read asv's results directory, and the telemetry beside each file

@@ -2,7 +2,7 @@
 
 PyTorch is gigabytes and takes minutes to install, so it is never installed here. The environment is a bare `venv` of
 the running interpreter that sees the host's packages through one path file. The file's first line is the folder with
-what the commit's build made. Then come the folder of this package, whose harness measures, and the host's site folders.
+what the commit's build made. Then come the folder of this package, whose engine measures, and the host's site folders.
 Python puts them on `sys.path` in this order, so the commit's package wins over a copy that the host may have.
 Installing another commit rewrites the first line. Measuring processes find the folder in KV_ARTEFACTS, too.
 

@@ -23,7 +23,6 @@ LONGEST = 24  # characters of a name: so that what is generated stays within its
 # Names that mean something else in `kernels`, `benchmarks` or a series' name.
 RESERVED = {
     "device": "series of that name are the machine's ceilings",
-    "harness": "harness is the measuring engine",
     "kernels": "it is the package",
     "benchmarks": "it is the package",
     "kv": "the generated code uses this name",

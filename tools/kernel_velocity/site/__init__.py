@@ -1,6 +1,6 @@
 """The dashboard: writes a folder of pages and data files that a browser reads without a server (`kv report`).
 
-May import harness, the leaves, results, stats, roofline, series and findings. Pages compute, templates only show
+May import findings, verdict, roofline and the rooms below them. Pages compute, templates only show
 (`html_templates/`).
 
 report.py       the command: makes all parts of a site, a large one in two processes

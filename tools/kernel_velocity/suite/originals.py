@@ -16,7 +16,10 @@ from typing import Any
 
 from kernel_velocity.engine.timers import no_collection
 
-HARNESS = tuple(f"kernel_velocity.{room}." for room in ("engine", "machine", "problem", "suite"))  # beginnings
+# What measures, and the leaves that it reads names and documents with
+HARNESS = tuple(
+    f"kernel_velocity.{name}" for name in ("engine.", "problem.", "machine.", "suite.", "names", "documents")
+)
 # What a problem decides.
 METHODS = ("expected", "reference_solution", "subset", "verify_result", "get_flops", "get_bytes", "test_case")
 TORCH = ("torch", "torch.nn.functional")
@@ -38,9 +41,6 @@ class _Function:
     def of(cls, holder: Any, name: str, value: Any) -> _Function:
         inner = _inner(value)
         return cls(holder, name, value, inner.__code__ if type(inner) is FunctionType else None)
-
-    def is_replaced_by(self, now: _Function | None) -> bool:
-        return now is None or now.value is not self.value or now.code is not self.code
 
     def put_back(self) -> None:
         if self.code is not None:
@@ -73,7 +73,7 @@ class Originals:
     def put_back(self) -> list[str]:
         """Put back every function that was replaced, and return their names."""
         now = self._now()
-        replaced = [name for name, function in self._functions.items() if function.is_replaced_by(now.get(name))]
+        replaced = [name for name, function in self._functions.items() if not _same(now.get(name), function)]
         for name in replaced:
             before, holder = self._functions[name], now[name].holder if name in now else None
             if holder not in (None, before.holder):
@@ -90,6 +90,10 @@ class Originals:
         if replaced := self.put_back():
             more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
             raise ReplacedFunctionError(f"code of the kernel replaced {replaced[0]}{more}")
+
+
+def _same(now: _Function | None, before: _Function) -> bool:
+    return now is not None and now.value is before.value and now.code is before.code
 
 
 _Named = tuple[str, Any, str, Any]  # a function's name, its holder, its name there, itself
