@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from kernel_velocity.machine import ceilings
-from kernel_velocity.machine.device_figures import FORMAT, UNITS, figures, version
+from kernel_velocity.machine.device_figures import FIGURES_FORMAT, UNITS, figures, version
 from kernel_velocity.suite.benchmark import tracked
 
 Document = dict[str, Any]  # {"figures": name -> value} or {"unavailable": why}
@@ -33,7 +33,7 @@ class _Device:
     """A device: one method for each figure."""
 
     device: ClassVar[str]
-    version: ClassVar[str] = FORMAT
+    version: ClassVar[str] = FIGURES_FORMAT
     timeout: ClassVar[float] = 60.0  # s; a method only starts, and picks its figure
 
     def __init_subclass__(cls) -> None:

@@ -51,7 +51,7 @@ def unset(monkeypatch):
 @pytest.fixture
 def two(tmp_path, monkeypatch):
     """Two clones on a machine of their own, for this process and those that it starts."""
-    monkeypatch.setenv(lock.FOLDER, str(tmp_path / "machine"))
+    monkeypatch.setenv(lock.LOCK_FOLDER, str(tmp_path / "machine"))
     return tmp_path / "a", tmp_path / "b"
 
 

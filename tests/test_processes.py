@@ -91,7 +91,7 @@ def test_inner_body_ends_what_it_started_alone(monkeypatch):
 
 def test_next_holder_of_a_lock_ends_what_the_last_left(tmp_path, monkeypatch):
     """Where somebody killed the watcher too, nothing may measure beside the next run."""
-    monkeypatch.setenv(lock.FOLDER, str(tmp_path))
+    monkeypatch.setenv(lock.LOCK_FOLDER, str(tmp_path))
     monkeypatch.delenv(lock.HOLDER, raising=False)
     process, pids = started(f"lock.held(Path({str(tmp_path)!r}))")
     for watcher in watchers(process):

@@ -30,12 +30,6 @@ def test_figure_versions():
     assert version("cpu", "dram_read_bandwidth") == "1"
 
 
-def test_unmeasured_figure_is_none():
-    document = {"figures": dict.fromkeys(UNITS["cpu"])}
-    assert device.Cpu().track_peak_float16(document) is None
-    assert device.Cpu().setup(document) is None
-
-
 def test_missing_device_is_na(monkeypatch):
     def refuse(*_, **__):
         raise NotImplementedError("PyTorch sees no CUDA device")

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import matmul
-from kernel_velocity.problem.problem import Problem, drawn_anew, outputs_of
+from kernel_velocity.problem.problem import Problem, outputs_of
 from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
@@ -156,25 +156,11 @@ def test_subset_is_right_and_has_the_last_result(faulty, step):
     assert not problem.verify_result(problem.expected(*part), picked)[0]
 
 
-def test_missing_output_is_wrong():
-    problem = PROBLEMS["quantize_int8_rows"]
-    inputs, (integers, _) = small(problem)
-    right, details = problem.verify_result(problem.expected(*inputs), integers)
-    assert not right
-    assert details["why"] == "scales: got 1 output, wanted 2"
-
-
 def test_inputs_are_seeded_and_random(problem):
     first, again = small(problem)[0][0], small(problem)[0][0]
     assert torch.equal(first, again)
     assert float(first.double().std()) > 0.9  # integers spread further
     assert first.unique().numel() > 50
-
-
-def test_int8_outputs_do_not_saturate():
-    _, output = small(PROBLEMS["quantize_int8"])
-    assert float(((output == 127) | (output == -128)).float().mean()) < 1e-3
-    assert len(output.unique()) > 100
 
 
 def test_tensor_scale_gives_the_same_integers():
@@ -188,18 +174,6 @@ def test_tensor_scale_gives_the_same_integers():
     (part, same, _), _ = problem.subset((x, tensor, zero_point), number, 97)
     assert part.numel() == 1031
     assert same is tensor
-
-
-def test_large_inputs_repeat_a_million_values():
-    (x, y) = PROBLEMS["add_mul_exp"].inputs_of("float32-2000001")
-    assert torch.equal(x[:1_000_000], x[1_000_000:2_000_000])
-    assert x.shape == y.shape == (2_000_001,)
-    assert not torch.equal(x, y)
-    with drawn_anew("of an audit"):
-        (x, _) = PROBLEMS["add_mul_exp"].inputs_of("float32-300k")
-        (a, _) = PROBLEMS["matmul"].inputs_of("float32-200x1x1024")
-    assert torch.equal(x[:100_000], x[100_000:200_000])  # a tenth
-    assert torch.equal(a.flatten()[:99_000], a.flatten()[104_858:203_858]) and not torch.equal(a[0], a[100])
 
 
 @pytest.mark.parametrize(
@@ -218,12 +192,6 @@ def test_cost_by_hand(name, case, flops, moved):
     assert (problem.get_flops(test), problem.get_bytes(test)) == (flops, moved)
     with pytest.raises(KeyError, match="no case 'float32-3'"):
         problem.test_case("float32-3")
-
-
-def test_matmul_tolerance_grows_with_k():
-    atol = matmul.atol
-    assert atol(1024) > 4 * atol(256) > 0
-    assert atol(8192) < 1  # a dropped term errs by about 1
 
 
 def test_seed_is_the_public_one():

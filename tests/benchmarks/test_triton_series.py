@@ -95,6 +95,9 @@ def test_na_on_the_cpu_before_inputs(monkeypatch, interpret):
 def test_live_series_on_cuda_only():
     for owner in (Cpu, Cuda):
         assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
-    live = {device: {series.implementation for series in SUITE.core_series(device)} for device in ("cpu", "cuda")}
+    live = {
+        device: {name for problem in SUITE.problems(device) for name in problem.implementations_on(device)}
+        for device in ("cpu", "cuda")
+    }
     assert live == {"cpu": {"eager", "compile", "native"}, "cuda": {"eager", "compile", "native", "triton"}}
     assert "triton" not in CONTROLS

@@ -47,7 +47,7 @@ def planted(monkeypatch, tmp_path):
 
     monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken
     monkeypatch.delenv(lock.HOLDER, raising=False)
-    monkeypatch.setenv(lock.FOLDER, str(tmp_path))
+    monkeypatch.setenv(lock.LOCK_FOLDER, str(tmp_path))
     monkeypatch.setattr(command.implementations, "load", load)
     monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: calls.roofs)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)

@@ -36,7 +36,7 @@ sys.exit(7)
 def run(tmp_path, monkeypatch):
     """Run a child with a body, and return the exit status and the text on standard error."""
     monkeypatch.delenv(lock.HOLDER, raising=False)
-    monkeypatch.setenv(lock.FOLDER, str(tmp_path))
+    monkeypatch.setenv(lock.LOCK_FOLDER, str(tmp_path))
 
     def run(body):
         err = io.StringIO()

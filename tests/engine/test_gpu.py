@@ -78,15 +78,6 @@ def test_reasons_by_their_newer_or_older_name(library, monkeypatch, functions, r
         assert gpu.read(stand_in, handle) == dataclasses.replace(STATE, reasons=reasons)
 
 
-def test_failing_shutdown_is_ignored(library, monkeypatch):
-    def refuse():
-        library.opened.pop()
-        raise library.NVMLError("Unknown Error")
-
-    monkeypatch.setattr(library, "nvmlShutdown", refuse)
-    assert gpu.describe("GPU-1")["driver"] == "580.1"
-
-
 def test_old_binding_is_an_nvml_error(library, monkeypatch):
     def bytes_only(_uuid):
         raise TypeError("bytes or integer address expected")
@@ -126,11 +117,6 @@ def test_activity_of_states():
     assert (shares.sm_before, shares.sm_after) == (1.98e9, 1.9e9)
     assert (shares.memory_before, shares.memory_after) == (2.619e9, 2.619e9)
     assert (shares.power, shares.temperature, shares.reasons) == (698.0, 71, 0x44)
-
-
-def test_activity_of_unknown_states():
-    nothing = GpuState(sm_clock=None, memory_clock=None, power=None, temperature=None, reasons=None)
-    assert set(dataclasses.asdict(gpu.activity([nothing, nothing])).values()) == {None}
 
 
 def test_watch_without_gpu(monkeypatch):

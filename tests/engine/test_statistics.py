@@ -40,13 +40,13 @@ def test_cv_is_scipys(samples):
     assert statistics.cv(samples) == pytest.approx(scipy_stats.variation(samples, ddof=1))
 
 
-@given(TIMES, st.integers(1, 20))
-def test_autocorrelation_follows_the_definition(samples, lag):
-    result = statistics.autocorrelation(samples, lag)
+@given(TIMES)
+def test_autocorrelation_follows_the_definition(samples):
+    result = statistics.autocorrelation(samples)
     if result is None:
         return
     centred = [x - np.mean(samples) for x in samples]
-    products = sum(a * b for a, b in zip(centred, centred[lag:], strict=False))
+    products = sum(a * b for a, b in pairwise(centred))
     assert result == pytest.approx(products / sum(a * a for a in centred), abs=1e-9)
     assert -1 <= result <= 1
 
@@ -71,7 +71,6 @@ def test_nonfinite_sample_is_refused(function, bad):
     ("refused", "match"),
     [
         (lambda: statistics.trimmed_mean([]), "no samples"),
-        (lambda: statistics.autocorrelation([1.0, 2.0, 3.0], 0), "wanted at least 1"),
         (lambda: statistics.t_975(0), "at least 1"),
     ],
 )

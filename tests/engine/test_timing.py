@@ -3,8 +3,6 @@
 import dataclasses
 import os
 import sys
-import warnings
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +10,6 @@ from benchmarks import add_mul_exp, matmul
 from kernel_velocity.engine import timing
 from kernel_velocity.engine.sampling import measure
 from kernel_velocity.engine.stopping import RULES, FixedTime
-from kernel_velocity.engine.timers import CaptureError, HostTimer, TorchEvents
 from kernel_velocity.machine import limits
 from kernel_velocity.suite import benchmark
 from tests.engine import pretend_cuda, pretend_nvml
@@ -24,12 +21,6 @@ __all__ = ["asv_environment"]
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 
 MB = 1 << 20
-
-
-@pytest.mark.parametrize(("device", "least", "most"), [("cpu", 1.0001, 4), ("cuda", 2, 4)])
-def test_flush_buffer_is_larger_than_the_cache(monkeypatch, device, least, most):
-    monkeypatch.setattr(timing, "cache_size", lambda device: 32 * MB)
-    assert least * 32 * MB <= timing.flush_size(device) <= most * 32 * MB
 
 
 def test_unknown_cache_cannot_be_flushed(monkeypatch):
@@ -53,20 +44,6 @@ def test_flush_writes_all_and_allocates_nothing(monkeypatch):
         assert bool((buffer == times).all())
     assert len(made) == 1
     assert buffer.data_ptr() == where
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_cold_takes_longer():
-    if timing.cache_size("cpu") is None:
-        pytest.skip("sysfs does not say how large the cache is")
-    x = torch.randn(1 << 15)  # 256 KB with the output: a core's own cache holds it, whatever the others do
-    out = torch.empty_like(x)
-    call = lambda: torch.add(x, x, out=out)  # noqa: E731
-    timers = (HostTimer(), HostTimer(timing.flush("cpu")))
-    pairs = [tuple(timer.samples(call, 1, 3)[-1] for timer in timers) for _ in range(40)]  # in turn: both as disturbed
-    hot, cold = (sorted(samples)[20] for samples in zip(*pairs, strict=True))
-    assert cold > 1.2 * hot
 
 
 CASE = "float32-500k"
@@ -120,18 +97,6 @@ def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fact
     bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
     (record,) = rounds(root)
     assert set(record.flags) - {"contended"} == flags
-
-
-def test_cold_cases_default_to_the_core():
-    class Plain(matmul.Matmul):
-        cold = {}  # noqa: RUF012 - as a definition from elsewhere writes it
-
-    class Bare(Plain):
-        core = {}  # noqa: RUF012
-
-    for kind, wanted in ((Plain, matmul.Matmul.core["cpu"]), (Bare, matmul.Matmul.cases["cpu"])):
-        suite = type("Cpu", (benchmark._KernelBenchmark,), {"problem": kind(), "device": "cpu"})
-        assert suite.cold_params[1] == list(wanted)
 
 
 @pytest.mark.parametrize(("method", "skipped"), [("time_cold", True), ("time_hot", False)])
@@ -222,53 +187,6 @@ def test_graphs_have_their_own_stream(root, a_gpu, monkeypatch):
     with pytest.raises(TypeError):  # nothing is bound: what matters is what was done before
         add_mul_exp.Cuda().setup("eager", CASE)
     assert bound == [2]
-
-
-def test_flush_on_cuda_reads_what_it_wrote(monkeypatch):
-    """Else the cache would be full of lines that the next call has to write back."""
-    pretend_cuda.plant(monkeypatch, torch)
-    monkeypatch.setattr(timing, "cache_size", lambda _: 1 << 14)
-    read, real_sum = [], torch.sum
-    monkeypatch.setattr(torch, "sum", lambda rows, **named: read.append(rows.clone()) or real_sum(rows, **named))
-    timing.flush("cuda")()
-    (rows,) = read
-    assert rows.numel() * 4 == timing.flush_size("cuda") == timing.FLUSH["cuda"] << 14
-    assert bool((rows == 1).all())  # after it was written
-
-
-def test_refused_capture_is_an_error(monkeypatch):
-    class Capture:
-        def __init__(self, graph, stream):
-            pass
-
-        def __enter__(self):
-            pass
-
-        def __exit__(self, *_):
-            warnings.warn("The CUDA Graph is empty.", UserWarning, stacklevel=1)
-
-    captured, states = [], []
-    generator = SimpleNamespace(clone_state=lambda: "not capturing", graphsafe_set_state=states.append)
-    cuda = SimpleNamespace(
-        CUDAGraph=lambda: SimpleNamespace(replay="replay"),
-        graph=Capture,
-        current_stream=lambda: "stream",
-        default_generators=[generator],
-    )
-    events = TorchEvents("cuda")
-    events._cuda = cuda
-    with pytest.raises(CaptureError, match="The CUDA Graph is empty"):
-        events.capture(lambda: captured.append(1), 3)
-    assert len(captured) == 3
-    assert states == ["not capturing"]
-    Capture.__exit__ = lambda *_: None
-    assert events.capture(lambda: captured.append(1), 3) == "replay"
-
-    def refuse():
-        raise RuntimeError("operation not permitted\nwhen stream is capturing")
-
-    with pytest.raises(CaptureError, match="operation not permitted when stream is capturing"):
-        events.capture(refuse, 1)
 
 
 def test_timer_is_chosen_by_name(monkeypatch):

@@ -176,7 +176,7 @@ def test_verdict_names_a_limited_number_of_failures(tmp_path):
         tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1, failures=failures), "m")
     )
     ((record,), _) = store.read_nights(tmp_path)
-    assert len(record.failures) == store.LISTED and record.failures[0] == "case 0: wrong ?"
+    assert len(record.failures) == store.LISTED_FAILURES and record.failures[0] == "case 0: wrong ?"
     assert (record.summary, record.exit_status, record.measured) == ("30 failed benchmarks", 20, 1)
 
 

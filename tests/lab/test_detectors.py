@@ -8,17 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import contenders, detectors, histories, scoring, true_night
+from lab import detectors, scoring, true_night
 from lab.__main__ import main
-from lab.contenders import CONTENDERS, OTAVA, OURS, SILENCE, Contender, DetectedChange
-from lab.detectors import STEPS, ScoringPlan
-from lab.histories import STEADY, UNSTEADY, RealSeries
-from lab.scoring import BEFORE, SHORT, AnnotationScore, Delay, agreement, count_alarms, delay
-from lab.true_night import Tally
-from tests.golden import check_golden
+from lab.contenders import CONTENDERS, OURS, SILENCE, Contender, DetectedChange
+from lab.detectors import ScoringPlan
+from lab.scoring import BEFORE, SHORT, Delay, count_alarms, delay
 from tests.stepped_series import stepped
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -86,16 +82,6 @@ def test_short_levels_are_as_their_names_say(monkeypatch):
     assert scoring.short_levels("half", "+10% for 8 commits", 0, 4) == [0.5, 0.5, 0.5, 0.0]
 
 
-def test_real_noise_is_that_of_the_series_without_its_steps():
-    family = histories.resampled([RealSeries("a", tuple(stepped(0.0, 0.5, 0.2, sigma=0.004)), None)])
-    drawn = family(np.random.default_rng(0), 2000)
-    assert drawn.std() == pytest.approx(0.004, rel=0.2)
-    assert (family(np.random.default_rng(0), 2000) == drawn).all()
-    ((residuals,),) = family.args
-    index = np.flatnonzero(residuals == drawn[0])[0]
-    assert drawn[:5].tolist() == residuals[index : index + 5].tolist()  # in blocks
-
-
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_every_contender_finds_a_plain_step_among_missing_values(name):
     logs = stepped(0.0, 0.1).tolist()
@@ -107,26 +93,7 @@ def test_every_contender_finds_a_plain_step_among_missing_values(name):
     assert CONTENDERS[name].detect([None, None]) == []
 
 
-def test_perfherders_rule_by_hand():
-    values = np.array([1.0, 2.0] * 6 + [5.0, 6.0] * 6)
-    detect = CONTENDERS["Perfherder t"].detect
-    assert detect(np.log(values[:23]).tolist()) == []
-    assert detect(np.log(values).tolist()) == [DetectedChange(index=12, rises=True)]
-    weights, parts = np.arange(12, 0, -1) / 78, (values[11::-1], values[12:])
-    means = [float(weights @ part) for part in parts]
-    squares = [float(((part - mean) ** 2).sum()) for part, mean in zip(parts, means, strict=True)]
-    t = (means[1] - means[0]) / math.sqrt(sum(squares) / 11 / 12)
-    assert contenders._weighted_t(*parts) == pytest.approx(t)
-    assert detect((-np.log(values)).tolist()) == [DetectedChange(index=12, rises=False)]
-
-
 POINTS = st.sets(st.integers(0, 200), max_size=8)
-
-
-@given(annotations=st.lists(POINTS, min_size=1, max_size=3), reported=POINTS)
-def test_f1_is_a_share_and_one_for_agreement(annotations, reported):
-    assert 0 < agreement(annotations, reported).f1 <= 1
-    assert agreement([reported], reported) == AnnotationScore(1.0, 1.0, 1.0)
 
 
 @pytest.fixture
@@ -170,29 +137,3 @@ def test_command_prints_its_page(monkeypatch, data):
     assert [line.split()[-5:] for line in annotated if line.startswith(SILENCE)] == [silent]
     assert "Among people" not in out and "## Annotated: machine" not in out
     assert "2%, noise 0.3%, changed code" in out
-
-
-def test_golden_page(accept, monkeypatch):
-    contenders = {name: contender for name, contender in CONTENDERS.items() if name != OTAVA}  # it may be installed
-    monkeypatch.setattr(detectors, "CONTENDERS", contenders)
-    monkeypatch.setattr(detectors, "ACTIVE", [name for name in contenders if name != SILENCE])
-    marks = [frozenset({20}), frozenset({20, 60}), frozenset()]
-    sets = {"people": [RealSeries(f"s{number}", (0.0,) * 100, tuple(marks)) for number in range(2)]}
-    results = {}
-    for index, name in enumerate(contenders):
-        results |= {("alarms", name, family): index % 3 for family in STEADY | UNSTEADY}
-        results |= {
-            ("delays", name, "normal", step): [
-                Delay(late if late * step < 2 else math.inf, late // 4) for late in (3, 8, 14)
-            ]
-            for step in STEPS
-        }
-        results |= {("short", name, shape): [0.0, *[1.0] * 24] * 2 for shape in SHORT}
-        results |= {("reports", name, "people", f"s{number}"): {20} - {20 * number} for number in range(2)}
-    tally = dict.fromkeys(true_night.SCENARIOS, Tally((0.0, 1.0, math.inf), 1, 2, 3, 40, 500, 10))
-    tables = (
-        *detectors.tables(results, ScoringPlan(), {}),
-        *detectors.people(results, sets),
-        *true_night.tables(tally, 2),
-    )
-    check_golden(GOLDEN / "detectors.md", "".join(map(detectors.section, tables)), accept=accept)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from kernel_velocity.engine.statistics import trimmed_mean
 from lab import noise
 from lab.noise import HELD_OUT, TUNING, repetition
 
@@ -37,11 +36,3 @@ def test_mixtures_are_seeded_and_larger_sets_begin_with_the_same():
     draws = [repetition(*args).random() for args in ((TUNING, 0, "0", 0), (HELD_OUT, 0, "0", 0), (TUNING, 0, "0", 1))]
     assert len(set(draws)) == 3
     assert repetition(TUNING, 0, "0", 0).random() == draws[0]
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_location_of_a_long_trace_is_the_truth(number):
-    mixture = list(noise.mixtures(TUNING, 1, number + 1))[number]
-    trace = mixture.trace(repetition(TUNING, 1, mixture.name, 0), seconds=400_000 * mixture.base)
-    assert trimmed_mean(trace[100_000:]) == pytest.approx(mixture.truth, rel=0.005)
-    assert len(trace) in (400_000, 400_001)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from kernel_velocity.engine.stopping import RULES, FixedCount, FixedTime
-from lab import replay as command
-from lab.noise import HELD_OUT, TUNING
-from lab.replay import ENDED, ReplayOutcome, equal_time, replay, worse
+from kernel_velocity.engine.stopping import FixedCount, FixedTime
+from lab.replay import ReplayOutcome, equal_time, replay, worse
 from lab.traces import Trace
 
 
@@ -35,30 +33,6 @@ def test_outcome_is_of_the_samples_that_the_rule_took():
     assert (batch.n, batch.spent) == (20, pytest.approx(0.1))
 
 
-def test_trace_that_is_too_short_is_a_reason():
-    result = replay(FixedCount(n=100), trace([1e-3] * 30))
-    assert (result.n, result.reason) == (30, ENDED)
-    assert replay(FixedCount(n=30), trace([1e-3] * 30)).reason == "complete"
-
-
-def test_columns_are_over_all_traces():
-    covered = [True, False, None, None, None]
-    result = [
-        outcome(error, covered=is_covered)
-        for error, is_covered in zip([0.001, 0.002, 0.004, 0.006, 0.1], covered, strict=True)
-    ]
-    cells = {head: cell(result) for head, cell in command.COLUMNS.items()}
-    assert cells == {
-        "median error": "0.400%",
-        "p90": "6.24%",
-        "within .5%": "60.0%",
-        "total time": "5.00 s",
-        "coverage": "50.0%",  # of the intervals that exist
-        "stopped by": "converged 5",
-    }
-    assert command.COLUMNS["coverage"](result[2:]) == "-"
-
-
 def test_equal_time_costs_as_much_or_little_more():
     traces = [trace([1e-3] * 5000), trace([7e-3] * 700), trace([0.03] * 50, batch=3)]
     totals = {"a": 0.5, "b": 1.7, "c": 6.0, "d": 100.0}
@@ -82,18 +56,3 @@ def test_resamples_are_of_sources_with_all_their_repetitions():
     good = [outcome(0.001, str(number // 5)) for number in range(45)]
     bad = [outcome(0.5 if before.source == "0" else 0.001, before.source) for before in good]
     assert 0.62 < worse(bad, good, seed=1)[1] < 0.69
-
-
-def test_full_replay_is_two_hundred_mixtures_ten_times():
-    sets = dict(command.sets(5, [], full=True))
-    assert {title: entry.namespace for title, entry in sets.items()} == {"tuning": TUNING, "held out": HELD_OUT}
-    assert {(entry.count, entry.repetitions, entry.seed) for entry in sets.values()} == {(200, 10, 5)}
-    assert set(RULES) | {"fixed_time, 1 s", "fixed_time, 2 s"} == set(command.CONTENDERS)
-
-
-def test_every_rule_sees_the_same_traces():
-    traces = command.Synthetic(count=2, namespace=HELD_OUT, seed=0, repetitions=2)
-    first, second = list(traces), list(traces)
-    assert [entry.samples for entry in first] == [entry.samples for entry in second]
-    assert [entry.source for entry in first] == ["000", "000", "001", "001"]
-    assert len({tuple(entry.samples[:5]) for entry in first}) == 4

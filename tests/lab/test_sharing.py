@@ -1,15 +1,12 @@
 """`python -m lab sharing`: the table, and that both kinds of process measure."""
 
-import argparse
 import io
 import json
 import math
 
 import pytest
 
-from kernel_velocity.errors import UsageError
 from kernel_velocity.runner import stages as processes
-from lab import sharing as command
 from lab import sharing_series as sharing
 from lab.sharing_series import table as table_of
 
@@ -28,11 +25,6 @@ def test_table_has_the_mean_over_passes_and_its_interval():
     assert table.rows[0] == ["a", "1.15 ms", "+2.02%", "0.25%", "0.500 s", "0.125 s"]  # t(2) = 4.303, .1% / sqrt 3
     assert table.rows[1][2:4] == ["+0.00%", "2.48%"]
     assert table.rows[2][2:] == ["+1.01%", "1.37%", "0.500 s", "0.125 s"]
-
-
-def test_too_few_passes_for_an_interval():
-    with pytest.raises(UsageError, match=r"^--passes 2: wanted at least 3"):
-        command.run(argparse.Namespace(passes=2, bench=None), io.StringIO(), io.StringIO())
 
 
 def test_both_kinds_of_process_measure_every_turn(tmp_path):

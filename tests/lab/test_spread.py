@@ -20,12 +20,3 @@ def test_adjusting_by_controls_reduces_the_spread():
     assert row.seconds == pytest.approx(1e-3, rel=0.1)
     with pytest.raises(ResultsError, match="2 sessions: wanted at least 3"):
         spread.rows(shared(2))
-
-
-def test_session_without_controls_leaves_no_adjusted_spread():
-    """The two spreads would be of different sessions."""
-    result = shared()
-    result["04"] = [entry for entry in result["04"] if entry.round.params[0] == "native"]
-    (row,) = spread.rows(result)
-    assert row.raw > 0.02 and row.adjusted is None
-    assert spread.table([row]).splitlines()[1].endswith(" -")

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from kernel_velocity.errors import ResultsError
 from lab import record as command
 from lab import traces
 from lab.traces import record
@@ -50,14 +49,3 @@ def test_recorded_files_are_read_as_they_were_recorded(short, tmp_path, monkeypa
         assert 1e-6 < trace.truth < 1
     assert command.record(tmp_path, "cpu", r"matmul\..*eager.*256x", 0.02, io.StringIO()) == 0
     assert traces.files([tmp_path]) == files
-
-
-@pytest.mark.parametrize("samples", [[9e-3] * 20 + [1e-3] * 80, [9e-3] * 6000 + [1e-3] * 10_000])
-def test_truth_of_a_recorded_trace_is_its_settled_part(tmp_path, samples):
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps({"format": 1, "unit": "s", "batch": 2, "seconds": samples}))
-    (result,) = traces.read([path])
-    assert (result.truth, result.batch, len(result.samples)) == (pytest.approx(1e-3), 2, len(samples))
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(ResultsError, match="cut off: record it again"):
-        list(traces.read([path]))

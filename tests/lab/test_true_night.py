@@ -62,16 +62,6 @@ def test_both_sides_of_a_pair_feel_the_machine_and_one_its_code():
     assert pair.before[0].estimate == pytest.approx(1e-3 * math.exp(0.03), rel=0.03)
 
 
-def test_machine_ends_at_the_deadline_and_resumes():
-    machine = SimulatedMachine(true_night.planted(0.1, 0.003, CODES[0], (0,)), PAST, np.random.default_rng(0))
-    key = ("kernel0.Cpu.time_hot", ("native", "float32-1M"))
-    commits = true_night.commit(1), true_night.commit(2)
-    assert machine.measure_pair(*commits, [key], 0, math.inf) == {}
-    short = machine.measure_pair(*commits, [key], 8, machine.clock() + 5.0)[key]
-    assert short.rounds == 3
-    assert machine.measure_pair(*commits, [key], 8, math.inf)[key].before[:3] == short.before
-
-
 @pytest.mark.parametrize("name", true_night.ENVIRONMENTS)
 def test_environment_begins_at_the_event_and_no_code_follows_it(name):
     world = true_night.environment(name, CODES[0], (0,))
@@ -81,15 +71,3 @@ def test_environment_begins_at_the_event_and_no_code_follows_it(name):
     controls = [number for number, identity in enumerate(world.series) if identity.is_control]
     if "native" in name:
         assert not world.effects[:, controls].any()
-
-
-def test_other_compiler_or_torch_builds_other_code():
-    world = true_night.environment("another compiler, +2% on native", CODES[0], (0,))
-    codes = [true_night._code(world, 0, 0, night) for night in (EVENT - 1, EVENT)]
-    assert codes[0] != codes[1]
-    world = true_night.environment("another torch, +2% on native", CODES[0], (0,))
-    histories = true_night._histories(world, EVENT)
-    young = [history for history in histories if len(history.observations) == 1]
-    assert len(histories) == len(world.series) + len(young)
-    assert len(young) == sum(member.is_control for member in world.series)
-    assert all(history.identity.is_control for history in young)

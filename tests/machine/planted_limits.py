@@ -2,7 +2,6 @@
 
 from kernel_velocity.machine import limits
 
-MEASURES = limits._PROGRAM  # what measures this machine as it is
 PLENTY = 1e18  # B/s or FLOP/s: a limit that refuses nothing
 
 

@@ -15,14 +15,13 @@ from kernel_velocity.engine.timers import HostTimer
 from kernel_velocity.machine import ceilings
 from kernel_velocity.machine.ceilings import (
     Ceiling,
-    affordable,
     from_document,
     spread_of,
     warnings,
     working_sets,
 )
 from kernel_velocity.machine.device_figures import figures
-from kernel_velocity.machine.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS, undisturbed
+from kernel_velocity.machine.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
 from tests.engine import pretend_cuda
 
 RATES = st.one_of(st.none(), st.floats(1.0, 1e15))
@@ -63,19 +62,6 @@ def test_document_round_trip(measured):
 def test_working_sets_go_beyond_the_cache_as_memory_allows(cache, free, largest):
     sizes = working_sets(1 << 14, cache, free)
     assert (sizes[0], sizes[-1]) == (1 << 14, largest)
-
-
-def test_largest_affordable_product():
-    assert affordable((256, 512, 1024), 1e-3, 0.1) == 1024
-    assert affordable((256, 512, 1024), 2e-3, 0.1) == 512
-    assert affordable((256, 512, 1024), 1.0, 0.1) == 256
-
-
-def test_slow_call_has_samples():
-    made = []
-    samples = ceilings.samples_of(lambda: made.append(1), HostTimer(), 0.0)
-    assert len(samples) == ceilings.FEWEST - 1  # without the burn-in, a fifth
-    assert len(made) > ceilings.FEWEST
 
 
 def test_spread_ignores_outliers():
@@ -124,7 +110,7 @@ def quick(monkeypatch):
     """Small and short: the paths are tested, not the machine."""
     for name, value in {"SECONDS": 0.002, "ENOUGH": 1 << 18, "BEYOND": 1, "FEWEST": 5}.items():
         monkeypatch.setattr(ceilings, name, value)
-    monkeypatch.setattr(ceilings, "SIZES", {"cpu": (32, 64), "cuda": (32, 64)})
+    monkeypatch.setattr(ceilings, "PRODUCT_SIZES", {"cpu": (32, 64), "cuda": (32, 64)})
     monkeypatch.setattr(ceilings, "PER_CALL", {"cpu": 1 << 16, "cuda": 1 << 21})
     monkeypatch.setattr(reported, "data_caches", lambda device: {"L1": 1 << 15})
     for name in ("WARM_UP", "WARM_UP_MOST"):
@@ -228,51 +214,6 @@ def test_without_native_library_torch_alone_is_measured(torch, quick, monkeypatc
     assert {(ceiling.value, ceiling.why) for ceiling in products if ceiling.what == MULTIPLY_ADDS} == {(None, why)}
     assert next(ceiling.value for ceiling in products if (ceiling.what, ceiling.dtype) == ("matmul", "float32"))
     assert ceilings.limit_of("memory", "cpu")
-
-
-def test_streams_move_their_bytes_of_random_inputs(torch):
-    from kernel_velocity.machine.workloads import STREAMS, product
-
-    for what, buffers in (("copy", 2), ("read", 1), ("triad", 3)):
-        call, moved = STREAMS[what]("cpu", 1200)
-        assert moved == 1200
-        held = [value.cell_contents for value in call.__closure__]
-        tensors = [value for value in held if isinstance(value, torch.Tensor)]
-        assert sum(value.numel() * 4 for value in tensors if value.ndim) == 1200, what
-        assert len([value for value in tensors if value.ndim]) == buffers
-        assert all(value.std() > 0.5 for value in tensors if value.ndim)
-        call()
-    exact = product("cpu", "int8", 32)()
-    assert exact.dtype == torch.int32
-    assert exact.float().std() > 1000
-    assert product("cpu", "float64", 32)().dtype == torch.float64
-
-
-def test_each_ceiling_has_its_own_timer(torch, quick, monkeypatch):
-    """One that the host could not feed halves what its timer enqueues: the next begins with all of it."""
-    pretend_cuda.plant(monkeypatch, torch)
-    made, underfed = [], [True]
-    monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: underfed[0])
-    new_timer, nothing = ceilings._clock("cuda")
-
-    def new():
-        made.append(new_timer())
-        return made[-1]
-
-    for identity in ({"what": "copy", "bytes": 8}, {"what": "read", "bytes": 8}):
-        ceiling = ceilings.ceiling_of(lambda: (nothing, 8.0), new, unit="B/s", **identity)
-        assert ceiling.flags == (("underfed",) if underfed[0] else ())
-        underfed[0] = False
-    assert made[0].batch_limit < made[1].batch_limit == made[1].LAUNCHES - 2
-    bandwidths = ceilings._bandwidths("cpu", lambda: made.append("timer") or HostTimer(), None)
-    assert sum(1 for _ in bandwidths) == made.count("timer")
-
-
-def test_ceiling_is_that_of_undisturbed_samples():
-    quiet, disturbed = [1.0] * 30, [3.0] * 70
-    assert undisturbed(quiet + disturbed) == 1.0
-    assert undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
-    assert undisturbed([2.0]) == 2.0
 
 
 def test_old_torch_has_no_cache_size(monkeypatch):

@@ -1,4 +1,4 @@
-"""The ceilings against independent programs: C loops over memory and in registers, and plain calls of torch.matmul.
+"""The ceilings against independent programs: C loops over memory and in registers.
 
 What both say is printed, with the difference. The limit is wide: other tenants may take half of memory's bandwidth
 from either of the two while it measures.
@@ -9,7 +9,6 @@ import functools
 import platform
 import shutil
 import subprocess
-import time
 
 import pytest
 
@@ -117,30 +116,12 @@ def loops(tmp_path_factory):
 
 @functools.lru_cache
 def ours(_try):
-    """Return the figures, and torch's product in float32, which is one of the two that the peak is the higher of."""
-    document = ceilings.measure("cpu", caches=True)
-    products = {
-        ceiling.dtype: ceiling.value for ceiling in ceilings.from_document(document) if ceiling.what == "matmul"
-    }
-    return {name: figure.value for name, figure in figures(document).items()} | {"matmul": products["float32"]}
-
-
-def plain_product():
-    """Return the FLOP/s of the fastest of 30 calls of torch.matmul."""
-    torch = pytest.importorskip("torch", reason="products are torch's")
-    a, b = torch.randn(768, 768), torch.randn(768, 768)
-    torch.matmul(a, b)
-    took = []
-    for _ in range(30):
-        begin = time.perf_counter()
-        torch.matmul(a, b)
-        took.append(time.perf_counter() - begin)
-    return 2 * 768**3 / min(took)
+    return {name: figure.value for name, figure in figures(ceilings.measure("cpu", caches=True)).items()}
 
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize("what", ["dram_copy_bandwidth", "dram_triad_bandwidth", "peak_float32", "matmul"])
+@pytest.mark.parametrize("what", ["dram_copy_bandwidth", "dram_triad_bandwidth", "peak_float32"])
 def test_ceiling_against_an_independent_program(loops, what, monkeypatch):
     """Compare in up to TRIES tries. Print what both say. A try measures our ceilings once for all that compare."""
     pytest.importorskip("torch", reason="ceilings are measured through PyTorch")
@@ -152,7 +133,6 @@ def test_ceiling_against_an_independent_program(loops, what, monkeypatch):
         "dram_copy_bandwidth": lambda: max(loops.pace(way, count) for way in ways),
         "dram_triad_bandwidth": lambda: max(loops.pace(way + 1, count) for way in ways),
         "peak_float32": loops.arithmetic,
-        "matmul": plain_product,
     }
     for attempt in range(TRIES):
         first, other = ours(attempt)[what], theirs[what]()

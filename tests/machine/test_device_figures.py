@@ -15,7 +15,6 @@ from kernel_velocity.machine.device_figures import (
     UNITS,
     falls,
     figures,
-    largest_cache,
     levels,
     sizes_seen,
 )
@@ -155,24 +154,9 @@ def test_gpu_figures():
     assert figure["peak_int8"].value == 2e11  # twice the rate of 16 bits, whatever products of int8 reach
 
 
-def test_larger_size_of_the_last_cache_counts():
-    assert largest_cache({"L2": 1, "L3": 5}, {"L3": 7}) == 7
-    assert largest_cache({"L2": 1, "L3": 9}, {"L3": 7}) == 9
-    assert largest_cache({"L2": 1, "L3": None}, {"L2": 7}) is None
-
-
 def test_other_format_is_refused():
     with pytest.raises(ValueError, match="format 2: wanted 1"):
         figures({**document([]), "format": 2})
-
-
-def test_sweep_has_two_sizes_per_doubling_as_memory_allows():
-    assert (SIZES[0], SIZES[-1], len(SIZES)) == (8 * KIB, 128 * MIB, 2 * 14 + 1)
-    assert SIZES[2::2] == [2 * size for size in SIZES[:-2:2]]
-    assert all(size % 256 == 0 for size in SIZES)
-    assert sweep_sizes(8 * KIB, 32 * MIB, 64 * MIB)[-1] == 8 * MIB
-    assert sweep_sizes(8 * KIB, None, None)[-1] == 256 * MIB
-    assert sweep_sizes(8 * KIB, 32 * MIB, 0) == [8 * KIB]
 
 
 @given(st.integers(8 * KIB, 1 << 31), st.sampled_from([8 * KIB, 2 * MIB]))
@@ -209,18 +193,6 @@ def test_flat_sweep_shows_no_cache():
     assert falls([(1 << 13, 1e9)], 4) == []
 
 
-def test_small_fall_is_ignored():
-    inner, outer = 30e9, 30e9 / (FALL - 0.02)
-    assert falls(planted([MIB], (inner, outer)), 4) == []
-    assert len(falls(planted([MIB], (inner, inner / (FALL + 0.1))), 4)) == 1
-
-
-def test_cache_as_fast_as_the_next_is_not_seen():
-    sizes = sizes_seen(planted([32 * KIB, 32 * MIB], (100e9, 50e9, 12e9)), "cpu", CPU)
-    assert sizes["L2"] is None
-    assert sizes["L1"] and sizes["L3"]
-
-
 def test_fall_far_from_reported_sizes_is_ignored():
     lone = planted([8 * MIB], (60e9, 12e9))
     assert sizes_seen(lone, "cpu", {"L1": 32 * KIB, "L2": 256 * KIB, "L3": 256 * MIB}) == dict.fromkeys(CPU)
@@ -246,17 +218,3 @@ def test_levels_cover_the_sweep_and_fall(paces, most):
     assert all(inner.pace >= FALL * outer.pace for inner, outer in itertools.pairwise(stretches))
     if len(stretches) > 1:
         assert all(sum(stretch.first <= size <= stretch.last for size, _ in points) >= STRETCH for stretch in stretches)
-
-
-def test_reread_reads_its_set_repeatedly():
-    torch = pytest.importorskip("torch", reason="sets are read by torch")
-    from kernel_velocity.machine.workloads import reread
-
-    calls = reread("cpu", 4096, 10_000)
-    call, moved = calls(1024)
-    sums = call()
-    assert moved == 9 * 1024
-    assert sums.shape == (9,)
-    assert torch.all(sums == sums[0]) and sums[0] != 0
-    assert calls(4096)[1] == 2 * 4096
-    assert reread("cpu", 4096, 16)(4096)[1] == 4096  # the whole set, at least once

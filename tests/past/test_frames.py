@@ -93,7 +93,7 @@ def test_empty_results_are_empty_frames(tmp_path):
     for path in tree.results.glob("*/*-*.json"):
         path.unlink()
     values, rounds, _ = read(tree)
-    assert (values.shape, rounds.shape) == ((0, len(frames.VALUES)), (0, len(frames.ROUNDS)))
+    assert (values.shape, rounds.shape) == ((0, len(frames.VALUES)), (0, len(frames.ROUND_COLUMNS)))
 
 
 def test_no_data_frames(copied, monkeypatch):
@@ -130,7 +130,7 @@ def test_examples_of_the_documentation(copied, monkeypatch):
 def test_documentation_names_every_column():
     listed = re.findall(r"^\| ([a-z_, ]+) \|", READING.read_text(encoding="utf-8"), re.MULTILINE)
     columns = {name for names in listed for name in names.split(", ")} - {"column"}
-    assert columns == frames.VALUES.keys() | frames.ROUNDS.keys()
+    assert columns == frames.VALUES.keys() | frames.ROUND_COLUMNS.keys()
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,9 @@ def _summary(finding: Mapping[str, Any]) -> str:
 
 
 def _settings() -> dict[str, str]:
-    environ = {name: text for name, text in os.environ.items() if name == lock.FOLDER or not name.startswith("KV_")}
+    environ = {
+        name: text for name, text in os.environ.items() if name == lock.LOCK_FOLDER or not name.startswith("KV_")
+    }
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**environ, "PATH": path, "KV_MACHINE": "planted", "KV_TIER": "core", "KV_BENCH": SERIES}
 

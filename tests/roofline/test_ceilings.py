@@ -145,12 +145,6 @@ def test_ratio_is_against_the_median_of_earlier_sessions():
     assert ceilings.ratios(history(100.0, 90.0, 102.0, 47.5), NAME) == [None, 0.9, 102 / 95, 0.475]
 
 
-def test_ratio_skips_missing_figures():
-    assert ceilings.ratios(history(None, 100.0, None, 120.0), NAME) == [None, None, None, 1.2]
-    assert ceilings.ratios(history(0.0, 1.0), NAME) == [None, None]
-    assert ceilings.ratios([], NAME) == []
-
-
 def test_ratio_uses_the_last_sessions_only():
     values = [1000.0] * 5 + [100.0] * roofs.SESSIONS + [100.0]
     assert ceilings.ratios(history(*values), NAME)[-1] == 1
@@ -169,9 +163,3 @@ def test_why_names_the_method_of_a_roof():
     assert ceilings.why(NAME, 3) == "upper quartile of 3 sessions"
     assert ceilings.why("timer_tick", 3) == "lower quartile of 3 sessions"
     assert ceilings.why("l2_size", roofs.SESSIONS) == f"median of the last {roofs.SESSIONS} sessions"
-
-
-def test_names_leave_out_conditions():
-    for device in ("cpu", "cuda"):
-        assert not {"threads", "device_id"} & set(ceilings.names(device))
-        assert NAME in ceilings.names(device)

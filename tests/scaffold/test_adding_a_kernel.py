@@ -74,7 +74,7 @@ def shell(folder, line):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings = ("KV_", "ASV_")
     environment = {
-        name: value for name, value in os.environ.items() if name == lock.FOLDER or not name.startswith(settings)
+        name: value for name, value in os.environ.items() if name == lock.LOCK_FOLDER or not name.startswith(settings)
     }
     printed = ""
     for command in TARGETS.get(line, [line.replace(".venv/bin/kv", f"{sys.executable} -m kernel_velocity")]):

@@ -128,22 +128,6 @@ def test_unit_and_direction_of_the_values_make_no_difference(seed, size, shift, 
             assert right.after - right.before == pytest.approx(sign * (left.after - left.before), abs=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(2, 9))
-def test_order_within_a_level_makes_no_difference(random, size):
-    logs = normal(np.random.default_rng(size), size + 1)
-    logs[-1] += 0.2
-    mixed = [*random.sample(logs[:-1].tolist(), size), logs[-1]]
-    (left,), (right,) = (steps(np.array(values), POOL, SIGMA) for values in (logs, mixed))
-    assert (left.index, right.index) == (size, size)
-    assert right.p == pytest.approx(left.p, rel=1e-6)
-
-
-def test_pool_of_nothing():
-    assert young.pool([], are_controls=True) is None
-    assert young.pool([np.array([1.0])], are_controls=False) is None
-
-
 @pytest.mark.parametrize("pattern", ["AABBA", "AABBCC", "ABCD", "ABBB", "AAB"])
 def test_steps_of_a_young_history_do_not_hide_each_other(pattern):
     rng = np.random.default_rng(5)

@@ -1,20 +1,16 @@
 """From an asv class to a telemetry line, without asv: checked before timed, n/a told from failed."""
 
-import dataclasses
 import importlib
 import importlib.util
 import json
 import os
 import statistics
-import sys
 
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
-from kernel_velocity.engine.reported import HostActivity
 from kernel_velocity.engine.sampling import measure
 from kernel_velocity.engine.spool import EarlierRoundDiedError
-from kernel_velocity.problem.implementations import KernelFailedError, bind
 from kernel_velocity.suite import benchmark
 from kernel_velocity.suite.benchmark import WrongResultError, _KernelBenchmark
 from kernel_velocity.suite.under_test import WrongPackageError
@@ -119,25 +115,6 @@ def test_wrong_second_output_is_never_timed(asv_environment, monkeypatch, spoil,
     assert not rounds(asv_environment)
 
 
-def test_unwritten_second_output_is_caught(asv_environment, monkeypatch):
-    native = importlib.import_module("kernels.quantize_int8_rows")
-    bind_native = native.bind
-    monkeypatch.setattr(native, "bind", lambda x, scales, *, out: bind_native(x, scales.clone(), out=out))
-    with pytest.raises(WrongResultError, match=r"scales: 128 of 128 elements wrong, .*: got nan"):
-        RowsOnTheCpu().setup("native", "float32-128x4096")
-
-
-@pytest.mark.parametrize("implementation", ["eager", pytest.param("compile", marks=pytest.mark.slow)])
-def test_pytorch_returns_all_outputs(asv_environment, implementation):
-    bench = RowsOnTheCpu()
-    bench.setup(implementation, "float32-128x4096")
-    integers, scales = bench._bound.output()
-    assert (integers.dtype, integers.shape, scales.dtype, scales.shape) == (
-        *(torch.int8, (128, 4096)),
-        *(torch.float32, (128,)),
-    )
-
-
 def test_kernel_right_only_once_is_wrong(asv_environment, kernel):
     calls = []
 
@@ -155,12 +132,6 @@ def test_kernel_right_only_once_is_wrong(asv_environment, kernel):
     assert not rounds(asv_environment)
 
 
-def test_nonzero_status_is_a_failure(asv_environment, kernel):
-    kernel("matmul", lambda a, b, out: 3)
-    with pytest.raises(KernelFailedError, match=r"kernels\.matmul returned status 3"):
-        matmul.Cpu().setup("native", CASE["matmul"])
-
-
 def test_commit_without_the_kernel_is_na(asv_environment, monkeypatch):
     real = importlib.import_module
 
@@ -172,35 +143,6 @@ def test_commit_without_the_kernel_is_na(asv_environment, monkeypatch):
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(NotImplementedError, match=r"this commit has no kernels\.matmul"):
         matmul.Cpu().setup("native", CASE["matmul"])
-
-
-def test_kernel_without_the_device_is_na(asv_environment, kernel):
-    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
-    with pytest.raises(NotImplementedError, match="at this commit matmul runs on"):
-        matmul.Cpu().setup("native", CASE["matmul"])
-    kernel("matmul", lambda a, b, out: 0, devices=())
-    with pytest.raises(NotImplementedError, match=r"kernels\.matmul is not written yet: SUPPORTS names no device"):
-        matmul.Cpu().setup("native", CASE["matmul"])
-
-
-def test_unsupported_dtype_is_na(asv_environment, kernel):
-    kernel("add_mul_exp", lambda x, y, out: 0)
-    with pytest.raises(NotImplementedError, match="at this commit add_mul_exp takes float32 on cpu, not float16"):
-        add_mul_exp.Cpu().setup("native", "float16-5M")
-    sys.modules["kernels.add_mul_exp"].SUPPORTS["dtypes_cuda"] = ("float16",)
-    with pytest.raises(NotImplementedError, match="takes float32 on cpu, not float16"):
-        add_mul_exp.Cpu().setup("native", "float16-5M")
-    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
-    problem = matmul.Cuda.problem  # says on which device the inputs are; none are made
-    with pytest.raises(NotImplementedError, match="at this commit matmul takes float32 on cuda, not int8"):
-        bind("native", problem, "int8-1024x1024x1024", (), asv_environment)
-
-
-@pytest.mark.parametrize("case", ["float64-5M", "float16-5M", "bfloat16-5M"])
-def test_kernel_is_right_on_every_dtype(asv_environment, case):
-    add_mul_exp.Cpu().setup("native", case)
-    if case != "float64-5M":
-        quantize_int8.Cpu().setup("native", case)
 
 
 def test_missing_gpu_is_na(asv_environment, monkeypatch):
@@ -238,19 +180,6 @@ def test_round_is_gated_and_releases_its_thread(asv_environment, monkeypatch):
     assert record.lost == pytest.approx(observed[0].lost, rel=0.1)
     assert os.sched_getaffinity(0) == before
     assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("*.json"))) == 1
-
-
-def test_contended_flag_is_set_once(asv_environment, monkeypatch):
-    def disturbed(*args):
-        return dataclasses.replace(measure(*args), flags=("contended",))
-
-    monkeypatch.setattr(benchmark, "measure", disturbed)
-    monkeypatch.setattr(benchmark, "activity", lambda *_: HostActivity(9999, None, None, contended=True, threads=1))
-    bench = matmul.Cpu()
-    bench.setup("eager", CASE["matmul"])
-    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
-    (record,) = rounds(asv_environment)
-    assert record.flags == ("contended",)
 
 
 @pytest.mark.parametrize("is_requested", [True, False])

@@ -139,16 +139,12 @@ def _record(kind: Any, data: Any, where: str) -> Any:
             keys.update(parts)
             continue
         keys.add(key)
-        if key in data or _is_required(field):
+        if key in data or field.default is field.default_factory is dataclasses.MISSING:
             values[field.name] = _converted(hint, data.get(key, _Missing()), f"{where}.{key}".lstrip("."))
     for key in data:
         if key not in keys:
             _refuse(f"{where}.{key}".lstrip("."), f"one of {', '.join(sorted(keys))}", data[key])
     return kind(**values)
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _converted(hint: Any, value: Any, where: str) -> Any:

@@ -31,7 +31,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming
 
 HOLDER = "KV_LOCK_HOLDER"  # variable: pid of the run that this process belongs to
-FOLDER = "KV_LOCK_FOLDER"  # variable: the folder of the machine's lock
+LOCK_FOLDER = "KV_LOCK_FOLDER"  # variable: the folder of the machine's lock
 WAIT = "KV_WAIT"  # variable: whether to wait for a lock; "" and 0: no
 
 
@@ -90,7 +90,7 @@ def _take_all(root: Path, measures: bool, awaited: Path | None) -> ExitStack | N
     clone = root / ".asv" / "lock"
     paths = {clone: "in this clone"}
     if measures:
-        folder = os.environ.get(FOLDER) or tempfile.gettempdir()
+        folder = os.environ.get(LOCK_FOLDER) or tempfile.gettempdir()
         paths[Path(folder, f"kernel-velocity-{os.getuid()}.lock")] = "on this machine"
     with ExitStack() as locks:
         for path in sorted(paths, key=lambda path: path != awaited):
@@ -117,7 +117,7 @@ def _take(path: Path, root: Path, where: str, mark: str, *, wait: bool) -> TextI
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
-            f"{path}: the lock cannot be opened ({error.strerror}); {FOLDER} names another folder for it"
+            f"{path}: the lock cannot be opened ({error.strerror}); {LOCK_FOLDER} names another folder for it"
         ) from None
     stream = os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
     try:

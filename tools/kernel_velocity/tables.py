@@ -58,9 +58,5 @@ def literal(text: str) -> str:
     if not line:
         return "–"
     if _BREAKS_A_SPAN.search(line):
-        return f"<code>{_NOT_PLAIN.sub(_reference, line)}</code>"
+        return f"<code>{_NOT_PLAIN.sub(lambda match: f'&#{ord(match.group())};', line)}</code>"
     return f"`{line}`"
-
-
-def _reference(match: re.Match[str]) -> str:
-    return f"&#{ord(match.group())};"

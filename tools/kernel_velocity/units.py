@@ -17,10 +17,10 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.names import operation
 
 SECONDS, BYTES = "seconds", "bytes"  # units of values, as asv writes them
-DIGITS = 3  # significant digits of a printed value
+SIGNIFICANT_DIGITS = 3  # significant digits of a printed value
 
-TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
-SIZES = (("bytes", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
+TIME_UNITS = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
+BYTE_UNITS = (("bytes", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
 _LEAST_PLAIN, _MOST_PLAIN = 1e-6, 1e15  # beyond them a number is written with an exponent
 # (from, below, decimals) of the most frequent values; above each range rounding may carry into another digit
 _PLAIN = ((1.0, 9.99, 2), (10.0, 99.9, 1), (100.0, 999.0, 0))
@@ -33,28 +33,28 @@ MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as 
 
 
 def significant(value: float) -> str:
-    """Return `value` with DIGITS significant digits, without exponent, thousands separated by commas.
+    """Return `value` with SIGNIFICANT_DIGITS digits, without exponent, thousands separated by commas.
 
     Digits before the decimal point are never dropped: 1234.5 is "1,234", not "1,230".
     """
     for least, below, decimals in _PLAIN:
         if least <= value < below:
             return f"{value:.{decimals}f}"
-    return "0" if value == 0 else f"{value:,.{max(DIGITS - 1 - _exponent(value), 0)}f}"
+    return "0" if value == 0 else f"{value:,.{max(SIGNIFICANT_DIGITS - 1 - _exponent(value), 0)}f}"
 
 
 def _exponent(value: float) -> int:
-    """Return the power of ten of the first digit after rounding to DIGITS digits: 0 for 9.99, 1 for 9.999 (10.0)."""
-    return int(f"{value:.{DIGITS - 1}e}".partition("e")[2])
+    """Return the power of ten of the first of SIGNIFICANT_DIGITS after rounding: 0 for 9.99, 1 for 9.999 (10.0)."""
+    return int(f"{value:.{SIGNIFICANT_DIGITS - 1}e}".partition("e")[2])
 
 
 def seconds(value: float) -> str:
     """Return a time, s, in the unit that has 1 to 999 before the decimal point: "1.23 ms"."""
-    for unit, scale in TIMES[:-1]:
+    for unit, scale in TIME_UNITS[:-1]:
         scaled = value / scale
-        if scaled < 999 or _exponent(scaled) < DIGITS:
+        if scaled < 999 or _exponent(scaled) < SIGNIFICANT_DIGITS:
             return f"{significant(scaled)} {unit}"
-    return f"{significant(value)} {TIMES[-1][0]}"
+    return f"{significant(value)} {TIME_UNITS[-1][0]}"
 
 
 def value(number: float, unit: str) -> str:
@@ -67,19 +67,19 @@ def value(number: float, unit: str) -> str:
 
 
 def plain(number: float) -> str:
-    """Return a number of any size and sign with DIGITS significant digits, with an exponent where it is long."""
+    """Return a number of any size and sign with SIGNIFICANT_DIGITS digits, with an exponent where it is long."""
     if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
         return significant(number)
-    digits, _, exponent = f"{number:.{DIGITS - 1}e}".partition("e")
+    digits, _, exponent = f"{number:.{SIGNIFICANT_DIGITS - 1}e}".partition("e")
     return f"{digits}e{int(exponent):+d}"
 
 
 def size(number: float) -> str:
     """Return bytes in the unit that has 1 to 999 before the decimal point, kB being 1,000 bytes: "12.3 MB"."""
-    for unit, scale in reversed(SIZES[1:]):
+    for unit, scale in reversed(BYTE_UNITS[1:]):
         if number >= scale * 0.9995:
             return f"{plain(number / scale)} {unit}"
-    return f"{plain(number)} {SIZES[0][0]}"
+    return f"{plain(number)} {BYTE_UNITS[0][0]}"
 
 
 def rate_unit(*dtypes: str) -> str:
@@ -109,7 +109,7 @@ def prefix(value: float) -> tuple[str, float]:
     """Return the SI prefix that leaves 1 to 999 before the point of a rate, 10^9 a second, and how many 10^9 it is."""
     for name, scale in _PREFIXES[:-1]:
         scaled = value / scale
-        if scaled < 999 or _exponent(scaled) < DIGITS:
+        if scaled < 999 or _exponent(scaled) < SIGNIFICANT_DIGITS:
             return name, scale
     return _PREFIXES[-1]
 
@@ -142,7 +142,7 @@ def parse(text: str) -> float:
         UsageError: it is no number with a unit of this module.
     """
     number, _, unit = text.partition(" ")
-    scales = dict(TIMES) | {f"{name}{unit[1:]}": scale for unit in RATES for name, scale in _PREFIXES}
+    scales = dict(TIME_UNITS) | {f"{name}{unit[1:]}": scale for unit in RATES for name, scale in _PREFIXES}
     try:
         return float(number.replace(",", "")) * scales[unit]
     except (ValueError, KeyError):

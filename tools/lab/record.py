@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.runner import asv, host
-from kernel_velocity.suite import config
 from lab import traces
 from lab.traces import TRACES, Document
 
@@ -72,12 +70,6 @@ def record(folder: Path, device: str, bench: str | None, seconds: float, out: Te
         UsageError: no series matches, or `bench` is no regular expression.
         ResultsError: a file of the folder is damaged.
     """
-    try:
-        chosen = list(config.suite(Path()).core_series(device, bench))
-    except re.error as error:
-        raise UsageError(f"--bench {bench!r}: not a regular expression ({error})") from None
-    if not chosen:
-        raise UsageError(f"--bench {bench!r} matches no core series on {device}")
 
     def existing(name: str) -> Document | None:
         path = folder / name
@@ -86,7 +78,7 @@ def record(folder: Path, device: str, bench: str | None, seconds: float, out: Te
         except documents.DamagedError as error:
             raise ResultsError(f"{path}: {error}; remove it to record it again") from None
 
-    for series in chosen:
+    for series in traces.core_series(device, bench):
         try:
             for name, trace in traces.record(series, seconds, existing):
                 replace_text(folder / name, with_checksum(json.dumps(trace, separators=(",", ":"))) + "\n")

@@ -12,7 +12,6 @@ import json
 import math
 import multiprocessing
 import os
-import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +27,11 @@ from kernel_velocity.documents import with_checksum
 from kernel_velocity.engine.sampling import calibrate
 from kernel_velocity.engine.server import ProcessState
 from kernel_velocity.engine.statistics import t_975
-from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError, UsageError
+from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError
 from kernel_velocity.files import replace_text
-from kernel_velocity.suite import config
 from kernel_velocity.suite.suite import Series
 from kernel_velocity.tables import Table
+from lab.traces import core_series
 
 MODULE = "lab.sharing_series"  # a measuring process runs it (runner/stages.py)
 TURNS = 20
@@ -199,12 +198,7 @@ def main(argv: Sequence[str], out: TextIO) -> int:
     parser.add_argument("--bench")
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     args = parser.parse_args(argv)
-    try:
-        series = list(config.suite(Path()).core_series(args.device, args.bench))
-    except re.error as error:
-        raise UsageError(f"--bench {args.bench!r}: not a regular expression ({error})") from None
-    if not series:
-        raise UsageError(f"--bench {args.bench!r} matches no core series on {args.device}")
+    series = core_series(args.device, args.bench)
     rows: list[dict[str, Any]] = []
     try:
         for comparison in compare(series, args.passes):

@@ -5,6 +5,7 @@ Stopping rules are replayed on them (`python -m lab replay`): nothing is left ou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from kernel_velocity.engine.stopping import without_burn_in
 from kernel_velocity.engine.telemetry import parse
 from kernel_velocity.engine.timers import Call, SyncTimer, Timer
 from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.suite import config
 from kernel_velocity.suite.suite import Series
 
 TRACES = Path(".asv", "traces")
@@ -36,6 +38,30 @@ MOST_CALLS = 10**12  # in a sample: at a nanosecond each, a quarter of an hour
 Document = dict[str, Any]
 Load = Callable[[str], Document | None]  # file name -> the trace that is there already, None
 CLOCKS: Mapping[str, tuple[str, ...]] = {"cpu": ("HostTimer",), "cuda": ("CudaEventTimer", "SyncTimer")}
+
+
+def core_series(device: str, bench: str | None) -> list[Series]:
+    """Return every kernel x core case x implementation of a device, whose name contains the expression `bench`.
+
+    Implementations are those that can exist on the device.
+
+    Raises:
+        UsageError: no series matches, or `bench` is no regular expression.
+    """
+    suite = config.suite(Path())
+    every = [
+        suite.series(str(problem.kernel), device, implementation, case)
+        for problem in suite.problems(device)
+        for case in problem.core[device]
+        for implementation in problem.implementations_on(device)
+    ]
+    try:
+        chosen = [series for series in every if re.search(bench or "", series.name)]
+    except re.error as error:
+        raise UsageError(f"--bench {bench!r}: not a regular expression ({error})") from None
+    if not chosen:
+        raise UsageError(f"--bench {bench!r} matches no core series on {device}")
+    return chosen
 
 
 def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Document]]:
@@ -55,7 +81,11 @@ def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Do
         NotImplementedError: n/a here.
         WrongResultError: the output is wrong.
     """
-    states = ("hot", "cold") if series.has_cold and cache_size(series.device) is not None else ("hot",)
+    states = (
+        ("hot", "cold")
+        if series.case in series.timed_by.cold_params[1] and cache_size(series.device) is not None
+        else ("hot",)
+    )
     for clock in CLOCKS[series.device]:
         for state in states:
             parts = (series.kernel, series.device, series.implementation, series.case, clock, state)

@@ -22,8 +22,8 @@ from typing import Any
 from kernel_velocity import documents
 from kernel_velocity.engine import gpu
 
-_CPUS = Path("/sys/devices/system/cpu")
-_CACHES = _CPUS / "cpu0" / "cache"
+_CPU_FOLDERS = Path("/sys/devices/system/cpu")
+_CACHES = _CPU_FOLDERS / "cpu0" / "cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -60,7 +60,7 @@ def _data_caches(folder: Path) -> list[tuple[int, int, Path]]:
     return sorted((int(_text(index / "level")), _bytes(_text(index / "size")), index) for index in data)
 
 
-def neighbours(cpus: Path = _CPUS) -> list[int]:
+def neighbours(cpus: Path = _CPU_FOLDERS) -> list[int]:
     """Return the cores that this process may run on and that share a last-level cache with the first of them.
 
     To them a thread can move and find its data as far away as before. [] where that is unknown. Linux only.

@@ -66,20 +66,18 @@ def cv(samples: Samples) -> float | None:
     return float(values.std(ddof=1) / values.mean())
 
 
-def autocorrelation(samples: Samples, lag: int = 1) -> float | None:
-    """Return the lag-`lag` autocorrelation (biased estimator, in [-1, 1]). None when too few or constant.
+def autocorrelation(samples: Samples) -> float | None:
+    """Return the lag-1 autocorrelation (biased estimator, in [-1, 1]). None when too few or constant.
 
     Raises:
-        ValueError: a lag below 1, or a sample that is not finite.
+        ValueError: a sample is not finite.
     """
-    if lag < 1:
-        raise ValueError(f"autocorrelation: lag {lag}; wanted at least 1")
     values = finite(samples, "autocorrelation")
     # A constant series has rounding noise for deviations: no correlation can be read from it.
-    if values.size < lag + 2 or constant(values):
+    if values.size < 3 or constant(values):
         return None
     centred = values - values.mean()
-    return float(centred[lag:] @ centred[:-lag]) / float(centred @ centred)
+    return float(centred[1:] @ centred[:-1]) / float(centred @ centred)
 
 
 # Two-sided 95% quantiles of Student's t for 1 to 30 degrees of freedom (any table; scipy.stats.t.ppf(.975, df)).

@@ -19,13 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernel_velocity.engine.statistics import (
-    cv,
-    half_width,
-    long_blocks,
-    t_975,
-    trimmed_mean,
-)
+from kernel_velocity.engine.statistics import cv, half_width, long_blocks, t_975, trimmed_mean
 
 HARNESS_VERSION = "3"  # raise it when a change of the harness moves the times that it reports
 
@@ -263,7 +257,7 @@ class AdaptiveRound(StoppingRule):
         if width <= accepted:
             return Stop(Reason.CONVERGED if width <= self.eps else Reason.NOISE_FLOOR)
         if self._spent >= self.t_max:
-            return Stop(self._out_of_time(width))
+            return Stop(Reason.BUDGET_DRIFT if drifts(without_burn_in(self._samples)) else Reason.BUDGET)
         return Continue(min(self._portion(n, width / accepted), self._samples_within(self.t_max - self._spent)))
 
     def _portion(self, n: int, excess: float) -> int:
@@ -271,11 +265,6 @@ class AdaptiveRound(StoppingRule):
         least, most = ROUND_GROWTH
         factor = AIM_BEYOND * excess ** (1 / (0.5 + self.power)) if math.isfinite(excess) else most
         return max(1, math.ceil((min(max(factor, least), most) - 1) * n))
-
-    def _out_of_time(self, width: float) -> Reason:
-        if width <= self.eps:
-            return Reason.CONVERGED
-        return Reason.BUDGET_DRIFT if drifts(without_burn_in(self._samples)) else Reason.BUDGET
 
 
 # Rules without a target ----------------------------------------------------------------------------------------------

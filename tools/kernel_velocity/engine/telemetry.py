@@ -1,7 +1,7 @@
 """Telemetry: what one round knew when it stopped, as one JSON line of at most 300 bytes.
 
-The measuring process appends it to the spool (`spool`). Keys are short because there is one line per round, for ever:
-`KEYS` is the dictionary, and it may only grow.
+The measuring process appends it to the spool (`spool`). Keys are short because there is one line per round, for ever.
+The fields of `Round` name them, in the order in which they are written, and may only grow.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -23,39 +23,6 @@ except ImportError:  # a bare node that measures has only what measuring takes
     orjson = None  # type: ignore[assignment]
 
 LINE_LIMIT = 300  # bytes, newline included (contract)
-
-KEYS = {
-    "benchmark": "b",
-    "params": "p",
-    "time": "t",
-    "estimate": "e",
-    "n": "n",
-    "batch": "k",
-    "setup": "u",
-    "warmup": "w",
-    "spent": "s",
-    "stop": "r",
-    "half_width": "h",
-    "cv": "c",
-    "autocorrelation": "a",
-    "drift": "g",
-    "tick": "i",
-    "overhead": "o",
-    "waiting": "y",
-    "core_gauge": "j",
-    "memory_gauge": "J",
-    "control_gauge": "K",
-    "lost": "q",
-    "gpu": "v",
-    "energy": "E",
-    "load": "d",
-    "switches": "x",
-    "steal": "z",
-    "method": "m",
-    "launch": "l",
-    "flags": "f",
-}
-_NAMES = {key: name for name, key in KEYS.items()}
 
 GAUGES = ("core_gauge", "memory_gauge", "control_gauge")  # fields: what fixed work took beside the samples, s
 
@@ -111,6 +78,15 @@ def parse(text: str) -> dict[str, Any]:
     return document
 
 
+def _stored(key: str, digits: int | None = None) -> Mapping[str, Any]:
+    """Return the metadata of a field: its key in a line, and the significant digits that are written.
+
+    None writes all digits: estimate and time identify the round, counts are exact. Adjusting needs a tenth of a
+    percent of a gauge.
+    """
+    return {"key": key, "digits": digits}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Round:
     """One round: samples of a fresh process, reduced to one robust estimate. Unknown fields are None.
@@ -119,35 +95,46 @@ class Round:
     tick / (sqrt(12) batch estimate), the burn-in is part of the method.
     """
 
-    benchmark: str  # series name, such as "matmul.Cpu.time_hot"
-    params: tuple[str, ...]  # implementation, case
-    time: float  # Unix time at which the round began, s
-    estimate: float  # seconds per call
-    n: int  # samples taken
-    batch: int  # calls per sample
-    spent: float  # s of timing
-    setup: float | None = None  # s from the start of the set-up to the first warm-up call
-    warmup: float | None = None  # s
-    stop: str  # why the rule stopped
-    half_width: float | None = None  # of the estimate, within this run, relative
-    cv: float | None = None  # coefficient of variation of the samples
-    autocorrelation: float | None = None  # lag 1
-    drift: float | None = None  # of the last third of the samples against the first, relative
-    tick: float | None = None  # timer resolution, s
-    overhead: float | None = None  # of an empty call, s
-    waiting: float | None = None  # s that a caller waits for a call beyond the device's own time: host minus device
-    core_gauge: float | None = None  # s that fixed work in the first-level cache took beside the samples (gate.py)
-    memory_gauge: float | None = None  # s that a fixed copy in memory took beside them
-    control_gauge: float | None = None  # s that a call of a control implementation took in between
-    lost: float | None = None  # s of waiting for a quiet core
-    gpu: GpuActivity | None = None
-    energy: float | None = None  # J that the GPU used from the warm-up's end to the last sample, spins and all
-    load: float | None = None  # 1-minute load average when the round ended
-    switches: int | None = None  # involuntary context switches while timing
-    steal: float | None = None  # s of CPU time taken by the hypervisor while timing, all CPUs
-    method: str  # hash of harness version, rule and its parameters
-    launch: str  # identity of the launch that forked this round: rounds with equal launches are not independent
-    flags: tuple[str, ...] = ()
+    benchmark: str = field(metadata=_stored("b"))  # series name, such as "matmul.Cpu.time_hot"
+    params: tuple[str, ...] = field(metadata=_stored("p"))  # implementation, case
+    time: float = field(metadata=_stored("t"))  # Unix time at which the round began, s
+    estimate: float = field(metadata=_stored("e"))  # seconds per call
+    n: int = field(metadata=_stored("n"))  # samples taken
+    batch: int = field(metadata=_stored("k"))  # calls per sample
+    # s from the start of the set-up to the first warm-up call
+    setup: float | None = field(default=None, metadata=_stored("u", digits=2))
+    warmup: float | None = field(default=None, metadata=_stored("w", digits=2))  # s
+    spent: float = field(metadata=_stored("s", digits=2))  # s of timing
+    stop: str = field(metadata=_stored("r"))  # why the rule stopped
+    # of the estimate, within this run, relative
+    half_width: float | None = field(default=None, metadata=_stored("h", digits=2))
+    cv: float | None = field(default=None, metadata=_stored("c", digits=2))  # coefficient of variation of the samples
+    autocorrelation: float | None = field(default=None, metadata=_stored("a", digits=2))  # lag 1
+    # of the last third of the samples against the first, relative
+    drift: float | None = field(default=None, metadata=_stored("g", digits=2))
+    tick: float | None = field(default=None, metadata=_stored("i", digits=2))  # timer resolution, s
+    overhead: float | None = field(default=None, metadata=_stored("o", digits=2))  # of an empty call, s
+    # s that a caller waits for a call beyond the device's own time: host minus device
+    waiting: float | None = field(default=None, metadata=_stored("y", digits=2))
+    # s that fixed work in the first-level cache took beside the samples (quiet.py)
+    core_gauge: float | None = field(default=None, metadata=_stored("j", digits=4))
+    # s that a fixed copy in memory took beside them
+    memory_gauge: float | None = field(default=None, metadata=_stored("J", digits=4))
+    # s that a call of a control implementation took in between
+    control_gauge: float | None = field(default=None, metadata=_stored("K", digits=4))
+    lost: float | None = field(default=None, metadata=_stored("q", digits=2))  # s of waiting for a quiet core
+    gpu: GpuActivity | None = field(default=None, metadata=_stored("v"))
+    # J that the GPU used from the warm-up's end to the last sample, spins and all
+    energy: float | None = field(default=None, metadata=_stored("E", digits=4))
+    # 1-minute load average when the round ended
+    load: float | None = field(default=None, metadata=_stored("d", digits=2))
+    switches: int | None = field(default=None, metadata=_stored("x"))  # involuntary context switches while timing
+    # s of CPU time taken by the hypervisor while timing, all CPUs
+    steal: float | None = field(default=None, metadata=_stored("z", digits=2))
+    method: str = field(metadata=_stored("m"))  # hash of harness version, rule and its parameters
+    # identity of the launch that forked this round: rounds with equal launches are not independent
+    launch: str = field(metadata=_stored("l"))
+    flags: tuple[str, ...] = field(default=(), metadata=_stored("f"))
 
     def __hash__(self) -> int:
         """Return a hash of what tells rounds apart. That of all fields takes longer than reading the line."""
@@ -162,13 +149,9 @@ class Round:
         return self.n * (1 - r) / (1 + r)
 
 
-# Only these may be rounded (to two digits, to save bytes): estimate and time identify the round, counts are exact.
-_ROUNDED = frozenset(
-    {
-        *("setup", "warmup", "spent", "half_width", "cv", "autocorrelation", "drift"),
-        *("tick", "overhead", "waiting", "lost", "load", "steal"),
-    }
-)
+KEYS = {field.name: field.metadata["key"] for field in dataclasses.fields(Round)}
+_NAMES = {key: name for name, key in KEYS.items()}
+_DIGITS = {field.name: field.metadata["digits"] for field in dataclasses.fields(Round)}
 _LEAST_MISSED = (
     "load",
     "tick",
@@ -191,11 +174,9 @@ _GPU = {
 
 
 def _short(name: str, value: object) -> object:
-    if name in _ROUNDED and isinstance(value, float):
-        rounded = float(f"{value:.2g}")
-        return int(rounded) if rounded.is_integer() else rounded
-    if name in (*GAUGES, "energy") and isinstance(value, float):
-        return float(f"{value:.4g}")  # the adjustment needs a tenth of a percent
+    if isinstance(value, float) and (digits := _DIGITS[name]) is not None:
+        rounded = float(f"{value:.{digits}g}")
+        return int(rounded) if digits == 2 and rounded.is_integer() else rounded
     if name == "time" and isinstance(value, float):
         return round(value, 2)
     if name == "flags" and isinstance(value, tuple):

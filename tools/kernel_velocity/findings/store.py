@@ -135,7 +135,7 @@ def _toml(table: Mapping[str, Any]) -> str:
 
 
 NIGHTS = "nights"  # in the folder of the findings
-LISTED = 20  # failures that are named; the summary counts all
+LISTED_FAILURES = 20  # failures that are named; the summary counts all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class NightRecord:
     summary: str  # one line
     exit_status: int  # of the contract
     measured: int  # series
-    failures: tuple[str, ...] = ()  # benchmarks and builds that failed, at most LISTED, each with its reason
+    failures: tuple[str, ...] = ()  # benchmarks and builds that failed, at most LISTED_FAILURES, each with its reason
     memory: Memory = NO_MEMORY
 
 
@@ -184,7 +184,9 @@ def night_record(night: NightVerdict, machine: str, memory: Memory = NO_MEMORY) 
         summary=verdict.summary(night),
         exit_status=verdict.exit_status(night),
         measured=night.measured,
-        failures=tuple(f"{failed.what}: {failed.why}" for failed in (*night.failed_builds, *night.failures)[:LISTED]),
+        failures=tuple(
+            f"{failed.what}: {failed.why}" for failed in (*night.failed_builds, *night.failures)[:LISTED_FAILURES]
+        ),
         memory=memory,
     )
 

@@ -377,7 +377,7 @@ class Fleet:
 
 LOCAL = {
     lock.HOLDER,
-    lock.FOLDER,
+    lock.LOCK_FOLDER,
     worker.FOLDER_VARIABLE,
     worker.NAME_VARIABLE,
     "KV_RANGE",

@@ -38,7 +38,7 @@ from kernel_velocity.machine.workloads import (
     undisturbed,
 )
 
-FORMAT = 1
+CEILINGS_FORMAT = 1
 # A new timer for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) ends with it.
 NewTimer = Callable[[], Timer]
 SECONDS = 0.2  # s of sampling per ceiling: some 35 of them within the 20 s that a first look at a GPU may cost
@@ -49,8 +49,8 @@ CALL_SHARE = 0.05  # of a copy's time: from here on the call, and not the memory
 SMALLEST = {"cpu": 1 << 14, "cuda": 1 << 18}  # bytes: half of a 32 KiB L1; a GPU's launch outlasts anything smaller
 ENOUGH = 1 << 30  # bytes: the sweep ends here, or at BEYOND caches if that is more
 
-SIZES = {"cpu": (256, 512, 1024), "cuda": (1024, 2048, 4096, 8192)}  # of the cubes that are multiplied
-LONGEST = {"cpu": 0.1, "cuda": 0.05}  # s that one product may take, so that there are samples in SECONDS
+PRODUCT_SIZES = {"cpu": (256, 512, 1024), "cuda": (1024, 2048, 4096, 8192)}  # of the cubes that are multiplied
+LONGEST_PRODUCT = {"cpu": 0.1, "cuda": 0.05}  # s that one product may take, so that there are samples in SECONDS
 DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "int8")
 # Compute capability from which the tensor cores have a type (CUDA C++ Programming Guide, "Compute Capabilities").
 # Of the rate of 16 bits, which tensor cores have for int8 (NVIDIA's white papers of A100 and H100). PyTorch's products
@@ -64,7 +64,7 @@ REREAD = "reread"
 # Bytes. A quarter of a 32 KiB L1; a GPU's own L1s (256 KiB each) hold nothing of a row that all of them read.
 SWEEP_FROM = {"cpu": 1 << 13, "cuda": 1 << 21}
 PER_CALL = {"cpu": 1 << 22, "cuda": 1 << 28}  # bytes that a call reads at least: 80 us and more, so that it costs <= 2%
-UNKNOWN = 1 << 28  # bytes: the sweep's end where the size of the last cache is not known
+SWEEP_END = 1 << 28  # bytes: the sweep's end where the size of the last cache is not known
 SWEEP_SHARE = 8  # at most one part in eight of the free memory
 
 
@@ -103,8 +103,8 @@ def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
     Raises:
         ValueError: it is of another format.
     """
-    if document.get("format") != FORMAT:
-        raise ValueError(f"ceilings of format {document.get('format')!r}: wanted {FORMAT}")
+    if document.get("format") != CEILINGS_FORMAT:
+        raise ValueError(f"ceilings of format {document.get('format')!r}: wanted {CEILINGS_FORMAT}")
     measured = tuple(Ceiling(**fields | {"flags": tuple(fields["flags"])}) for fields in document["ceilings"])
     of_16_bits = [c for c in measured if c.what == "matmul" and c.dtype in ("float16", "bfloat16") and c.value]
     if document["device"] != "cuda":
@@ -157,7 +157,7 @@ def measure(device: str, *, caches: bool = False, loops: str | None = None) -> d
     measured = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer, loops)]
     measured += [*_products(device, new_timer, loops), *(_sweep(device, new_timer) if caches else ())]
     return {
-        "format": FORMAT,
+        "format": CEILINGS_FORMAT,
         "device": device,
         "name": name(device),
         "ceilings": [asdict(ceiling) for ceiling in measured],
@@ -260,7 +260,7 @@ def sweep_sizes(smallest: int, cache: int | None, memory: int | None) -> list[in
 
     As far as memory allows. Each is a multiple of 256 bytes.
     """
-    wanted = BEYOND * cache if cache else UNKNOWN
+    wanted = BEYOND * cache if cache else SWEEP_END
     most = math.inf if memory is None else memory // SWEEP_SHARE
     sizes = [smallest]
     while sizes[-1] < wanted and (size := int(smallest * 2 ** (len(sizes) / 2)) // 256 * 256) <= most:
@@ -316,12 +316,12 @@ def _tf32(allowed: bool) -> Iterator[None]:
 def _largest_product(
     device: str, dtype: str, new_timer: NewTimer, sizes: Sequence[int] | None = None
 ) -> tuple[Call, float]:
-    """Return the largest cube's product that LONGEST allows, judged by the smallest's time, and its operations."""
-    sizes = sizes or SIZES[device]
+    """Return the largest product that LONGEST_PRODUCT allows, judged by the smallest's time, and its operations."""
+    sizes = sizes or PRODUCT_SIZES[device]
     call = product(device, dtype, sizes[0])
     call()
     (seconds,) = new_timer().samples(call, 1, 1)
-    n = affordable(sizes, seconds, LONGEST[device])
+    n = affordable(sizes, seconds, LONGEST_PRODUCT[device])
     return (call if n == sizes[0] else product(device, dtype, n)), 2 * n**3
 
 
@@ -339,7 +339,7 @@ ARITHMETIC: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 # Short calls: where five processes shared two cores, hardly one of 4 ms was undisturbed, and memory seemed to have a
 # third of its bandwidth. A CPU's products take .3 to 2.4 ms, and its streams are called in turns.
-LIMIT_SIZES = {"cpu": (256, 512), "cuda": SIZES["cuda"]}
+LIMIT_SIZES = {"cpu": (256, 512), "cuda": PRODUCT_SIZES["cuda"]}
 TURNS = {"cpu": 16, "cuda": 1}
 INNERMOST = (1 << 14, 1 << 15)  # bytes: half of a 32 KiB L1, and all of it
 # Bytes that a CPU's memory moves at most for each that is counted: a store may first fetch the line that it fills.

@@ -40,7 +40,7 @@ UNITS: Mapping[str, Mapping[str, str]] = {
 # its edge is not known (associativity, other tenants).
 INSIDE, OUTSIDE = 0.75, 2.0
 # Of the figures; one that begins to mean something else gets a higher one of its own (asv then starts a new series).
-FORMAT = "1"
+FIGURES_FORMAT = "1"
 # 2: the higher of torch's and the native library's, which writes around the caches, and computes in registers alone.
 _FORMATS = {("cpu", name): "2" for name in ("dram_copy_bandwidth", "dram_triad_bandwidth", *_PEAKS)}
 # In which a CPU computes with numbers of a dtype, too, once they are loaded.
@@ -68,7 +68,7 @@ def figures(document: Mapping[str, Any]) -> dict[str, Ceiling]:
 
 def version(device: str, name: str) -> str:
     """Return the version, for asv, of the series of one figure of "cpu" or "cuda"."""
-    return _FORMATS.get((device, name), FORMAT)
+    return _FORMATS.get((device, name), FIGURES_FORMAT)
 
 
 def device_id(name: str) -> int:

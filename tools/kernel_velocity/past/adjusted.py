@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal, round_interval
 from kernel_velocity.stats import adjust_series
 from kernel_velocity.stats.adjust import Logs, grown
-from kernel_velocity.stats.adjust_series import Centres, Rounds
+from kernel_velocity.stats.adjust_series import Centres, Rounds, RoundTimes
 
 _BLOCK = 2_000_000  # rounds in memory at a time: 80 MB
 _KEY_FIELDS = tuple(field_.name for field_ in fields(SeriesKey))
@@ -59,17 +59,6 @@ def fill(cache: Cache, layout: Layout, paths: Sequence[str], blocks: Sequence[Bl
     return _Adjuster(cache, layout, paths).run(SessionLinks(blocks)) if paths else Adjustments()
 
 
-class CachedRound(NamedTuple):
-    """The part of a round that the cache stores: what adjusting reads (`adjust_series.AdjustableRound`)."""
-
-    launch: str
-    time: float  # its index in the order of the value's rounds
-    estimate: float
-    core_gauge: float | None
-    memory_gauge: float | None
-    control_gauge: float | None
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CachedRounds:
     """The rounds of some values of a layout."""
@@ -82,10 +71,10 @@ class CachedRounds:
         """Return the rounds of values, by commit (its number in the layout, as text), in their order."""
         return {str(self.commit[slot]): self._at(slot) for slot in slots}
 
-    def _at(self, slot: int) -> list[CachedRound]:
+    def _at(self, slot: int) -> list[RoundTimes]:
         first, last = np.searchsorted(self.slots, [slot, slot + 1]).tolist()
         return [
-            CachedRound(str(launch), index, estimate, *(None if math.isnan(gauge) else gauge for gauge in gauges))
+            RoundTimes(str(launch), index, estimate, *(None if math.isnan(gauge) else gauge for gauge in gauges))
             for index, (_, launch, estimate, *gauges) in enumerate(self.rounds[first:last].tolist())
         ]
 

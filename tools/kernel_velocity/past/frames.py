@@ -50,7 +50,7 @@ VALUES = {
     "reason": TEXT,  # why there is no value
     "warnings": TEXT,
 }
-ROUNDS = {
+ROUND_COLUMNS = {
     **_IDENTIFYING,
     "round": NUMBER,  # from 0 on
     "launch": TEXT,  # of the process: rounds of one launch are not independent
@@ -74,7 +74,7 @@ class Recorded(NamedTuple):
     """What a results directory holds, as data frames of pandas or polars."""
 
     values: Any  # columns of VALUES
-    rounds: Any  # columns of ROUNDS
+    rounds: Any  # columns of ROUND_COLUMNS
     machines: Any  # columns of MACHINES; environment and commit are unknown for what machine.json says
 
 
@@ -95,7 +95,7 @@ def read(results: Path | str, repository: Path | str | None = None, *, backend: 
     past = series_past.open(folder, folder.resolve().parent if repository is None else Path(repository), rounds=True)
     return Recorded(
         values=frame(values(past), VALUES, name).to_native(),
-        rounds=frame(rounds(past), ROUNDS, name).to_native(),
+        rounds=frame(rounds(past), ROUND_COLUMNS, name).to_native(),
         machines=frame(machines(past), MACHINES, name).to_native(),
     )
 

@@ -134,7 +134,7 @@ def roofline(
         bandwidth=bytes / seconds,
         of_limit=least / seconds,
         limit=limit,
-        cache_benefit=1.0 if dram is None else cache_benefit(bytes, seconds, dram),
+        cache_benefit=1.0 if dram is None else max(1.0, bytes / dram / seconds),
         level=memory_of(footprint, roofs),
         impossible=doubtful > IMPOSSIBLE and beyond is True,
         label=label(least / seconds),
@@ -253,21 +253,3 @@ def memory_of(working_set: float, roofs: Roofs) -> str | None:
     if not caches or caches[-1].size is None:
         return None
     return next((level.name for level in roofs.levels if level.name == MEMORY), None)
-
-
-def cache_benefit(bytes_moved: float, seconds: float, bandwidth: float) -> float:
-    """Return the DRAM-bound prediction over the measured time, at least 1 (caches made no difference).
-
-    The prediction leaves arithmetic out on purpose: caches make no arithmetic faster.
-
-    Args:
-        bytes_moved: minimum memory traffic of one call, B. seconds: of one call. bandwidth: of DRAM, B/s.
-
-    Raises:
-        ValueError: a negative amount, or a time or bandwidth that is not positive.
-    """
-    if not seconds > 0:
-        raise ValueError(f"a call of {seconds!r} s: wanted a positive time")
-    if not bytes_moved >= 0 or not bandwidth > 0:
-        raise ValueError(f"{bytes_moved!r} B at {bandwidth!r} B/s: wanted >= 0 B and > 0 B/s")
-    return max(1.0, bytes_moved / bandwidth / seconds)

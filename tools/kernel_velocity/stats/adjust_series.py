@@ -13,45 +13,28 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple
 
-from kernel_velocity.engine.telemetry import GAUGES
+from kernel_velocity.engine.telemetry import GAUGES, Round
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, Fit, SeriesKey, Signal
 from kernel_velocity.stats import adjust
 from kernel_velocity.stats.adjust import NO_CODE, Code, Logs, RoundKey, centre, deviations, grown, is_usable, slopes
 
 
-class AdjustableRound(Protocol):
-    """The fields of a round that adjusting reads. Times and gauges in s, None for a gauge that was not read."""
+class RoundTimes(NamedTuple):
+    """The part of a round that adjusting reads. Times and gauges in s, None for a gauge that was not read."""
 
-    @property
-    def launch(self) -> str:
-        """Identity of the launch that forked it."""
-
-    @property
-    def time(self) -> float:
-        """When it began. Only the order of a launch's rounds counts."""
-
-    @property
-    def estimate(self) -> float:
-        """Seconds per call."""
-
-    @property
-    def core_gauge(self) -> float | None:
-        """Fixed work in the first-level cache."""
-
-    @property
-    def memory_gauge(self) -> float | None:
-        """A fixed copy in memory."""
-
-    @property
-    def control_gauge(self) -> float | None:
-        """A control implementation."""
+    launch: str  # identity of the launch that forked it
+    time: float  # when it began, or its index: only the order of a launch's rounds counts
+    estimate: float  # seconds per call
+    core_gauge: float | None
+    memory_gauge: float | None
+    control_gauge: float | None
 
 
 TimedSeries = tuple[SeriesKey, str]  # a series, and the method that timed it
-Rounds = Mapping[str, Sequence[AdjustableRound]]  # by commit
+Rounds = Mapping[str, Sequence[Round | RoundTimes]]  # by commit
 Centres = Mapping[SeriesKey, float]  # usual reading of each control, log s
 
 

@@ -31,7 +31,9 @@ class Timing:
     @property
     def half_width(self) -> float | None:
         """The larger side of the interval, relative to the time. None without an interval."""
-        return larger_side(self.seconds, self.interval)
+        if self.interval is None:
+            return None
+        return max(self.interval.high - self.seconds, self.seconds - self.interval.low) / self.seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +62,6 @@ class Spread:
     p50: float
     p99: float
     n: int
-
-
-def larger_side(seconds: float, interval: Interval | None) -> float | None:
-    """Return the larger distance of an interval's ends (s) from the value, relative to it. None without an interval."""
-    return None if interval is None else max(interval.high - seconds, seconds - interval.low) / seconds
 
 
 def timing(estimates: Sequence[float]) -> Timing:

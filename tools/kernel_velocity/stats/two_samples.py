@@ -51,11 +51,6 @@ def mann_whitney(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(1.0, 2 * lower[smaller]))
 
 
-def shift(a: FloatArray, b: FloatArray, confidence: float) -> tuple[float, float, float]:
-    """Return (estimate, low, high) of the shift of `b` (m,) against `a` (n,), as `stratified` does."""
-    return stratified([(a, b)], confidence)[:3]
-
-
 def stratified(strata: Sequence[tuple[FloatArray, FloatArray]], confidence: float) -> tuple[float, float, float, float]:
     """Return (estimate, low, high, p) of the shift of the second samples of some sessions against the first ones.
 

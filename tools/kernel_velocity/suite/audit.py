@@ -40,7 +40,7 @@ PAIRS_SECONDS = 20.0  # s that the pairs may take; asv ends a round after 120
 GAIN = 1.3
 # Work may depend on contents (an early exit), and the fixed inputs may be lucky. Where the logarithms of the times of
 # nine draws are normal, the fixed inputs are some 3.7 standard deviations below their mean in what this refuses.
-APART = 1.5
+LUCKY_SPREADS = 1.5
 READINGS = 4  # of the outputs: the first may have to wait for them, the fastest is what reading takes
 # A processor learns the branches of contents that repeat: a kernel of random branches was 5.9 times as fast on contents
 # that it had seen once, by 21 us at most, and what it learns ends at some ten thousand branches. So below a margin over
@@ -184,7 +184,8 @@ def audit(
     fixed, is_known = fresh.fixed(), False
     most_alone = ALONE * estimate + ALONE_SLACK[device]
     for _ in range(TURNS):
-        pairs, wanted = list[tuple[float, float]](), _affordable(seconds)
+        pairs = list[tuple[float, float]]()
+        wanted = int(min(PAIRS, max(FEWEST_PAIRS, PAIRS_SECONDS / (TURNS * (AGAIN + 2) * seconds))))
         enough = 2 if wanted == PAIRS else 1  # so many pairs that are alike clear a kernel: no more are taken
         while len(pairs) < wanted:
             pairs.append(_pair(bound, fresh, fixed, check, timer))
@@ -236,14 +237,10 @@ def check_finished(estimate: float, waiting: float | None) -> None:
         )
 
 
-def _affordable(seconds: float) -> int:
-    return int(min(PAIRS, max(FEWEST_PAIRS, PAIRS_SECONDS / (TURNS * (AGAIN + 2) * seconds))))
-
-
 def _is_apart(old: float, new: Sequence[float]) -> bool:
-    """Return whether a time lies below others by APART times what their median lies above the least of them."""
+    """Return whether a time lies below others by LUCKY_SPREADS times what their median lies above the least of them."""
     least, middle = log(min(new)), median(map(log, new))
-    return least - log(old) > APART * (middle - least)
+    return least - log(old) > LUCKY_SPREADS * (middle - least)
 
 
 def _us(seconds: float) -> str:

@@ -90,7 +90,8 @@ class _KernelBenchmark:
         cls.figure_params = [[NATIVE], list(TARGETS[cls.device])]
         describes_itself = isinstance(problem.functions.get(NATIVE), Module)  # in build-info.json
         for name, unit in FIGURES[cls.device].items() if describes_itself else ():
-            setattr(cls, f"track_{name}", _figure_method(str(problem.kernel), name, unit))
+            value = partial(_figure, str(problem.kernel), name)
+            setattr(cls, f"track_{name}", tracked(name, unit, value, " of the compiled code for a target"))
 
     def setup(self, implementation: str, case: str) -> None:
         """Make inputs, bind the implementation, check its output against the reference.
@@ -281,11 +282,8 @@ def tracked(name: str, unit: str, value: Callable[..., float | None], what: str)
     return track
 
 
-def _figure_method(kernel: str, name: str, unit: str) -> Any:
-    def value(_self: Any, _implementation: str, target: str) -> int:
-        return figure(build_info(), kernel, name, target)
-
-    return tracked(name, unit, value, " of the compiled code for a target")
+def _figure(kernel: str, name: str, _bench: object, _implementation: str, target: str) -> int:
+    return figure(build_info(), kernel, name, target)
 
 
 def _cache() -> Path:

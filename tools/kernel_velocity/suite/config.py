@@ -49,10 +49,6 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
-def _is_command(value: object) -> bool:
-    return value is None or _is_text(value) or _are_texts(value)
-
-
 def _are_expressions(value: object) -> bool:
     try:
         return isinstance(value, dict) and all(re.compile(key) for key in value)
@@ -70,7 +66,11 @@ _SETTINGS: Mapping[str, Rule] = {  # of asv 0.6, by name
         ("a text", lambda value: value is None or _is_text(value), "dvcs environment_type conda_environment_file"),
         ("a path", lambda value: _is_text(value) and value.strip(), "repo benchmark_dir env_dir results_dir html_dir"),
         ("a list of texts", _are_texts, "branches pythons plugins conda_channels"),
-        ("a command, or a list of commands", _is_command, "build_command install_command uninstall_command"),
+        (
+            "a command, or a list of commands",
+            lambda value: value is None or _is_text(value) or _are_texts(value),
+            "build_command install_command uninstall_command",
+        ),
         (
             "a time in seconds",
             lambda value: is_number(value) and value > 0,
@@ -78,8 +78,7 @@ _SETTINGS: Mapping[str, Rule] = {  # of asv 0.6, by name
         ),
         ("an object", lambda value: isinstance(value, dict), "matrix"),
         ("a list of objects", lambda v: isinstance(v, list) and all(isinstance(x, dict) for x in v), "include exclude"),
-        ("an object whose keys are regular expressions", _are_expressions, "regressions_first_commits"),
-        ("an object whose keys are regular expressions", _are_expressions, "regressions_thresholds"),
+        ("an object of regular expressions", _are_expressions, "regressions_first_commits regressions_thresholds"),
         ("auto, spawn or forkserver", _METHODS.__contains__, "launch_method"),
     )
     for name in names.split()

@@ -41,7 +41,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -162,16 +162,6 @@ def module(name: str, *, device: str | None = None) -> Module:
     return Module(name, device)
 
 
-def solution(library: str) -> Solution:
-    """Return the function `solution` of a library as an implementation of a public problem (`problem_file`).
-
-    Args:
-        library: a file that the build makes, such as "relu.so". The function takes what the problem's signature says,
-            returns nothing, and runs on CUDA's default stream where the pointers are to a GPU.
-    """
-    return Solution(library)
-
-
 def _declaration(where: str, signature: str) -> tuple[re.Match[str], tuple[Mapping[str, Any], ...]]:
     """Return the parts of a C declaration, and its arguments as `Problem.parameters`."""
     match = _FUNCTION.fullmatch(signature)
@@ -192,15 +182,7 @@ def _declaration(where: str, signature: str) -> tuple[re.Match[str], tuple[Mappi
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """A public problem in a file, in place of `inputs` and `reference` of a definition (see `problem_file`)."""
-
-    path: str | Path
-    names: Mapping[str, str]
-    outputs: Sequence[str]
-
-
-def problem_file(path: str | Path, names: Mapping[str, str], *, outputs: Sequence[str] = ()) -> ProblemFile:
-    """Return a public problem for a definition. Its own reference, inputs and verification hold.
+    """A public problem, in place of `inputs` and `reference`. Its own reference, inputs and verification hold.
 
     Args:
         path: its file, with the name of the class behind a colon where it has several. It is read when a case is set
@@ -208,7 +190,13 @@ def problem_file(path: str | Path, names: Mapping[str, str], *, outputs: Sequenc
         names: what the file calls each case.
         outputs: names of the outputs, in order, where there are several.
     """
-    return ProblemFile(path, names, outputs)
+
+    path: str | Path
+    names: Mapping[str, str]
+    outputs: Sequence[str] = field(default=(), kw_only=True)
+
+
+problem_file, solution = ProblemFile, Solution  # what a definition calls them
 
 
 def benchmark(
@@ -258,14 +246,22 @@ def benchmark(
         implementations = {name: value for name, value in functions.items() if name not in _NAMES_OF_A_CLASS}
         source = functions.get("problem")
         sizes = {device: _sizes(of_device, source) for device, of_device in _by_device(cases).items()}
-        chosen = {device: _core(of_device, core, device) for device, of_device in sizes.items()}
+        cores = _by_device(core)
+        chosen = {
+            device: tuple(cores.get(device) or dict.fromkeys((*[*of_device][:1], *[*of_device][-1:])))
+            for device, of_device in sizes.items()
+        }
         named = {device: {*chosen[device], *_by_device(cold).get(device, ())} for device in sizes}
         are_cases = all(sizes.values()) and all(named[device] <= set(sizes[device]) for device in sizes)
         if not are_cases or not set(devices) <= set(sizes):
             raise ProblemError(f"{where}: wanted cases, and core and cold among them (got {cases}, {core}, {cold})")
         if isinstance(source, ProblemFile):
             base: Any = FileProblem
-            computed = _of_file(where, source, flops)
+            if not isinstance(flops, Mapping | None):
+                raise ProblemError(
+                    f"{where}: cases of a problem file have no sizes; wanted flops by case (got {flops!r})"
+                )
+            computed = {"file": source.path, "names": source.names, "outputs": source.outputs, "flops": flops or {}}
         else:
             base, computed = (
                 _Defined,
@@ -291,7 +287,10 @@ def benchmark(
                 "core": chosen,
                 "cold": _by_device(cold),
                 "implementations": (EAGER, *([COMPILE] if compiled else []), *implementations),
-                "functions": {name: _binder(name, value) for name, value in implementations.items()},
+                "functions": {
+                    name: value if isinstance(value, Module | Solution) else _Implementation(name, value).bind
+                    for name, value in implementations.items()
+                },
                 **computed,
             },
         )
@@ -306,13 +305,6 @@ def benchmark(
         return problem
 
     return define
-
-
-def _of_file(where: str, source: ProblemFile, flops: object) -> dict[str, Any]:
-    """Return what a public problem's class has beside its cases and implementations."""
-    if not isinstance(flops, Mapping | None):
-        raise ProblemError(f"{where}: the cases of a problem file have no sizes; wanted flops by case (got {flops!r})")
-    return {"file": source.path, "names": source.names, "outputs": source.outputs, "flops": flops or {}}
 
 
 def _of_functions(where: str, functions: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,10 +326,6 @@ def _sizes(cases: Cases, source: object) -> dict[str, Sequence[int]]:
     if isinstance(cases, Mapping):
         return dict(cases)
     return {name: () if isinstance(source, ProblemFile) else dims_of(name) for name in cases}
-
-
-def _core(sizes: Mapping[str, Sequence[int]], core: Any, device: str) -> tuple[str, ...]:
-    return tuple(_by_device(core).get(device) or dict.fromkeys((*[*sizes][:1], *[*sizes][-1:])))
 
 
 def _tolerance(tolerance: str | float | accuracy.Tolerance | None) -> accuracy.Tolerance | None:
@@ -506,10 +494,6 @@ def _check(where: str, value: Any, problem: type[Any]) -> None:
                 )
         if not _outputs(value, problem):
             raise ProblemError(f"{where}: no argument is an output: all are called like inputs or sizes")
-
-
-def _binder(name: str, value: Any) -> Callable[[Any, str, Inputs], Bound]:
-    return value if isinstance(value, Module | Solution) else _Implementation(name, value).bind
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,12 @@ class FileProblem(Problem):
 
 @dataclass(frozen=True)
 class Solution:
-    """The function `solution` of a library that the build of a commit makes, such as "relu.so"."""
+    """The function `solution` of a library as an implementation of a public problem.
+
+    Args:
+        library: a file that the build makes, such as "relu.so". The function takes what the problem's signature says,
+            returns nothing, and runs on CUDA's default stream where the pointers are to a GPU.
+    """
 
     library: str
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,11 +49,6 @@ class Series:
         return bench
 
     @property
-    def has_cold(self) -> bool:
-        """Return whether the suite times this case with cold caches, too."""
-        return self.case in self.timed_by.cold_params[1]
-
-    @property
     def bytes(self) -> int | None:
         """Return the least memory traffic of a call, bytes: the size of its working set, too."""
         return self.timed_by.bytes.get(self.case)
@@ -93,22 +87,6 @@ class Suite:
     def series(self, kernel: str, device: str, implementation: str, case: str) -> Series:
         """Return one implementation of a kernel on a case."""
         return Series(kernel, device, implementation, case, self.benchmark(kernel, device))
-
-    def core_series(self, device: str, pattern: str | None = None) -> Iterator[Series]:
-        """Yield every kernel x core case x implementation whose name contains the regular expression `pattern`.
-
-        Implementations are those that can exist on the device.
-
-        Raises:
-            re.error: the pattern is no regular expression.
-        """
-        wanted = re.compile(pattern or "")
-        for problem in self.problems(device):
-            for case in problem.core[device]:
-                for implementation in problem.implementations_on(device):
-                    series = self.series(str(problem.kernel), device, implementation, case)
-                    if wanted.search(series.name):
-                        yield series
 
     def _module(self, name: str) -> Any:
         """Return a module.

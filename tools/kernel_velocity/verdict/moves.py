@@ -42,7 +42,7 @@ MOST_TELLING = 256  # series of a platform that tell what is typical: more only 
 # Probability that a step began after `good`, and that it did by `bad`. Of steps of 2% at a noise of .7%, `good` is from
 # before the step in .99 of the cases, the value beside the first that shows it in .5.
 SURE = 0.999
-RECENT = 40  # newest values among which a step of the newest can have begun
+RECENT_VALUES = 40  # newest values among which a step of the newest can have begun
 FEWEST_TELLING = 3  # values that tell their scatter
 BETWEEN_SESSIONS = 0.0075  # log units, of fewer values: identical code scattered by so much (docs: false alarms)
 
@@ -266,7 +266,7 @@ def began(logs: FloatArray, point: ChangePoint) -> tuple[int, int]:
     Every beginning near the step has the probability that the values give it, each from the level before or the level
     after, an outlier as if it lay at the nearer of both.
     """
-    first, last = max(1, point.index - RECENT), min(logs.size, point.index + MARGIN + 1)
+    first, last = max(1, point.index - RECENT_VALUES), min(logs.size, point.index + MARGIN + 1)
     moved = np.clip((logs[first:last] - point.before) / (point.after - point.before), 0.0, 1.0)
     sigma = scatter(logs[: point.index])
     loud = ((point.after - point.before) / sigma) ** 2
@@ -278,7 +278,7 @@ def began(logs: FloatArray, point: ChangePoint) -> tuple[int, int]:
 
 def scatter(logs: FloatArray) -> float:
     """Return the sigma of the newest of some log values, or what is assumed where there are too few."""
-    newest = logs[-RECENT:]
+    newest = logs[-RECENT_VALUES:]
     return float(difference_sigma(newest)) if newest.size >= FEWEST_TELLING else BETWEEN_SESSIONS
 
 

@@ -342,7 +342,7 @@ def of_value(columns: Columns) -> dict[str, Rule]:
 
 def scale_of(unit: str, value: float) -> tuple[str, float]:
     """Return the unit in which a value in a unit of a suite is readable, and how many of the latter it is."""
-    scales = {units.SECONDS: units.TIMES, units.BYTES: units.SIZES}.get(unit, ((unit, 1.0),))
+    scales = {units.SECONDS: units.TIME_UNITS, units.BYTES: units.BYTE_UNITS}.get(unit, ((unit, 1.0),))
     return next(((name, scale) for name, scale in reversed(scales) if value >= scale), scales[0])
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -36,6 +35,7 @@ from kernel_velocity.stats.changepoints.values import (
     Step,
     Values,
     observed,
+    rows_by_size,
 )
 
 MARGIN = 5  # points by which two looks may differ on one step; people's annotations differ by as many
@@ -148,13 +148,14 @@ def _searched(searches: Sequence[_PointSearch], ends: Sequence[int]) -> Iterator
     """Yield each search with the change points between what is settled and a place, which ends the window."""
     starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
-    for numbers, together in _by_size(windows):
+    # Shorter windows have no cut.
+    for numbers, together in rows_by_size(windows, 2 * FEWEST_A_SIDE):
         firsts, lasts = _ends(together)
         for number, first, last in zip(numbers, firsts, lasts, strict=True):
             start = 0 if starts[number] else first
             windows[number], starts[number] = windows[number][start:last], starts[number] + start
     prepared = dict[int, tuple[FloatArray, float, float]]()  # without spikes; the least scatter; the price of a cut
-    for numbers, together in _by_size(windows):
+    for numbers, together in rows_by_size(windows, 2 * FEWEST_A_SIDE):
         basis = together[:, : grown(together.shape[1])]
         least = least_sigma(basis)
         sigma = np.maximum(difference_sigma(basis), least)
@@ -173,15 +174,6 @@ def _searched(searches: Sequence[_PointSearch], ends: Sequence[int]) -> Iterator
             continue
         window = _Window(*prepared[number][:2], begin)
         yield search, window.points(window.standing(candidates), start, search.settled)
-
-
-def _by_size(windows: Sequence[FloatArray]) -> Iterator[tuple[list[int], FloatArray]]:
-    """Yield windows of one size as rows, with their numbers. Too short ones for a cut are left out."""
-    numbers = defaultdict[int, list[int]](list)
-    for number, window in enumerate(windows):
-        if window.size >= 2 * FEWEST_A_SIDE:
-            numbers[window.size].append(number)
-    yield from ((some, np.array([windows[number] for number in some])) for some in numbers.values())
 
 
 def _ends(windows: FloatArray) -> tuple[list[int], list[int]]:

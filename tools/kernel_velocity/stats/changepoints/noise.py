@@ -29,6 +29,7 @@ class TrimmedSide(NamedTuple):
     mean: float
     squared: float  # sum of squared deviations, winsorised, at least what `least_sigma` implies
     points: int  # that the mean is taken of
+    residuals: tuple[float, float]  # sums for `correlation`: of products of neighbours, and of squares, winsorised
 
 
 def iqr_sigma(values: FloatArray) -> FloatArray:
@@ -124,8 +125,8 @@ def yuen(first: FloatArray, second: FloatArray) -> Step:
     Correlation inflates the variance of a mean, and divides the number of independent points.
     """
     least = float(least_sigma(np.concatenate([first, second])))
-    (left, *left_sums), (right, *right_sums) = _trimmed(first, least), _trimmed(second, least)
-    lagged, squared = (left + right for left, right in zip(left_sums, right_sums, strict=True))
+    left, right = _trimmed(first, least), _trimmed(second, least)
+    lagged, squared = map(sum, zip(left.residuals, right.residuals, strict=True))
     inflated = inflation(correlation(lagged, squared, (first.size + second.size) / 2))
     points = left.points + right.points
     variance = (left.squared + right.squared) / max(points - 2, 1) * inflated
@@ -137,8 +138,7 @@ def yuen(first: FloatArray, second: FloatArray) -> Step:
     )
 
 
-def _trimmed(values: FloatArray, least: float) -> tuple[TrimmedSide, float, float]:
-    """Return a stretch trimmed, and the two sums for `correlation`, of its winsorised residuals."""
+def _trimmed(values: FloatArray, least: float) -> TrimmedSide:
     ordered = np.sort(values)
     cut = int(TRIM * values.size)
     left = values.size - 2 * cut
@@ -146,5 +146,4 @@ def _trimmed(values: FloatArray, least: float) -> tuple[TrimmedSide, float, floa
     rest = rest - rest.sum() / rest.size
     squared = float(rest @ rest)
     mean = float(ordered[cut : values.size - cut].sum()) / left
-    side = TrimmedSide(mean, max(squared, least**2 * (left - 1)), left)
-    return side, float(rest[1:] @ rest[:-1]), squared
+    return TrimmedSide(mean, max(squared, least**2 * (left - 1)), left, (float(rest[1:] @ rest[:-1]), squared))

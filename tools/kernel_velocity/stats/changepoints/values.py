@@ -7,8 +7,10 @@ are skipped. An index counts all values, a place only those that are present.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -112,6 +114,21 @@ def observed(values: Values) -> Observed:
         raise ValueError(f"value {infinite[0]} is infinite; wanted the log of a positive number, or None")
     indices = np.flatnonzero(~np.isnan(logs))
     return Observed(logs[indices], indices)
+
+
+def rows_by_size(
+    arrays: Sequence[FloatArray], fewest: int, kinds: Iterable[object] = ()
+) -> Iterator[tuple[list[int], FloatArray]]:
+    """Yield the arrays of each size from `fewest` on: which they are, and their values, (arrays, size).
+
+    Args:
+        arrays: (n,) each. fewest: of n. kinds: of each array, where those of another kind are apart.
+    """
+    numbers = defaultdict[tuple[int, object], list[int]](list)
+    for number, (array, kind) in enumerate(zip_longest(arrays, kinds)):
+        if array.size >= fewest:
+            numbers[array.size, kind].append(number)
+    yield from ((some, np.array([arrays[number] for number in some])) for some in numbers.values())
 
 
 def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from scipy import special
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats.changepoints.detector import FEWEST_A_SIDE
 from kernel_velocity.stats.changepoints.noise import MAD_SIGMA, correlation, difference_sigma, iqr_sigma
-from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, MIN_SIGMA, ChangePoint
+from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, MIN_SIGMA, ChangePoint, rows_by_size
 
 SHORTER = FEWEST_A_SIDE - 1  # values of the shorter side: from one more on, the detector decides
 LONGER = 40  # values of the longer side that are compared: levels of long ago say little
@@ -109,7 +109,7 @@ class Level(NamedTuple):
 def noises(levels: Sequence[Level]) -> list[Noise | None]:
     """Return the scatter of single values of each level. None where nothing tells it."""
     result = list(map(_noise_of_few, levels))
-    for numbers, values in _by_size(levels, FEWEST_FOR_SCATTER):
+    for numbers, values in rows_by_size([level.logs for level in levels], FEWEST_FOR_SCATTER):
         size = values.shape[1]
         rest = values - np.median(values, axis=1, keepdims=True)
         sigmas = np.maximum(iqr_sigma(values), difference_sigma(values)).tolist()
@@ -130,19 +130,6 @@ def _noise_of_few(level: Level) -> Noise | None:
     scatter = float(moves[(freedom - 1) // 2]) * MAD_SIGMA / math.sqrt(2) if freedom else 0.0
     sigma = math.sqrt((PRIOR * others.sigma**2 + freedom * scatter**2) / (PRIOR + freedom))
     return Noise(sigma=max(sigma, level.least), freedom=PRIOR + freedom)
-
-
-def _by_size(levels: Sequence[Level], fewest: int) -> Iterator[tuple[list[int], FloatArray]]:
-    """Yield the levels of each size from `fewest` on: which they are, and their log values, (levels, size).
-
-    Those of one array have steps at the same ends.
-    """
-    by_size: dict[tuple[int, bool, bool], list[int]] = {}
-    for number, level in enumerate(levels):
-        by_size.setdefault((level.logs.size, level.begins, level.ends), []).append(number)
-    for (size, _, _), numbers in by_size.items():
-        if size >= fewest:
-            yield numbers, np.array([levels[number].logs for number in numbers])
 
 
 def steps(levels: Sequence[Level]) -> list[list[ChangePoint]]:
@@ -187,9 +174,9 @@ class _Split(NamedTuple):
 
 def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
     """Yield which may be two levels MIN_EFFECT apart, with the two that the values are nearest to."""
-    for numbers, values in _by_size(levels, 2):
-        size = values.shape[1]
-        begins, ends = levels[numbers[0]].begins, levels[numbers[0]].ends
+    ends_of = [(level.begins, level.ends) for level in levels]
+    for numbers, values in rows_by_size([level.logs for level in levels], 2, ends_of):
+        size, (begins, ends) = values.shape[1], ends_of[numbers[0]]
         tried = [at for at in range(1, size) if (begins and at <= SHORTER) or (ends and size - at <= SHORTER)]
         compared = [(values[:, max(index - LONGER, 0) : index], values[:, index : index + LONGER]) for index in tried]
         medians = np.array([[np.median(side, axis=1) for side in both] for both in compared])
