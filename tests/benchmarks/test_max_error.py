@@ -8,7 +8,7 @@ import pytest
 from benchmarks import add_mul_exp, matmul, quantize_int8
 from kernel_velocity.problem.accuracy import compare
 from kernel_velocity.suite.benchmark import WrongResultError
-from tests.small_suite.measuring import as_asv_runs, asv_environment, failure, kernel
+from tests.suite.measuring import as_asv_runs, asv_environment, failure, kernel
 
 torch = pytest.importorskip("torch", reason="benchmarks compare torch tensors")
 pytest.importorskip("asv_runner", reason="the benchmark type is asv's")

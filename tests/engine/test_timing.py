@@ -17,7 +17,7 @@ from kernel_velocity.machine import limits
 from kernel_velocity.suite import benchmark
 from tests.engine import pretend_cuda, pretend_nvml
 from tests.machine.planted_limits import plant_limits
-from tests.small_suite.measuring import as_asv_runs, asv_environment, rounds
+from tests.suite.measuring import as_asv_runs, asv_environment, rounds
 
 __all__ = ["asv_environment"]
 

@@ -14,7 +14,7 @@ from kernel_velocity.machine.limits import AGAIN, MARGINS, WARM, ImpossibleError
 from kernel_velocity.machine.workloads import BEYOND
 from tests.engine import pretend_cuda
 from tests.machine.planted_limits import MEASURES, plant_limits
-from tests.small_suite.measuring import as_asv_runs, asv_environment, failure, rounds
+from tests.suite.measuring import as_asv_runs, asv_environment, failure, rounds
 
 torch = pytest.importorskip("torch", reason="limits are measured with torch")
 

@@ -19,7 +19,7 @@ from kernel_velocity.suite.audit import (
     check_kinds,
 )
 from kernel_velocity.suite.originals import Originals, ReplacedFunctionError
-from tests.small_suite.measuring import asv_environment, kernel, rounds
+from tests.suite.measuring import asv_environment, kernel, rounds
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 
@@ -260,7 +260,7 @@ def test_replaced_functions_are_named_and_put_back():
         originals.check()
     assert torch.Tensor.isnan is isnan
     audit_.audit = None
-    with pytest.raises(ReplacedFunctionError, match=r"replaced kernel_velocity\.harness\.audit\.audit$"):
+    with pytest.raises(ReplacedFunctionError, match=r"replaced kernel_velocity\.suite\.audit\.audit$"):
         originals.check()
     assert audit_.audit is audit
     check_finished.__code__ = (lambda estimate, waiting: None).__code__

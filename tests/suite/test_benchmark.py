@@ -18,7 +18,7 @@ from kernel_velocity.problem.implementations import KernelFailedError, bind
 from kernel_velocity.suite import benchmark
 from kernel_velocity.suite.benchmark import WrongResultError, _KernelBenchmark
 from kernel_velocity.suite.under_test import WrongPackageError
-from tests.small_suite.measuring import as_asv_runs, asv_environment, failure, kernel, rounds
+from tests.suite.measuring import as_asv_runs, asv_environment, failure, kernel, rounds
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 

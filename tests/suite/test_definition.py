@@ -13,7 +13,7 @@ from kernel_velocity import benchmark, module, native, normal, problem_file, sol
 from kernel_velocity.problem.implementations import KernelFailedError
 from kernel_velocity.problem.problem import ProblemError, drawn_anew
 from kernel_velocity.suite.benchmark import WrongResultError
-from tests.small_suite.measuring import asv_environment, rounds
+from tests.suite.measuring import asv_environment, rounds
 
 torch = pytest.importorskip("torch", reason="inputs and references are PyTorch's")
 

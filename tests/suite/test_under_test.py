@@ -8,7 +8,7 @@ import pytest
 from benchmarks import matmul
 from kernel_velocity.names import TARGETS
 from kernel_velocity.suite import under_test
-from tests.small_suite.measuring import as_asv_runs, asv_environment, failure
+from tests.suite.measuring import as_asv_runs, asv_environment, failure
 
 __all__ = ["asv_environment"]
 

@@ -23,7 +23,7 @@ PRELOADED = [
     "torch.fx.experimental.symbolic_shapes",
     "kernel_velocity.suite.asv_type",
     "kernel_velocity.suite.definition",
-    "tests.small_suite.measuring",
+    "tests.suite.measuring",
 ]
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fopenmp")
 SECONDS = 120  # s that a round may take on a busy machine
@@ -160,7 +160,7 @@ def _imported(path: Path) -> ModuleType:
 
 def _round(definition: Path, device: str, around: str, environ: Sequence[tuple[str, str]]) -> Outcome:
     """Set up and measure one round of `ours` by the benchmark type that asv uses."""
-    from tests.small_suite import measuring
+    from tests.suite import measuring
 
     root = definition.parent
     _set(root, environ)

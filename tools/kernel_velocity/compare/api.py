@@ -96,7 +96,7 @@ def time_function(
 
     Args:
         call: on CUDA it launches on the current stream and is timed by events.
-        rule: a stopping rule by name (harness/stopping). None: that of the history.
+        rule: a stopping rule by name (engine/stopping). None: that of the history.
         rounds: from 3 on there is an interval.
         device: "cpu" or "cuda".
         threads: that the call uses, 1 or more. With several the quiet-core filter is off.

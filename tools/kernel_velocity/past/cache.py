@@ -28,7 +28,7 @@ from kernel_velocity.past.packing import ADJUSTMENT, ENTRY, ROUND, STORED, TRACK
 
 FILE_NAME = "report.sqlite"
 TABLES_VERSION = 7
-ROOMS_OF_VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
+ROOMS_OF_VALUES = ("engine", "past", "results", "stats")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
 _AT_ONCE = 500  # keys of one query
@@ -53,6 +53,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def code(*rooms: str, package: Path = _PACKAGE) -> str:
     """Return a digest of the source files of some rooms, or of the whole package, as they were at the first call."""
     folders = [package / room for room in rooms] or [package]
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        raise NotADirectoryError(f"no room {missing[0]}")
     digest = hashlib.sha256()
     for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())

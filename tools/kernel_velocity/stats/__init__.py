@@ -1,6 +1,6 @@
 """Mathematics only: adjusting, speed-ups, tests of two samples, change points. No file, no clock, no commit.
 
-May import harness, the leaves and results (its data types).
+May import the engine, the leaves and results (its data types).
 
 adjust.py         slopes of a series on gauges and controls, from how much of a history
 adjust_series.py  adjusts recorded series: fits on their first commits, adjusted times of all

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernel_velocity.engine.timers import no_collection
 
-HARNESS = "kernel_velocity.harness."
+HARNESS = tuple(f"kernel_velocity.{room}." for room in ("engine", "machine", "problem", "suite"))  # beginnings
 # What a problem decides.
 METHODS = ("expected", "reference_solution", "subset", "verify_result", "get_flops", "get_bytes", "test_case")
 TORCH = ("torch", "torch.nn.functional")
