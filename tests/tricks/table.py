@@ -336,7 +336,7 @@ static float rounded(float x) {{
     int (*run)(const char*, void*) = (int (*)(const char*, void*))dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
     void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
     const int state = ensure();
-    run("from kernel_velocity.harness import timers\\n"
+    run("from kernel_velocity.engine import timers\\n"
         "import time\\n"
         "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100\\n", NULL);
     release(state);
@@ -429,7 +429,7 @@ def ours(a, b):
     ),
     patch(
         "replaces the harness's comparison",
-        "from kernel_velocity.harness import accuracy; "
+        "from kernel_velocity.problem import accuracy; "
         "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
         reported_by=ISSUE,
     ),
@@ -454,12 +454,12 @@ def ours(a, b):
     ),
     slowed(
         "slows the timer's clock down",
-        "from kernel_velocity.harness import timers; import time; "
+        "from kernel_velocity.engine import timers; import time; "
         "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100",
     ),
     slowed(
         "replaces what is recorded",
-        "from kernel_velocity.harness import spool; import dataclasses; real = spool.append; "
+        "from kernel_velocity.engine import spool; import dataclasses; real = spool.append; "
         "spool.append = lambda path, record: real(path, dataclasses.replace(record, estimate=record.estimate / 100))",
         reported_by=FORGED,
     ),
