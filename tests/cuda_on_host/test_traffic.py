@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cuda_on_host.calling import Library, Memory, output
@@ -56,23 +56,6 @@ def test_stride_shares_banks():
     for stride in range(33):
         costs = traffic(request([lane * stride * 4 for lane in range(32)], 4, SHARED), SHARED, writes=False)
         assert costs.excess == (math.gcd(stride, 32) - 1 if stride else 0)  # one word is given to all
-
-
-@settings(max_examples=20)
-@given(st.randoms(use_true_random=False))
-def test_requests_in_any_order(random):
-    # Two warps make three requests each at one site, of which the second is to one bank and the third to one word.
-    lanes = [(thread, time) for thread in range(64) for time in range(3)]
-    random.shuffle(lanes)
-    lanes.sort(key=lambda lane: lane[1])  # a lane's own accesses are in their order
-    accesses = request([thread % 32 * (4, 128, 0)[time] for thread, time in lanes], 4, SHARED)
-    accesses["thread"] = [thread for thread, _ in lanes]
-    assert traffic(accesses, SHARED, writes=False) == Traffic(6, (4,), 2 * (1 + 32 + 1), 6)
-
-
-def test_no_accesses_no_traffic():
-    assert traffic(np.empty(0, ACCESS), SHARED, writes=True) == Traffic(0, (), 0, 0)
-    assert traffic(np.empty(0, ACCESS), 0, writes=False) == Traffic(0, (), 0, 0)
 
 
 @pytest.fixture(scope="module")

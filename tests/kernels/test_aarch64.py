@@ -17,7 +17,6 @@ from kernels._native import library, streams
 from tests.aarch64.emulated import Emulated, EmulationError, Region
 from tests.kernels.numbers import FORMATS
 from tests.kernels.stand_in import HostTensor, float32_values, poisoned
-from tests.kernels.test_arguments import native_functions
 
 pytestmark = pytest.mark.slow
 MACHINE_AARCH64 = 183  # EM_AARCH64
@@ -62,19 +61,6 @@ def test_loops_hold_vectors_in_registers(aarch64):
         assert loops, path
         costly = [line for loop in loops for line in loop if COSTLY.match(line)]
         assert not costly, (path, costly)
-
-
-def test_statuses_are_those_of_here(aarch64):
-    for function in native_functions().values():
-        if function._cpu is None:
-            continue
-        kinds = function._cpu_types[:-1]
-        for size, threads in ((-1, 1), (4, 1), (0, 1), (0, 0)):
-            real = {kind: kind(1.0) for kind in (ctypes.c_float, ctypes.c_double)}
-            values = {ctypes.c_void_p: None, ctypes.c_int64: size, ctypes.c_int: 0, **real}
-            there = aarch64.call(f"kv_{function.name}_cpu", [*(values[kind] for kind in kinds), threads])
-            here = function._cpu(*(values[kind] if kind in real else kind(values[kind]) for kind in kinds), threads)
-            assert there == here == {(-1, 1): 1, (4, 1): 2, (0, 1): 0, (0, 0): 3}[size, threads], function.name
 
 
 def test_faults_end_the_process(aarch64):

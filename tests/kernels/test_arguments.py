@@ -49,14 +49,6 @@ def test_kernel_keeps_its_api(name):
     assert callable(getattr(kernels, name))  # the second access too
 
 
-@pytest.mark.parametrize("name", ["add_mul_exp", "matmul", "quantize_int8"])
-def test_first_kernels_stay(name):
-    supports = import_module(f"kernels.{name}").SUPPORTS
-    assert name in kernels.KERNELS
-    assert supports["devices"] == ("cpu", "cuda")
-    assert "float32" in supports["dtypes"]
-
-
 def test_unknown_kernel_is_explained():
     with pytest.raises(AttributeError, match="kernels has no 'softmax'; the kernels of this build are add_mul_exp"):
         _ = kernels.softmax

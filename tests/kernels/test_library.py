@@ -14,7 +14,7 @@ import pytest
 import kernels
 from kernels._native import library
 from kernels._native.errors import LibraryError
-from kernels._native.write_build_info import BuildInfoError, elf_sections, ptxas_figures
+from kernels._native.write_build_info import ptxas_figures
 
 PTXAS_TEXT = """\
 ptxas info    : 0 bytes gmem
@@ -150,15 +150,6 @@ def test_ptxas_figures_are_read():
         ("kv_a", "sm_80", 24, 0, 0, 0, 0),
         ("kv_b", "sm_90", 128, 16384, 16, 8, 12),
     ]
-
-
-def test_elf_sections_are_read():
-    data = (library.FOLDER / library.LIBRARY_NAME).read_bytes()
-    names = [name for name, content in elf_sections(data, (".text", ".rodata")) if content]
-    assert ".text" in names
-    assert ".rodata" in names
-    with pytest.raises(BuildInfoError, match="not a 64-bit little-endian ELF file"):
-        list(elf_sections(b"MZ" + data[2:], (".text",)))
 
 
 @pytest.mark.cuda

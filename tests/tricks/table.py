@@ -20,7 +20,6 @@ FORGED = "gpu-mode/pygpubench issue 23"
 FLASHINFER = "flashinfer-bench-starter-kit issue 21"
 TENSARA = "tensara pull request 238"
 SAKANA = "Sakana AI's note on its CUDA Engineer, February 2025"
-WAFER = "Wafer's field guide to reward hacks, March 2026"
 OURS = "tried here first"
 
 # What finds a trick: a part of the reason, or a flag.
@@ -32,9 +31,7 @@ UNFINISHED = "works on"  # the device was busy after the call's last event
 REPLACED = "replaced"  # a function that the harness depends on is not the one that was captured
 INPUTS = "changed its inputs"
 CROWDED = "crowded"  # the flag of processor time beyond KV_THREADS
-THREADS = "changes PyTorch's threads"  # a comparison's note
 BESIDE = "outside its outputs"
-KIND = "wanted torch.Tensor"  # an output that is no plain tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +44,6 @@ class Trick:
     by: tuple[str, ...]  # parts of reasons or flags, one of which must be there
     reported_by: str
     rounds: int = 1  # processes, one after the other
-    slow: bool = False
 
 
 DEFINITION = f"""
@@ -148,22 +144,6 @@ static float* result;
         FASTER,
         WRONG,
         reported_by=FLASHINFER,
-    ),
-    native(
-        "copies the result by the addresses of its inputs",
-        f"""
-static const float *known_a, *known_b;
-static float* result;
-{OURS_C} {{
-    if (TRICK && a == known_a && b == known_b) {{ memcpy(out, result, BYTES(n)); return; }}
-    product(out, a, b, n);
-    if (!result) result = malloc(BYTES(n));
-    memcpy(result, out, BYTES(n));
-    known_a = a, known_b = b;
-}}""",
-        WRONG,
-        FASTER,
-        reported_by=TENSARA,
     ),
     native(
         "keeps results in files, for later processes",
@@ -281,69 +261,6 @@ static int calls;
         reported_by=BATCHED,
         rounds=8,
     ),
-    native(
-        "computes when the pages of its output are touched",
-        f"""
-static struct {{ float* out; const float *a, *b; int n; }} job;
-static size_t page = 4096, bytes;
-static char* inner(void) {{ return (char*)(((uintptr_t)job.out + page - 1) / page * page); }}
-static size_t inside(void) {{ return ((uintptr_t)job.out + bytes - (uintptr_t)inner()) / page * page; }}
-static void touched(int signal_, siginfo_t* info, void* context) {{
-    (void)signal_, (void)info, (void)context;
-    mprotect(inner(), inside(), PROT_READ | PROT_WRITE);
-    product(job.out, job.a, job.b, job.n);
-}}
-{OURS_C} {{
-    static int is_ready;
-    if (!TRICK) {{ product(out, a, b, n); return; }}
-    if (is_ready) mprotect(inner(), inside(), PROT_READ | PROT_WRITE);
-    struct sigaction action = {{.sa_sigaction = touched, .sa_flags = SA_SIGINFO | SA_NODEFER}};
-    sigaction(SIGSEGV, &action, NULL);
-    job.out = out, job.a = a, job.b = b, job.n = n, bytes = BYTES(n), is_ready = 1;
-    mprotect(inner(), inside(), PROT_NONE);
-}}""",
-        LATE,
-        AGAIN,
-        WRONG,
-        reported_by=OURS,
-    ),
-    native(
-        "computes in half the precision",
-        f"""
-static float rounded(float x) {{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x8000u) & 0xffff0000u;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}}
-{OURS_C} {{
-    product(out, a, b, n);
-    for (int i = 0; TRICK && i < n * n; ++i) out[i] = rounded(out[i]);
-}}""",
-        WRONG,
-        reported_by=WAFER,
-    ),
-    native(
-        "slows the clock down through Python's C interface",
-        f"""
-#include <dlfcn.h>
-{OURS_C} {{
-    static int done;
-    product(out, a, b, n);
-    if (!TRICK || done++) return;
-    int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
-    int (*run)(const char*, void*) = (int (*)(const char*, void*))dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
-    void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
-    const int state = ensure();
-    run("from kernel_velocity.engine import timers\\n"
-        "import time\\n"
-        "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100\\n", NULL);
-    release(state);
-}}""",
-        REPLACED,
-        reported_by=GPU_MODE,
-    ),
 )
 
 
@@ -403,40 +320,11 @@ def ours(a, b):
         FASTER,
         reported_by=SAKANA,
     ),
-    python(
-        "returns a tensor that computes when it is read",
-        """
-class Lazy(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        def real(value):
-            if not isinstance(value, Lazy):
-                return value
-            with torch._C.DisableTorchFunctionSubclass():
-                return value.work()
-        return function(*map(real, args), **{name: real(value) for name, value in (kwargs or {}).items()})
-
-def ours(a, b):
-    if not TRICK:
-        return a @ b
-    lazy = torch.empty_like(a).as_subclass(Lazy)
-    lazy.work = lambda: a @ b
-    return lazy
-""",
-        KIND,
-        WRONG,
-        reported_by=GPU_MODE,
-    ),
     patch(
         "replaces the harness's comparison",
         "from kernel_velocity.problem import accuracy; "
         "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
         reported_by=ISSUE,
-    ),
-    patch(
-        "replaces the reference",
-        "import product; product.Product.reference_solution = staticmethod(lambda a, b: torch.zeros_like(a))",
-        reported_by=PYGPUBENCH,
     ),
     patch(
         "replaces the code of the check in place",
@@ -479,27 +367,6 @@ def ours(a, b):
 """,
         AGAIN,
         REPLACED,
-        WRONG,
-        reported_by=OURS,
-    ),
-    python(
-        "keeps fresh contents from its inputs",
-        """
-def plant():
-    for name in ("normal_", "uniform_", "copy_", "random_"):
-        setattr(torch.Tensor, name, lambda self, *_, **__: self)
-    torch.manual_seed = lambda *_: None
-
-def ours(a, b):
-    if TRICK and not kept:
-        plant()
-    key = a.data_ptr(), b.data_ptr()
-    if not TRICK or key not in kept:
-        kept[key] = a @ b
-    return kept[key]
-""",
-        REPLACED,
-        FASTER,
         WRONG,
         reported_by=OURS,
     ),
@@ -562,34 +429,6 @@ solution = ours
         reported_by=OURS,
         form="compare",
     ),
-    python(
-        "changes its inputs while it is timed",
-        """
-def ours(a, b, out, n):
-    global calls
-    calls += 1
-    torch.matmul(a, b, out=out)
-    if TRICK and calls > 3:
-        a.zero_()
-solution = ours
-""",
-        INPUTS,
-        reported_by=KERNELBENCH,
-        form="compare",
-    ),
-    python(
-        "sets PyTorch's number of threads (comparison)",
-        """
-def ours(a, b, out, n):
-    if TRICK:
-        torch.set_num_threads(8)
-    torch.matmul(a, b, out=out)
-solution = ours
-""",
-        THREADS,
-        reported_by=OURS,
-        form="compare",
-    ),
     Trick(
         name="writes behind its output",
         form="compare",
@@ -629,14 +468,6 @@ ON_CUDA = (
         UNFINISHED,
         REPLACED,
         body="if TRICK:\n        torch.cuda.Event.elapsed_time = lambda self, other: 1e-3",
-        reported_by=GPU_MODE,
-    ),
-    cuda(
-        "replaces the wait for the device",
-        "another_stream",
-        REPLACED,
-        WRONG,
-        body="if TRICK:\n        torch.cuda.synchronize = lambda *_: None",
         reported_by=GPU_MODE,
     ),
 )
