@@ -86,16 +86,6 @@ def test_blocks_with_ties(around, name):
         assert np.all(memory == 0xA5)
 
 
-@CALLS
-def test_threads(around, call, form, stored):
-    _, out, _ = guarded(5003, stored, 0)
-    call(form, out, 1, threads=3)
-    usual = np.zeros(5003, dtype=stored)
-    library.stream_above(None)
-    call(form, usual, 1)
-    assert out.tobytes() == usual.tobytes()
-
-
 def test_in_place(around):
     x = float32_values(1, (1000,))
     wanted = x.copy()

@@ -168,38 +168,6 @@ static float* result;
         rounds=2,
     ),
     native(
-        "watches the pages of its inputs for writes",
-        f"""
-static const float *known_a, *known_b;
-static float* result;
-static volatile sig_atomic_t dirty = 1;
-static size_t page = 4096, bytes;
-static char* inner(const float* x) {{ return (char*)(((uintptr_t)x + page - 1) / page * page); }}
-static size_t inside(const float* x) {{ return ((uintptr_t)x + bytes - (uintptr_t)inner(x)) / page * page; }}
-static void protect(const float* x, int kind) {{ mprotect(inner(x), inside(x), kind); }}
-static void written(int signal_, siginfo_t* info, void* context) {{
-    (void)signal_, (void)info, (void)context;
-    protect(known_a, PROT_READ | PROT_WRITE), protect(known_b, PROT_READ | PROT_WRITE);
-    dirty = 1;
-}}
-{OURS_C} {{
-    if (TRICK && !dirty && a == known_a && b == known_b) {{ memcpy(out, result, BYTES(n)); return; }}
-    product(out, a, b, n);
-    if (!TRICK) return;
-    if (!result) {{
-        struct sigaction action = {{.sa_sigaction = written, .sa_flags = SA_SIGINFO}};
-        sigaction(SIGSEGV, &action, NULL);
-        result = malloc(BYTES(n));
-    }}
-    memcpy(result, out, BYTES(n));
-    known_a = a, known_b = b, bytes = BYTES(n), dirty = 0;
-    protect(a, PROT_READ), protect(b, PROT_READ);
-}}""",
-        AGAIN,
-        FASTER,
-        reported_by=OURS,
-    ),
-    native(
         "is wrong in every second call, at random",
         f"""
 static uint64_t state;

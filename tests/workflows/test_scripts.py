@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from kernel_velocity.statuses import OF_NIGHTS, Tone
-from tests.workflows.reading import ROOT, SCRIPTS
+from tests.workflows.reading import ROOT, SCRIPTS, git
 
 LEVELS = {Tone.CLEAN: "notice", Tone.DOUBT: "warning", Tone.BAD: "error"}  # of GitHub's annotations
 REF = "us/kernels/.github/workflows/nightly.yml@refs/heads/main"
@@ -115,12 +115,6 @@ def test_runner_without_settings_takes_nothing():
         done = script("job-started", GITHUB_WORKFLOW_REF=ref, **variables)
         assert done.returncode == 1
         assert done.stderr.startswith("error: KV_TRUSTED is")
-
-
-def git(where, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *who, *args], cwd=where, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 class Clones:
