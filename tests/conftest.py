@@ -1,7 +1,6 @@
 """Options, fixtures and skips that every test shares."""
 
 import dataclasses
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -73,12 +72,11 @@ def locks_released_in_the_end(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def on_host(tmp_path_factory):
+def on_host():
     """CUDA kernels that run on the CPU: `on_host.kernel("matmul")` is compiled when it is first asked for."""
     from tests.cuda_on_host.building import Builder
 
-    base = tmp_path_factory.getbasetemp()  # with pytest-xdist, one of each process
-    return Builder((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cuda_on_host")
+    return Builder()
 
 
 # Files that begin, the longest first, else a core would be idle while the other is at one of these in the end.

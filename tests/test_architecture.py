@@ -62,7 +62,7 @@ def test_pictures_and_table_of_the_rooms_are_current():
         assert (package_graph.PICTURES / name).read_text(encoding="utf-8") == text, cure
 
 
-def test_benchmarks_import_the_interface_and_the_measuring_rooms_only():
+def test_benchmarks_import_interface_and_measuring_rooms_only():
     for path in modules("benchmarks"):
         ours = {
             name for name in imports(path) if name.split(".")[0] in ("tools", "tests", "kernels", "kernel_velocity")

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tests.cuda_on_host.rewriting import rewrite
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parents[1] / "kernels"
+FOLDER = HERE.parents[1] / "build" / "cuda_on_host"  # what one run of the tests built the next one uses
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
 FLAGS = ("-std=c++17", "-fPIC", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", f"-I{HERE / 'include'}", f"-I{KERNELS.parent}")
 # -fsanitize=thread reports each access to the engine. A struct of 16 bytes must be read at once, as on a GPU, and not
@@ -27,10 +29,14 @@ OF_ENGINE = ("-O2", "-Wall", "-Wextra")
 
 
 class Builder:
-    """Builds the engine and kernels in a folder, each once. Several processes may share the folder."""
+    """Builds the engine and kernels, each once. Other processes, and later ones, use the same."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
+        self.folder = FOLDER / _digest_of_sources()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in FOLDER.iterdir():
+            if path != self.folder:
+                shutil.rmtree(path, ignore_errors=True)
         self._libraries: dict[tuple[Path, ...], Library] = {}
 
     def kernel(self, name: str, file: str | None = None) -> Library:
@@ -45,7 +51,8 @@ class Builder:
     def library(self, *sources: Path) -> Library:
         """Return the library of .cu files of one folder, which may include headers below its parent."""
         if sources not in self._libraries:
-            digest = hashlib.sha256(repr(sources).encode()).hexdigest()  # those of one name may lie in several folders
+            parts = [(source.name, source.read_bytes()) for source in sources]  # one of a test's own may have any text
+            digest = hashlib.sha256(repr(parts).encode()).hexdigest()
             with self._unless_built(Path(digest, "library.so")) as (folder, to):
                 if not to.exists():
                     objects = [_compile(_rewritten(source, folder), folder, OF_KERNELS) for source in sources]
@@ -67,16 +74,25 @@ class Builder:
             yield to.parent, to
 
 
+def _digest_of_sources() -> str:
+    """Return a digest of all that a library of ours is made of, the compiler among it."""
+    parts = [
+        repr((COMPILER, FLAGS, OF_KERNELS, OF_ENGINE)),
+        subprocess.check_output([*COMPILER, "-v"], stderr=subprocess.STDOUT),
+    ]
+    sources = (path for root in (KERNELS, HERE) for path in sorted(root.rglob("*")))
+    parts += [path.read_bytes() for path in sources if path.suffix in (".cu", ".cuh", ".h", ".cpp", ".py")]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
 def _compile(source: Path, folder: Path, flags: Sequence[str]) -> Path:
-    to = folder / f"{source.stem}.o"
-    _run([*COMPILER, *FLAGS, *flags, "-x", "c++", "-c", str(source), "-o", str(to)])
-    return to
+    return _made(folder / f"{source.stem}.o", [*FLAGS, *flags, "-x", "c++", "-c", str(source)])
 
 
 def _link(kernels: Sequence[Path], engine: Path, to: Path) -> None:
     """Write a library of its own engine and kernels."""
     objects = map(str, (engine, *kernels))
-    _run([*COMPILER, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", str(to)])
+    _made(to, ["-shared", "-Wl,-Bsymbolic", *objects, "-ldl"])
 
 
 def _rewritten(source: Path, folder: Path) -> Path:
@@ -92,10 +108,14 @@ def _rewritten(source: Path, folder: Path) -> Path:
     return folder / source.relative_to(root)
 
 
-def _run(command: Sequence[str]) -> None:
+def _made(to: Path, arguments: Sequence[str]) -> Path:
+    """Have the compiler write a file, which is there when it is whole."""
+    part = to.with_suffix(".part")
+    command = [*COMPILER, *arguments, "-o", str(part)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)}\n{done.stderr}")
+    return part.replace(to)
 
 
 class BuildError(Exception):

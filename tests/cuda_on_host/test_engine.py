@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cuda_on_host.building import BuildError
 from tests.cuda_on_host.calling import ORDERS, KernelError, Library, Memory, output
 from tests.kernels.numbers import FORMATS
 from tests.kernels.stand_in import float32_values
@@ -171,18 +170,3 @@ def test_copies_are_awaited_by_group(features):
     x, out = Memory(float32_values(1, (10,))), output((12,), np.float32)
     assert features.call("kv_pipelined_cuda", x, out) == 0
     assert np.array_equal(out.array, np.append(x.array, [0, 0]))
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("\n\nint x = __unknown_intrinsic();\n", r"broken\.cu:3:.*error: .*__unknown_intrinsic"),
-        ("void f(char*); void g() { char large[100000]; f(large); }", "frame size of 100.* bytes"),
-    ],
-)
-def test_compiler_error_is_reported(on_host, tmp_path, source, message):
-    (tmp_path / "broken").mkdir()
-    broken = tmp_path / "broken" / "broken.cu"
-    broken.write_text(source)
-    with pytest.raises(BuildError, match=message):
-        on_host.library(broken)

@@ -96,16 +96,6 @@ def test_wrong_layout_gives_a_wrong_product(hopper, name):
     assert call(hopper, name, "forward") == (0, False)
 
 
-def test_fault_leaves_nothing_behind(hopper):
-    with pytest.raises(KernelError):
-        call(hopper, "STORE_LEFT", "forward")
-    assert call(hopper, "RIGHT", "forward") == (0, True)
-
-
-def test_map_is_what_cuda_asks_for(hopper):
-    assert call(hopper, "RIGHT", "forward", n=252)[0] == 1  # rows of C that are no multiple of 16 bytes
-
-
 def test_clusters_and_their_memory_need_capability_9(hopper):
     a = Memory(np.zeros((64, K), np.float16))
     b, c = Memory(np.zeros((K, 256), np.float16)), output((64, 256), np.float16)

@@ -1,7 +1,9 @@
-"""The workflow files and the composite actions as data."""
+"""The workflow files and the composite actions as data, and their steps as a runner runs them."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,3 +47,16 @@ def steps() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     for file, name, job in jobs():
         for number, step in enumerate(job["steps"]):
             yield f"{file}: {name}: {step.get('name', number)}", job, step
+
+
+def run_step(step: dict[str, Any], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a step's script as a runner does."""
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    environ = {**os.environ, **variables}
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+
+
+def git(folder: Path, *args: str) -> str:
+    """Run git. Return what it printed."""
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()

@@ -11,7 +11,7 @@ import pytest
 
 from kernel_velocity.statuses import OF_GATES
 from tests.workflows.json_api import JsonApi, serving
-from tests.workflows.reading import ACTION, ACTIONS, ROOT
+from tests.workflows.reading import ACTION, ACTIONS, ROOT, git, run_step
 
 COMMENT = runpy.run_path(str(ACTIONS / "comment" / "comment.py"))
 HEAD = "a" * 40
@@ -23,18 +23,11 @@ REPORT = "benchmark  answer\nmatmul.Cpu.time_hot  different\nverdict: regression
 # gate -----------------------------------------------------------------------------------------------------------------
 
 
-def git(folder, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def run_step(name, folder, **variables):
-    """Run a step of the action `gate` as a runner does, with `kv` and Python from folder/bin."""
+def run_of_gate(name, folder, **variables):
+    """Run a step of the action `gate`, with `kv` and Python from folder/bin."""
     (step,) = [step for step in ACTION["gate"]["runs"]["steps"] if step["name"] == name]
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     by_runner = {"GITHUB_ACTION_PATH": str(ACTIONS / "gate"), "GITHUB_STEP_SUMMARY": str(folder / "page.md")}
-    environ = {**os.environ, "INTERPRETER": "bin/python", **by_runner, **variables}
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    return run_step(step, folder, INTERPRETER="bin/python", **by_runner, **variables)
 
 
 def program(path, text):
@@ -56,42 +49,37 @@ def checkout(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("status", "ends"), [(0, 0), (10, 10), (11, 0), (22, 22)])
-def test_gate_measures_against_the_merge_base(checkout, status, ends):
+@pytest.mark.parametrize(("status", "ends", "series"), [(0, 0, ""), (10, 10, "a b|c"), (11, 0, ""), (22, 22, "")])
+def test_gate_measures_against_the_merge_base(checkout, status, ends, series):
     script = 'printf "%s\\n" "$@" >called; echo report; echo summary >.asv/gate/summary.md; exit '
     program(checkout / "bin" / "kv", f"{script}{status}")
-    done = run_step("Compare", checkout, BASE="main", HEAD="topic", BUDGET="7", BENCH="")
+    done = run_of_gate("Compare", checkout, BASE="main", HEAD="topic", BUDGET="7", BENCH=series)
     assert done.returncode == ends, done.stderr
     base = git(checkout, "merge-base", "main", "topic")
     written = ["--markdown", ".asv/gate/summary.md", "--junit", ".asv/gate/junit.xml"]
-    assert (checkout / "called").read_text().split() == ["gate", base, "topic", "--budget", "7", *written]
+    bench = ["--bench", series] if series else []
+    assert (checkout / "called").read_text().splitlines() == ["gate", base, "topic", "--budget", "7", *bench, *written]
     left = {path.name: path.read_text() for path in (checkout / ".asv" / "gate").iterdir()}
     assert left == {"gate.txt": "report\n", "status": f"{status}\n", "summary.md": "summary\n"}
     assert "title=kernel-velocity::" in done.stdout and "summary" in (checkout / "page.md").read_text()
-
-
-def test_gate_compares_the_series_that_are_named(checkout):
-    program(checkout / "bin" / "kv", 'printf "%s\\n" "$@" >called')
-    assert run_step("Compare", checkout, BASE="main", HEAD="topic", BUDGET="7", BENCH="a b|c").returncode == 0
-    assert "--bench\na b|c\n" in (checkout / "called").read_text()
 
 
 def test_gate_forgets_an_earlier_verdict(checkout):
     (checkout / ".asv" / "gate").mkdir(parents=True)
     (checkout / ".asv" / "gate" / "status").write_text("0\n")
     program(checkout / "bin" / "kv", "exit 0")
-    assert run_step("Compare", checkout, BASE="nowhere", HEAD="topic", BUDGET="7", BENCH="").returncode != 0
+    assert run_of_gate("Compare", checkout, BASE="nowhere", HEAD="topic", BUDGET="7", BENCH="").returncode != 0
     assert not list((checkout / ".asv" / "gate").iterdir())
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_set_up_installs_kernel_velocity_where_it_is_not(checkout, there):
     program(checkout / "bin" / "python", f'echo "$@" >>called; [ "$1" != -c ] || exit {int(not there)}')
-    assert run_step("Set up", checkout, SETUP="echo set up >called").returncode == 0
+    assert run_of_gate("Set up", checkout, SETUP="echo set up >called").returncode == 0
     first, second, *install = (checkout / "called").read_text().splitlines()
     assert (first, second) == ("set up", "-c import kernel_velocity")
     assert install == ([] if there else [f"-m pip install {ACTIONS}/gate/../../../tools"])
-    assert run_step("Set up", checkout, SETUP="false").returncode != 0
+    assert run_of_gate("Set up", checkout, SETUP="false").returncode != 0
 
 
 def test_set_up_has_the_variables_of_its_job():

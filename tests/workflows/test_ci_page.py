@@ -77,13 +77,6 @@ def test_pytest_example_calls_what_exists():
     assert {keyword.arg for keyword in call.keywords} <= set(names)
 
 
-def test_shells_read_the_scripts_of_gitlab():
-    for job in loaded(GITLAB).values():
-        for line in job["script"]:
-            done = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True, check=False)
-            assert (done.returncode, done.stderr) == (0, ""), line
-
-
 class Notes(JsonApi):
     """GitLab's API of the notes of a merge request."""
 

@@ -12,7 +12,19 @@ from kernel_velocity.__main__ import COMMANDS, parse
 from kernel_velocity.ab import session
 from kernel_velocity.findings.report import FORMATS
 from tests.workflows.expressions import holds
-from tests.workflows.reading import ACTION, ACTION_PATHS, PATHS, ROOT, SCRIPTS, WORKFLOWS, action_steps, jobs, steps
+from tests.workflows.reading import (
+    ACTION,
+    ACTION_PATHS,
+    PATHS,
+    ROOT,
+    SCRIPTS,
+    WORKFLOWS,
+    action_steps,
+    git,
+    jobs,
+    run_step,
+    steps,
+)
 
 US, STRANGER = "us/kernels", "stranger/kernels"
 LABEL = "measure-on-gpu"
@@ -258,19 +270,6 @@ def requested(folder):
     git(origin, "update-ref", "refs/pull/7/head", commit)
     git(origin, "reset", "-q", "--hard", "HEAD~")
     return commit
-
-
-def git(folder, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def run_step(step, folder, **variables):
-    """Run a step's script as a runner does."""
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.mark.parametrize(
