@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
-NVML = HERE.parent / "harness" / "pretend_nvml.py"
+NVML = HERE.parent / "engine" / "pretend_nvml.py"
 
 
 class _Finder(MetaPathFinder):

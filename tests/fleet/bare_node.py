@@ -54,7 +54,7 @@ def torch_environment(folder: Path, python: str = sys.executable) -> Path:
 def add_fake_gpu(environment: Path) -> None:
     """Give an environment with torch a GPU, which tests/fake_cuda plays in each of its processes."""
     (site,) = environment.glob("lib/python*/site-packages")
-    names = ("__init__.py", "harness/__init__.py", "engine/pretend_nvml.py")
+    names = ("__init__.py", "engine/__init__.py", "engine/pretend_nvml.py")
     for file in [*map(TESTS.joinpath, names), *(TESTS / "fake_cuda").iterdir()]:
         if file.is_file():
             target = site / "tests" / file.relative_to(TESTS)

@@ -126,7 +126,7 @@ def test_driver_fits_the_cuda_of_the_build(driver, built, fit):
 
 
 def test_every_cure_is_of_a_text_of_the_code():
-    rooms = ("kernels/_native", "tools/kernel_velocity/harness", "tools/kernel_velocity/runner")
+    rooms = ("kernels/_native", "tools/kernel_velocity/engine", "tools/kernel_velocity/problem", "tools/kernel_velocity/runner")
     paths = [path for room in rooms for path in (ROOT / room).glob("*.py") if path.name != "doctor.py"]
     sources = "\n".join([*(path.read_text() for path in paths), inspect.getsource(doctor.lacking)])
     assert not [part for part in doctor.CURES if part not in sources]

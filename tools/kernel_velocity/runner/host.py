@@ -146,7 +146,7 @@ def gpu_uuid() -> str | None:
     """
     if device() != "cuda":
         return None
-    script = "from kernel_velocity.harness import gpu; print(gpu.uuid() or '')"
+    script = "from kernel_velocity.engine import gpu; print(gpu.uuid() or '')"
     status, uuid = python("-P", "-c", script)
     return None if status else uuid or None
 
