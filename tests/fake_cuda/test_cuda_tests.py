@@ -80,7 +80,8 @@ ERRORS = {
 
 def cuda_tests():
     """Return the files that have tests marked `cuda`. A node, which cannot import all others, runs the same."""
-    files = (path for name in ("benchmarks", "engine", "kernels", "problem") for path in Path("tests", name).glob("test_*.py"))
+    rooms = ("benchmarks", "engine", "kernels", "problem")
+    files = (path for room in rooms for path in Path("tests", room).glob("test_*.py"))
     return [path for path in files if any(mark in path.read_text("utf-8") for mark in MARKS)]
 
 

@@ -126,8 +126,9 @@ def test_driver_fits_the_cuda_of_the_build(driver, built, fit):
 
 
 def test_every_cure_is_of_a_text_of_the_code():
-    rooms = ("kernels/_native", "tools/kernel_velocity/engine", "tools/kernel_velocity/problem", "tools/kernel_velocity/runner")
-    paths = [path for room in rooms for path in (ROOT / room).glob("*.py") if path.name != "doctor.py"]
+    rooms = ("engine", "problem", "runner")
+    folders = [ROOT / "kernels" / "_native", *(ROOT / "tools" / "kernel_velocity" / room for room in rooms)]
+    paths = [path for folder in folders for path in folder.glob("*.py") if path.name != "doctor.py"]
     sources = "\n".join([*(path.read_text() for path in paths), inspect.getsource(doctor.lacking)])
     assert not [part for part in doctor.CURES if part not in sources]
 

@@ -3,7 +3,6 @@
 import errno
 import io
 import json
-import lzma
 import os
 import platform
 import subprocess
@@ -349,25 +348,6 @@ def test_build_set_aside_by_a_killed_run_is_restored(rebuilt):
     env._compile = fails
     assert runner.prepare(COMMIT) is not None
     assert (env.code(), backups(env)) == ("old", [])
-
-
-@pytest.mark.parametrize(
-    ("toolchain", "damage", "is_unpacked"), [("new", 0, True), ("before", 0, False), ("new", 4, False)]
-)
-def test_whole_build_of_the_same_toolchain_is_unpacked(rebuilt, tmp_path, toolchain, damage, is_unpacked):
-    env, _ = rebuilt
-    other = FakeCompiler(tmp_path / "other", lambda: None)
-    other._make(COMMIT, toolchain)
-    other._cache.finalize_cache_dir(COMMIT)
-    env.forget_build(COMMIT)
-    assert env.packed(COMMIT) is None
-    packed = other.packed(COMMIT)
-    stream = lzma.LZMADecompressor()
-    assert stream.decompress(packed) and stream.check == lzma.CHECK_SHA256
-    middle = len(packed) // 2
-    packed = packed[:middle] + bytes(damage) + packed[middle + damage :]
-    assert env.unpack(COMMIT, packed) is is_unpacked
-    assert env.code() == (toolchain if is_unpacked else None)
 
 
 @pytest.mark.parametrize(("holder", "error"), [("1", KeyboardInterrupt), ("", UserError)])

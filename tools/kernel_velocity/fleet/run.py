@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -57,7 +57,6 @@ class Fleet:
     machines: dict[str, FleetMachine] = field(default_factory=dict)  # by name
     last_seen: dict[str, float] = field(default_factory=dict)  # of machines, by the monotonic clock
     running: dict[Any, tuple[FleetJob, FleetMachine, float]] = field(default_factory=dict)  # by the future of Dask
-    builds: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # kind and commit -> the future of Dask
     with_ceilings: set[str] = field(default_factory=set)  # machines
     there: set[str] = field(default_factory=set)  # addresses of workers, when we last looked
     unfit: set[str] = field(default_factory=set)  # addresses of workers that get no job
@@ -229,24 +228,18 @@ class Fleet:
         """Give each idle machine its next job."""
         busy = {machine.name for _, machine, _ in self.running.values()}
         idle = [machine for name, machine in self.machines.items() if name not in busy and self.is_there(machine)]
-        orders = {
-            machine.name: self.order(plan.of(machine.name)[0], machine) for machine in idle if plan.of(machine.name)
-        }
-        self.build(client, orders, shared)
-        for name, order in orders.items():
-            job, machine = order.job, self.machines[name]
-            futures = [self.builds[build] for sha in job.measured if (build := (*machine.builds, sha)) in self.builds]
-            future = client.submit(
-                worker.measure,
-                order,
-                shared,
-                list(dict.fromkeys(futures)),
-                key=f"{job.key}-{time.time_ns()}",
-                workers=[machine.address],
-                pure=False,
-            )
-            self.running[future] = (job, machine, time.monotonic())
-            self.say(f"{name}: measures {_what(job)}, about {_minutes(job.seconds)}")
+        for machine in idle:
+            for job in plan.of(machine.name)[:1]:
+                future = client.submit(
+                    worker.measure,
+                    self.order(job, machine),
+                    shared,
+                    key=f"{job.key}-{time.time_ns()}",
+                    workers=[machine.address],
+                    pure=False,
+                )
+                self.running[future] = (job, machine, time.monotonic())
+                self.say(f"{machine.name}: measures {_what(job)}, about {_minutes(job.seconds)}")
 
     def order(self, job: FleetJob, machine: FleetMachine) -> Order:
         """Return a job with all that its machine must know."""
@@ -263,32 +256,6 @@ class Fleet:
             began=time.time(),
             settings={key: value for key, value in os.environ.items() if key.startswith("KV_") and key not in LOCAL},
         )
-
-    def build(self, client: Any, orders: Mapping[str, Order], shared: Any) -> None:
-        """Have the commits of jobs built, each by one machine of a kind. A machine alone builds as it measures."""
-        kinds = Counter(machine.builds for machine in self.machines.values())
-        able: dict[tuple[str, str, str], list[str]] = {}  # kind and commit -> machines
-        for name, order in orders.items():
-            kind = self.machines[name].builds
-            for sha in order.job.measured if kinds[kind] > 1 else ():
-                able.setdefault((*kind, sha), []).append(name)
-        shares: dict[str, list[str]] = {name: [] for name in orders}
-        for (*_, sha), names in ((build, names) for build, names in able.items() if build not in self.builds):
-            shares[min(names, key=lambda name: len(shares[name]))].append(sha)
-        for name, commits in shares.items():
-            if commits:
-                machine = self.machines[name]
-                future = client.submit(
-                    worker.build,
-                    orders[name],
-                    tuple(commits),
-                    shared,
-                    key=f"build-{orders[name].job.key}-{time.time_ns()}",
-                    workers=[machine.address],
-                    allow_other_workers=True,  # where the machine is lost
-                    pure=False,
-                )
-                self.builds |= {(*machine.builds, sha): future for sha in commits}
 
     def collect(self) -> None:
         """Wait a moment, then take what is done."""

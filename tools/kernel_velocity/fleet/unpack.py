@@ -275,8 +275,8 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> MergedF
         replaced |= worse
     if new or adopted:
         for suffix in LINE_CODECS:
-            texts = (lines.texts(lines.beside(file, suffix), []) for file in (path, theirs))
-            _replace(lines.beside(path, suffix), merge_lines(*texts, replaced, adopted, suffix))
+            ours_beside, theirs_beside = (lines.texts(lines.beside(file, suffix), []) for file in (path, theirs))
+            _replace(lines.beside(path, suffix), merge_lines(ours_beside, theirs_beside, replaced, adopted, suffix))
         merged = sessions.merged(lines.read_sessions(path, []), lines.read_sessions(theirs, []))
         _replace(lines.beside(path, sessions.SUFFIX), merged)
         here.save()
