@@ -1,4 +1,6 @@
-"""Give the jobs of a plan to machines, merge what comes back, until nothing is left.
+"""``kv track``: measure here, or by the machines of --fleet.
+
+The jobs of a plan are given to machines, and what comes back is merged, until nothing is left.
 
 Each machine has one job at a time. What is merged is recorded beside the results (results/blocks.py), so an interrupted
 run resumes from there. A machine that is lost, or on which a job fails, loses the job whole: the next plan gives it to
@@ -8,6 +10,7 @@ another. A job counts once, however often it comes back.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import tempfile
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kernel_velocity import lock, units
-from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured, UsageError
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
 from kernel_velocity.fleet import unpack, worker
@@ -29,13 +32,14 @@ from kernel_velocity.fleet.scheduler import FleetMachine
 from kernel_velocity.fleet.worker import Order, Result
 from kernel_velocity.past import past
 from kernel_velocity.results import blocks, git
-from kernel_velocity.runner import backfill, host, select
+from kernel_velocity.runner import backfill, host, select, track
 from kernel_velocity.runner.track import TrackSettings
 from kernel_velocity.suite import config
 
 POLL = 1.0  # s between two looks at the machines
 LOST = 15.0  # s that a machine may be away before its lanes go elsewhere; Dask restarts a worker in a few
 ATTEMPTS = 3  # machines that a lane is tried on
+FLEET_ONLY = ("anchors", "session")  # options
 PAGES = Path(".asv", "html", "kernel-velocity")
 
 
@@ -356,7 +360,52 @@ LOCAL = {
 }
 
 
-def run(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `kv track`, and those of a fleet."""
+    track.add_arguments(parser)
+    fleet = parser.add_argument_group("many machines", "docs/how-to/cluster.md")
+    fleet.add_argument(
+        "--fleet",
+        metavar="SCHEDULER",
+        help="measure by the workers of Dask: tcp://HOST:PORT, local:3, or slurm:nodes=4,partition=gpu",
+    )
+    fleet.add_argument(
+        "--anchors", type=int, metavar="N", help=f"commits that blocks of a history share (default {planning.ANCHORS})"
+    )
+    fleet.add_argument(
+        "--session",
+        type=float,
+        metavar="MINUTES",
+        help=f"longest session of a machine (default {planning.SESSION / 60:g})",
+    )
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Measure here, or by a fleet. Return the exit status.
+
+    Raises:
+        UsageError: an option makes no sense.
+    """
+    if args.fleet is None:
+        if unfit := [name for name in FLEET_ONLY if getattr(args, name) is not None]:
+            raise UsageError(f"--{unfit[0]} is for --fleet, which is missing")
+        return track.run(args, out, err)
+    args.anchors = planning.ANCHORS if args.anchors is None else args.anchors
+    args.session = planning.SESSION / 60 if args.session is None else args.session
+    if args.anchors < 0 or not args.session > 0:
+        raise UsageError(
+            f"--anchors {args.anchors}, --session {args.session:g}: a number from 0 on and positive minutes are "
+            "wanted, for example --anchors 2 --session 120"
+        )
+    if args.device is not None:
+        raise UsageError(f"--device {args.device}: is for this machine; a fleet measures the devices of its workers")
+    config.check(args.root)
+    settings = track.settings(args, os.environ)
+    with contextlib.chdir(args.root):
+        return _measure(args, settings, out)
+
+
+def _measure(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> int:
     """Measure by a fleet, then write the dashboard. Return the exit status, as `kv track` does."""
     scheduler = dask.parse(args.fleet)
     root = Path()
