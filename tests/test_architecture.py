@@ -166,7 +166,7 @@ def imported_without(packages, names):
 def test_measuring_node_needs_no_analysis_package():
     pytest.importorskip("asv", reason="a node has it")
     names = [module_name(path) for name in NODE for path in modules(f"tools/kernel_velocity/{name}")]
-    faces = [f"kernel_velocity.{name}" for name in (*FACES, "fleet.command", "fleet.archive")]
+    faces = [f"kernel_velocity.{name}" for name in (*FACES, "fleet.run", "fleet.archive")]
     done = imported_without(NOT_ON_A_NODE, [*names, *faces, "tests.conftest"])
     assert done.returncode == 0, done.stderr.splitlines()[-1]
     lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.detector"])  # which needs scipy

@@ -90,12 +90,6 @@ def test_child_of_the_holder_may_measure_in_another_clone(two):
         assert other(another, holder=os.environ[lock.HOLDER]) == "True"
 
 
-def test_clone_lock_leaves_the_machine_free(two):
-    first, another = two
-    with lock.held(first, measures=False):
-        assert other(another) == "True"
-
-
 def test_lock_does_not_follow_a_link(two, tmp_path):
     (tmp_path / "machine").mkdir()
     (tmp_path / "mine").write_text("mine")

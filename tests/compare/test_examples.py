@@ -11,7 +11,7 @@ from kernel_velocity.compare import api, profile
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.problem import accuracy
 from kernel_velocity.roofline import model
-from kernel_velocity.runner import peaks, stages
+from kernel_velocity.runner import asv, peaks
 from tests.machine.test_device_figures import a_machine, document
 
 
@@ -29,11 +29,11 @@ from tests.machine.test_device_figures import a_machine, document
 def test_examples_do_what_they_say(module, calls, tmp_path, monkeypatch):
     """Of `peaks`, whose half a minute is another test's, what a measuring process writes is put into place."""
 
-    def run(stage, argv, out, err):
+    def run(module, argv, on_line):
         Path(argv[0]).write_text(with_checksum(json.dumps(document(a_machine()))))
         return 0
 
-    monkeypatch.setattr(stages, "run", run)
+    monkeypatch.setattr(asv, "run_measuring", run)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pytest.importorskip("torch.profiler", reason="the examples compute with a whole PyTorch")
     pytest.importorskip("kernels", reason="an example compares a native kernel")

@@ -6,7 +6,6 @@ that share a process, as a round's do on a GPU, against series in processes of t
 
 from __future__ import annotations
 
-import io
 import math
 import statistics
 
@@ -15,7 +14,7 @@ import pytest
 from kernel_velocity.documents import read_checked
 from kernel_velocity.engine.sampling import calibrate
 from kernel_velocity.engine.statistics import trimmed_mean
-from kernel_velocity.runner import stages
+from kernel_velocity.runner import asv
 from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="what is timed is PyTorch's")
@@ -104,13 +103,13 @@ def test_series_that_share_a_process_read_as_in_their_own(tmp_path):
     """The mean over passes of each series, shared over isolated, is 1 within its 95% interval or AGREE."""
     from lab import sharing_series
 
-    out, path = io.StringIO(), tmp_path / "sharing.json"
+    lines, path = [], tmp_path / "sharing.json"
     options = [
         "--device=cuda",
         f"--passes={sharing_series.FEWEST_PASSES}",
         "--bench=(matmul|quantize_int8_rows).*native",
     ]
-    assert stages.run(sharing_series.MODULE, ["sharing", str(path), *options], out, out) == 0, out.getvalue()
+    assert asv.run_measuring(sharing_series.MODULE, ["sharing", str(path), *options], lines.append) == 0, lines
     *rows, _ = sharing_series.table(read_checked(path)["rows"]).rows
     assert len(rows) >= 2
     for name, _, longer, half, *_ in rows:

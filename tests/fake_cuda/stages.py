@@ -6,14 +6,14 @@ import json
 import pytest
 
 from kernel_velocity.machine.ceilings import DTYPES
-from kernel_velocity.runner import stages
+from kernel_velocity.runner import peaks
 
 pytestmark = pytest.mark.cuda
 
 
 def test_ceilings(tmp_path):
     err = io.StringIO()
-    assert stages.main([str(tmp_path / "ceilings.json"), "--device=cuda", "--caches"], err) == 0, err.getvalue()
+    assert peaks.main([str(tmp_path / "ceilings.json"), "--device=cuda"], err) == 0, err.getvalue()
     document = json.loads((tmp_path / "ceilings.json").read_text())
     measured = {(ceiling["what"], ceiling.get("dtype")): ceiling["value"] for ceiling in document["ceilings"]}
     assert {("matmul", dtype) for dtype in DTYPES} <= measured.keys()

@@ -53,7 +53,9 @@ def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
     synthetic.write_json(folder / "results" / "benchmarks.json", synthetic.benchmarks_json())
     synthetic.write_json(folder / "results/node/machine.json", {**synthetic.machine_json("node"), "arch": "x86_64"})
     for index in measured:
-        synthetic.write_commit(folder / "results", commits[index], index, machine="node", rounds=rounds)
+        synthetic.count_rounds(
+            synthetic.write_commit(folder / "results", commits[index], index, machine="node", rounds=rounds)
+        )
     for name, text in {
         "manifest.json": manifest(commits, **changes).to_json(),
         "run/summary.md": "# What is believable\n",

@@ -174,8 +174,6 @@ def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
         (name, sha) for block in blocks.read(here / "measured", []) for name in block.lanes for sha in block.commits
     )
     assert len(measured) == 2 * COMMITS and set(measured.values()) == {1}
-    builds = list(tmp_path.glob("*/*/*/.asv/logs/build-*.log"))
-    assert COMMITS <= len(builds) < 2 * COMMITS  # once for all machines, but for what was lost with a machine
     assert not (tmp_path / "one" / ".asv-machine.json").exists()  # asv would call a machine by it from now on
     serial = kv(other, tmp_path / "head", "track", "--range", "HEAD^!", *options, "--machine", "serial")
     text, _ = serial.communicate(timeout=PATIENCE)

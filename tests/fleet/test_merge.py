@@ -3,9 +3,6 @@
 import itertools
 import json
 import math
-import tempfile
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +11,8 @@ from hypothesis import strategies as st
 from kernel_velocity.engine import telemetry
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.fleet import unpack
-from kernel_velocity.fleet.unpack import MergeCell, MergeDecision, merge_row
-from kernel_velocity.results.asv_file import StoredFile
+from kernel_velocity.fleet.unpack import DEFAULT_METHOD, SeriesRecord, is_better
+from kernel_velocity.results.asv_file import StoredFile, StoredSeries
 from kernel_velocity.results.lines import (
     FAILURES,
     Failure,
@@ -37,157 +34,140 @@ CASE = "float32-256x256x256"
 VERSIONS = {NAME: "1", OTHER: "1"}
 
 
-def cell(value, evidence=0, samples=None, method=None):
-    return MergeCell(value=value, evidence=evidence, samples=samples, method=method)
+def record(value, count=0, method=None):
+    """What a place recorded: a value (NaN: n/a, None: failed), and its rounds, or the reasons why there is none."""
+    measured = value is not None and not math.isnan(value)
+    stored = StoredSeries(
+        value=value if measured else None,
+        failed=value is None,
+        samples=None,
+        count=count if measured else None,
+        started_at=None,
+        duration=None,
+    )
+    return SeriesRecord(stored=stored, method=method, reasons=0 if measured else count)
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "verdict"),
+    ("here", "there", "is_taken"),
     [
-        (None, cell(NAN), MergeDecision.ADOPTED),
-        (cell(None, 9), cell(2.0, 1), MergeDecision.ADOPTED),  # a value beats none
-        (cell(NAN), cell(2.0, 1), MergeDecision.ADOPTED),
-        (cell(1.0, 3), cell(2.0, 4), MergeDecision.ADOPTED),  # more rounds beat fewer
-        (cell(1.0, 4), cell(2.0, 3), MergeDecision.FEWER),
-        (cell(1.0, 4), cell(2.0, 4), MergeDecision.EQUAL),
-        (cell(1.0, 4), cell(1.0, 4), MergeDecision.SAME),
-        (cell(1.0, 4, (1.0,)), cell(1.0, 4, (2.0,)), MergeDecision.EQUAL),
-        (cell(1.0, 4), cell(None, 4), MergeDecision.FAILED),
-        (cell(1.0, 4), cell(NAN, 4), MergeDecision.SAME),
-        (cell(NAN), cell(None), MergeDecision.ADOPTED),  # "not asked for" knows less than "failed"
-        (cell(None), cell(NAN, 9), MergeDecision.SAME),
-        (cell(NAN, 0), cell(NAN, 1), MergeDecision.ADOPTED),  # the one that says why
-        (cell(NAN, 1), cell(NAN, 0), MergeDecision.SAME),
-        (cell(None, 0), cell(None, 0), MergeDecision.SAME),
-        (
-            cell(1.0, 8, method="old"),
-            cell(2.0, 7, method="suite"),
-            MergeDecision.ADOPTED,
-        ),  # measured again by a new harness
-        (cell(1.0, 7, method="suite"), cell(2.0, 8, method="old"), MergeDecision.METHOD),
-        (cell(1.0, 7, method="old"), cell(2.0, 8, method="older"), MergeDecision.METHOD),
-        (cell(1.0, 8, method="suite"), cell(2.0, 7, method="suite"), MergeDecision.FEWER),
-        (cell(1.0, 8), cell(2.0, 7, method="suite"), MergeDecision.FEWER),  # nothing is known of the one here
+        (None, record(NAN), True),
+        (record(None, 9), record(2.0, 1), True),  # a value beats none
+        (record(NAN), record(2.0, 1), True),
+        (record(1.0, 3), record(2.0, 4), True),  # more rounds beat fewer
+        (record(1.0, 4), record(2.0, 3), False),
+        (record(1.0, 4), record(2.0, 4), False),
+        (record(1.0, 4), record(None, 4), False),
+        (record(NAN), record(None), True),  # "not asked for" knows less than "failed"
+        (record(None), record(NAN, 9), False),
+        (record(NAN, 0), record(NAN, 1), True),  # the one that says why
+        (record(1.0, 8, "old"), record(2.0, 7, DEFAULT_METHOD), True),  # measured again by a new harness
+        (record(1.0, 7, DEFAULT_METHOD), record(2.0, 8, "old"), False),
+        (record(1.0, 8), record(2.0, 7, DEFAULT_METHOD), False),  # nothing is known of the one here
     ],
 )
-def test_verdict_prefers_values_then_rounds(here, there, verdict):
-    assert unpack.verdict(here, there, "suite") is verdict
+def test_values_win_then_the_suites_method_then_rounds(here, there, is_taken):
+    assert is_better(there, here) is is_taken
 
 
-def stored(cells, version="1", started_at=1000):
-    """A results file: one benchmark with these series. Asv stores NaN for others of its axes."""
+def write_row(path, cells, version="1", started_at=1000):
+    """Write a results file of one benchmark: (value, rounds) by parameters. NaN stands for others of its axes."""
     axes = [list(dict.fromkeys(column)) for column in zip(*cells, strict=True)]
-    every = [cells.get(key, cell(NAN)) for key in itertools.product(*axes)]
-    row = {"result": [entry.value for entry in every], "params": axes, "version": version, "started_at": started_at}
-    row |= {"duration": 1.0, "stats_repeat": [entry.evidence for entry in every]}
+    every = [cells.get(key, (NAN, None)) for key in itertools.product(*axes)]
+    row = {"result": [value for value, _ in every], "params": axes, "version": version, "started_at": started_at}
+    row |= {"duration": 1.0, "stats_repeat": [count for _, count in every]}
     data = {"commit_hash": COMMIT, "env_name": "env", "date": 0, "python": "3", "requirements": {}, "version": 2}
     data |= {"params": {"machine": "m"}, "result_columns": list(COLUMNS), "results": {NAME: [*map(row.get, COLUMNS)]}}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "file.json")
-        path.write_text(json.dumps(data))
-        return unpack.read(path)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(data))
 
 
-def again(here):
-    """The file as it is now, in memory."""
-    return replace(here, cells={NAME: series(here.file)})
+@pytest.fixture
+def merged(tmp_path):
+    """Merge rows, the first one first. Return what became of the last, and the file."""
+
+    def merge(*rows, suite="1"):
+        here, there = tmp_path / "here" / "a-env.json", tmp_path / "there" / "a-env.json"
+        here.unlink(missing_ok=True)
+        for row in rows:
+            cells, *more = row if isinstance(row, tuple) else (row,)
+            write_row(there, cells, *more)
+            outcome = unpack.merge_file(there, here, {} if suite is None else {NAME: suite})
+        return outcome, StoredFile(here)
+
+    return merge
 
 
-def series(file):
-    return dict(unpack.series_of(file, NAME, {}, {}))
+def values(file):
+    return {params: value for params, value in file.values(NAME).items() if value is not None and not math.isnan(value)}
 
 
-def merged(here, there, current="1"):
-    """Merge in memory. Return what became of the row, and the series that are stored then."""
-    row = merge_row(NAME, here, there, current)
-    return row, series(here.file)
-
-
-def test_merged_axes_have_the_series_of_both():
-    here = stored({("'native'", "'a'"): cell(1.0, 8)})
-    there = stored({("'eager'", "'b'"): cell(2.0, 8)}, started_at=2000)
-    _, cells = merged(here, there)
-    assert {key: entry.value for key, entry in cells.items() if entry.measured} == {
-        ("'native'", "'a'"): 1.0,
-        ("'eager'", "'b'"): 2.0,
-    }
+def test_merged_axes_have_the_series_of_both(merged):
+    first, second = {("'native'", "'a'"): (1.0, 8)}, {("'eager'", "'b'"): (2.0, 8)}
+    _, file = merged(first, (second, "1", 2000))
+    assert values(file) == {("'native'", "'a'"): 1.0, ("'eager'", "'b'"): 2.0}
     for key in (("'native'", "'b'"), ("'eager'", "'a'")):
-        assert math.isnan(cells[key].value)  # not asked for, which is no failure
-    assert here.file.measured_at == 3
-    merged(again(here), stored({("'eager'", "'c'"): cell(2.0, 8)}, started_at=500))
-    assert here.file.measured_at == 3  # the newest stays
+        assert math.isnan(file.values(NAME)[key])  # not asked for, which is no failure
+    assert file.measured_at == 3
+    _, file = merged(first, (second, "1", 2000), ({("'eager'", "'c'"): (2.0, 8)}, "1", 500))
+    assert file.measured_at == 3  # the newest stays
 
 
-def test_merged_row_of_which_nothing_is_taken_keeps_its_times():
-    here = stored({("'a'",): cell(1.0, 8)})
-    merged(here, stored({("'a'",): cell(2.0, 8)}, started_at=9999))
-    assert here.file.measured_at == 2
+def test_row_that_takes_all_of_the_other_keeps_what_that_lacks(merged):
+    _, file = merged({("'a'",): (1.0, 4), ("'b'",): (1.0, 4)}, {("'a'",): (2.0, 8)})
+    assert values(file) == {("'a'",): 2.0, ("'b'",): 1.0}
 
 
-def test_row_of_other_axes_is_another_benchmark():
-    here = stored({("'native'", "'a'"): cell(1.0, 8)})
-    row, cells = merged(here, stored({("'a'",): cell(2.0, 9)}))
-    assert set(row.verdicts.values()) == {MergeDecision.VERSION} and cells == here.cells[NAME]
+def test_row_of_which_nothing_is_taken_keeps_its_times(merged):
+    _, file = merged({("'a'",): (1.0, 8)}, ({("'a'",): (2.0, 8)}, "1", 9999))
+    assert file.measured_at == 2
+
+
+def test_row_of_other_axes_is_another_benchmark(merged):
+    outcome, file = merged({("'native'", "'a'"): (1.0, 8)}, {("'a'",): (2.0, 9)})
+    assert "another version than here" in outcome.notes[0] and values(file) == {("'native'", "'a'"): 1.0}
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "current", "is_adopted"),
-    [
-        ("1", "2", "2", True),
-        ("2", "1", "2", False),
-        ("1", "2", "3", False),
-        ("1", "2", None, False),
-        ("1", None, None, False),
-        (None, "1", "1", True),
-    ],
+    ("here", "there", "suite", "is_taken"),
+    [("1", "2", "2", True), ("2", "1", "2", False), ("1", "2", "3", False), ("1", None, None, False)],
 )
-def test_of_two_versions_the_suites_stays_as_a_row(here, there, current, is_adopted):
-    old = stored({("'a'",): cell(1.0, 99), ("'b'",): cell(1.0, 99), ("'c'",): cell(None)}, here)
-    new = stored({("'a'",): cell(2.0, 1), ("'b'",): cell(None)}, there)
-    row, cells = merged(old, new, current)
-    assert cells.keys() == (new if is_adopted else old).cells[NAME].keys()
-    assert set(row.verdicts.values()) == {MergeDecision.ADOPTED if is_adopted else MergeDecision.VERSION}
-    assert (row.replaced, row.gone) == ((2, {("'c'",)}) if is_adopted else (0, frozenset()))
+def test_of_two_versions_the_suites_stays_as_a_row(merged, here, there, suite, is_taken):
+    old = {("'a'",): (1.0, 99), ("'b'",): (1.0, 99), ("'c'",): (None, None)}
+    new = {("'a'",): (2.0, 1), ("'b'",): (None, None)}
+    outcome, file = merged((old, here), (new, there), suite=suite)
+    assert file.values(NAME).keys() == (new if is_taken else old).keys()
+    assert values(file)[("'a'",)] == (2.0 if is_taken else 1.0)
+    assert ("replaces 2 values of another" if is_taken else "another version than here") in outcome.notes[0]
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(1.0, MergeDecision.VERSION), (None, MergeDecision.ADOPTED)])
-def test_new_version_without_a_value_takes_none_away(value, verdict):
-    row, _ = merged(stored({("'a'",): cell(value, 8)}), stored({("'a'",): cell(None)}, "2"), "2")
-    assert set(row.verdicts.values()) == {verdict}
+@pytest.mark.parametrize(("value", "is_taken"), [(1.0, False), (None, True)])
+def test_new_version_without_a_value_takes_none_away(merged, value, is_taken):
+    _, file = merged({("'a'",): (value, 8)}, ({("'a'",): (None, None)}, "2"), suite="2")
+    assert (file.version(NAME) == "2") is is_taken
 
 
 KEYS = list(itertools.product(("'native'", "'eager'"), ("'a'", "'b'", "'c'")))
-CELLS = st.builds(cell, st.sampled_from([None, NAN, 1.0, 2.0, 3.0]), st.integers(1, 4))
+CELLS = st.tuples(st.sampled_from([None, NAN, 1.0, 2.0, 3.0]), st.integers(1, 4))
 ROWS = st.dictionaries(st.sampled_from(KEYS), CELLS, min_size=1)
 
 
-def texts(cells):
-    return {key: repr((entry.value, entry.evidence)) for key, entry in cells.items()}
+def ranks(path):
+    return {series: entry.rank for series, entry in unpack.records(StoredFile(path), path).items()}
 
 
 @given(ROWS, ROWS)
-def test_merge_is_idempotent_and_nothing_gets_worse(mine, other):
-    here, there = stored(mine), stored(other)
-    _, once = merged(here, there)
-    for cells in (here.cells[NAME], there.cells[NAME]):
-        assert all(once[key].rank >= entry.rank for key, entry in cells.items())
-    row, repeated = merged(again(here), there)
-    assert MergeDecision.ADOPTED not in row.verdicts.values() and texts(repeated) == texts(once)
-
-
-@given(ROWS, ROWS, ROWS, st.sets(st.sampled_from(KEYS)))
-def test_files_of_different_series_merge_in_any_order(mine, first, second, chosen):
-    first = {key: entry if key in chosen else cell(NAN) for key, entry in first.items()}
-    second = {key: cell(NAN) if key in chosen else entry for key, entry in second.items()}
-
-    def through(*files):
-        here = stored(mine)
-        for cells in files:
-            merged(here, stored(cells))
-            here = again(here)
-        return texts(here.cells[NAME])
-
-    assert through(first, second) == through(second, first)
+def test_merge_is_idempotent_and_nothing_gets_worse(tmp_path_factory, mine, other):
+    folder = tmp_path_factory.mktemp("merge")
+    here, there = folder / "here" / "a-env.json", folder / "there" / "a-env.json"
+    write_row(here, mine)
+    write_row(there, other)
+    before, offered = ranks(here), ranks(there)
+    unpack.merge_file(there, here, {NAME: "1"})
+    after = ranks(here)
+    for records in (before, offered):
+        assert all(after[series] >= rank for series, rank in records.items())
+    assert not unpack.merge_file(there, here, {NAME: "1"}).changed
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -198,7 +178,9 @@ def write(tmp_path):
     """Write a results file with its telemetry. Return its path."""
 
     def write(machine, rounds=8, commit=COMMIT):
-        return synthetic.write_commit(tmp_path, commit, 0, machine=machine, rounds=rounds)
+        path = synthetic.write_commit(tmp_path, commit, 0, machine=machine, rounds=rounds)
+        synthetic.count_rounds(path)
+        return path
 
     return write
 
@@ -249,7 +231,8 @@ def test_file_that_is_not_here_is_taken_whole(write, path):
 def test_values_stats_samples_and_profile_come_whole(write, path):
     theirs = write("node")
     merge_file(theirs, path)
-    add_column(theirs, "stats_repeat", lambda value: 9)
+    for name in VERSIONS:
+        change(theirs, "stats_repeat", lambda counts: [count and 9 for count in counts], name)
     add_column(theirs, "samples", lambda value: [value] * 9)
     data = json.loads(theirs.read_text())
     for row in data["results"].values():
@@ -279,32 +262,12 @@ def test_better_series_stays_with_its_rounds(write, path):
     change(path, "result", lambda values: [None] * len(values))
     outcome = merge_file(write("node", rounds=5), path)
     assert (outcome.adopted, outcome.stayed) == (4, 4)
-    assert outcome.notes[0].startswith(
-        f"{path.name}: {OTHER}: fewer rounds than here; what is here stays (eager, float32"
-    )
-    assert outcome.notes[0].endswith(" and 1 more)")
+    assert outcome.notes == []
     rounds = [telemetry.decode(line) for line in lines(path)]
     assert sum(round_.benchmark == NAME for round_ in rounds) == 4 * 5  # the rounds of the failed series went with it
     assert {line for line in lines(path) if OTHER in line} == {line for line in before if OTHER in line}
     assert [round_.time for round_ in rounds] == sorted(round_.time for round_ in rounds)
     assert merge_file(write("node"), path).adopted == 4 and len(lines(path)) == 8 * 8
-
-
-@pytest.mark.parametrize("column", ["stats_repeat", "samples"])
-def test_rounds_that_asv_counted_count_before_telemetry(write, path, column):
-    theirs = write("node")
-    merge_file(theirs, path)
-    add_column(theirs, column, lambda value: 9 if column == "stats_repeat" else [value] * 9)
-    assert merge_file(theirs, path).adopted == 8
-    assert merge_file(write("node"), path).stayed == 8
-
-
-def test_value_whose_telemetry_is_of_another_run_has_no_rounds(write, path):
-    merge_file(write("node"), path)
-    change(path, "result", lambda values: [value * 2 for value in values])
-    assert merge_file(write("node"), path).adopted == 4
-    change(path, "result", lambda values: [value * (1 + 1e-9) for value in values])
-    assert merge_file(write("node"), path).adopted == 0
 
 
 def test_failure_removes_no_value_and_leaves_with_the_series(write, path):
@@ -317,9 +280,7 @@ def test_failure_removes_no_value_and_leaves_with_the_series(write, path):
     good = write("good")
     assert merge_file(good, path).adopted == 4 and lines(path, FAILURES) == []
     before = path.read_bytes()
-    outcome = merge_file(theirs, path)
-    assert not outcome.changed and path.read_bytes() == before
-    assert outcome.notes[0].startswith(f"{path.name}: {NAME}: failed; the value here stays (eager, {CASE}; ")
+    assert not merge_file(theirs, path).changed and path.read_bytes() == before
 
 
 def test_reason_why_a_series_does_not_apply_comes_too(write, path):
@@ -346,7 +307,7 @@ def test_line_that_cannot_be_read_is_kept_here_and_not_taken(write, path):
 def test_rounds_of_a_case_that_the_new_version_dropped_go_too(write, path):
     theirs = write("node")
     merge_file(theirs, path)
-    for field in ("result", "stats_ci_99_a", "stats_ci_99_b"):
+    for field in ("result", "stats_ci_99_a", "stats_ci_99_b", "stats_repeat"):
         change(theirs, field, lambda values: values[::2])
     change(theirs, "params", lambda axes: [axes[0], axes[1][:1]])
     change(theirs, "version", lambda _: "2")

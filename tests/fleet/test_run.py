@@ -220,12 +220,6 @@ def test_every_fourth_commit_then_halves_between_two_that_differ(world):
     assert len(world.client.orders) == measured
 
 
-def test_no_ceilings_are_measured_where_none_are_wanted(world):
-    world.fleet.wants_ceilings = False
-    world.run()
-    assert world.client.orders and not any(order.ceilings for order in world.client.orders)
-
-
 def test_job_of_a_lost_machine_goes_elsewhere_whole(world):
     world.client.silent.add("two")  # it has a job, and never answers
     late = []
@@ -317,15 +311,6 @@ def test_odd_machine_is_pointed_out(world):
     assert world.planned() == everything(world)
 
 
-def test_damaged_record_of_a_block_is_named(world):
-    world.run()
-    path = next(world.root.glob("results/*/runs/*/block.jsonl"))
-    path.write_text(json.dumps({**json.loads(path.read_text()), "rounds": 0}))
-    problems = []
-    assert len(blocks.read(world.root / "results", problems)) == len(world.client.orders) - 1
-    assert problems == [f"{path}: rounds: a positive number is wanted, got 0; left out"]
-
-
 def test_run_without_a_machine_waits_for_one(world, monkeypatch):
     world.client.silent |= {"one", "two", "three"}
     away = dict(world.client.there)
@@ -348,3 +333,12 @@ def test_run_without_a_machine_waits_for_one(world, monkeypatch):
     monkeypatch.setattr(scheduler, "wait", wait)
     world.run()
     assert world.planned() == everything(world)
+
+
+def test_damaged_record_of_a_block_is_named(world):
+    world.run()
+    path = next(world.root.glob("results/*/runs/*/block.jsonl"))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rounds": 0}))
+    problems = []
+    assert len(blocks.read(world.root / "results", problems)) == len(world.client.orders) - 1
+    assert problems == [f"{path}: rounds: a positive number is wanted, got 0; left out"]

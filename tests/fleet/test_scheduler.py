@@ -25,9 +25,7 @@ def test_forms(text, kind, count, options):
     assert (result.kind, result.count, result.options) == (kind, count, options)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "local", "local:0", "tcp://host", "slurm:partition=gpu", "slurm:nodes=2,color=red"]
-)
+@pytest.mark.parametrize("text", ["", "local:0", "tcp://host", "slurm:partition=gpu", "slurm:nodes=2,color=red"])
 def test_other_forms_are_refused_with_what_is_wanted(text):
     with pytest.raises(UsageError, match=r"--fleet '.*': .*wanted"):
         scheduler.parse(text)

@@ -235,3 +235,16 @@ def test_cpu_without_an_instruction_set(tmp_path, has, isas, chosen):
         command = [sys.executable, "-c", OLD_CPU, str(library)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == f"{None if best is None else best.encode()} {isas.encode()} {chosen}"
+
+
+def test_other_processors_have_one_path(tmp_path):
+    # The compiler is this machine's: it is what CMake chooses that is looked at.
+    facts = configure(
+        copy_sources(tmp_path / "a"),
+        tmp_path / "build",
+        "-DCMAKE_SYSTEM_NAME=Linux",
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+    )
+    assert (facts["isas"], facts["isa_flags_baseline"]) == ("baseline", "")
+    # The streams that ceilings are measured with write as each family can
+    assert {Path(entry).parent.name for entry in facts["objects_baseline"].split(";")} == {*kernels.KERNELS, "_native"}

@@ -1,12 +1,11 @@
 """`python -m lab sharing`: the table, and that both kinds of process measure."""
 
-import io
 import json
 import math
 
 import pytest
 
-from kernel_velocity.runner import stages as processes
+from kernel_velocity.runner import asv
 from lab import sharing_series as sharing
 from lab.sharing_series import table as table_of
 
@@ -29,10 +28,11 @@ def test_table_has_the_mean_over_passes_and_its_interval():
 
 def test_both_kinds_of_process_measure_every_turn(tmp_path):
     pytest.importorskip("torch", reason="the series are its")
-    path, out = tmp_path / "sharing.json", io.StringIO()
-    assert processes.run(sharing.MODULE, [str(path), "--device=cpu", "--bench=quantize.*eager.*1M"], out, out) == 0
+    path, lines = tmp_path / "sharing.json", []
+    options = ["--device=cpu", "--bench=quantize.*eager.*1M"]
+    assert asv.run_measuring(sharing.MODULE, [str(path), *options], lines.append) == 0
     (comparison,) = json.loads(path.read_text())["rows"]
-    assert out.getvalue() == f"pass 1: {comparison['series']}\n"
+    assert lines == [f"pass 1: {comparison['series']}"]
     for kind in sharing.KINDS:
         assert len(comparison["seconds"][kind]) == sharing.TURNS and min(comparison["seconds"][kind]) > 1e-5
         assert 0 < comparison["setup"][kind] < 60

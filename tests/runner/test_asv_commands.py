@@ -132,12 +132,6 @@ def test_benchmark_without_any_value_is_one_word():
     assert table([NA], axes=()) == ("n/a", None)
 
 
-def test_whole_table_is_as_asv_prints_it():
-    info, details = table([1.0] * 9)
-    assert info == "ok" and "no value" not in details and details.count("1.00s") == 9
-    assert table([1.0], axes=()) == ("1.00s", None)
-
-
 def test_show_leaves_out_a_benchmark_without_any_value(capsys):
     benchmark = {"name": "k.Cuda.time_hot", "params": [], "param_names": [], "version": "1", "unit": "seconds"}
     results = Results.unnamed()

@@ -82,8 +82,6 @@ def test_gpu_without_nvml(node, monkeypatch):
     ("fields", "reason"),
     [
         ({"torch_cuda": None, "gpus": []}, "NVIDIA driver 580.1, but torch 2.11.0+cu130 is a CPU build"),
-        ({"gpus": [], "reason": "The driver is too old"}, "sees no usable GPU: The driver is too old"),
-        ({"gpus": []}, "sees no usable GPU: CUDA reports none"),
         ({"reason": "no kernel image is available"}, "no kernel image is available"),
         ({}, "no nvcc (looked in CUDACXX"),
         ({"toolchain": "c++ 13; nvcc 13", "numpy": False}, "no NumPy beside torch"),

@@ -3,17 +3,20 @@
 import io
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from kernel_velocity import lock
+from kernel_velocity import documents, lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.machine.ceilings import Ceiling, asdict
 from kernel_velocity.machine.device_figures import device_id
 from kernel_velocity.roofline import ceilings
-from kernel_velocity.runner import peaks, stages
+from kernel_velocity.runner import asv, peaks
+from kernel_velocity.runner.host import ALLOCATOR
 from tests.golden import check_golden
 from tests.machine.test_device_figures import a_machine, document
 from tests.roofline.test_ceilings import record
@@ -55,15 +58,15 @@ def stage(monkeypatch):
         calls = []
         holders.clear()
 
-        def run(name, argv, out, err):
+        def run(module, argv, on_line):
             calls.append(argv[1:])
             holders.append(os.environ.get(lock.HOLDER))
             if raw is not None:
                 Path(argv[0]).write_text(with_checksum(json.dumps(raw)))
-            err.write(text)
+            on_line(text)
             return status
 
-        monkeypatch.setattr(stages, "run", run)
+        monkeypatch.setattr(asv, "run_measuring", run)
         return calls
 
     return install
@@ -83,7 +86,7 @@ def test_measurement_is_printed_stored_and_read(stage, tmp_path, monkeypatch):
     calls = stage(document(a_machine()))
     status, table, _ = run("--device=cpu", "--root", str(tmp_path))
     assert status == 0
-    assert calls == [["--device=cpu", "--caches"]]
+    assert calls == [["--device=cpu"]]
     assert "DRAM triad bandwidth" in table and "upper quartile of 1 session" in table
     assert peaks.latest_roofs(tmp_path, "cpu").levels[-1].bandwidth == pytest.approx(12e9)
     assert peaks.latest_roofs(tmp_path, "cuda") is None
@@ -112,7 +115,7 @@ def test_measurement_holds_the_lock(stage, tmp_path, monkeypatch):
 
 
 def test_missing_device_is_one_line(stage, tmp_path):
-    stage(status=2, text="error: --device cuda: PyTorch sees no CUDA device; nothing was measured\n")
+    stage(status=2, text="error: --device cuda: PyTorch sees no CUDA device; nothing was measured")
     status, out, err = run("--device=cuda", "--root", str(tmp_path))
     assert (status, out) == (2, "")
     assert err.splitlines()[-1] == "error: --device cuda: PyTorch sees no CUDA device; nothing was measured"
@@ -121,7 +124,7 @@ def test_missing_device_is_one_line(stage, tmp_path):
 
 
 def test_crash_of_the_measuring_process_is_reported(stage):
-    stage(status=-9, text="Fatal Python error: Segmentation fault\n")
+    stage(status=-9, text="Fatal Python error: Segmentation fault")
     with pytest.raises(ResultsError, match="status -9: Fatal Python error: Segmentation fault"):
         peaks.measure_document("cpu")
 
@@ -132,3 +135,46 @@ def test_crash_of_the_measuring_process_is_reported(stage):
 )
 def test_size_has_three_digits_and_no_exponent(amount, text):
     assert ceilings.size_text(amount) == text
+
+
+# The process that measures ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("threads", "used"), [("3", "3"), ("", "1")])
+def test_module_runs_in_a_measuring_process(tmp_path, monkeypatch, threads, used):
+    path, lines = tmp_path / "python", []
+    script = 'echo "$@"; echo "$MALLOC_MMAP_MAX_ $OMP_NUM_THREADS"; echo note >&2; echo USDT:noise >&2; exit 7'
+    path.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {sys.executable} "$@"  # the watcher\n{script}\n')
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.setenv("KV_THREADS", threads)
+    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+    assert asv.run_measuring("a.module", ["folder", "--bench=-x"], lines.append) == 7
+    assert lines == ["-m a.module folder --bench=-x", f"{ALLOCATOR['MALLOC_MMAP_MAX_']} {used}", "note"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (NotImplementedError("no device"), 2, "error: --device cpu: no device; nothing was measured\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_missing_device_or_an_interrupt_is_no_crash(tmp_path, monkeypatch, error, status, line):
+    def refuse(device, *, caches, loops):
+        raise error
+
+    monkeypatch.setattr(peaks.measuring, "measure", refuse)
+    err = io.StringIO()
+    assert (peaks.main([str(tmp_path / "f.json"), "--device=cpu"], err), err.getvalue()) == (status, line)
+    assert not (tmp_path / "f.json").exists()
+
+
+def test_ceilings_are_written(tmp_path, monkeypatch):
+    measured = [asdict(Ceiling(what="copy", unit="B/s", value=4.1e12, bytes=3 << 20, dtype="float32"))]
+    document = {"format": 1, "ceilings": measured, "warnings": ["launch: spreads"]}
+    monkeypatch.setattr(peaks.measuring, "measure", lambda device, *, caches, loops: document)
+    path, err = tmp_path / "new" / "c.json", io.StringIO()
+    assert peaks.main([str(path), "--device=cpu"], err) == 0
+    assert err.getvalue() == "warning: launch: spreads\n"
+    assert documents.read_checked(path) == json.loads(json.dumps(document))

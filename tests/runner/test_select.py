@@ -100,31 +100,10 @@ def test_compiler_figures_cover_all_devices_of_native_kernels(device):
     assert select.select(SUITE, device, "core", r"^matmul\..*eager").figures == ()
 
 
-def test_figure_is_complete_with_a_value_or_a_failure():
-    name = "matmul.Cuda.track_registers"
-    here, absent = (name, ("native", "sm_90")), (name, ("native", "sm_80"))
-    stored = {here: dataclasses.replace(NOTHING, value=168.0), absent: NOTHING}
-    assert select.is_tracked(stored, [here])
-    assert not select.is_tracked({}, [here])
-    assert not select.is_tracked(stored, [here, absent])
-    assert select.is_tracked(stored, [here, absent], failures={absent: 1})
-
-
 @pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])
 def test_malformed_selection_is_refused(tier, bench):
     with pytest.raises(UsageError):
         select.select(SUITE, "cpu", tier, bench)
-
-
-def test_expressions_select_exactly_the_series():
-    full = select.select(SUITE, "cpu", "full", None)
-    chosen = select.select(SUITE, "cpu", "core", "native")
-    names = {f"{name}({', '.join(map(repr, params))})": (name, params) for name, params in full.series}
-    expressions = select.expressions(chosen.series)
-    result = {
-        series for text, series in names.items() if any(re.search(expression, text) for expression in expressions)
-    }
-    assert result == set(chosen.series)
 
 
 parts = st.text("ab.('", min_size=1, max_size=4)

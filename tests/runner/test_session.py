@@ -14,7 +14,7 @@ from kernel_velocity.machine.device_figures import UNITS
 from kernel_velocity.runner import select, session
 from kernel_velocity.runner.asv import Ended
 from kernel_velocity.runner.session import Session
-from tests.ab.simulated_machine import OTHER, SERIES, a_round
+from tests.ab.simulated_machine import SERIES, a_round
 
 COMMIT = "c0ffee00" + "0" * 32
 
@@ -161,12 +161,6 @@ def measured(series, ago):
 def test_measured_since_wants_every_round_newer(work, ago, expected):
     write(work, *(measured(SERIES, seconds) for seconds in ago))
     assert work.measured_since(COMMIT, time.time() - 100) is expected
-
-
-def test_measured_since_ignores_other_series(work):
-    write(work, measured(SERIES, 5.0), measured(OTHER, 200.0))
-    assert work.measured_since(COMMIT, time.time() - 100)
-    assert not work.measured_since(COMMIT, time.time() - 1)
 
 
 @pytest.mark.parametrize("more", [b'{"b": "\xff\xfe"}\n', b"{\n", b'{"b": 3}\n\n'])

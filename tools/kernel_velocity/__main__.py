@@ -38,7 +38,7 @@ Commands = Mapping[str, tuple[str, str | None]]
 COMMANDS: Commands = {
     "init": ("scaffold.init", "set up tracking in a git repository: asv.conf.json, the build, an example benchmark"),
     "doctor": ("runner.doctor", "print what this machine has, what will be n/a here and why, and what to run first"),
-    "track": ("fleet.command", "measure the last commits that changed the kernels, then write the dashboard"),
+    "track": ("fleet.run", "measure the last commits that changed the kernels, then write the dashboard"),
     "report": ("site.report", "write the dashboard of what is recorded, without measuring"),
     "compare": ("compare.command", "compare implementations on the working tree: times, efficiency, errors"),
     "gate": ("ab.gate", "compare the speed of two commits, or of a commit and the working tree, in minutes"),

@@ -13,8 +13,7 @@ from typing import TextIO
 
 from kernel_velocity import documents, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.runner import host
-from kernel_velocity.runner import stages as processes
+from kernel_velocity.runner import asv, host
 from kernel_velocity.tables import aligned
 from lab.sharing_series import FEWEST_PASSES, MODULE, table
 
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         path = Path(folder, "sharing.json")
         options = [f"--device={host.device()}", f"--passes={args.passes}"]
         options += [] if args.bench is None else [f"--bench={args.bench}"]
-        status = processes.run(MODULE, [str(path), *options], err, err)
+        status = asv.run_measuring(MODULE, [str(path), *options], lambda line: print(line, file=err, flush=True))
         if status == 0:
             print(aligned(table(documents.read_checked(path)["rows"])), file=out)
     return status

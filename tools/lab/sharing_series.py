@@ -33,7 +33,7 @@ from kernel_velocity.suite.suite import Series
 from kernel_velocity.tables import Table
 from lab.traces import core_series
 
-MODULE = "lab.sharing_series"  # a measuring process runs it (runner/stages.py)
+MODULE = "lab.sharing_series"  # a measuring process runs it
 TURNS = 20
 PORTION = 0.03  # s of samples of one process in a turn, of which the first third only fills the caches again
 KINDS = ("isolated", "shared")

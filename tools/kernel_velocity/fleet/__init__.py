@@ -5,10 +5,9 @@ is ours is what can be compared: the commits of a test case stay on one machine,
 anchor commits. A node without a network gets a folder (`kv offline pack`), and sends back a tar (`kv offline unpack`).
 May import every room but `scaffold`. On a node there is no package that draws pages.
 
-    command.py      `kv track`: here, or by the machines of --fleet
     plan.py         commits, lanes, machines and a budget -> jobs. Pure
     scheduler.py    `tcp://host:port`, `local:3` or `slurm:nodes=4` -> a client of Dask, and the machines behind it
-    run.py          give the jobs to machines, merge what comes back, resume
+    run.py          `kv track`: here, or give jobs to the machines of --fleet, merge what comes back, resume
     worker.py       measure a job on a machine: a clone, `kv track`, a tar
     pack.py         `kv offline pack DIR`: everything that a node needs, in one folder
     node.sh         what is started on the node: environment, tests, ceilings, `kv track --minutes`, the tar

@@ -1,4 +1,6 @@
-"""Give the jobs of a plan to machines, merge what comes back, until nothing is left.
+"""``kv track``: measure here, or by the machines of --fleet.
+
+The jobs of a plan are given to machines, and what comes back is merged, until nothing is left.
 
 Each machine has one job at a time. What is merged is recorded beside the results (results/blocks.py), so an interrupted
 run resumes from there. A machine that is lost, or on which a job fails, loses the job whole: the next plan gives it to
@@ -8,19 +10,20 @@ another. A job counts once, however often it comes back.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
 from kernel_velocity import lock, units
-from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured, UsageError
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
 from kernel_velocity.fleet import unpack, worker
@@ -29,13 +32,14 @@ from kernel_velocity.fleet.scheduler import FleetMachine
 from kernel_velocity.fleet.worker import Order, Result
 from kernel_velocity.past import past
 from kernel_velocity.results import blocks, git
-from kernel_velocity.runner import backfill, host, select
+from kernel_velocity.runner import backfill, host, select, track
 from kernel_velocity.runner.track import TrackSettings
 from kernel_velocity.suite import config
 
 POLL = 1.0  # s between two looks at the machines
 LOST = 15.0  # s that a machine may be away before its lanes go elsewhere; Dask restarts a worker in a few
 ATTEMPTS = 3  # machines that a lane is tried on
+FLEET_ONLY = ("anchors", "session")  # options
 PAGES = Path(".asv", "html", "kernel-velocity")
 
 
@@ -57,7 +61,6 @@ class Fleet:
     machines: dict[str, FleetMachine] = field(default_factory=dict)  # by name
     last_seen: dict[str, float] = field(default_factory=dict)  # of machines, by the monotonic clock
     running: dict[Any, tuple[FleetJob, FleetMachine, float]] = field(default_factory=dict)  # by the future of Dask
-    builds: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # kind and commit -> the future of Dask
     with_ceilings: set[str] = field(default_factory=set)  # machines
     there: set[str] = field(default_factory=set)  # addresses of workers, when we last looked
     unfit: set[str] = field(default_factory=set)  # addresses of workers that get no job
@@ -163,7 +166,8 @@ class Fleet:
                     continue
                 plan = self.plan()
                 if shared is None and plan.jobs:
-                    shared = client.submit(_as_is, bundle, key=f"kernel-velocity-bundle-{self.head}")
+                    # As a task of Dask, it is computed again where it is lost
+                    shared = client.submit(bytes, bundle, key=f"kernel-velocity-bundle-{self.head}")
                 self.give(client, plan, shared)
                 if not self.running and not plan.jobs:
                     return
@@ -229,24 +233,18 @@ class Fleet:
         """Give each idle machine its next job."""
         busy = {machine.name for _, machine, _ in self.running.values()}
         idle = [machine for name, machine in self.machines.items() if name not in busy and self.is_there(machine)]
-        orders = {
-            machine.name: self.order(plan.of(machine.name)[0], machine) for machine in idle if plan.of(machine.name)
-        }
-        self.build(client, orders, shared)
-        for name, order in orders.items():
-            job, machine = order.job, self.machines[name]
-            futures = [self.builds[build] for sha in job.measured if (build := (*machine.builds, sha)) in self.builds]
-            future = client.submit(
-                worker.measure,
-                order,
-                shared,
-                list(dict.fromkeys(futures)),
-                key=f"{job.key}-{time.time_ns()}",
-                workers=[machine.address],
-                pure=False,
-            )
-            self.running[future] = (job, machine, time.monotonic())
-            self.say(f"{name}: measures {_what(job)}, about {_minutes(job.seconds)}")
+        for machine in idle:
+            for job in plan.of(machine.name)[:1]:
+                future = client.submit(
+                    worker.measure,
+                    self.order(job, machine),
+                    shared,
+                    key=f"{job.key}-{time.time_ns()}",
+                    workers=[machine.address],
+                    pure=False,
+                )
+                self.running[future] = (job, machine, time.monotonic())
+                self.say(f"{machine.name}: measures {_what(job)}, about {_minutes(job.seconds)}")
 
     def order(self, job: FleetJob, machine: FleetMachine) -> Order:
         """Return a job with all that its machine must know."""
@@ -263,32 +261,6 @@ class Fleet:
             began=time.time(),
             settings={key: value for key, value in os.environ.items() if key.startswith("KV_") and key not in LOCAL},
         )
-
-    def build(self, client: Any, orders: Mapping[str, Order], shared: Any) -> None:
-        """Have the commits of jobs built, each by one machine of a kind. A machine alone builds as it measures."""
-        kinds = Counter(machine.builds for machine in self.machines.values())
-        able: dict[tuple[str, str, str], list[str]] = {}  # kind and commit -> machines
-        for name, order in orders.items():
-            kind = self.machines[name].builds
-            for sha in order.job.measured if kinds[kind] > 1 else ():
-                able.setdefault((*kind, sha), []).append(name)
-        shares: dict[str, list[str]] = {name: [] for name in orders}
-        for (*_, sha), names in ((build, names) for build, names in able.items() if build not in self.builds):
-            shares[min(names, key=lambda name: len(shares[name]))].append(sha)
-        for name, commits in shares.items():
-            if commits:
-                machine = self.machines[name]
-                future = client.submit(
-                    worker.build,
-                    orders[name],
-                    tuple(commits),
-                    shared,
-                    key=f"build-{orders[name].job.key}-{time.time_ns()}",
-                    workers=[machine.address],
-                    allow_other_workers=True,  # where the machine is lost
-                    pure=False,
-                )
-                self.builds |= {(*machine.builds, sha): future for sha in commits}
 
     def collect(self) -> None:
         """Wait a moment, then take what is done."""
@@ -388,7 +360,52 @@ LOCAL = {
 }
 
 
-def run(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `kv track`, and those of a fleet."""
+    track.add_arguments(parser)
+    fleet = parser.add_argument_group("many machines", "docs/how-to/cluster.md")
+    fleet.add_argument(
+        "--fleet",
+        metavar="SCHEDULER",
+        help="measure by the workers of Dask: tcp://HOST:PORT, local:3, or slurm:nodes=4,partition=gpu",
+    )
+    fleet.add_argument(
+        "--anchors", type=int, metavar="N", help=f"commits that blocks of a history share (default {planning.ANCHORS})"
+    )
+    fleet.add_argument(
+        "--session",
+        type=float,
+        metavar="MINUTES",
+        help=f"longest session of a machine (default {planning.SESSION / 60:g})",
+    )
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Measure here, or by a fleet. Return the exit status.
+
+    Raises:
+        UsageError: an option makes no sense.
+    """
+    if args.fleet is None:
+        if unfit := [name for name in FLEET_ONLY if getattr(args, name) is not None]:
+            raise UsageError(f"--{unfit[0]} is for --fleet, which is missing")
+        return track.run(args, out, err)
+    args.anchors = planning.ANCHORS if args.anchors is None else args.anchors
+    args.session = planning.SESSION / 60 if args.session is None else args.session
+    if args.anchors < 0 or not args.session > 0:
+        raise UsageError(
+            f"--anchors {args.anchors}, --session {args.session:g}: a number from 0 on and positive minutes are "
+            "wanted, for example --anchors 2 --session 120"
+        )
+    if args.device is not None:
+        raise UsageError(f"--device {args.device}: is for this machine; a fleet measures the devices of its workers")
+    config.check(args.root)
+    settings = track.settings(args, os.environ)
+    with contextlib.chdir(args.root):
+        return _measure(args, settings, out)
+
+
+def _measure(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> int:
     """Measure by a fleet, then write the dashboard. Return the exit status, as `kv track` does."""
     scheduler = dask.parse(args.fleet)
     root = Path()
@@ -468,8 +485,3 @@ def _what(job: FleetJob) -> str:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _as_is(data: bytes) -> bytes:
-    """Return the data. As a task of Dask, its result is computed again where it is lost."""
-    return data

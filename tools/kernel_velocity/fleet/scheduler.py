@@ -42,13 +42,7 @@ class FleetMachine:
     kind: str  # what is measured, such as "NVIDIA H100 80GB HBM3"
     device: str  # "cpu" or "cuda"
     number: int | None = None  # of the device, where several workers share the machine
-    processor: str = ""
     clock: float = 0.0  # s that its clock is ahead of ours
-
-    @property
-    def builds(self) -> tuple[str, str]:
-        """What machines have in common that take each other's builds."""
-        return self.kind, self.processor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +206,5 @@ def _machine(address: str, reply: Mapping[str, Any], label: object, scheduler: S
         kind=gpus[min(number or 0, len(gpus) - 1)] if gpus else reply["processor"],
         device="cuda" if gpus else "cpu",
         number=number if number is not None and number < len(gpus) else None,
-        processor=reply["processor"],
         clock=reply["time"] - time.time(),
     )

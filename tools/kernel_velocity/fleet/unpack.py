@@ -1,66 +1,46 @@
 """``kv offline unpack TAR --machine NAME``: merge what a node measured into `results/NAME`.
 
-The better measurement of each series stays, whole, with its rounds and failures. A value beats none, more rounds beat
-fewer, and of two as good the one here stays: nothing measured is lost, and a second unpack changes nothing. A results
-file of asv has one version of each benchmark: of two versions the suite's stays.
+The better record of each series stays, whole: its rounds, its failures, and asv's value of them. A value beats none,
+the suite's timing method another one, more rounds fewer, and of two as good the one here stays: nothing measured is
+lost, and a second unpack changes nothing. A results file of asv has one version of each benchmark: of two versions the
+suite's stays.
 
-Everything is checked before the first file is written. What describes a result is written before it: the next unpack
+Everything is checked before the first file is written. What lies beside a result is written before it: the next unpack
 finishes one that was interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
-import enum
 import json
 import math
-import statistics
 import tempfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from kernel_velocity import documents, lock, units
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.stopping import from_environment, method_hash
-from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet import archive
 from kernel_velocity.fleet.archive import Manifest
-from kernel_velocity.results import git, sessions
-from kernel_velocity.results.asv_file import Params, StoredFile, check_machine
-from kernel_velocity.results.lines import (
-    FAILURES,
-    ROUNDS,
-    Failure,
-    beside,
-    decode_failure,
-    decoded,
-    encode_failure,
-    read_failures,
-    read_rounds,
-    read_sessions,
-    texts,
-)
+from kernel_velocity.results import git, lines, sessions
+from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries, check_machine
+from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.reader import FORMAT_VERSION, parameter
-from kernel_velocity.results.records import AGREEMENT
 from kernel_velocity.suite import config
 
-SeriesName = tuple[str, ...]  # benchmark and parameters, as telemetry names them
-MACHINE_IDENTITY = (
-    "arch",
-    "cpu",
-    "num_cpu",
-)  # what makes a machine another one; memory and kernel move with the rental
-# of the lines of the files beside a results file
+# What makes a machine another one; memory and kernel move with the rental
+MACHINE_IDENTITY = ("arch", "cpu", "num_cpu")
+# Of the lines of the files beside a results file
 LINE_CODECS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
-    ROUNDS: (telemetry.decode, telemetry.encode),
-    FAILURES: (decode_failure, encode_failure),
+    lines.ROUNDS: (telemetry.decode, telemetry.encode),
+    lines.FAILURES: (lines.decode_failure, lines.encode_failure),
 }
 DEFAULT_METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
-NOTED_SERIES = 3  # that a note names before it counts the others
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -223,86 +203,38 @@ def _load(path: Path) -> dict[str, object]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeCell:
-    """What a results file stores of one series, and on how much it rests."""
+class SeriesRecord:
+    """What one place recorded of a series at a commit."""
 
-    value: float | None  # seconds per call, or a track's unit; NaN: n/a, or not asked for; None: failed
-    samples: tuple[float, ...] | None = None  # round estimates, s per call
-    evidence: int = 0  # rounds of a value; where there is none, the recorded reasons
+    stored: StoredSeries  # asv's value of it
     method: str | None = None  # hash of the timing method; None: unknown
+    reasons: int = 0  # recorded ones why there is no value
 
     @property
-    def measured(self) -> bool:
-        """Whether there is a value."""
-        return self.value is not None and math.isfinite(self.value)
+    def rank(self) -> tuple[int, bool, int]:
+        """How good it is: a value before a failure before n/a, then the suite's method, then rounds or reasons."""
+        if self.stored.value is None:
+            return int(self.stored.failed), True, self.reasons
+        return 2, self.method in (None, DEFAULT_METHOD), self.stored.size
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """How good it is: a value, before a failure, before n/a."""
-        return (2 if self.measured else 1 if self.value is None else 0), self.evidence
+    def is_tried(self) -> bool:
+        """Whether it says something. asv stores n/a for what was not asked for, too."""
+        return self.stored.value is not None or self.stored.failed or self.reasons > 0
 
 
-class MergeDecision(enum.Enum):
-    """What became of a series of the other file."""
-
-    ADOPTED = "taken"
-    SAME = "says no more than here"
-    FEWER = "fewer rounds than here; what is here stays"
-    EQUAL = "as many rounds as here; what is here stays"
-    FAILED = "failed; the value here stays"
-    METHOD = "timed by another method; what is here stays"
-    VERSION = "another version than here; what is here stays"
-
-
-def verdict(here: MergeCell | None, there: MergeCell, method: str | None = DEFAULT_METHOD) -> MergeDecision:
-    """Return what becomes of a series of the other file.
-
-    Values of two timing methods cannot be compared: that of the suite's method (`method`) stays, else the one here.
-    """
-    if here is None:
-        return MergeDecision.ADOPTED
-    both = here.measured and there.measured
-    if both and here.method != there.method and None not in (here.method, there.method):
-        return MergeDecision.ADOPTED if there.method == method else MergeDecision.METHOD
-    if there.rank > here.rank:
-        return MergeDecision.ADOPTED
-    if both and (here.value, here.samples) != (there.value, there.samples):
-        return MergeDecision.EQUAL if there.rank == here.rank else MergeDecision.FEWER
-    return MergeDecision.FAILED if here.measured and there.value is None else MergeDecision.SAME
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankedFile:
-    """A results file, and on how much each of its series rests."""
-
-    file: StoredFile
-    cells: Mapping[str, Mapping[Params, MergeCell]]  # by benchmark
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergedBenchmark:
-    """What became of a benchmark of the other file."""
-
-    verdicts: Mapping[Params, MergeDecision]
-    replaced: int = 0  # values of another version, which went with their row
-    gone: frozenset[Params] = frozenset()  # their series that the new version does not have
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merged:
+class MergedFile(NamedTuple):
     """What became of a results file."""
 
     path: Path  # the file here
     changed: bool  # whether it was written
-    adopted: int = 0  # series
-    stayed: int = 0  # series of the other file that are as good here, or better
-    notes: list[str] = field(default_factory=list)
+    adopted: int  # series that are the other file's now
+    stayed: int  # series of the other file that are as good here, or better
+    notes: list[str]
 
 
-def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
+def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> MergedFile:
     """Merge a results file into the one at `path`, which is made where there is none.
-
-    What lies beside a results file is written before it: the next merge finishes one that was interrupted.
 
     Args:
         theirs: the other file. path: `results/<machine>/<commit8>-<environment>.json`.
@@ -311,138 +243,93 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
     Raises:
         ResultsError: one of them is no results file, or they are of two commits.
     """
-    there, new = read(theirs), not path.exists()
+    there, new = StoredFile(theirs), not path.exists()
     if new:
-        there.file.move_to(path)
-    here = replace(there, cells={}) if new else read(path)
-    if here.file.commit != there.file.commit:
-        raise ResultsError(f"{path}: of commit {here.file.commit}, not of {there.file.commit}")
-    rows = {name: merge_row(name, here, there, versions.get(name)) for name in there.cells}
-    adopted = {_series(name, params) for name, row in rows.items() for params in _by(row, MergeDecision.ADOPTED)}
-    gone = {_series(name, params) for name, row in rows.items() for params in row.gone}
+        there.move_to(path)
+    here = there if new else StoredFile(path)
+    if here.commit != there.commit:
+        raise ResultsError(f"{path}: of commit {here.commit}, not of {there.commit}")
+    ours, other = {} if new else records(here, path), records(there, theirs)
+    adopted: set[Series] = set()
+    replaced: set[Series] = set()  # of the file here
+    notes: list[str] = []
+    for name in there.benchmarks():
+        mine, offered = ({key: value for key, value in side.items() if key[0] == name} for side in (ours, other))
+        is_same_version = here.version(name) == there.version(name)
+        if not mine or (is_same_version and len(here.axes(name)) == len(there.axes(name))):
+            better = {series for series, record in offered.items() if is_better(record, mine.get(series))}
+            worse = better & mine.keys()
+        elif not is_same_version and there.version(name) == versions.get(name, "") and replaces(mine, offered):
+            better, worse = set(offered), set(mine)  # a row of asv is of one version
+            count = sum(record.stored.value is not None for record in mine.values())
+            notes.append(f"{path.name}: {name}: the suite's version replaces {units.count(count, 'value')} of another")
+        else:
+            better, worse = set(), set()
+            notes.append(f"{path.name}: {name}: another version than here; what is here stays")
+        if better and worse == mine.keys():
+            here.take_benchmark(name, there)
+        elif better:
+            chosen = [params for params in there.values(name) if (name, tuple(map(parameter, params))) in better]
+            here.take_series(name, chosen, there)
+        adopted |= better
+        replaced |= worse
     if new or adopted:
         for suffix in LINE_CODECS:
-            ours, other = (texts(beside(file, suffix), []) for file in (path, theirs))
-            _replace(beside(path, suffix), merge_lines(ours, other, adopted, gone, suffix))
-        merged = sessions.merged(read_sessions(path, []), read_sessions(theirs, []))
-        _replace(beside(path, sessions.SUFFIX), merged)
-        here.file.save()
-    tried = {(name, params) for name, cells in there.cells.items() for params, cell in cells.items() if any(cell.rank)}
-    count = sum(rows[name].verdicts[params] is MergeDecision.ADOPTED for name, params in tried)
-    notes = [f"{path.name}: {name}: {note}" for name, row in rows.items() for note in _notes(row, there.cells[name])]
-    return Merged(path=path, changed=new or bool(adopted), adopted=count, stayed=len(tried) - count, notes=notes)
+            ours_beside, theirs_beside = (lines.texts(lines.beside(file, suffix), []) for file in (path, theirs))
+            _replace(lines.beside(path, suffix), merge_lines(ours_beside, theirs_beside, replaced, adopted, suffix))
+        merged = sessions.merged(lines.read_sessions(path, []), lines.read_sessions(theirs, []))
+        _replace(lines.beside(path, sessions.SUFFIX), merged)
+        here.save()
+    tried = {series for series, record in other.items() if record.is_tried}
+    return MergedFile(path, new or bool(adopted), len(tried & adopted), len(tried - adopted), notes)
 
 
-def read(path: Path) -> RankedFile:
-    """Return a results file. What lies beside it tells on how much its series rest.
-
-    Raises:
-        ResultsError: it is no results file.
-    """
-    stored = StoredFile(path)
-    rounds = read_rounds(beside(path, ROUNDS), [])
-    reasons = read_failures(beside(path, FAILURES), [])
-    cells = {name: dict(series_of(stored, name, rounds, reasons)) for name in stored.benchmarks()}
-    return RankedFile(file=stored, cells=cells)
-
-
-def series_of(
-    file: StoredFile,
-    name: str,
-    rounds: Mapping[Any, Sequence[Round]],
-    reasons: Mapping[Any, Sequence[Failure]],
-) -> Iterator[tuple[Params, MergeCell]]:
-    """Yield the series of a benchmark. Telemetry counts where asv stored neither a count nor samples."""
-    stats, samples = file.stats(name), file.samples(name)
-    for params, value in file.values(name).items():
-        series = _series(name, params)
-        timed = sorted(rounds.get(series, ()), key=lambda round_: round_.time)
-        count = len(reasons.get(series, ()))
-        if value is not None and math.isfinite(value):
-            stored = (stats[params] or {}).get("repeat") or len(samples[params] or ())
-            count = int(stored or _resting_on(timed, value))
-        drawn, method = samples[params], timed[-1].method if timed else None
-        cell = MergeCell(value=value, samples=None if drawn is None else tuple(drawn), evidence=count, method=method)
-        yield params, cell
-
-
-def _resting_on(rounds: Sequence[Round], value: float) -> int:
-    """Return how many rounds a value is the median of. 0 where they are of another run."""
-    middle = statistics.median([round_.estimate for round_ in rounds]) if rounds else math.nan
-    return len(rounds) if math.isclose(middle, value, rel_tol=AGREEMENT) else 0
-
-
-def merge_row(name: str, here: RankedFile, there: RankedFile, current: str | None) -> MergedBenchmark:
-    """Merge a benchmark into the file here, in memory. `current` is its version in the suite."""
-    cells, mine = there.cells[name], here.cells.get(name)
-    if mine is None:
-        here.file.take_benchmark(name, there.file)
-        return MergedBenchmark(verdicts=dict.fromkeys(cells, MergeDecision.ADOPTED))
-    version = there.file.version(name)
-    if here.file.version(name) != version:
-        values = sum(cell.measured for cell in mine.values())
-        if current is None or version != current or (values and not any(cell.measured for cell in cells.values())):
-            return MergedBenchmark(verdicts=dict.fromkeys(cells, MergeDecision.VERSION))
-        here.file.take_benchmark(name, there.file)
-        return MergedBenchmark(
-            verdicts=dict.fromkeys(cells, MergeDecision.ADOPTED),
-            replaced=values,
-            gone=frozenset(mine) - frozenset(cells),
+def records(file: StoredFile, path: Path) -> dict[Series, SeriesRecord]:
+    """Return what is recorded of each series of a results file, which was read from `path`."""
+    rounds = by_series(lines.read(lines.beside(path, lines.ROUNDS), lines.decode_round, []))
+    failures = by_series(lines.read(lines.beside(path, lines.FAILURES), lines.decode_failure, []))
+    return {
+        series: SeriesRecord(
+            stored=stored,
+            method=rounds[series][-1].method if series in rounds else None,
+            reasons=len(failures.get(series, ())),
         )
-    if len(here.file.axes(name)) != len(there.file.axes(name)):
-        return MergedBenchmark(verdicts=dict.fromkeys(cells, MergeDecision.VERSION))
-    row = MergedBenchmark(verdicts={params: verdict(mine.get(params), cell) for params, cell in cells.items()})
-    if adopted := _by(row, MergeDecision.ADOPTED):
-        here.file.take_series(name, adopted, there.file)
-    return row
+        for series, stored in file.series()
+    }
+
+
+def is_better(there: SeriesRecord, here: SeriesRecord | None) -> bool:
+    """Return whether the record of the other place is taken."""
+    return here is None or there.rank > here.rank
+
+
+def replaces(here: Mapping[Series, SeriesRecord], there: Mapping[Series, SeriesRecord]) -> bool:
+    """Return whether records of the suite's version may replace those of another: not values by none."""
+    have_values = [any(record.stored.value is not None for record in side.values()) for side in (here, there)]
+    return have_values != [True, False]
 
 
 def merge_lines(
-    here: Iterable[str], there: Iterable[str], adopted: Container[SeriesName], gone: Container[SeriesName], suffix: str
+    here: Iterable[str], there: Iterable[str], replaced: Collection[Series], adopted: Collection[Series], suffix: str
 ) -> str:
     """Return the text of the lines beside a merged results file, in the order of time, those that cannot be read last.
 
     Args:
         here, there: of the two files.
-        adopted: the series whose values are the other file's now. gone: the series that were removed.
+        replaced, adopted: the series whose lines here leave, and those whose lines there come.
         suffix: of the file.
     """
     decode, encode = LINE_CODECS[suffix]
-    lines: dict[str, float] = {}  # and its Unix time
-    for side, other in ((here, False), (there, True)):
-        for _, line, entry in decoded(side, decode):
-            if isinstance(entry, ValueError):
-                lines |= {} if other else {line: math.inf}
-                continue
-            series = (entry.benchmark, *entry.params)
-            if (series in adopted) is other and series not in gone:
-                lines[encode(entry)] = entry.time
-    return "".join(f"{line}\n" for line in sorted(lines, key=lines.__getitem__))
-
-
-def _by(row: MergedBenchmark, wanted: MergeDecision) -> list[Params]:
-    return [params for params, verdict in row.verdicts.items() if verdict is wanted]
-
-
-def _notes(row: MergedBenchmark, cells: Mapping[Params, MergeCell]) -> Iterator[str]:
-    """Yield why series were not taken. A series that was not tried (asv stores n/a) needs no reason."""
-    for reason in (
-        MergeDecision.FAILED,
-        MergeDecision.EQUAL,
-        MergeDecision.FEWER,
-        MergeDecision.METHOD,
-        MergeDecision.VERSION,
-    ):
-        named = [", ".join(map(parameter, params)) for params in _by(row, reason) if any(cells[params].rank)]
-        if named:
-            more = f" and {len(named) - NOTED_SERIES} more" if named[NOTED_SERIES:] else ""
-            yield f"{reason.value} ({'; '.join(named[:NOTED_SERIES])}{more})"
-    if row.replaced:
-        yield f"the suite's version replaces {units.count(row.replaced, 'value')} of another"
-
-
-def _series(name: str, params: Params) -> SeriesName:
-    return name, *map(parameter, params)
+    times: dict[str, float] = {}  # Unix time, s, by line
+    for _, line, entry in lines.decoded(here, decode):
+        if isinstance(entry, ValueError):
+            times[line] = math.inf
+        elif (entry.benchmark, entry.params) not in replaced:
+            times[encode(entry)] = entry.time
+    for _, _, entry in lines.decoded(there, decode):
+        if not isinstance(entry, ValueError) and (entry.benchmark, entry.params) in adopted:
+            times[encode(entry)] = entry.time
+    return "".join(f"{line}\n" for line in sorted(times, key=times.__getitem__))
 
 
 def _replace(path: Path, text: str) -> None:

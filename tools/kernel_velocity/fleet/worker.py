@@ -2,8 +2,7 @@
 
 Dask's worker runs `measure`, which starts this module as a process: `kv track` needs a process that Ctrl-C reaches and
 a current folder, and must end with the worker. The machine's folder, KV_FLEET_FOLDER or ~/.cache/kernel-velocity/fleet,
-holds a clone for each repository and machine, where builds stay. A commit is built by one machine of a kind, and the
-others take its build, if their toolchain is the same. What a job measured goes back as the tar of `kv
+holds a clone for each repository and machine, where builds stay. What a job measured goes back as the tar of `kv
 offline` (archive.py), so it is checked and merged like a node's.
 """
 
@@ -37,9 +36,6 @@ from kernel_velocity.fleet.plan import FleetJob
 from kernel_velocity.processes import contained
 from kernel_velocity.results import asv_file, blocks, git, ingest, lines
 from kernel_velocity.runner import doctor, fingerprint, host, track
-from kernel_velocity.runner.asv import environment_of, settings
-from kernel_velocity.runner.select import Selection
-from kernel_velocity.runner.session import Session
 from kernel_velocity.stats import link
 from kernel_velocity.suite import config
 
@@ -47,7 +43,7 @@ FOLDER_VARIABLE = "KV_FLEET_FOLDER"  # variable: where a machine keeps its clone
 NAME_VARIABLE = "KV_MACHINE"  # variable: the machine's name in results/, as `kv track` has it
 # Exit statuses of `track` after which there is nothing to try again. Others are the machine's fault
 FINAL = (0, BenchmarkFailed.exit_code, BuildFailed.exit_code, NothingMeasured.exit_code)
-CLEAN, BUNDLE, ORDER, LOG, BUILDS = "fleet-job", "repository.bundle", "order.json", "log.txt", "builds"
+CLEAN, BUNDLE, ORDER, LOG = "fleet-job", "repository.bundle", "order.json", "log.txt"
 _running: dict[str, subprocess.Popen[bytes]] = {}  # of this worker: key of a job -> its process
 
 
@@ -93,27 +89,14 @@ def describe() -> dict[str, Any]:
     }
 
 
-def build(order: Order, commits: tuple[str, ...], bundle: bytes) -> dict[str, bytes]:
-    """Build commits in a process, for all machines of this kind. One that this machine cannot build is left out."""
-    try:
-        with _process(order, bundle, commits) as (status, folder):
-            paths = sorted((folder / BUILDS).glob("*")) if status == 0 else []
-            return {path.name: path.read_bytes() for path in paths}
-    except OSError:  # a full disk: the job, too, will say so
-        return {}
-
-
-def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, bytes]] = ()) -> Result:
+def measure(order: Order, bundle: bytes) -> Result:
     """Measure a job in a process. It ends with this one, or by `stop`.
-
-    Args:
-        builds: of its commits, by other machines. What is not among them, or damaged, is built here.
 
     Raises:
         OSError: the disk is full.
     """
     began = time.monotonic()
-    with _process(order, bundle, (), builds) as (status, folder):
+    with _process(order, bundle) as (status, folder):
         printed = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         path = folder / archive.TAR_NAME
         tar = path.read_bytes() if path.exists() and status in FINAL else b""
@@ -128,22 +111,16 @@ def measure(order: Order, bundle: bytes, builds: Sequence[Mapping[str, bytes]] =
 
 
 @contextlib.contextmanager
-def _process(
-    order: Order, bundle: bytes, to_build: Sequence[str], builds: Sequence[Mapping[str, bytes]] = ()
-) -> Iterator[tuple[int, Path]]:
+def _process(order: Order, bundle: bytes) -> Iterator[tuple[int, Path]]:
     """Run `main` in a process. Yield its exit status and its folder, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as scratch, contained() as mark:
         folder = Path(scratch)
         (folder / BUNDLE).write_bytes(bundle)
         (folder / ORDER).write_text(json.dumps(asdict(order)), encoding="utf-8")
-        (folder / BUILDS).mkdir()
-        for commit, made in (pair for several in builds for pair in several.items()):
-            if commit in order.job.measured:
-                (folder / BUILDS / commit).write_bytes(made)
         own_machines = _folder(order) / ".asv" / "machines.json"  # asv's file of them, for this one alone
         with (folder / LOG).open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder), *to_build],
+                [sys.executable, "-P", "-m", "kernel_velocity.fleet.worker", str(folder)],
                 env={**os.environ, **mark, **order.settings, asv_file.MACHINES_FILE: str(own_machines)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -174,11 +151,8 @@ def _folder(order: Order) -> Path:
 # The process ----------------------------------------------------------------------------------------------------------
 
 
-def main(scratch: Path, to_build: Sequence[str]) -> int:
+def main(scratch: Path) -> int:
     """Measure the order in a folder, and put the tar beside it. Return the status of `kv track`.
-
-    Args:
-        to_build: commits that are built instead, and put beside it.
 
     Raises:
         KernelVelocityError: it cannot be measured here.
@@ -188,10 +162,6 @@ def main(scratch: Path, to_build: Sequence[str]) -> int:
     clone = _clone(order, scratch / BUNDLE)
     with lock.held(clone, wait=True), contextlib.chdir(clone):
         _check_out(order)
-        if to_build:
-            _build(order, to_build, scratch / BUILDS)
-            return 0
-        _take_builds(scratch / BUILDS)
         began = time.time()
         status = _track(order)
         if status in FINAL:
@@ -222,28 +192,6 @@ def _check_out(order: Order) -> None:
         for folder in (Path(config.results_dir(here), order.job.machine), Path(".asv", "spool")):
             shutil.rmtree(folder, ignore_errors=True)
         replace_text(label, order.job.key)
-
-
-def _build(order: Order, commits: Sequence[str], into: Path) -> None:
-    """Build commits as `kv track` does, and store their builds as tars."""
-    nothing = Selection(series=(), versions={})
-    machine = order.job.machine
-    Session(root=Path.cwd(), commits=tuple(commits), series=nothing, rounds=1, machine=machine).build(False, sys.stdout)
-    environment = environment_of(settings())
-    for commit in commits:
-        if (packed := environment.packed(commit)) is not None:
-            (into / commit).write_bytes(packed)
-
-
-def _take_builds(folder: Path) -> None:
-    """Store the builds of other machines that are not here."""
-    environment = environment_of(settings())
-    for path in sorted(folder.iterdir()):
-        if environment.is_built(path.name) or environment.failed_before(path.name):
-            continue
-        if not environment.unpack(path.name, path.read_bytes()):
-            why = "others have another toolchain, or sent a damaged build"
-            print(f"note: {path.name[: git.SHORT]} is built here, as {why}")  # noqa: T201
 
 
 def _track(order: Order) -> int:
@@ -322,7 +270,7 @@ def _gauges(rounds: Sequence[Round]) -> Iterator[tuple[str, float]]:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker may have been started in the background
     try:
-        sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+        sys.exit(main(Path(sys.argv[1])))
     except (KernelVelocityError, OSError, documents.DamagedError) as error:
         print(f"error: {error}", flush=True)  # noqa: T201
         sys.exit(KernelVelocityError.exit_code)

@@ -11,10 +11,9 @@ the leaves, results, series and roofline. A node that only measures imports it w
     environment.py   asv's environment of a commit: build, cache, switch
     fingerprint.py   facts of the machine and of a build, hashes of kernels' machine code
     host.py          torch, compiler, device, variables of a measuring process, `kv report` in a process of its own
-    peaks.py         `kv peaks`
+    peaks.py         `kv peaks`, and the process that measures the ceilings
     report.py        the tables and lines that `kv track` prints
     select.py        the series to measure, and which of them are complete
     session.py       one run: build, measure, resume, ingest, publish, and what is recorded of its commits
-    stages.py        the process that measures the ceilings
     track.py         `kv track`
 """

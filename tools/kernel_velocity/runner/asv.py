@@ -35,6 +35,7 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure
 from kernel_velocity.runner import select
 from kernel_velocity.runner.environment import HostTorch
+from kernel_velocity.runner.host import measuring_variables
 from kernel_velocity.suite import config
 
 SAVING = 20.0  # s between SIGINT and SIGKILL; asv ends within one call of its slowest benchmark
@@ -231,6 +232,21 @@ def run_child(
     if raised:
         raise raised[0]
     return status
+
+
+def run_measuring(module: str, argv: Sequence[str], on_line: Callable[[str], object]) -> int:
+    """Run a module as a measuring process, whose allocator reads its settings when it starts. Return its exit status.
+
+    Args:
+        module: its name.
+        argv: its arguments.
+        on_line: gets each line that it prints.
+
+    Raises:
+        UsageError: KV_THREADS is not a number of threads.
+    """
+    environ = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None)}
+    return run_child([sys.executable, "-m", module, *argv], on_line, environ=environ)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

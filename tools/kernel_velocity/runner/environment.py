@@ -17,13 +17,10 @@ asv's documented extension point: a subclass of `asv.environment.Environment` wi
 
 from __future__ import annotations
 
-import io
-import lzma
 import os
 import re
 import shutil
 import sys
-import tarfile
 import time
 import venv
 import zipfile
@@ -405,33 +402,6 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def forget_build(self, commit: str) -> None:
         """Remove a commit's wheel from the cache, so that it is built again."""
         self._cache._remove_cache_dir(commit)
-
-    def packed(self, commit: str) -> bytes | None:
-        """Return what is stored of a commit's build as a .tar.xz. None: it is not built."""
-        if not self.is_built(commit):
-            return None
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as tar:
-            tar.add(self.unpacked(commit).parent, ".")
-        return lzma.compress(packed.getvalue(), check=lzma.CHECK_SHA256, preset=1)
-
-    def unpack(self, commit: str, packed: bytes) -> bool:
-        """Store the build that another machine of this kind made, as `packed` returns it.
-
-        Returns:
-            whether it is whole, and of this machine's toolchain. Another is left out.
-        """
-        try:
-            contents = lzma.decompress(packed)  # checks its SHA-256
-        except lzma.LZMAError:
-            return False
-        with tarfile.open(fileobj=io.BytesIO(contents)) as tar:
-            tar.extractall(self._cache.create_cache_dir(commit), filter="data")
-        self._cache.finalize_cache_dir(commit)
-        if self.is_built(commit) and self.other_toolchain(commit) is None:
-            return True
-        self.forget_build(commit)
-        return False
 
     def failed_before(self, commit: str) -> bool:
         """Return whether a failed build of a commit is recorded."""

@@ -15,19 +15,27 @@ In a script, in half a minute, bandwidths in B/s and peaks in FLOP/s:
 from __future__ import annotations
 
 import argparse
-import io
+import json
 import os
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from kernel_velocity import documents, lock
 from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.machine import ceilings as measuring
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.roofline.roofs import SESSIONS, roofs
-from kernel_velocity.runner import host, stages
+from kernel_velocity.runner import asv, host
+from kernel_velocity.statuses import Status
+from kernel_velocity.suite import config
+
+MODULE = "kernel_velocity.runner.peaks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,10 +91,9 @@ def measure_document(device: str) -> dict[str, Any]:
         UsageError: torch or the device is missing. ResultsError: the measuring process ended without a document.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path, err = Path(folder) / "ceilings.json", io.StringIO()
-        status = stages.run(stages.MODULE, [str(path), f"--device={device}", "--caches"], io.StringIO(), err)
-        lines = [line for line in err.getvalue().splitlines() if line.strip()]
-        reason = lines[-1] if lines else "it printed nothing"
+        path, lines = Path(folder) / "ceilings.json", ["it printed nothing"]
+        status = asv.run_measuring(MODULE, [str(path), f"--device={device}"], lines.append)
+        reason = next(line for line in reversed(lines) if line.strip())
         if status == UsageError.exit_code:
             raise UsageError(reason.removeprefix("error: "))
         if status != 0 or not path.exists():
@@ -100,3 +107,29 @@ def measure_document(device: str) -> dict[str, Any]:
 def _machine() -> str | None:
     """Return the name of this machine in asv's results that KV_MACHINE sets, or None."""
     return os.environ.get("KV_MACHINE") or None
+
+
+# The process that measures --------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str], err: TextIO) -> int:
+    """Measure in this process, and write the document. Return the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    args = parser.parse_args(argv)
+    try:
+        loops = config.suite(Path()).loops() if Path(config.NAME).exists() else None
+        document = measuring.measure(args.device, caches=True, loops=loops)
+    except NotImplementedError as error:
+        print(f"error: --device {args.device}: {error}; nothing was measured", file=err)
+        return UsageError.exit_code
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    replace_text(args.target, documents.with_checksum(json.dumps(document)) + "\n")
+    err.writelines(f"warning: {warning}\n" for warning in document["warnings"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stderr))

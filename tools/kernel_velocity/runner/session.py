@@ -158,7 +158,9 @@ class Session:
                 self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
         finally:
             self._ended = time.time()
-            self._note_deaths()
+            # Processes that crashed or timed out could not write their failures themselves
+            for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
+                add_failure(failures_spool(self.root, self.environment, commit), failure)
             self._ingest(self.rounds, out)
 
     def _run(self, commits: tuple[str, ...], options: list[str], series: Sequence[Series], out: TextIO) -> None:
@@ -290,11 +292,6 @@ class Session:
         records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
         self.notes.update(dict.fromkeys(notes))
         return records
-
-    def _note_deaths(self) -> None:
-        """Write the failures of processes that crashed or timed out, and could not do so themselves."""
-        for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
-            add_failure(failures_spool(self.root, self.environment, commit), failure)
 
     def _ingest(self, wanted: float, out: TextIO) -> None:
         """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""
