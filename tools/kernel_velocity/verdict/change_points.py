@@ -90,7 +90,7 @@ def of_all(
         keys: of all series of a past. columns: returns the columns of one.
         folder: of the cache, which afterwards has these series alone. None: nothing is stored.
     """
-    maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"
+    maker = f"{cache.code('engine', 'stats')} {np.__version__} {scipy.__version__}"
     answers = Answers(folder, maker)
     result, new = dict[SeriesKey, ChangePoints](), dict[str, bytes]()
     for points, newer in forking.in_halves(lambda some: _of_some(some, columns, answers), keys):
