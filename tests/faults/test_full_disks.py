@@ -110,10 +110,10 @@ COMMANDS = {
 
 SPOOL, TELEMETRY, RESULTS, FINDINGS = ".asv/spool", "results/box/telemetry", "results/", "results/findings"
 CACHE, ENVIRONMENT, LOGS, LOCK, JOURNALS = ".asv/cache", ".asv/env", ".asv/logs", ".asv/lock", ".asv/journals"
-HTML, MACHINE_LOCK, MACHINES, BACKUP = ".asv/html", "/kernel-velocity-", "/.asv-machine.json", ".asv/track-before"
+HTML, MACHINE_LOCK, MACHINES = ".asv/html", "/kernel-velocity-", "/.asv-machine.json"
 # The command, what it cannot write, and after how many rounds
 WRITES = [
-    *[("track", part, 0) for part in (SPOOL, CACHE, ENVIRONMENT, LOGS, HTML, LOCK, MACHINE_LOCK, MACHINES, BACKUP)],
+    *[("track", part, 0) for part in (SPOOL, CACHE, ENVIRONMENT, LOGS, HTML, LOCK, MACHINE_LOCK, MACHINES)],
     *[("track", part, 2) for part in (SPOOL, CACHE, TELEMETRY, RESULTS)],
     *[("gate", ".asv/ab", rounds) for rounds in (0, 5)],
     *[("report", part, 0) for part in ("/site", CACHE)],

@@ -70,9 +70,9 @@ def measured(tiny):
 
 
 def left_over(tiny):
-    """Return what a killed process could leave that nobody wants: temporary files, copies, folders, broken files."""
+    """Return what a killed process could leave that nobody wants: temporary files, folders, broken files."""
     result = files.remove_left(tiny.root / "results") + files.remove_left(tiny.root / ".asv" / "journals")
-    for pattern in (".asv/track-before/*/*", "results/kv-*", ".asv/spool/*/*.claimed*", ".asv/spool/*/*.malformed"):
+    for pattern in ("results/kv-*", ".asv/spool/*/*.claimed*", ".asv/spool/*/*.malformed"):
         result += tiny.root.glob(pattern)
     for path in [*tiny.root.glob("results/**/*.json*"), *tiny.root.glob(".asv/ab/**/*.jsonl")]:
         for text in [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines():

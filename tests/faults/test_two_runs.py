@@ -62,7 +62,7 @@ def test_interrupted_repetition_leaves_what_was_recorded(tiny, number):
     wait_for(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store five
     rest = end(process, number)
     done = tiny.track(KV_ROUNDS="5", **SINGLE)
-    assert lines_with(rest if number is signal.SIGINT else done.stdout, "are restored"), rest + done.stdout
+    assert lines_with(rest if number is signal.SIGINT else done.stdout, "restored from 5 rounds"), rest + done.stdout
     assert lines_with(done.stdout, "1 commit measured already")
     assert (recorded(tiny, commit), recorded(tiny, commit, column="stats_repeat")) == (value, 5)
     telemetry = (tiny.results / "telemetry" / f"{commit[:8]}-{tiny.environment}.jsonl").read_text()

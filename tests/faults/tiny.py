@@ -66,6 +66,7 @@ CASES = ["float32-1k", "float32-2k", "float32-3k"]
 
 class Scale(Problem):
     kernel = "scale"
+    implementations = ("eager", "compile", "native")
     core = {"cpu": CASES[:2], "cuda": CASES[:2]}
 
     def __init__(self):

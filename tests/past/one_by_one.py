@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from kernel_velocity.results.measurement import (
     SeriesKey,
     round_interval,
 )
-from kernel_velocity.results.records import Benchmark, History, Machine, RecordedRow, ResultsFile
+from kernel_velocity.results.records import Benchmark, History, Machine, ResultsFile
 from kernel_velocity.site.text import platforms
 from kernel_velocity.stats.adjust_series import TimedSeries, fitted
 from kernel_velocity.stats.changepoints import detector
@@ -119,9 +119,10 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
     rounds: dict[TimedSeries, dict[str, Sequence[Round]]] = {}
     code: dict[TimedSeries, dict[str, str]] = {}
     left_out: Counter[tuple[str, str]] = Counter()
-    for file, row, index in _values(recorded.files):
+    values = ((file, at, *series) for file in recorded.files for at, series in enumerate(file.series()))
+    for file, at, row, pair in values:
         reason = unshowable(row.benchmark, row.version, recorded.benchmarks)
-        value, counted = packing.measured(file, row, index)
+        value, counted = packing.measured(file, at, row, pair)
         value = described(value, (recorded.benchmarks or {}).get(row.benchmark))
         if reason is None and (value.key, value.commit) in merged:
             reason = duplicate_note(value.commit, value.key.machine)
@@ -156,12 +157,6 @@ def described(value: Measurement, benchmark: Benchmark | None) -> Measurement:
 def fair(estimates: Sequence[float]) -> Adjusted:
     """Return the adjusted time of a commit from the adjusted estimates of its rounds, s."""
     return Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
-
-
-def _values(files: Iterable[ResultsFile]) -> Iterator[tuple[ResultsFile, RecordedRow, int]]:
-    for file in files:
-        for row in file.rows:
-            yield from ((file, row, index) for index in range(len(row.pairs)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -483,7 +483,7 @@ def test_open_with_some_commits(tree, monkeypatch):
         assert [dataclasses.replace(measurement, adjusted=None) for measurement in whole.at(sha)] == list(site.at(sha))
 
 
-def test_rows_without_telemetry_are_packed_as_value_by_value(tree, monkeypatch):
+def test_rows_without_telemetry_are_packed_as_value_by_value(tree):
     shutil.rmtree(tree.results / synthetic.MACHINE / "telemetry", ignore_errors=True)
     path = min((tree.results / synthetic.MACHINE).glob("[0-9a-f]*.json"))
     document = json.loads(path.read_text())
@@ -492,10 +492,11 @@ def test_rows_without_telemetry_are_packed_as_value_by_value(tree, monkeypatch):
     row[0][failed] = row[5][unbounded] = row[6][unbounded] = None  # the ends of asv's interval
     path.write_text(json.dumps(document))
     packed = []
-    for is_plain in (True, False):
-        monkeypatch.setattr(packing, "_has_no_telemetry", lambda *_, is_plain=is_plain: is_plain)
+    plain = reader.read_file(path, [])
+    one_by_one = {(row.benchmark, *pair): () for row, pair in plain.series()}  # as if each had a failure
+    for file in (plain, dataclasses.replace(plain, failures=one_by_one)):
         names = packing.Names()
-        entries = packing.pack(reader.read_file(path, []), names).entries
+        entries = packing.pack(file, names).entries
         texts = [[number and names.texts[number] for number in entries["interval_method"].tolist()]]
         texts += [[number and names.remarks[number] for number in entries["remark"].tolist()]]
         packed.append((texts, entries))

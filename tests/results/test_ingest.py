@@ -259,41 +259,15 @@ def test_command_reports_and_signals_malformed_lines(tmp_path):
     assert out.getvalue() == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
 
 
-def command(root):
+def test_command_waits_for_no_run_that_measures(tmp_path, monkeypatch):
+    spool(tmp_path, at(1.0, 1.0))
+    (tmp_path / "asv.conf.json").write_text("{}")
     out, err = io.StringIO(), io.StringIO()
-    (root / "asv.conf.json").write_text("{}")
-    assert main(["ingest", "--root", str(root)], out, err) == 0
-    return out.getvalue().splitlines(), err.getvalue()
-
-
-def cut_off(root):
-    """Leave what a run leaves that was killed when it had measured anew one round of two."""
-    path = write_result(root, [None, 1.5], [None, [1.0, 2.0]])
-    spool(root, at(1.0, 1.0), at(2.0, 2.0))
-    ingest.ingest(root, now=10.0)
-    ingest.keep(root, [path])
-    spool(root, at(20.0, 9.0))
-    return write_result(root, [None, 9.0], [None, [9.0]])
-
-
-def test_command_restores_values_of_an_interrupted_run(tmp_path, monkeypatch):
-    monkeypatch.setenv(lock.HOLDER, "")
-    path = cut_off(tmp_path)
-    (line, _), err = command(tmp_path)
-    assert "the earlier values of 1 series are restored" in line and err == ""
-    assert stored_values(path)[1] == 1.5 and estimates(tmp_path) == [1.0, 2.0]
-    assert len(command(tmp_path)[0]) == 1  # once
-
-
-def test_command_puts_nothing_back_while_a_run_measures(tmp_path, monkeypatch):
-    path = cut_off(tmp_path)
     with lock.held(tmp_path):
         monkeypatch.setenv(lock.HOLDER, "1")
-        lines, err = command(tmp_path)
-    assert len(lines) == 1 and stored_values(path)[1] == 9.0
-    assert estimates(tmp_path) == [1.0, 2.0] and len(waiting(tmp_path)) == 1
-    assert err.startswith("note: the values before an interrupted run are not restored: another run is measuring")
-    assert err.count("\n") == 1
+        assert main(["ingest", "--root", str(tmp_path)], out, err) == 2
+    assert err.getvalue().startswith("error: another run is measuring in this clone")
+    assert len(waiting(tmp_path)) == 1
 
 
 def test_locks_that_nfs_turns_into_posix_locks(tmp_path, monkeypatch):

@@ -2,12 +2,15 @@
 
 import math
 import os
+from pathlib import Path
 
+import asv.results
 import pytest
+from asv.runner import BenchmarkResult
 
 from kernel_velocity.results import ingest, lines
-from kernel_velocity.results.asv_file import StoredFile
-from tests.results.spooled import NAME, at, fail, spool, stored_lines, stored_values, write_result
+from kernel_velocity.results.asv_file import RunResults, StoredFile
+from tests.results.spooled import COMMIT, ENVIRONMENT, NAME, at, fail, spool, stored_lines, stored_values, write_result
 
 
 @pytest.mark.parametrize("when", [0.1, 1.5])  # before the rounds that asv stored_lines, and between them
@@ -90,20 +93,16 @@ def counts(path):
 
 @pytest.fixture
 def path(tmp_path):
-    """A results file of 8 and 3 rounds, and one that is not there, both copied before a run at 2000 s."""
+    """A results file of 8 and 3 rounds, before a run at 2000 s."""
     result = measure(tmp_path, [8, 3], 1000.0)
     ingest.ingest(tmp_path, now=2000.0)
-    ingest.keep(tmp_path, [result, result.with_name("absent.json")])
-    for copy in (tmp_path / ingest.TRACK_BEFORE).glob("*/*.json"):
-        os.utime(copy, (2000.0, 2000.0))
     return result
 
 
 def end(root, wanted=math.inf):
-    """Ingest after a run. A second time, nothing changes, and no copy is left. Return what was restored."""
+    """Ingest after a run. A second time, nothing changes. Return what was restored."""
     restored = ingest.ingest(root, now=4000.0, machine="box", wanted=wanted).restored
     assert ingest.ingest(root, now=4000.0, machine="box", wanted=wanted).restored == []
-    assert not list((root / ingest.TRACK_BEFORE).glob("*/*.json"))
     return restored
 
 
@@ -121,29 +120,14 @@ def test_a_series_that_ends_with_less_is_put_back(tmp_path, path, after, wanted,
     measure(tmp_path, [count or None for count in after], 2001.0)
     restored = end(tmp_path, wanted)
     assert counts(path) == result
-    assert len(restored) == (after != result) and all(path.name in line for line in restored)
+    assert len(restored) == sum(now != then for now, then in zip(after, result, strict=True))
+    assert all(path.name in line for line in restored)
 
 
 def test_a_run_that_is_continued_appends(tmp_path, path):
     write_result(tmp_path, [8e-3, 3e-3], [[8e-3] * 8, [*[3e-3] * 3, *[4e-3] * 5]], began=2001.0)
     spool(tmp_path, *(at(2001.0 + number, 4e-3) for number in range(5)))
     assert end(tmp_path, 8) == [] and counts(path) == [8, 8]
-
-
-def test_a_file_that_is_half_written_is_put_back_whole(tmp_path, path):
-    text = path.read_text()
-    path.write_text(text[:40])
-    end(tmp_path)
-    assert path.read_text() == text
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_first_measurement_that_is_half_written_is_removed(tmp_path, path, whole):
-    new = path.with_name("absent.json")
-    new.write_text(path.read_text() if whole else path.read_text()[:40])
-    restored = end(tmp_path)
-    assert new.exists() is whole
-    assert [line for line in restored if "absent.json: half written" in line] == restored[: not whole]
 
 
 def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
@@ -154,11 +138,6 @@ def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
     assert stored_values(path) == [None, 3e-3]
 
 
-def test_a_value_of_another_version_is_not_put_back(tmp_path, path):
-    measure(tmp_path, [None, 2], 2001.0, version="2")
-    assert end(tmp_path) == [] and counts(path) == [0, 2]
-
-
 def test_rounds_that_asv_did_not_ask_for_change_nothing(tmp_path, path):
     """Those of a run that was killed before asv wrote, when a later one measures other series of the benchmark."""
     write_result(tmp_path, [9e-3, 3e-3], [[9e-3] * 8, [3e-3] * 3], began=2001.0)
@@ -166,9 +145,47 @@ def test_rounds_that_asv_did_not_ask_for_change_nothing(tmp_path, path):
     assert end(tmp_path) == [] and counts(path) == [8, 3] and stored_values(path) == [9e-3, 3e-3]
 
 
-def test_a_damaged_copy_is_set_aside(tmp_path, path):
-    (tmp_path / ingest.TRACK_BEFORE / "box" / path.name).write_text("{")
-    measure(tmp_path, [8, 8], 2001.0)
-    (line,) = end(tmp_path)
-    assert "are kept in" in line and counts(path) == [8, 8]
-    assert [copy.name for copy in (tmp_path / ingest.TRACK_BEFORE / "box").iterdir()] == [f"{path.name}.damaged"]
+# What asv writes meanwhile --------------------------------------------------------------------------------------------
+
+
+def run_asv(path, name, results, *, version="1"):
+    """Have asv add what it measured of a benchmark of the axes of NAME, and write the file."""
+    axes = [["'eager'", "'native'"], ["'c'"]]
+    stored = RunResults({"machine": "box"}, {}, COMMIT, 1, "3.11", ENVIRONMENT, {})
+    stored.load_data(str(path.parents[1]))
+    none = [None] * len(results)
+    measured = BenchmarkResult(result=results, samples=none, number=none, errcode=0, stderr="", profile=None)
+    stored.add_result({"name": name, "params": axes, "version": version}, measured)
+    stored.save(str(path.parents[1]))
+    return StoredFile(path)
+
+
+def test_what_no_round_tells_is_replaced_by_values_only(path):
+    name = "k.Cpu.track_max_error"
+    run_asv(path, name, [0.5, math.nan])
+    file = run_asv(path, name, [None, None])
+    assert [*file.values(name).values()] == [0.5, None]
+    assert 0.25 in run_asv(path, name, [0.25, math.nan]).values(name).values()
+    assert [*run_asv(path, name, [None, 1.0], version="2").values(name).values()] == [None, 1.0]
+    assert counts(path) == [8, 3]
+
+
+def test_rounds_of_another_version_go_with_its_values(tmp_path, path):
+    run_asv(path, NAME, [None, None], version="2")
+    assert stored_lines(tmp_path) == []
+    measure(tmp_path, [None, 2], 2001.0, version="2")
+    assert end(tmp_path) == [] and counts(path) == [0, 2]
+
+
+def test_a_file_is_never_half_written(path, monkeypatch):
+    text = path.read_text()
+
+    def is_cut_off(results, folder):
+        Path(folder, "box").mkdir(parents=True)
+        Path(folder, "box", path.name).write_text("{")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asv.results.Results, "save", is_cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        run_asv(path, NAME, [1.0, 1.0])
+    assert path.read_text() == text

@@ -36,7 +36,7 @@ def newest(reading, tree):
 def recorded_values(file):
     """Return the times of a results file as asv stores them, without telemetry."""
     bare = dataclasses.replace(file, rounds={}, failures={})
-    return [measured(bare, row, index)[0] for row in bare.rows for index in range(len(row.pairs))]
+    return [measured(bare, at, *series)[0] for at, series in enumerate(bare.series())]
 
 
 def edit(path, change):
@@ -255,10 +255,10 @@ def test_benchmark_of_another_suite_has_its_parameters_as_case(tmp_path, name, p
     data = synthetic.results_json("f" * 40, "m", {name: [values, params, "1"]})
     synthetic.write_json(tmp_path / "m" / f"ffffffff-{synthetic.ENVIRONMENT}.json", data)
     notes = []
-    (row,) = reader.read_file(tmp_path / "m" / f"ffffffff-{synthetic.ENVIRONMENT}.json", notes).rows
+    file = reader.read_file(tmp_path / "m" / f"ffffffff-{synthetic.ENVIRONMENT}.json", notes)
     assert notes == []
-    assert row.pairs == tuple(("", case) for case in cases)
-    assert row.seconds[0] == 1.5
+    assert [pair for _, pair in file.series()] == [("", case) for case in cases]
+    assert file.seconds[0] == 1.5
 
 
 def test_parameter_from_its_repr():
@@ -307,7 +307,11 @@ def test_row_out_of_bounds_is_left_out(tmp_path, row, complaint):
 def test_field_out_of_bounds_is_unknown(tmp_path, row, lost):
     def present(file):
         (value,), (only,) = recorded_values(file), file.rows
-        return {"interval": value.interval, "began": only.began, "seconds": value.seconds}
+        return {
+            "interval": value.interval,
+            "began": None if math.isnan(only.began) else only.began,
+            "seconds": value.seconds,
+        }
 
     plain, (actual, notes) = present(read_one(tmp_path)[0]), read_one(tmp_path, row)
     assert plain[lost] is not None

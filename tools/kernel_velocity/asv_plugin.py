@@ -13,6 +13,7 @@ from asv import util
 from asv.console import log
 from asv.publishing import OutputPublisher
 
+from kernel_velocity import lock
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
 from kernel_velocity.results.ingest import ingest
@@ -67,7 +68,12 @@ class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships n
         del repo, benchmarks, graphs, revisions
         root, html = Path.cwd(), Path(conf.html_dir).absolute()
         try:
-            for line in ingest(root, results=Path(conf.results_dir).absolute()).problems:
+            try:
+                with lock.held(root, measures=False, wait=False):
+                    problems = ingest(root, results=Path(conf.results_dir).absolute()).problems
+            except lock.HeldError as error:
+                problems = [f"the rounds in the spool are not ingested: {error.message}"]
+            for line in problems:
                 log.warning(line)
             notes = write_site(results=Path(conf.results_dir), repository=root, out=html / FOLDER)
         except KernelVelocityError as error:

@@ -52,9 +52,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 @functools.cache
 def code(*rooms: str, package: Path = _PACKAGE) -> str:
     """Return a digest of the source files of some rooms, or of the whole package, as they were at the first call."""
-    folders = [package / room for room in rooms] or [package]
+    files = [sorted((package / room).rglob("*.py")) for room in rooms or ("",)]
+    if not all(files):
+        raise FileNotFoundError(f"{package}: a room of {rooms} has no code")
     digest = hashlib.sha256()
-    for path in sorted(path for folder in folders for path in (folder / "__init__.py", *folder.rglob("*.py"))):
+    for path in sorted(path for several in files for path in several):
         digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 

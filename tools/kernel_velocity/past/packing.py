@@ -5,9 +5,8 @@ Series and texts (remarks, methods, code, names of launches) are numbers in the 
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import units
-from kernel_velocity.engine.telemetry import Round
+from kernel_velocity.engine.telemetry import GAUGES, Round
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import Failure, raised_since
@@ -28,7 +27,7 @@ from kernel_velocity.results.measurement import (
     SeriesKey,
     from_rounds,
 )
-from kernel_velocity.results.records import RecordedRow, ResultsFile, name_parts
+from kernel_velocity.results.records import Pair, RecordedRow, ResultsFile, name_parts
 
 NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
 NO_TEXT = 0  # the number of no text
@@ -44,7 +43,7 @@ STORED = tuple(sorted(set(ENTRY.names or ()) - {"series"}, key=lambda name: (-EN
 ROUND = np.dtype(
     [
         *((name, "<i4") for name in ("entry", "launch")),
-        *((name, "<f8") for name in ("estimate", "core_gauge", "memory_gauge", "control_gauge")),
+        *((name, "<f8") for name in ("estimate", *GAUGES)),
     ]
 )
 # of one value that is no time, such as an error or a ceiling: value in its own unit, `began` as above
@@ -136,94 +135,75 @@ class Names:
 
 def pack(file: ResultsFile, names: Names) -> Packed:
     """Return a results file's values as arrays. New series and texts get a number."""
-    sizes = [len(row.pairs) for row in file.rows]
-    entries = np.zeros(sum(sizes), ENTRY)
-    plain = [_has_no_telemetry(file, row) for row in file.rows]
-    _fill_plain(entries, np.repeat(np.array(plain, np.bool_), sizes), file, names)
+    entries = np.zeros(len(file.seconds), ENTRY)
+    for name in _AS_RECORDED:
+        entries[name] = getattr(file, name)
+    if file.rows:
+        sizes, is_measured = [len(row.pairs) for row in file.rows], ~np.isnan(file.seconds)
+        remarks = [names.remarks.of(_remark(None, _without_telemetry(row))) for row in file.rows]
+        entries["series"] = np.concatenate([names.of_row(file, row) for row in file.rows])
+        entries["rounds"] = -1
+        entries["interval_method"] = np.where(np.isnan(file.low), NO_TEXT, names.texts.of(ASV_INTERVAL_METHOD))
+        entries["remark"] = np.where(is_measured, np.repeat(remarks, sizes), NO_TEXT)
+        entries["began"] = np.where(is_measured, np.repeat([row.began for row in file.rows], sizes), np.nan)
     rounds: list[tuple[float, ...]] = []
-    for row, is_plain, stop in zip(file.rows, plain, itertools.accumulate(sizes), strict=True):
-        if not is_plain:
-            rounds += _fill_values(entries, stop - len(row.pairs), file, row, names)
-    return Packed(
-        entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(list(_tracked(file, names)), TRACKED)
+    if file.rounds or file.failures:
+        for at, (row, pair) in enumerate(file.series()):
+            if (series := (row.benchmark, *pair)) in file.rounds or series in file.failures:
+                entry, timed = _entry(file, at, row, pair, names)
+                entries[at] = (entries["series"][at], *entry)
+                rounds += timed
+    tracked = [
+        (names.series.of((file.machine, file.environment, value.benchmark, *value.pair, value.version)), *value[3:])
+        for value in file.tracked
+    ]
+    return Packed(entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(tracked, TRACKED))
+
+
+def _entry(
+    file: ResultsFile, at: int, row: RecordedRow, pair: Pair, names: Names
+) -> tuple[tuple[float, ...], list[tuple[float, ...]]]:
+    """Return what telemetry says of a value: the fields of its entry but for the series, and its rounds."""
+    measurement, counted = measured(file, at, row, pair)
+    interval = measurement.interval
+    began = max(round_.time for round_ in counted) if counted else row.began
+    entry = (
+        OUTCOMES.index(measurement.outcome),
+        -1 if measurement.rounds is None else measurement.rounds,
+        names.texts.of(measurement.method),
+        names.texts.of(None if interval is None else interval.method),
+        names.remarks.of(_remark(measurement.reason, measurement.warnings)),
+        names.texts.of(code_of(file, measurement.key, counted) if counted else None),
+        _or_nan(measurement.seconds),
+        np.nan if interval is None else interval.low,
+        np.nan if interval is None else interval.high,
+        np.nan if measurement.seconds is None else began,
     )
+    rounds = [
+        (at, names.texts.of(round_.launch), round_.estimate, *(_or_nan(getattr(round_, name)) for name in GAUGES))
+        for round_ in sorted(counted, key=lambda round_: round_.time)
+    ]
+    return entry, rounds
 
 
-def _tracked(file: ResultsFile, names: Names) -> Iterator[tuple[float, ...]]:
-    for tracked in file.tracked:
-        parameters = (tracked.benchmark, tracked.implementation, tracked.case, tracked.version)
-        number = names.series.of((file.machine, file.environment, *parameters))
-        yield (
-            number,
-            np.nan if tracked.value is None else tracked.value,
-            np.nan if tracked.began is None else tracked.began,
-        )
+def _or_nan(number: float | None) -> float:
+    return np.nan if number is None else number
 
 
-def _has_no_telemetry(file: ResultsFile, row: RecordedRow) -> bool:
-    """Return whether a row has neither rounds nor failures beside asv's values."""
-    if not (file.rounds or file.failures):
-        return True
-    series = ((row.benchmark, *pair) for pair in row.pairs)
-    return not any(key in file.rounds or key in file.failures for key in series)
+def _remark(reason: str | None, warnings: tuple[str, ...]) -> Remark | None:
+    return (reason, warnings) if reason is not None or warnings else None
 
 
-def _fill_plain(entries: Entries, is_plain: NDArray[np.bool_], file: ResultsFile, names: Names) -> None:
-    """Fill in the entries of rows without telemetry: the same as `_fill_values`, for all rows at once."""
-    if not is_plain.any():
-        return
-    sizes = [len(row.pairs) for row in file.rows]
-    columns = {name: np.concatenate([getattr(row, name) for row in file.rows]) for name in _AS_RECORDED}
-    measured, bounded = ~np.isnan(columns["seconds"]), ~np.isnan(columns["low"])
-    warnings = map(_without_telemetry, file.rows)
-    remarks = [names.remarks.of((None, several) if several else None) for several in warnings]
-    began = [np.nan if row.began is None else row.began for row in file.rows]
-    columns["series"] = np.concatenate([names.of_row(file, row) for row in file.rows])
-    columns["rounds"] = np.full(len(entries), -1)
-    columns["interval_method"] = np.where(bounded, names.texts.of(ASV_INTERVAL_METHOD), NO_TEXT)
-    columns["remark"] = np.where(measured, np.repeat(remarks, sizes), NO_TEXT)
-    columns["began"] = np.where(measured, np.repeat(began, sizes), np.nan)
-    for name, column in columns.items():
-        entries[name][is_plain] = column[is_plain]
-
-
-def _fill_values(
-    entries: Entries, start: int, file: ResultsFile, row: RecordedRow, names: Names
-) -> list[tuple[float, ...]]:
-    """Fill in the entries of a row, from `start` on, value by value. Return their rounds."""
-    rounds: list[tuple[float, ...]] = []
-    for at, number in enumerate(names.of_row(file, row).tolist(), start):
-        measurement, counted = measured(file, row, at - start)
-        interval = measurement.interval
-        is_remarkable = measurement.reason is not None or measurement.warnings
-        began = max(round_.time for round_ in counted) if counted else row.began
-        entries[at] = (
-            number,
-            OUTCOMES.index(measurement.outcome),
-            -1 if measurement.rounds is None else measurement.rounds,
-            names.texts.of(measurement.method),
-            names.texts.of(None if interval is None else interval.method),
-            names.remarks.of((measurement.reason, measurement.warnings) if is_remarkable else None),
-            names.texts.of(code_of(file, measurement.key, counted) if counted else None),
-            np.nan if measurement.seconds is None else measurement.seconds,
-            np.nan if interval is None else interval.low,
-            np.nan if interval is None else interval.high,
-            np.nan if began is None or measurement.seconds is None else began,
-        )
-        rounds += _rounds(at, counted, names.texts)
-    return rounds
-
-
-def measured(file: ResultsFile, row: RecordedRow, index: int) -> tuple[Measurement, Sequence[Round]]:
-    """Return one value of a row as a measurement, and the rounds that it is made of.
+def measured(file: ResultsFile, at: int, row: RecordedRow, pair: Pair) -> tuple[Measurement, Sequence[Round]]:
+    """Return the value of a file at an index (of `ResultsFile.series`) as a measurement, and its rounds.
 
     The rounds are the record. asv's value and interval stand in where there are none, with a footnote. A value that asv
     stores as n/a has no time: it says the same of a series that it was not asked for since its version changed.
     """
-    series = (row.benchmark, *row.pairs[index])
+    series = (row.benchmark, *pair)
     rounds, failures = file.rounds.get(series, ()), file.failures.get(series, ())
     key = key_of((file.machine, file.environment, *series, row.version))
-    outcome = OUTCOMES[row.outcome[index]]
+    outcome = OUTCOMES[file.outcome[at]]
     if rounds and outcome is Outcome.FAILED and not any(failure.raised for failure in failures):
         outcome = Outcome.MEASURED  # asv dropped them
     elif outcome is Outcome.MEASURED and raised_since(failures, rounds):
@@ -238,12 +218,12 @@ def measured(file: ResultsFile, row: RecordedRow, index: int) -> tuple[Measureme
         measurement = from_rounds(key, file.commit, rounds)
         counted = [round_ for round_ in rounds if round_.method == measurement.method]
         return replace(measurement, warnings=measurement.warnings + _lost_rounds(failures)), counted
-    low, high = float(row.low[index]), float(row.high[index])
+    low, high = float(file.low[at]), float(file.high[at])
     measurement = Measurement(
         key=key,
         commit=file.commit,
         outcome=outcome,
-        seconds=float(row.seconds[index]),
+        seconds=float(file.seconds[at]),
         interval=None if math.isnan(low) else Interval(low=low, high=high, method=ASV_INTERVAL_METHOD),
         warnings=_without_telemetry(row) + _lost_rounds(failures),
     )
@@ -271,14 +251,3 @@ def code_of(file: ResultsFile, key: SeriesKey, rounds: Sequence[Round]) -> str |
         return key.implementation
     session = sessions.at(file.sessions, max(round_.time for round_ in rounds))
     return None if session is None else session.code.get(name_parts(key.benchmark).kernel)
-
-
-def _rounds(entry: int, rounds: Sequence[Round], texts: Numbers[str]) -> Iterator[tuple[float, ...]]:
-    for round_ in sorted(rounds, key=lambda round_: round_.time):
-        gauges = (round_.core_gauge, round_.memory_gauge, round_.control_gauge)
-        yield (
-            entry,
-            texts.of(round_.launch),
-            round_.estimate,
-            *(np.nan if gauge is None else gauge for gauge in gauges),
-        )

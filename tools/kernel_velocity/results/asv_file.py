@@ -25,6 +25,7 @@ from kernel_velocity import bounds, documents
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
+from kernel_velocity.results import identity, lines
 from kernel_velocity.results.reader import COLUMNS, load_results, named_row, parameter
 
 Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each
@@ -238,14 +239,8 @@ class StoredFile:
         )
 
     def restore(self, series: Series, rounds: Sequence[Round]) -> None:
-        """Replace the value of a series by that of its rounds. `save` writes it."""
-        self._put(series, [round_.estimate for round_ in rounds])
-
-    def withdraw(self, series: Series) -> None:
-        """Replace the value of a series by null, asv's "failed". `save` writes it."""
-        self._put(series, None)
-
-    def _put(self, series: Series, estimates: list[float] | None) -> None:
+        """Replace the value of a series by that of rounds. Without any it is null, asv's "failed". `save` writes it."""
+        estimates = [round_.estimate for round_ in rounds] or None
         name, wanted = series
         combinations = self._combinations(name)
         index = [tuple(map(parameter, params)) for params in combinations].index(wanted)
@@ -332,10 +327,48 @@ class StoredFile:
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
-        with tempfile.TemporaryDirectory() as folder:
-            self._results.save(folder)
-            (saved,) = Path(folder).glob("*/*.json")
-            replace_text(self.path, saved.read_text(encoding="utf-8"))
+        _save(self._results, self.path)
+
+
+def _save(results: Results, path: Path) -> None:
+    """Write what asv's object holds, whole or not at all."""
+    with tempfile.TemporaryDirectory() as folder:
+        Results.save(results, folder)
+        (saved,) = Path(folder).glob("*/*.json")
+        replace_text(path, saved.read_text(encoding="utf-8"))
+
+
+class RunResults(Results):  # type: ignore[misc]  # asv ships no types
+    """The results file that `asv run` writes after each round of a commit, which may be the last one before a crash.
+
+    It is written whole. What no round tells is only replaced by a value of its own kind: an error or a ceiling that
+    cannot be measured now leaves the recorded one. Rounds of another version go together with its values.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._replaced: set[str] = set()  # benchmarks that had another version
+
+    def add_result(
+        self, benchmark: dict[str, Any], result: Any, *args: Any, selected_idx: Any = None, **more: Any
+    ) -> None:
+        """Add what asv measured of a benchmark."""
+        name, numbers = benchmark["name"], range(len(result.result)) if selected_idx is None else selected_idx
+        before = self._benchmark_version.get(name)
+        if before == benchmark["version"] and identity.is_tracked(name):
+            values = zip(self.get_result_value(name, benchmark["params"]), result.result, strict=True)
+            lost = {number for number, (old, new) in enumerate(values) if util.is_na(new) and not util.is_na(old)}
+            selected_idx = [number for number in numbers if number not in lost]
+        elif before not in (None, benchmark["version"]):
+            self._replaced.add(name)
+        super().add_result(benchmark, result, *args, selected_idx=selected_idx, **more)
+
+    def save(self, result_dir: str) -> None:
+        """Write the file, and remove rounds of replaced versions from beside it."""
+        path = Path(result_dir, self._filename)
+        if self._replaced:
+            lines.remove_rounds(path, self._replaced)
+        _save(self, path)
 
 
 # asv's file of machines -----------------------------------------------------------------------------------------------

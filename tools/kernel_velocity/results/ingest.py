@@ -9,8 +9,8 @@ Failures (`.failures.jsonl`) and facts of sessions (`.sessions.jsonl`) move like
 within `GRACE`, of a dry run or an interrupted run, is pruned. An interruption loses nothing: lines are first written to
 their new file, then removed from the spool, and duplicate lines count once.
 
-What rounds cannot tell is what asv's file held before a run: versions of benchmarks, errors, ceilings. So `keep` copies
-it to `.asv/track-before/<machine>/` until the ingest after the run.
+What is not in rounds (versions of benchmarks, errors, ceilings, n/a) is asv's own. While asv runs, `RunResults` writes
+no less of it than there was.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.spool import spool_path
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.files import replace_bytes, replace_text
+from kernel_velocity.files import replace_text
 from kernel_velocity.results import asv_file, foreign, lines
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries
@@ -48,13 +48,10 @@ from kernel_velocity.results.lines import (
     raised_since,
     set_aside,
 )
-from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.suite import config
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
-TRACK_BEFORE = Path(".asv", "track-before")
-_DAMAGED = ".damaged"
 
 Line = TypeVar("Line", Round, Failure)
 
@@ -65,7 +62,7 @@ class IngestSummary:
 
     now: float
     machine: str | None
-    wanted: float | None
+    wanted: float
     moved: int = 0  # rounds now beside their result
     waiting: int = 0  # lines that a result may still claim
     pruned: int = 0  # lines that no result claimed within GRACE
@@ -74,100 +71,32 @@ class IngestSummary:
     problems: list[str] = field(default_factory=list)  # malformed lines and files, one line each
 
 
-def keep(root: Path, paths: Iterable[Path]) -> None:
-    """Copy results files before a run, whole or not at all. An empty copy says that there was none."""
-    for path in paths:
-        contents = path.read_bytes() if path.exists() else b""
-        replace_bytes(root / TRACK_BEFORE / path.parent.name / path.name, contents)
-
-
 def ingest(
     root: Path,
     *,
     results: Path | None = None,
     now: float | None = None,
     machine: str | None = None,
-    wanted: float | None = None,
+    wanted: float = math.inf,
 ) -> IngestSummary:
-    """Move what is waiting in the spool.
+    """Move what is waiting in the spool. Not while a run measures in the clone: that one ingests when it ends.
 
     Args:
         root: the folder of asv.conf.json. results: asv's results directory. None: `root/results`. now: Unix
             time, s. None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them. machine:
             asv's name of the machine that measured. None: the one whose file asv wrote in the last waiting round.
-        wanted: rounds of a complete measurement. A run that is over and has fewer of a series than there were before
-            and than these gives way to what was there before. Only for who holds the clone's lock: None leaves alone
-            what a run copied (`keep`), which may measure now.
+        wanted: rounds of a complete measurement. A series with fewer new ones than these and than it has recorded
+            rounds keeps the recorded ones.
     """
     summary = IngestSummary(now=time.time() if now is None else now, machine=machine, wanted=wanted)
     spool = root / ".asv" / "spool"
     folder = root / "results" if results is None else results
     with _one_at_a_time(spool):
-        copies = {
-            folder / path.parent.name / path.name: path for path in sorted((root / TRACK_BEFORE).glob("*/*.json"))
-        }
-        copied = {} if wanted is None else {path: _before(path, copy, summary) for path, copy in copies.items()}
-        measured_now = set() if copied else {path.name for path in copies}
         waiting = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
         for environment, commit in sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting}):
-            if f"{lines.stem(commit, environment)}.json" not in measured_now:
-                stored = _stored_files(folder, environment, commit, summary)
-                _ingest_commit(root, environment, commit, stored, copied=copied, summary=summary)
-        for path, before in list(copied.items()):  # those whose run left no line
-            if not path.exists():
-                before.forget()
-            elif (file := _stored_file(path, summary)) is not None:
-                _settle(file, before, (), (), summary)
+            stored = _stored_files(folder, environment, commit, summary)
+            _ingest_commit(root, environment, commit, stored, summary)
     return summary
-
-
-@dataclass(frozen=True, kw_only=True)
-class Before:
-    """What a results file held before a run."""
-
-    when: float  # Unix time, s, at which it was copied
-    copy: Path | None  # None: it was damaged, and is set aside
-    file: StoredFile | None  # None: it was not there, or its copy is damaged
-
-    def forget(self) -> None:
-        """Remove the copy."""
-        if self.copy is not None:
-            self.copy.unlink(missing_ok=True)
-
-    def series(self, after: StoredFile) -> dict[Series, StoredSeries]:
-        """Return the series that a file has in the same version now."""
-        before = {} if self.file is None else dict(self.file.series())
-        return {series: stored for series, stored in before.items() if not self.is_replaced(series[0], after)}
-
-    def is_replaced(self, benchmark: str, after: StoredFile) -> bool:
-        """Return whether a file has another version of a benchmark now."""
-        before = None if self.file is None else self.file.version(benchmark)
-        return before not in (None, after.version(benchmark))
-
-
-def _before(path: Path, copy: Path, summary: IngestSummary) -> Before:
-    """Return what a results file held before a run.
-
-    A file that asv was killed while writing is replaced by its copy, or removed: nothing could be added to it.
-    """
-    when = copy.stat().st_mtime
-    try:
-        before = StoredFile(copy) if copy.stat().st_size else None
-    except (OSError, ResultsError) as error:
-        aside = copy.rename(copy.with_name(f"{copy.name}{_DAMAGED}"))
-        summary.restored.append(f"{error}; the earlier values are not restored, and are kept in {aside.name}")
-        return Before(when=when, copy=None, file=None)
-    try:
-        is_whole = path.exists() and bool(StoredFile(path))
-    except ResultsError:
-        is_whole = False
-    if not is_whole and before is not None:
-        replace_bytes(path, copy.read_bytes())
-        summary.restored.append(f"{path.name}: half written by a run that was cut off; the earlier values are restored")
-    elif not is_whole and path.exists():
-        path.unlink()
-        summary.restored.append(f"{path.name}: half written by a run that was cut off, removed; it is measured again")
-    return Before(when=when, copy=copy, file=before)
 
 
 @contextmanager
@@ -198,15 +127,9 @@ def _stored_file(path: Path, summary: IngestSummary) -> StoredFile | None:
 
 
 def _ingest_commit(
-    root: Path,
-    environment: str,
-    commit: str,
-    stored: Sequence[StoredFile],
-    *,
-    copied: dict[Path, Before],
-    summary: IngestSummary,
+    root: Path, environment: str, commit: str, stored: Sequence[StoredFile], summary: IngestSummary
 ) -> None:
-    """Ingest what waits of a commit. What its file held before a run is taken out of `copied`."""
+    """Ingest what waits of a commit."""
     spool = spool_path(root, environment, commit)
     failed_spool = failures_spool(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
@@ -218,7 +141,7 @@ def _ingest_commit(
         left, left_failed, left_sessions = set(fresh), set(failed), sessions
         file = measured_here(stored, [*fresh, *failed], summary.machine)
         if file is not None:
-            rounds, failures = _settle(file, copied.pop(file.path, None), fresh, failed, summary)
+            rounds, failures = _settle(file, fresh, failed, summary)
             left -= rounds
             left_failed -= failures
             began = file.measured_at if summary.machine else -math.inf  # errors have no rounds
@@ -275,7 +198,6 @@ class Fate(enum.Enum):
     STAYS = "stays"
     FROM_ROUNDS = "from rounds"
     WITHDRAWN = "withdrawn"  # a round raised, or all died: there is no time
-    EARLIER = "earlier"  # as it was before a run that ended with less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,9 +210,7 @@ class SeriesLines:
     new_failures: Sequence[Failure] = ()
 
 
-def settle(
-    stored: StoredSeries, evidence: SeriesLines, earlier: StoredSeries | None = None, wanted: float = math.inf
-) -> tuple[Fate, tuple[Round, ...]]:
+def settle(stored: StoredSeries, evidence: SeriesLines, wanted: float = math.inf) -> tuple[Fate, tuple[Round, ...]]:
     """Return what becomes of asv's value of a series, and the rounds that are its record now.
 
     A wrong kernel is wrong in every round. So where a round raised, for example because its numbers failed
@@ -299,7 +219,6 @@ def settle(
 
     Args:
         stored: asv's value now. evidence: the lines of the series.
-        earlier: asv's value before a run that is over, in the same version. None: unknown, or there was none.
         wanted: rounds of a complete measurement.
     """
     new = [round_ for round_ in evidence.new if round_.time <= stored.ended + TIME_SLACK]  # others are of no result yet
@@ -313,8 +232,9 @@ def settle(
         return Fate.WITHDRAWN, rounds or tuple(evidence.recorded)
     if died and not new:
         return Fate.WITHDRAWN, ()
-    if earlier is not None and max(len(rounds), stored.size) < min(earlier.size, wanted):
-        return Fate.EARLIER, tuple(evidence.recorded)
+    before = set(evidence.recorded) - set(new)
+    if (new or evidence.new_failures) and max(len(rounds), stored.size) < min(len(before), wanted):
+        return Fate.FROM_ROUNDS, tuple(evidence.recorded)  # the run was cut off
     if rounds:
         return Fate.FROM_ROUNDS, rounds
     return Fate.STAYS, tuple(evidence.recorded)
@@ -345,58 +265,36 @@ def _ordered(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _settle(
-    file: StoredFile,
-    before: Before | None,
-    fresh: Sequence[Round],
-    failed: Sequence[Failure],
-    summary: IngestSummary,
+    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], summary: IngestSummary
 ) -> tuple[set[Round], set[Failure]]:
-    """Write a results file and the lines beside it. Return the fresh lines that it took.
-
-    Args:
-        before: what the file held before a run that is over. None: unknown.
-    """
+    """Write a results file and the lines beside it. Return the fresh lines that it took."""
     rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, FAILURES))
     recorded = _beside(rounds_path, lines.decode_round, summary)
     recorded_failures = _beside(failures_path, decode_failure, summary)
     new, new_failures = by_series(fresh), by_series(failed)
-    earlier = {} if before is None else before.series(file)
-    wanted = math.inf if summary.wanted is None else summary.wanted
     values: dict[Series, tuple[Round, ...]] = {}  # to write; no rounds: to withdraw
-    lost: list[Series] = []
     of_file = dict(file.series())
     for series, stored in of_file.items():
-        if before is not None and before.is_replaced(series[0], file):
-            recorded[series] = [round_ for round_ in recorded.get(series, ()) if round_.time >= before.when]
         evidence = SeriesLines(
             recorded=recorded.get(series, ()),
             new=new.get(series, ()),
             recorded_failures=recorded_failures.get(series, ()),
             new_failures=new_failures.get(series, ()),
         )
-        fate, rounds = settle(stored, evidence, earlier.get(series), wanted)
+        fate, rounds = settle(stored, evidence, summary.wanted)
         if fate is Fate.FROM_ROUNDS and not _is_of(stored, rounds):
             values[series] = rounds
         elif fate is Fate.WITHDRAWN and stored.value is not None:
             values[series] = ()
-        elif fate is Fate.EARLIER:
-            lost.append(series)
         recorded[series] = list(rounds)
         failures = dict.fromkeys([*evidence.recorded_failures, *evidence.new_failures])
         is_failed = fate is Fate.WITHDRAWN or (fate is Fate.STAYS and stored.failed)
         recorded_failures[series] = still_true(list(failures), rounds, failed=is_failed)
     _write(rounds_path, recorded, telemetry.encode)
     _write(failures_path, recorded_failures, encode_failure)
-    if before is not None and before.file is not None and lost:
-        _take(file, before.file, lost)
-        summary.restored.append(
-            f"{file.path.name}: the earlier values of {len(lost)} series are restored: this run has fewer rounds"
-        )
     summary.restored += _change(file, values)
-    if lost or values:
+    if values:
         file.save()
-    if before is not None:
-        before.forget()
     moved = {round_ for series_rounds in recorded.values() for round_ in series_rounds} & set(fresh)
     moved_failures = {failure for failure in failed if (failure.benchmark, failure.params) in of_file}
     summary.moved += len(moved)
@@ -411,26 +309,16 @@ def _is_of(stored: StoredSeries, rounds: Sequence[Round]) -> bool:
     return stored.size == len(rounds)
 
 
-def _take(file: StoredFile, before: StoredFile, lost: Iterable[Series]) -> None:
-    """Put the values of series back that a file held before."""
-    by_name: dict[str, set[tuple[str, ...]]] = {}
-    for name, params in lost:
-        by_name.setdefault(name, set()).add(params)
-    for name, wanted in by_name.items():
-        chosen = [params for params in file.values(name) if tuple(map(parameter, params)) in wanted]
-        file.take_series(name, chosen, before)
-
-
 def _change(file: StoredFile, values: Mapping[Series, Sequence[Round]]) -> Iterator[str]:
-    """Write or withdraw asv's values, and yield a line about each."""
+    """Write or withdraw asv's values, and yield a line about each kind of change."""
+    changed: dict[str, list[Series]] = {}
     for series, rounds in values.items():
-        words = f"{series[0]} ({', '.join(series[1])})"
-        if rounds:
-            file.restore(series, rounds)
-            yield f"{words}: value restored from {units.count(len(rounds), 'round')} ({file.path.name})"
-        else:
-            file.withdraw(series)
-            yield f"{words}: value withdrawn, a round of it failed ({file.path.name})"
+        file.restore(series, rounds)
+        restored, withdrawn = f"restored from {units.count(len(rounds), 'round')}", "withdrawn, a round of it failed"
+        changed.setdefault(restored if rounds else withdrawn, []).append(series)
+    for change, [(benchmark, params), *more] in changed.items():
+        others = f" and {len(more)} more" if more else ""
+        yield f"{benchmark} ({', '.join(params)}){others}: value {change} ({file.path.name})"
 
 
 def still_true(failures: Sequence[Failure], rounds: Sequence[Round], *, failed: bool) -> list[Failure]:
@@ -485,11 +373,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         options = " or ".join(f"--{program} FILE" for program in foreign.FORMS)
         raise UsageError(f"--commit and --machine say what a file measured: give {options} too")
     results = args.root / config.results_dir(args.root)
-    try:  # a run that measures now needs the copies that it made
-        with lock.held(args.root, measures=False, wait=False):
-            summary = ingest(args.root, results=results, wanted=math.inf)
-    except UsageError as error:
-        print(f"note: the values before an interrupted run are not restored: {error}", file=err)
+    with lock.held(args.root, measures=False):
         summary = ingest(args.root, results=results)
     for line in summary.restored:
         print(line, file=out)

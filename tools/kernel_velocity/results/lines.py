@@ -23,7 +23,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,6 +140,15 @@ def read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> list[Li
 def read_rounds(path: Path, notes: list[str]) -> dict[Series, tuple[Round, ...]]:
     """Return the rounds of a file as `read`, by benchmark, implementation and case."""
     return _by_series(read(path, decode_round, notes))
+
+
+def remove_rounds(results_file: Path, benchmarks: Collection[str]) -> None:
+    """Remove the rounds of some benchmarks from beside a results file. Malformed lines stay."""
+    path = beside(results_file, ROUNDS)
+    entries = decoded(texts(path, []), decode_round)
+    others = [text for _, text, entry in entries if isinstance(entry, ValueError) or entry.benchmark not in benchmarks]
+    if path.exists():
+        replace_text(path, "".join(f"{line}\n" for line in others))
 
 
 def read_failures(path: Path, notes: list[str]) -> dict[Series, tuple[Failure, ...]]:

@@ -17,7 +17,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -267,29 +266,31 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     if data["commit_hash"].startswith(commit8) and path.stem != lines.stem(data["commit_hash"], data["env_name"]):
         notes.append(f"{where}: env_name: {environment!r} of the file's name is wanted, got {data['env_name']!r}")
     rounds = lines.read_rounds(lines.beside(path, lines.ROUNDS), notes)
-    raw: list[_Raw] = []
+    rows: list[_Row] = []
     tracked: list[TrackedValue] = []
-    for name, row in data["results"].items():
+    for name, stored in data["results"].items():
         try:
-            named = named_row(row, data["result_columns"])
+            named = named_row(stored, data["result_columns"])
             if identity.is_tracked(name):
                 tracked += _tracked(name, named)
             else:
-                raw.append(_raw(name, named))
+                rows.append(_row(name, named))
         except ResultsError as error:
             notes.append(f"{where}, {name}: {error}; it is left out")
-    recorded = _recorded_rows(raw, rounds, lambda name, defect: notes.append(f"{where}, {name}: {defect}"))
-    recorded_series = {(row.benchmark, *pair) for row in recorded for pair in row.pairs} if rounds else set()
-    refused = data["results"].keys() - {row.benchmark for row in recorded}  # which have a note
-    if strangers := [series for series in rounds if series not in recorded_series and series[0] not in refused]:
-        got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
-        notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
+    recorded, columns = _recorded(rows, rounds, lambda name, defect: notes.append(f"{where}, {name}: {defect}"))
+    if rounds:
+        known = {(row.benchmark, *pair) for row in recorded for pair in row.pairs}
+        refused = data["results"].keys() - {row.benchmark for row in recorded}  # which have a note
+        if strangers := [series for series in rounds if series not in known and series[0] not in refused]:
+            got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
+            notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
     facts = data["params"] if isinstance(data.get("params"), dict) else {}
     return ResultsFile(
         machine=path.parent.name,
         environment=data["env_name"],
         commit=data["commit_hash"],
         rows=recorded,
+        **columns,
         rounds=rounds,
         failures=lines.read_failures(lines.beside(path, FAILURES), notes),
         tracked=tuple(tracked),
@@ -301,101 +302,85 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
 Rounds = Mapping[tuple[str, str, str], Sequence[Round]]  # by benchmark, implementation, case
 
 
-class _Raw(NamedTuple):
+class _Row(NamedTuple):
     """The row of a benchmark with a trend, as asv stores it."""
 
-    benchmark: str
-    named: Mapping[str, Any]  # by column
-    pairs: tuple[Pair, ...]
-    columns: tuple[list[Any], ...]  # of each pair the result, and the ends of asv's interval
+    recorded: RecordedRow
+    columns: tuple[list[Any], ...]  # of each value the result, and the ends of asv's interval
+    counts: Any  # of each value how many rounds it rests on, where asv says so
 
 
-def _raw(name: str, row: Mapping[str, Any]) -> _Raw:
+def _row(name: str, row: Mapping[str, Any]) -> _Row:
     """Return a row's columns. Without a result, all of its combinations failed."""
     pairs = _pairs(name, _axes(_require(row, "params", list)))
-    keys = ("result", "stats_ci_99_a", "stats_ci_99_b")
-    return _Raw(name, row, pairs, tuple(_column(row, key, len(pairs)) for key in keys))
+    columns = tuple(_column(row, key, len(pairs)) for key in ("result", "stats_ci_99_a", "stats_ci_99_b"))
+    return _Row(RecordedRow(name, row.get("version"), pairs, _began(row)), columns, row.get("stats_repeat"))
 
 
-def _recorded_rows(rows: Sequence[_Raw], rounds: Rounds, note: Callable[[str, str], None]) -> tuple[RecordedRow, ...]:
-    """Return rows with bounds where asv stored some, which it cannot for few samples.
+def _recorded(
+    rows: Sequence[_Row], rounds: Rounds, note: Callable[[str, str], None]
+) -> tuple[tuple[RecordedRow, ...], dict[str, Any]]:
+    """Return rows, and the columns of their values, with bounds where asv stored some, which it cannot for few samples.
 
     A row with a result that is no value is left out. A value that contradicts asv's interval is left out, unless it has
     rounds. `note` takes benchmark and defect.
     """
-    if not rows:
-        return ()
     # of all rows at once: numpy's calls take longer than its work on one of them
-    columns = [[*itertools.chain(*column)] for column in zip(*(row.columns for row in rows), strict=True)]
-    seconds, low, high = map(_numbers, columns)
-    failed = np.array([value is None for value in columns[0]], np.bool_)
+    stored = [[value for row in rows for value in row.columns[number]] for number in range(3)]
+    seconds, low, high = map(_numbers, stored)
+    failed = np.array([value is None for value in stored[0]], np.bool_)
     without_time = np.where(failed, _FAILED, _NOT_APPLICABLE)
     outcome = np.where(np.isnan(seconds), without_time, _MEASURED).astype(np.int32)
     bounded = _are_times(low) & _are_times(high)
     # asv rounds its bounds to five digits when it stores them, but not the value
     wrong = bounded & ~((seconds >= low * (1 - _ROUNDED)) & (seconds <= high * (1 + _ROUNDED)))
-    lows = np.where(bounded & ~wrong, np.minimum(low, seconds), np.nan)
-    highs = np.where(bounded & ~wrong, np.maximum(high, seconds), np.nan)
+    columns: dict[str, NDArray[Any]] = {
+        "outcome": outcome,
+        "seconds": seconds,
+        "low": np.where(bounded & ~wrong, np.minimum(low, seconds), np.nan),
+        "high": np.where(bounded & ~wrong, np.maximum(high, seconds), np.nan),
+    }
+    is_excluded = wrong & ~np.isnan(seconds)
     strange = ~failed & ~_are_times(seconds)  # NaN, and values of other units among them
-    recorded = []
+    keep = np.ones(len(seconds), np.bool_)
+    recorded: list[RecordedRow] = []
     start = 0
     for row in rows:
-        part = slice(start, start + len(row.pairs))
+        (name, _, pairs, _), (results, lows, highs), _ = row
+        part = slice(start, start + len(pairs))
         start = part.stop
-        if strange[part].any() and (defect := _defect(row)):
-            note(row.benchmark, f"{defect}; it is left out")
+        if strange[part].any() and (defect := _defect(name, results)):
+            note(name, f"{defect}; it is left out")
+            keep[part] = False
             continue
-        whole = RecordedRow(
-            benchmark=row.benchmark,
-            version=row.named.get("version"),
-            pairs=row.pairs,
-            outcome=outcome[part],
-            seconds=seconds[part],
-            low=lows[part],
-            high=highs[part],
-            began=_began(row.named),
-        )
-        if rounds:
-            for defect in _lost_rounds(whole, row.named.get("stats_repeat"), rounds):
-                note(row.benchmark, defect)
-        if wrong[part].any():
-            whole = _without_contradictions(whole, row, wrong[part] & ~np.isnan(whole.seconds), rounds, note)
-        recorded.append(whole)
-    return tuple(recorded)
+        for defect in _lost_rounds(row, rounds) if rounds else ():
+            note(name, defect)
+        excluded: list[int] = np.flatnonzero(is_excluded[part]).tolist()
+        for at in excluded:
+            if (name, *pairs[at]) not in rounds:
+                got = f"{results[at]:g}, and {lows[at]:g} to {highs[at]:g}, for {', '.join(pairs[at])}"
+                note(name, f"a value in asv's interval is wanted, got {got}; it is left out")
+                keep[part.start + at] = False
+        recorded.append(row.recorded._replace(pairs=tuple(itertools.compress(pairs, keep[part].tolist()))))
+    return tuple(recorded), {name: column[keep] for name, column in columns.items()}
 
 
-def _defect(row: _Raw) -> str | None:
+def _defect(name: str, values: Sequence[object]) -> str | None:
     """Return what is wrong with the first result that is no value: asv stores null for a failure and NaN for n/a."""
-    is_time = identity.unit(row.benchmark) == units.SECONDS
+    is_time = identity.unit(name) == units.SECONDS
     wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s" if is_time else "a number"
-    for value in row.columns[0]:
+    for value in values:
         is_missing = value is None or (isinstance(value, float) and math.isnan(value))
         if not (is_missing or (bounds.is_time(value) if is_time else bounds.is_number(value))):
             return _wrong("result", f"{wanted}, null or NaN", value)
     return None
 
 
-def _without_contradictions(
-    row: RecordedRow, raw: _Raw, wrong: NDArray[np.bool_], rounds: Rounds, note: Callable[[str, str], None]
-) -> RecordedRow:
-    """Return a row without the values that asv's intervals exclude, unless there are rounds in their place.
-
-    Args:
-        wrong: of each value whether asv's interval excludes it, shape (values,).
-    """
-    keep = ~wrong | np.array([(row.benchmark, *pair) in rounds for pair in row.pairs], np.bool_)
-    low, high = raw.columns[1:]
-    for index in np.flatnonzero(~keep).tolist():
-        got = f"{row.seconds[index]:g}, and {low[index]:g} to {high[index]:g}, for {', '.join(row.pairs[index])}"
-        note(row.benchmark, f"a value in asv's interval is wanted, got {got}; it is left out")
-    columns = {name: getattr(row, name)[keep] for name in ("outcome", "seconds", "low", "high")}
-    return replace(row, pairs=tuple(itertools.compress(row.pairs, keep)), **columns)
-
-
-def _lost_rounds(row: RecordedRow, counts: object, rounds: Rounds) -> Iterator[str]:
-    """Yield the values of a row that rest on more rounds, by asv's `counts`, than its telemetry has."""
-    for pair, count in zip(row.pairs, counts if isinstance(counts, list) else (), strict=False):
-        timed = rounds.get((row.benchmark, *pair))
+def _lost_rounds(row: _Row, rounds: Rounds) -> Iterator[str]:
+    """Yield the values of a row that rest on more rounds, by asv's count, than its telemetry has."""
+    counts = row.counts if isinstance(row.counts, list) else ()
+    for pair, count in zip(row.recorded.pairs, counts, strict=False):
+        timed = rounds.get((row.recorded.benchmark, *pair))
         if timed and bounds.is_number(count) and count > len(timed):
             yield f"rounds that its telemetry lacks, got {len(timed)} of {count:g} for {', '.join(pair)}"
 
@@ -446,22 +431,15 @@ def _numbers(values: Sequence[object]) -> FloatArray:
 
 def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
     """Yield the values of a track_ benchmark: one for each combination of both axes, or one without parameters."""
-    params = row.get("params") or []
-    combinations = _pairs(name, _axes(params))
-    values = _column(row, "result", len(combinations))
-    for (implementation, case), value in zip(combinations, values, strict=True):
+    pairs = _pairs(name, _axes(row.get("params") or []))
+    for pair, value in zip(pairs, _column(row, "result", len(pairs)), strict=True):
         if not isinstance(value, float | None) and not bounds.is_number(value):
             _refuse("result", "a number, null or NaN", value)
-        yield TrackedValue(
-            benchmark=name,
-            version=row.get("version"),
-            implementation=implementation,
-            case=case,
-            value=value if bounds.is_number(value) else None,
-            began=_began(row),
-        )
+        number = value if bounds.is_number(value) else math.nan
+        yield TrackedValue(name, pair, row.get("version"), number, _began(row))
 
 
-def _began(row: Mapping[str, Any]) -> float | None:
+def _began(row: Mapping[str, Any]) -> float:
+    """Return when asv began the last round of a row, Unix time, s. NaN: unknown."""
     began = row.get("started_at")  # ms
-    return began / 1000 if bounds.is_number(began) and bounds.is_moment(began / 1000) else None
+    return began / 1000 if bounds.is_number(began) and bounds.is_moment(began / 1000) else math.nan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -64,49 +64,50 @@ class Machine:
     called: str | None = None  # its name in machine.json; None: no usable machine.json
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RecordedRow:
-    """The recorded values of one benchmark, as asv stores them: arrays of shape (values,), NaN if unknown.
-
-    A results directory holds millions of values, so a row is columns, not objects. Values are in the unit of the
-    benchmark: times in s per call.
-    """
+class RecordedRow(NamedTuple):
+    """What the values of a benchmark have in common."""
 
     benchmark: str
     version: str | None
     pairs: tuple[Pair, ...]  # of each value
-    outcome: IntArray  # indices into OUTCOMES
-    seconds: FloatArray
-    low: FloatArray  # of asv's interval
-    high: FloatArray
-    began: float | None  # Unix time, s, at which asv began the last round
+    began: float  # Unix time, s, at which asv began the last round; NaN: unknown
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrackedValue:
+class TrackedValue(NamedTuple):
     """One recorded value that is not a time, such as a ceiling of the device or an error."""
 
     benchmark: str
+    pair: Pair  # "" where the benchmark has no axes
     version: str | None
-    implementation: str  # "" where the benchmark has no axes
-    case: str
-    value: float | None  # None: failed, n/a or not measurable
-    began: float | None  # Unix time, s
+    value: float  # NaN: failed, n/a or not measurable
+    began: float  # Unix time, s; NaN: unknown
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ResultsFile:
-    """The recorded values of one commit, environment and machine, with their telemetry."""
+    """The recorded values of one commit, environment and machine, with their telemetry.
+
+    A results directory holds millions of values, so a file is columns, not objects. They have shape (values,), with
+    the values of one row after those of another, as asv stores them: in the unit of the benchmark, times in s per call.
+    """
 
     machine: str
     environment: str
     commit: str  # full SHA
     rows: tuple[RecordedRow, ...]
+    outcome: IntArray  # indices into OUTCOMES
+    seconds: FloatArray  # NaN: there is none
+    low: FloatArray  # of asv's interval; NaN: unknown
+    high: FloatArray
     rounds: Mapping[tuple[str, str, str], tuple[Round, ...]]  # (benchmark, implementation, case) -> rounds
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
     tracked: tuple[TrackedValue, ...] = ()
     sessions: tuple[SessionFacts, ...] = ()  # the sessions that measured it and differ from the one before
     hardware: Mapping[str, str] = field(default_factory=dict)  # asv's facts: processor and number of cores
+
+    def series(self) -> Iterator[tuple[RecordedRow, Pair]]:
+        """Yield row, and implementation and case, of each value."""
+        return ((row, pair) for row in self.rows for pair in row.pairs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 asv has no settings for these. `adapt`, which asv's plugin calls, puts functions of this module in the place of asv's:
 
     commands.run.Benchmarks      selects the series of a tier on a device, as `kv track` does
+    commands.run.Results         writes results files whole, and no less of what no round tells than there was
     runner and commands.show     format_benchmark_result: tables without rows and columns of n/a
     commands.show                _print_benchmark: no benchmark that is n/a in all of its series
     commands.compare             unroll_result: no line that is n/a on both sides
@@ -34,6 +35,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.names import DEVICES
 from kernel_velocity.problem.implementations import Module
 from kernel_velocity.problem.problem import ProblemError
+from kernel_velocity.results.asv_file import RunResults
 from kernel_velocity.runner import host, select
 from kernel_velocity.runner.checks import check_build
 from kernel_velocity.runner.environment import hold_locks
@@ -54,6 +56,7 @@ _run_existing = ExistingEnvironment.run
 def adapt() -> None:
     """Have asv's commands use this module. Again, it changes nothing."""
     asv.commands.run.Benchmarks = TierBenchmarks
+    asv.commands.run.Results = RunResults
     asv.runner.format_benchmark_result = asv.commands.show.format_benchmark_result = format_result
     asv.commands.show.Show._print_benchmark = classmethod(print_benchmark)
     asv.commands.compare.unroll_result = unroll_result

@@ -144,7 +144,6 @@ class Session:
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
-        ingest.keep(self.root, map(self.path, {*self.measured, *self.tracked}))
         done = {commit: 0 if again else self._resumable_rounds(commit) for commit in self.measured}
         if line := resuming_line(done, self.rounds, SHORT):
             print(line, file=out)
@@ -199,7 +198,6 @@ class Session:
             return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
-        ingest.keep(self.root, map(self.path, newest))
         try:
             ended = self._asv_run(newest, (), ["--bench", ceilings_expression(device)])
         finally:
