@@ -13,9 +13,8 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.compare import command, nsight
-from kernel_velocity.compare.command import merged, status
+from kernel_velocity.compare.command import status
 from kernel_velocity.compare.result import TimedImplementation
-from kernel_velocity.engine import reported
 from kernel_velocity.errors import UsageError
 from tests.compare.doubling import EAGER, ROOFS, Doubling, writing
 from tests.compare.live_comparisons import case, comparison, timed
@@ -33,7 +32,7 @@ def planted(monkeypatch, tmp_path):
     calls = types.SimpleNamespace(loaded=[], measured=[], roofs=ROOFS, problems={"doubling": Doubling()})
     calls.implementations = {**EAGER, "native": writing()}
 
-    def load(what, device, solutions, dtype, around):
+    def load(what, device, solutions, dtype, load_solution):
         if what == "gone":
             raise UsageError("no problem 'gone'")
         calls.loaded.append((what, device, list(solutions), dtype))
@@ -212,13 +211,10 @@ def test_pipe_or_device_is_not_replaced(planted, tmp_path):
     assert err.startswith(f"error: --json {pipe}: is no regular file")
 
 
-def test_gpu_or_memory_that_is_not_there_is_refused(planted, monkeypatch):
+def test_gpu_that_is_not_there_is_refused(planted, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, out, err = run("doubling", "--device", "cuda")
     assert (code, out) == (2, "") and "--device cuda: PyTorch sees no CUDA device" in err
-    monkeypatch.setattr(reported, "free_memory", lambda device: 1000)
-    code, out, err = run("doubling", *QUICK)
-    assert (code, out) == (2, "") and "free on cpu: float32-small" in err
     assert planted.problems["doubling"].made == [] and planted.measured == []
 
 
@@ -239,16 +235,6 @@ def test_table_is_as_wide_as_its_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "77")
     assert command._width(Terminal()) == 77
     assert command._width(io.StringIO()) == command.WIDTH_OF_FILES
-
-
-def test_several_problems_are_one_comparison():
-    comparisons = [
-        comparison(case("a-1", 1, timed("x", 1.0)), warnings=("w",)),
-        comparison(case("b-1", 1, timed("x", 1.0)), warnings=("w", "v")),
-    ]
-    both = merged(comparisons, ["n"])
-    assert [compared.case for compared in both.compared] == ["a-1", "b-1"]
-    assert both.warnings == ("n", "w", "v") and both.took == pytest.approx(sum(part.took for part in comparisons))
 
 
 # Profilers -----------------------------------------------------------------------------------------------------------
@@ -274,7 +260,7 @@ def test_ncu_reports_each_implementation_or_why_not(planted, tmp_path, monkeypat
     monkeypatch.setattr(nsight, "ncu", ncu)
     code, out, _ = run("doubling", *QUICK, f"--ncu={program}", "--solution=a.so", "--dtype=float32")
     assert code == 0
-    what = ["float32-large", "--device", "cpu", "--dtype=float32", "--solution=a.so"]
+    what = ["float32-large", "cpu", "float32", "a.so"]
     assert runs == [(["doubling", name, *what], str(program)) for name in ("eager", "native")]
     assert "eager on float32-large\nNsight Compute: " in out
     assert "n/a: Nsight Compute on native float32-large: no kernel was profiled\n" in out
