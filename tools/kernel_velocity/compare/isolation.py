@@ -8,7 +8,6 @@ other implementations may be damaged.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -27,7 +26,7 @@ from kernel_velocity import documents, lock
 from kernel_velocity.compare.result import Compared
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.processes import contained
 from kernel_velocity.statuses import Status
 
@@ -37,7 +36,6 @@ INTERRUPT_SECONDS = 1.0
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
-CHECKED = 16  # bytes of the checksum before a finished test case
 # Signals that somebody sends, not faults of the code that runs.
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -143,10 +141,6 @@ def take_standard_output() -> TextIO:
     return stream
 
 
-def _checksum(contents: bytes) -> bytes:
-    return hashlib.blake2b(contents, digest_size=CHECKED).digest()
-
-
 @dataclass(frozen=True, kw_only=True)
 class JournalStep:
     """A step during which the process may end.
@@ -180,9 +174,7 @@ class ProcessJournal:
     @contextmanager
     def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
         """Record a step while it lasts. The record stays if the process ends within."""
-        self._write(
-            JournalStep(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again)
-        )
+        self._write(doing=doing, implementation=implementation, case=case, again=again)
         try:
             yield
         finally:
@@ -192,13 +184,12 @@ class ProcessJournal:
     def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
         """End this process so that the next one goes on without the implementation. Without a folder, return."""
         if self._folder is not None:
-            self._write(
-                JournalStep(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how)
-            )
+            self._write(doing=doing, implementation=implementation, case=case, how=how)
             os._exit(GIVEN_UP)  # cleaning up may wait for a device that is lost
 
-    def _write(self, step: JournalStep) -> None:
+    def _write(self, **fields: Any) -> None:
         if self._folder is not None:
+            step = JournalStep(problem=self._problem, **fields)
             (self._folder / STEP).write_text(with_checksum(json.dumps(asdict(step))), encoding="utf-8")
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -244,17 +235,13 @@ class ProcessJournal:
         """Save a finished test case. If it cannot be pickled, the next process measures it again."""
         if self._folder is not None:
             with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
-                contents = pickle.dumps(compared)
-                self._path(self._folder, compared.case).write_bytes(_checksum(contents) + contents)
+                replace_bytes(self._path(self._folder, compared.case), pickle.dumps(compared))
 
     def finished(self, case: str) -> Compared | None:
-        """Return a finished test case, None where it is not finished, or its file is damaged."""
+        """Return a finished test case, None where it is not finished. Its file is whole, or is not there."""
         if self._folder is None or not (path := self._path(self._folder, case)).exists():
             return None
-        contents = path.read_bytes()
-        if contents[:CHECKED] != _checksum(contents[CHECKED:]):
-            return None
-        compared: Compared = pickle.loads(contents[CHECKED:])
+        compared: Compared = pickle.loads(path.read_bytes())
         return compared
 
     def _path(self, folder: Path, case: str) -> Path:

@@ -49,10 +49,6 @@ def _device(torch: Any) -> Any:
     return torch.get_default_device() if hasattr(torch, "get_default_device") else None  # from 2.3 on
 
 
-def _random_on_cuda(torch: Any) -> bytes | None:
-    return torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_initialized() else None
-
-
 def _as_state(torch: Any, state: bytes) -> Any:
     return torch.frombuffer(bytearray(state), dtype=torch.uint8)
 
@@ -74,7 +70,7 @@ TORCH_SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], No
         lambda t, value: t.set_rng_state(_as_state(t, value)),
     ),
     "state of CUDA's random numbers": (
-        _random_on_cuda,
+        lambda t: t.cuda.get_rng_state().numpy().tobytes() if t.cuda.is_initialized() else None,
         lambda t, value: t.cuda.set_rng_state(_as_state(t, value)),
     ),
 }
