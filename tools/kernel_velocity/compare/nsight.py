@@ -17,8 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from kernel_velocity import units
 from kernel_velocity.compare.implementations import load
@@ -155,7 +156,8 @@ def report(launches: Sequence[Launch], row: ComparedRow) -> str:
 
 
 def _line(kernel: str, launches: Sequence[Mapping[str, float | None]]) -> list[str]:
-    seconds, dram, sm, read, written = (_mean(launch.get(metric) for launch in launches) for metric in METRICS)
+    counted = ([value for launch in launches if (value := launch.get(metric)) is not None] for metric in METRICS)
+    seconds, dram, sm, read, written = (fmean(values) if values else None for values in counted)
     return [
         kernel if len(kernel) <= 60 else f"{kernel[:59]}…",
         str(len(launches)),
@@ -169,11 +171,6 @@ def _line(kernel: str, launches: Sequence[Mapping[str, float | None]]) -> list[s
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else units.bandwidth(value / 1e9)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 def child_command(what: str, row: ComparedRow, solutions: Sequence[Path], dtype: str) -> list[str]:

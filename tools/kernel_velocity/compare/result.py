@@ -52,10 +52,10 @@ class Accuracy:
     right: bool
     details: Mapping[str, object]
 
-    def number(self, *names: str) -> float | None:
-        """Return the first of these figures that is a number, None where none is."""
-        values = (self.details.get(name) for name in names)
-        return next((value for value in values if isinstance(value, int | float) and not isinstance(value, bool)), None)
+    def number(self, name: str) -> float | None:
+        """Return a figure, None where it is not a number."""
+        value = self.details.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 @dataclass(kw_only=True)

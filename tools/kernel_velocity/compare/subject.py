@@ -206,8 +206,9 @@ class Subject:
     @contextmanager
     def _attempt(self, doing: str) -> Iterator[None]:
         """Take a step inside the block, and record an error that it raises, so that other implementations go on."""
+        changes: list[str] = []  # of PyTorch's settings
         try:
-            with self._bench.journal.running(doing, self.name, self._bench.case), torch_state.restored(self._note):
+            with self._bench.journal.running(doing, self.name, self._bench.case), torch_state.restored(changes.append):
                 yield
         except (UsageError, ProblemError):
             raise
@@ -223,6 +224,9 @@ class Subject:
             else:
                 self.timed.failed = f"raised {type(error).__name__}: {message[:300]}"
         finally:
+            words = "{} changes PyTorch's {}, which was restored for the others"
+            notes = (words.format(self.name, change) for change in changes)
+            self.timed.notes = tuple(dict.fromkeys((*self.timed.notes, *notes)))
             if replaced := ORIGINALS.put_back():
                 more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
                 self.timed.failed = f"it replaced {replaced[0]}{more}"
@@ -236,9 +240,6 @@ class Subject:
         if lost := lost_device(self._device):
             self._bench.journal.give_up(doing, self.name, self._bench.case, f"lost the device ({lost})")
             raise KernelVelocityError(f"{self.name} {self._bench.case}: the device is lost to this process: {lost}")
-
-    def _note(self, change: str) -> None:
-        self.timed.notes += (f"{self.name} changes PyTorch's {change}, which was restored for the others",)
 
 
 def synchronize(device: str) -> None:
@@ -384,7 +385,10 @@ def _as_the_problem_says(
 ) -> dict[str, dict[str, Any]]:
     """Return the figures with the verdict of the problem in place of that of the default tolerances."""
     right, details = problem.verify_result(expected, actual)
-    stated = {name: details if len(figures) == 1 else _part(details, name) for name in figures}
+    # On several outputs its details may be in the form of `accuracy.verdict`
+    parts = {next(iter(figures)): details} if len(figures) == 1 else details.get("outputs")
+    parts = parts if isinstance(parts, Mapping) else {}
+    stated = {name: part if isinstance(part := parts.get(name), Mapping) else {} for name in figures}
     refused = [name for name in figures if stated[name].get("right") is False]
     blamed = refused or [name for name in figures if not figures[name].get("right", True)] or list(figures)
     judged = {}
@@ -398,13 +402,6 @@ def _as_the_problem_says(
         why = merged.get("why") or f"the problem's own check rejects it: {summary}"
         judged[name] = {**merged, "right": accepted, "why": None if accepted else why}
     return judged
-
-
-def _part(details: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a problem's details on one of several outputs (in the form of `accuracy.verdict`), {} for none."""
-    outputs = details.get("outputs")
-    part = outputs.get(name) if isinstance(outputs, Mapping) else None
-    return part if isinstance(part, Mapping) else {}
 
 
 def wrong_outputs(verified: tuple[Accuracy, ...]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.compare.result import FAILED, Accuracy, Compared, ComparedRow, LiveComparison
+from kernel_velocity.compare.result import FAILED, Compared, ComparedRow, LiveComparison
 from kernel_velocity.roofline import model
 from kernel_velocity.stats import speedup
 from kernel_velocity.stats.speedup import SpeedUp, Spread, effective_sample_size, modality, outliers
@@ -239,14 +239,12 @@ def _accuracies(rows: Sequence[ComparedRow], width: int) -> str:
         Column("implementation", [row.timed.implementation for row, _ in pairs]),
         Column("output", [output.output for _, output in pairs]),
         Column("result", ["right" if output.right else "FAIL" for _, output in pairs]),
-        *(Column(head, [_number(output, name) for _, output in pairs], keep) for head, (name, keep) in figures.items()),
     ]
+    for head, (name, keep) in figures.items():
+        values = [output.number(name) for _, output in pairs]
+        cells = [NONE if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.3g}" for v in values]
+        table.append(Column(head, cells, keep))
     return _lines(fitting(table, width))
-
-
-def _number(accuracy: Accuracy, name: str) -> str:
-    value = accuracy.number(name)
-    return NONE if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
 def _absent(rows: Sequence[ComparedRow]) -> Iterator[str]:
