@@ -30,9 +30,9 @@ from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.processes import contained
 from kernel_velocity.statuses import Status
 
-# s that an interrupted process has to end by itself, and again after a second signal: a call of a few ms ends within
-# it, an endless loop never does. Killing it is safe: nothing is saved before the end, and files are renamed whole.
-INTERRUPT_SECONDS = 1.0
+# s that an interrupted process has to end by itself: a call of a few ms ends within it, an endless loop never does.
+# Killing it is safe: nothing is saved before the end, and files are renamed whole.
+INTERRUPT_SECONDS = 2.0
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
@@ -112,19 +112,12 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> in
 
 
 def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
-    """Wait for an interrupted process, and kill it where it does not end by itself."""
+    """Wait for an interrupted process, and kill it where it does not end by itself, or on another interrupt."""
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
-    try:
-        print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(INTERRUPT_SECONDS)
-            return
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(INTERRUPT_SECONDS)
-            return
-    except KeyboardInterrupt:  # once more
-        pass
+    print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.wait(INTERRUPT_SECONDS)
+        return
     process.kill()
     process.wait()
     print("interrupted: the measuring process was killed; nothing was saved", file=err, flush=True)
