@@ -143,10 +143,10 @@ def _per_second(value: float | None, prefix: tuple[str, float]) -> str:
 
 def efficiency(row: ComparedRow) -> str:
     """Return the share of its limit, with "!" where the roofline warns of it."""
-    place = row.timed.roofline
-    if place is None:
+    roof = row.timed.roofline
+    if roof is None:
         return ""
-    return model.percent(place.of_limit) + ("!" if place.impossible or place.warnings else "")
+    return model.percent(roof.of_limit) + ("!" if roof.impossible or roof.warnings else "")
 
 
 def histogram(row: ComparedRow) -> str:
@@ -363,10 +363,10 @@ def mean(row: ComparedRow) -> str:
 
 def bound(row: ComparedRow) -> str:
     """Return what binds: "memory", "compute", "compute in TF32"."""
-    place = row.timed.roofline
-    if place is None:
+    roof = row.timed.roofline
+    if roof is None:
         return ""
-    return "compute in TF32" if (place.bound, place.dtype) == ("compute", "tf32") else place.bound
+    return "compute in TF32" if (roof.bound, roof.dtype) == ("compute", "tf32") else roof.bound
 
 
 def cache_benefit(row: ComparedRow) -> str:

@@ -108,8 +108,8 @@ def of_problem(where: str, parameters: Sequence[Mapping[str, Any]]) -> list[Argu
         while name in (argument.name for argument in arguments):
             name += "2"
         called = name.lower()
-        for taken in ({*keyword.kwlist, *vars(builtins)}, _RESERVED | _TAKEN_BY_PYTHON):
-            called = f"{called}_" if called in taken else called
+        for reserved in ({*keyword.kwlist, *vars(builtins)}, _RESERVED | _TAKEN_BY_PYTHON):
+            called = f"{called}_" if called in reserved else called
         while called in (argument.called for argument in arguments):
             called += "2"
         pointer = bool(entry["pointer"])
