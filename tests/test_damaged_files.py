@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -219,25 +218,13 @@ def write_checked(folder):
 
 def write_death(folder):
     record = isolation.ProcessJournal(folder)
-    step = isolation.JournalStep(doing="timed", implementation="mine", case="small")
-    record._write(step)
-    record.record_death(step, "died of SIGSEGV")
+    record._write(doing="timed", implementation="mine", case="small")
+    record.record_death(record.step(), "died of SIGSEGV")
     return folder / isolation.DEATHS
 
 
 def death(path):
     return isolation.ProcessJournal(path.parent).death("mine", "small"), ()
-
-
-def write_case(folder):
-    isolation.ProcessJournal(folder).save(SimpleNamespace(case="small", seconds=[1e-3, 2e-3]))
-    (path,) = folder.glob("*.pickle")
-    return path
-
-
-def case(path):
-    result = isolation.ProcessJournal(path.parent).finished("small")
-    return result, () if result else ("measured again",)
 
 
 def listing(path):
@@ -359,7 +346,6 @@ FORMATS = {
     "blocks": Format(write_blocks, read_blocks),
     "state of a slice": Format(write_checked, checked),
     "deaths": Format(write_death, death),
-    "finished case": Format(write_case, case),
     "site": Format(write_listing, listing),
     "Google Benchmark": Format(file_of("g.json", GOOGLE), functools.partial(ran, "google-benchmark"), True),
     "nvbench": Format(file_of("n.json", NVBENCH), functools.partial(ran, "nvbench"), True),

@@ -1,4 +1,4 @@
-"""The progress bar: its line, its parts, and where it writes nothing."""
+"""The progress bar: its line, and where it writes nothing."""
 
 import io
 
@@ -11,18 +11,10 @@ def test_line_has_label_and_remaining_time():
     assert line("round 8/8", 0.75, 3.0) == "[##################......] round 8/8, 1 s left"
 
 
-def test_parts_continue_each_other():
-    out = io.StringIO()
-    bar = ProgressBar(out, shown=True)
-    bar.part(1, 2)("second", 0.5)
-    assert "[##################......] second" in out.getvalue()
-    bar.clear()
-    assert out.getvalue().endswith("\r\x1b[K")
-
-
-def test_hidden_bar_writes_nothing():
-    out = io.StringIO()
-    bar = ProgressBar(out, shown=False)
-    bar.part(0, 1)("what", 0.5)
-    bar.clear()
-    assert out.getvalue() == ""
+def test_bar_is_shown_and_cleared_where_there_is_a_terminal():
+    out, nowhere = io.StringIO(), io.StringIO()
+    for bar in (ProgressBar(out, shown=True), ProgressBar(nowhere, shown=False)):
+        bar.show("second", 0.75)
+        bar.clear()
+    assert "[##################......] second" in out.getvalue() and out.getvalue().endswith("\r\x1b[K")
+    assert nowhere.getvalue() == ""

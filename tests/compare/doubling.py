@@ -12,7 +12,7 @@ from kernel_velocity.problem.problem import Problem
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 
 ELEMENTS = 1000
-QUICK = TimingSettings(rounds=2, rule=partial(FixedCount, n=5), warmups=1)
+QUICK = TimingSettings(rounds=2, rule=FixedCount(n=5), warmups=1)
 ROOFS = Roofs(
     levels=(MemoryLevel(name="L2", size=1 << 20, bandwidth=1e15), MemoryLevel(name="DRAM", size=None, bandwidth=1e14)),
     peaks={"float32": 1e15},

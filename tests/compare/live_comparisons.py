@@ -43,6 +43,7 @@ def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3
         "flops": None if flops is None else flops * elements,
         "bytes": None if moved is None else moved * elements,
         "memory": memory,
+        "footprint": None,
         "timed": timings,
     }
     return Compared(**fields | more)

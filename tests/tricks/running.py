@@ -186,7 +186,6 @@ def _round(definition: Path, device: str, around: str, environ: Sequence[tuple[s
 
 def _compare(definition: Path, solution: Path) -> Outcome:
     """Compare a solution with `eager` on the definition's problem."""
-    from functools import partial
 
     from kernel_velocity.compare.api import binders, compare
     from kernel_velocity.compare.settings import TimingSettings
@@ -200,7 +199,7 @@ def _compare(definition: Path, solution: Path) -> Outcome:
         problem = _imported(definition).Cpu.problem
         type(problem).parameters = c_parameters("const float* a, const float* b, float* out, int n")
         implementations = {**binders("eager"), "ours": binder(solution, problem)}
-        quick = TimingSettings(rounds=3, rule=partial(FixedCount, n=5), warmups=1)
+        quick = TimingSettings(rounds=3, rule=FixedCount(n=5), warmups=1)
         (compared,) = compare(problem, implementations, settings=quick).compared
     except (KernelVelocityError, ValueError) as error:
         return Outcome(refused=f"{type(error).__name__}: {' '.join(str(error).split())}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from typing import TextIO
 
 WIDTH = 24  # characters of the bar itself
@@ -17,11 +16,8 @@ class ProgressBar:
     def __init__(self, err: TextIO, *, shown: bool) -> None:
         self._err, self._shown, self._began = err, shown, time.monotonic()
 
-    def part(self, number: int, count: int) -> Callable[[str, float], None]:
-        """Return a function that shows the progress of part `number` of `count`, from a label and its share, 0 to 1."""
-        return lambda what, done: self._show(what, (number + done) / count)
-
-    def _show(self, what: str, done: float) -> None:
+    def show(self, what: str, done: float) -> None:
+        """Show a label, and the share of the whole that is done, 0 to 1."""
         if not self._shown:
             return
         self._err.write(CLEAR + line(what, done, time.monotonic() - self._began)[: shutil.get_terminal_size()[0] - 1])

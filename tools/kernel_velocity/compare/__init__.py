@@ -7,7 +7,7 @@ It may import every room but `scaffold`. No other room imports it.
     settings.py         how it is measured: rounds, stopping rule, presets of published work
     implementations.py  a problem and its implementations, by name or from files. Which of them, on which cases
     solutions.py        a user's solution, bound to inputs, its outputs between guards
-    job.py              a problem on test cases: implementations take turns in rounds
+    job.py              problems on test cases: implementations take turns in rounds
     subject.py          one implementation on a test case: verified, timed in rounds, verified again
     isolation.py        the process that measures, and its journal
     torch_state.py      PyTorch's settings: set for measuring, put back after every step

@@ -38,15 +38,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernel_velocity.compare import settings as compare_settings
-from kernel_velocity.compare.implementations import Pattern, binders, fitting, select_cases
+from kernel_velocity.compare.implementations import Pattern, binders, select_cases
 from kernel_velocity.compare.isolation import ProcessJournal
-from kernel_velocity.compare.job import ComparisonJob, Progress
+from kernel_velocity.compare.job import ComparisonJob, Progress, compare_jobs
 from kernel_velocity.compare.result import LiveComparison
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import take_round
 from kernel_velocity.compare.torch_state import prepared
-from kernel_velocity.engine import reported
 from kernel_velocity.engine.timers import Call
 from kernel_velocity.problem.problem import Problem
 from kernel_velocity.roofline.model import Roofs
@@ -79,14 +78,13 @@ def compare(
         journal: of an earlier process of this comparison, whose finished cases are taken over. None: no such process.
 
     Raises:
-        UsageError: no such case, the device is not there, a case does not fit into memory, an unknown reference.
+        UsageError: no such case, the device is not there, no case fits into memory, an unknown reference.
     """
     chosen = settings or TimingSettings()
     with prepared(problem.device, chosen.threads):
         (tests,) = select_cases([problem], cases, dtype)
-        tests, notes = fitting(problem, tests, len(implementations), reported.free_memory(problem.device))
-        job = ComparisonJob(problem=problem, implementations=implementations, tests=tests, settings=chosen, notes=notes)
-        return job.compare(roofs, progress, journal or ProcessJournal())
+        job = ComparisonJob(problem=problem, implementations=implementations, tests=tests, settings=chosen)
+        return compare_jobs([job], roofs, progress, journal or ProcessJournal())
 
 
 def time_function(
@@ -96,7 +94,7 @@ def time_function(
 
     Args:
         call: on CUDA it launches on the current stream and is timed by events.
-        rule: a stopping rule by name (engine/stopping). None: that of the history.
+        rule: a stopping rule by name (engine/stopping.py). None: that of the history.
         rounds: from 3 on there is an interval.
         device: "cpu" or "cuda".
         threads: that the call uses, 1 or more. With several the quiet-core filter is off.
@@ -105,5 +103,5 @@ def time_function(
         UsageError: an unknown rule, no rounds.
     """
     chosen = compare_settings.settings(environ={}, rule=rule, rounds=rounds, threads=threads)
-    results = (take_round(call, chosen.rule(), device, threads=threads) for _ in range(chosen.rounds))
+    results = (take_round(call, chosen.rule, device, threads=threads) for _ in range(chosen.rounds))
     return speedup.timing([result.estimate for result in results])

@@ -10,21 +10,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.compare import implementations, isolation, nsight, settings, table
 from kernel_velocity.compare.isolation import ProcessJournal
-from kernel_velocity.compare.job import ComparisonJob
+from kernel_velocity.compare.job import ComparisonJob, compare_jobs
 from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import LiveComparison, as_json
 from kernel_velocity.compare.settings import PRESETS, TimingSettings
-from kernel_velocity.compare.solutions import Bind
+from kernel_velocity.compare.solutions import Bind, binder
 from kernel_velocity.compare.torch_state import prepared, restored
 from kernel_velocity.engine import reported
 from kernel_velocity.engine.stopping import RULES
@@ -32,6 +30,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.problem.accuracy import parse_tolerance
 from kernel_velocity.problem.implementations import Module
+from kernel_velocity.problem.problem import Problem
 from kernel_velocity.problem.problem_file import DTYPE
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.results import git
@@ -46,6 +45,7 @@ from kernel_velocity.suite.under_test import ARTEFACTS, find_info, root_folder
 ALL = "all"
 PROFILES = Path(".asv", "profiles")
 WIDTH_OF_FILES = 160  # characters, where there is no terminal to ask
+CHANGES = "loading {} changes PyTorch's {}, which was restored: set it in each call"
 MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
 
@@ -178,22 +178,19 @@ def _check_files(args: argparse.Namespace) -> None:
             raise UsageError(f"--json {path}: must be a file in an existing folder")
         if path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
             raise UsageError(f"--json {path}: is no regular file; give another path, or - for standard output")
-        _try_to_write(path, f"--json {path}")
-    if args.profile is not None:  # made where it is not there yet
-        if args.profile.exists() and not args.profile.is_dir():
-            raise UsageError(f"--profile {args.profile}: must be a folder, for traces (got a file)")
-        whole = args.profile.absolute()
-        existing = next(folder for folder in (whole, *whole.parents) if folder.exists())
-        _try_to_write(existing / "trace", f"--profile {args.profile}")
+    if args.profile is not None and args.profile.exists() and not args.profile.is_dir():
+        raise UsageError(f"--profile {args.profile}: must be a folder, for traces (got a file)")
+    for option, file in (("json", args.json), ("profile", args.profile and args.profile / "trace")):
+        if file not in (None, "-"):
+            whole = Path(file).absolute()  # folders are made where they are not there yet
+            existing = next(folder for folder in whole.parents if folder.exists())
+            try:
+                try_to_write(existing / whole.name)
+            except OSError as error:
+                what = f"--{option} {getattr(args, option)}"
+                raise UsageError(f"{what}: cannot be written ({error.strerror}); give another path") from None
     if args.ncu is not None:
         nsight.find(args.ncu)
-
-
-def _try_to_write(path: Path, option: str) -> None:
-    try:
-        try_to_write(path)
-    except OSError as error:
-        raise UsageError(f"{option}: cannot be written ({error.strerror}); give another path") from None
 
 
 def _compare(args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err: TextIO) -> int:
@@ -208,19 +205,16 @@ def _compare(args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err:
         with lock.held(root_folder(os.environ), wait=args.wait):
             roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
             bar = ProgressBar(err, shown=not args.quiet and err.isatty())
-            comparisons = []
             try:
-                for number, job in enumerate(jobs.values()):
-                    comparisons.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
+                comparison = compare_jobs(list(jobs.values()), roofs, bar.show, journal, notes)
             except KeyboardInterrupt:
                 print("interrupted: nothing was saved", file=err)
                 return Status.INTERRUPTED
             finally:
                 bar.clear()
-            comparison = merged(comparisons, notes)
             _report(comparison, args, tables, out)
-            for (what, job), part in zip(jobs.items(), comparisons, strict=True):
-                for text in _looks_inside(what, job, part, args, journal):
+            for what, job in jobs.items():
+                for text in _looks_inside(what, job, args, journal):
                     tables.write(f"\n{text}\n")
                     tables.flush()  # the next look may end the process
     return status(comparison)
@@ -235,41 +229,37 @@ def _jobs(
     it was loaded is not loaded again.
 
     Raises:
-        UsageError: no such problem, case, implementation or reference, or a case does not fit into memory.
+        UsageError: no such problem, case or implementation.
     """
     kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()] if ALL in args.what else []
     whats = list(dict.fromkeys(name for what in args.what for name in (kernels if what == ALL else [what])))
-    dead = {path: _dead for path in args.solution if journal.death(path.stem) is not None}
-    paths = [path for path in args.solution if path not in dead]
     notes: list[str] = []
 
-    @contextmanager
-    def around(name: str) -> Iterator[None]:
-        with journal.running("loaded", name), restored(partial(note, name)):
-            yield
-        for function in ORIGINALS.put_back():
-            notes.append(f"loading {name} replaces {function}, which was restored")
+    def load_solution(path: Path, problem: Problem) -> Bind:
+        name = path.stem
+        if journal.death(name) is not None:
+            return _dead
+        with journal.running("loaded", name), restored(lambda change: notes.append(CHANGES.format(name, change))):
+            bind = binder(path, problem)
+        notes.extend(f"loading {name} replaces {function}, which was restored" for function in ORIGINALS.put_back())
+        return bind
 
-    def note(name: str, change: str) -> None:
-        notes.append(f"loading {name} changes PyTorch's {change}, which was restored: set it in each call")
-
-    loaded = [implementations.load(what, device, paths, args.dtype or DTYPE, around) for what in whats]
+    loaded = [implementations.load(what, device, args.solution, args.dtype or DTYPE, load_solution) for what in whats]
     problems = [problem for problem, _ in loaded]
     if args.sample:
         tests = [[problem.generate_sample()] for problem in problems]
     else:
         tests = implementations.select_cases(problems, args.sizes, args.dtype)
     jobs = {}
-    for what, (problem, ours), chosen_tests in zip(whats, loaded, tests, strict=True):
-        binders: dict[str, Bind] = {**ours, **{path.stem: bind for path, bind in dead.items()}}
+    for what, (problem, binders), chosen_tests in zip(whats, loaded, tests, strict=True):
         where = f"{problem.name} on {problem.device}"
         names = implementations.matching("--implementations", args.implementations, list(binders), where)
         if chosen_tests:
-            chosen_binders = {name: binders[name] for name in names}
-            free = reported.free_memory(problem.device)
-            fitting, left_out = implementations.fitting(problem, chosen_tests, len(names), free)
             jobs[what] = ComparisonJob(
-                problem=problem, implementations=chosen_binders, tests=fitting, settings=chosen, notes=left_out
+                problem=problem,
+                implementations={name: binders[name] for name in names},
+                tests=chosen_tests,
+                settings=chosen,
             )
     return jobs, notes
 
@@ -286,16 +276,6 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
             print(MEASURING, file=err, flush=True)
         ceilings.keep(root, peaks.measure_document(device))
     return peaks.latest_roofs(root, device, name)
-
-
-def merged(comparisons: Sequence[LiveComparison], notes: Sequence[str] = ()) -> LiveComparison:
-    """Return the comparisons of several problems as one, with the environment of the first."""
-    return replace(
-        comparisons[0],
-        compared=tuple(compared for comparison in comparisons for compared in comparison.compared),
-        took=sum(comparison.took for comparison in comparisons),
-        warnings=tuple(dict.fromkeys((*notes, *(text for comparison in comparisons for text in comparison.warnings)))),
-    )
 
 
 def _report(comparison: LiveComparison, args: argparse.Namespace, tables: TextIO, out: TextIO) -> None:
@@ -327,13 +307,11 @@ def _width(to: TextIO) -> int:
     )
 
 
-def _looks_inside(
-    what: str, job: ComparisonJob, comparison: LiveComparison, args: argparse.Namespace, journal: ProcessJournal
-) -> Iterator[str]:
+def _looks_inside(what: str, job: ComparisonJob, args: argparse.Namespace, journal: ProcessJournal) -> Iterator[str]:
     """Yield a profiler's report of every implementation that has a time on the last test case of a problem."""
-    for row in comparison.rows():
+    for row in job.compared[-1].rows() if job.compared else ():
         name, case = row.timed.implementation, row.compared.case
-        if row.compared is not comparison.compared[-1] or row.timing is None:
+        if row.timing is None:
             continue
         if args.profile is not None:
             with journal.running("profiled", name, case, again=False):

@@ -1,39 +1,27 @@
-"""Load a problem, ours or a user's, and its implementations. Select cases and implementations, and predict memory."""
+"""Load a problem, ours or a user's, and its implementations. Select cases and implementations."""
 
 from __future__ import annotations
 
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from kernel_velocity import units
 from kernel_velocity.compare import solutions as solution_files
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
 from kernel_velocity.names import CONTROLS
-from kernel_velocity.problem import implementations as harness_implementations
-from kernel_velocity.problem.implementations import Bound, Module
+from kernel_velocity.problem.implementations import Bound, Module, bind_live_compile
+from kernel_velocity.problem.implementations import bind as bind_implementation
 from kernel_velocity.problem.problem import Inputs, Problem, TestCase
-from kernel_velocity.problem.problem_file import dtype_of_parameter, load_file, sizes
+from kernel_velocity.problem.problem_file import dtype_of_parameter, load_file
 from kernel_velocity.problem.problem_formats import SUFFIXES, copies
 from kernel_velocity.problem.user_file import in_one_line
 from kernel_velocity.runner.checks import check_build
 from kernel_velocity.suite import config
-from kernel_velocity.units import memory
 
 Pattern = str | Sequence[str] | None  # names or regular expressions, a list or separated by commas. None: all
-
-MEMORY_SHARE = 0.9  # of the free memory that a case may take, since other processes allocate, too
-# Beside the output of every implementation (as large as inputs and outputs together at most): the inputs, and the
-# reference in higher precision with what computing it takes.
-BESIDE_OUTPUTS = 2
-INPUT_COPIES = (
-    3  # of the inputs of a case whose shapes are known: the inputs, what restores them, what the reference gets
-)
-_BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}  # of an element; else 4
 
 
 def load(
@@ -41,7 +29,7 @@ def load(
     device: str,
     solutions: Sequence[Path] = (),
     dtype: str = "float32",
-    around: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    load_solution: Callable[[Path, Problem], Bind] = solution_files.binder,
 ) -> tuple[Problem, dict[str, Bind]]:
     """Return a problem on its device, with its implementations by name, the reference first.
 
@@ -54,20 +42,18 @@ def load(
         solutions: shared libraries with `extern "C" void solution(...)`, and Python files with `solution(...)`. Their
             implementations have the names of the files.
         dtype: torch's name of the element type that older definitions ask for.
-        around: makes a context from a solution's name. The solution is loaded within, which runs a user's code.
+        load_solution: makes what binds a solution to inputs, which runs a user's code.
 
     Raises:
         UsageError: there is no such kernel, a solution does not load, or two have the same name.
         ProblemError: there is no such file, the file does not import, or its class lacks something.
     """
     problem = _problem(what, device, dtype)
-    names = problem.implementations_on(device) if problem.kernel is not None else CONTROLS
-    implementations = binders(*names)
+    implementations = binders(*(problem.implementations_on(device) if problem.kernel is not None else CONTROLS))
     for path in solutions:
         if path.stem in implementations:
             raise UsageError(f"{path}: another implementation is called {path.stem!r}; rename the file")
-        with around(path.stem):
-            implementations[path.stem] = solution_files.binder(path, problem)
+        implementations[path.stem] = load_solution(path, problem)
     return problem, implementations
 
 
@@ -96,37 +82,28 @@ def binders(*names: str) -> dict[str, Bind]:
 
 
 def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
-    if name in CONTROLS:
-        _try_reference(problem, copies(inputs) if problem.in_place else inputs)
-        if problem.in_place:
-            return solution_files.restored(inputs, partial(_bind_plain, name, problem, case))
-    return _bind_plain(name, problem, case, inputs)
-
-
-def _bind_plain(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
-    if name == "compile":
-        return harness_implementations.bind_live_compile(problem, case, inputs)
-    if isinstance(function := problem.functions.get(name), Module):
-        folder = Path(str(importlib.import_module(function.package).__file__)).parent
-        check_build(folder, str(problem.kernel))
-    return harness_implementations.bind(name, problem, case, inputs, Path())
-
-
-def _try_reference(problem: Problem, inputs: Inputs) -> None:
-    """Run the reference once on the device that its code names. Redirecting it to another would be timed, too.
+    """Bind an implementation to inputs. The reference runs once first, on the device that its code names.
 
     Raises:
-        NotImplementedError: it cannot run on this device.
+        NotImplementedError: it cannot run on this device. To redirect its code to this one would be timed, too.
     """
-    try:
-        problem.reference_solution(*inputs)
-    except (AssertionError, RuntimeError) as error:
-        if problem.device == "cuda" or "CUDA" not in str(error):
-            raise
-        raise NotImplementedError(f"the reference names a CUDA device in its code: {in_one_line(error)}") from None
+    bind = bind_live_compile if name == "compile" else partial(bind_implementation, name, cache=Path())
+    if name in CONTROLS:
+        try:
+            problem.reference_solution(*(copies(inputs) if problem.in_place else inputs))
+        except (AssertionError, RuntimeError) as error:
+            if problem.device == "cuda" or "CUDA" not in str(error):
+                raise
+            raise NotImplementedError(f"the reference names a CUDA device in its code: {in_one_line(error)}") from None
+        if problem.in_place:
+            return solution_files.restored(inputs, partial(bind, problem, case))
+    elif isinstance(function := problem.functions.get(name), Module):
+        folder = Path(str(importlib.import_module(function.package).__file__)).parent
+        check_build(folder, str(problem.kernel))
+    return bind(problem, case, inputs)
 
 
-# Cases and memory -----------------------------------------------------------------------------------------------------
+# Cases and names ------------------------------------------------------------------------------------------------------
 
 
 def named_dtype(case: str) -> str | None:
@@ -184,46 +161,3 @@ def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) ->
             raise UsageError(f"{option} {part!r} matches nothing of {where}: there are {', '.join(names)}")
         chosen.update(matched)
     return [name for name in names if name in chosen]
-
-
-def needed(problem: Problem, test: TestCase, count: int) -> int:
-    """Return about how many bytes a case takes with `count` implementations bound to it at once.
-
-    They follow from the problem's footprint, else from the shapes of its inputs and outputs, which are computed without
-    values. Where neither is known they follow from the largest dimension alone, a lower bound.
-    """
-    touched = problem.get_footprint(test)
-    if touched is not None:
-        return (BESIDE_OUTPUTS + count) * touched
-    if (bytes_of := sizes(problem, test)) is not None:
-        inputs, outputs = bytes_of
-        return INPUT_COPIES * inputs + (BESIDE_OUTPUTS + count) * outputs
-    return max(map(int, test["dims"] or (1,))) * _BYTES.get(dtype_of(problem, test["name"]), 4)
-
-
-def fitting(
-    problem: Problem, tests: Sequence[TestCase], count: int, free: int | None
-) -> tuple[list[TestCase], list[str]]:
-    """Return the cases that fit into `free` bytes of memory, None where these are unknown, and a note on the others.
-
-    Raises:
-        UsageError: none fits.
-    """
-    if free is None:
-        return list(tests), []
-    bound = int(MEMORY_SHARE * free)
-    wanted = {test["name"]: needed(problem, test, count) for test in tests}
-    large = {name: size for name, size in wanted.items() if size > bound}
-    if not large:
-        return list(tests), []
-    listed = ", ".join(f"{name} ({memory(size)})" for name, size in large.items())
-    if len(large) == len(tests):
-        raise UsageError(
-            f"{problem.name} with {units.count(count, 'implementation')} needs more memory than the {memory(free)} "
-            f"free on {problem.device}: {listed}; select smaller cases (--sizes, --sample) or fewer --implementations"
-        )
-    note = (
-        f"{problem.name}: {len(large)} of {units.count(len(tests), 'case')} left out, too large for the "
-        f"{memory(bound)} that a comparison may use: {listed}"
-    )
-    return [test for test in tests if test["name"] not in large], [note]

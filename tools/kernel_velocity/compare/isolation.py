@@ -8,7 +8,6 @@ other implementations may be damaged.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -27,17 +26,16 @@ from kernel_velocity import documents, lock
 from kernel_velocity.compare.result import Compared
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.processes import contained
 from kernel_velocity.statuses import Status
 
-# s that an interrupted process has to end by itself, and again after a second signal: a call of a few ms ends within
-# it, an endless loop never does. Killing it is safe: nothing is saved before the end, and files are renamed whole.
-INTERRUPT_SECONDS = 1.0
+# s that an interrupted process has to end by itself: a call of a few ms ends within it, an endless loop never does.
+# Killing it is safe: nothing is saved before the end, and files are renamed whole.
+INTERRUPT_SECONDS = 2.0
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 STEP, DEATHS = "step.json", "deaths.json"  # files of the journal
-CHECKED = 16  # bytes of the checksum before a finished test case
 # Signals that somebody sends, not faults of the code that runs.
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -114,19 +112,12 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> in
 
 
 def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
-    """Wait for an interrupted process, and kill it where it does not end by itself."""
+    """Wait for an interrupted process, and kill it where it does not end by itself, or on another interrupt."""
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
-    try:
-        print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(INTERRUPT_SECONDS)
-            return
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(INTERRUPT_SECONDS)
-            return
-    except KeyboardInterrupt:  # once more
-        pass
+    print(f"{line_break}interrupted: stopping; Ctrl-C again kills the measuring process", file=err, flush=True)
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.wait(INTERRUPT_SECONDS)
+        return
     process.kill()
     process.wait()
     print("interrupted: the measuring process was killed; nothing was saved", file=err, flush=True)
@@ -141,10 +132,6 @@ def take_standard_output() -> TextIO:
     stream = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
     os.dup2(2, 1)
     return stream
-
-
-def _checksum(contents: bytes) -> bytes:
-    return hashlib.blake2b(contents, digest_size=CHECKED).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +167,7 @@ class ProcessJournal:
     @contextmanager
     def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
         """Record a step while it lasts. The record stays if the process ends within."""
-        self._write(
-            JournalStep(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again)
-        )
+        self._write(doing=doing, implementation=implementation, case=case, again=again)
         try:
             yield
         finally:
@@ -192,13 +177,12 @@ class ProcessJournal:
     def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
         """End this process so that the next one goes on without the implementation. Without a folder, return."""
         if self._folder is not None:
-            self._write(
-                JournalStep(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how)
-            )
+            self._write(doing=doing, implementation=implementation, case=case, how=how)
             os._exit(GIVEN_UP)  # cleaning up may wait for a device that is lost
 
-    def _write(self, step: JournalStep) -> None:
+    def _write(self, **fields: Any) -> None:
         if self._folder is not None:
+            step = JournalStep(problem=self._problem, **fields)
             (self._folder / STEP).write_text(with_checksum(json.dumps(asdict(step))), encoding="utf-8")
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -244,17 +228,13 @@ class ProcessJournal:
         """Save a finished test case. If it cannot be pickled, the next process measures it again."""
         if self._folder is not None:
             with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
-                contents = pickle.dumps(compared)
-                self._path(self._folder, compared.case).write_bytes(_checksum(contents) + contents)
+                replace_bytes(self._path(self._folder, compared.case), pickle.dumps(compared))
 
     def finished(self, case: str) -> Compared | None:
-        """Return a finished test case, None where it is not finished, or its file is damaged."""
+        """Return a finished test case, None where it is not finished. Its file is whole, or is not there."""
         if self._folder is None or not (path := self._path(self._folder, case)).exists():
             return None
-        contents = path.read_bytes()
-        if contents[:CHECKED] != _checksum(contents[CHECKED:]):
-            return None
-        compared: Compared = pickle.loads(contents[CHECKED:])
+        compared: Compared = pickle.loads(path.read_bytes())
         return compared
 
     def _path(self, folder: Path, case: str) -> Path:

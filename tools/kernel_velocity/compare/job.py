@@ -1,4 +1,4 @@
-"""A problem and its implementations on test cases: each verified, then timed in rounds that they take in turn."""
+"""Problems and their implementations on test cases: each verified, then timed in rounds that they take in turn."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kernel_velocity.compare import system
-from kernel_velocity.compare.implementations import MEMORY_SHARE, named_dtype
+from kernel_velocity.compare.implementations import named_dtype
 from kernel_velocity.compare.isolation import ProcessJournal
-from kernel_velocity.compare.result import Compared, LiveComparison, TimedImplementation
+from kernel_velocity.compare.result import Compared, LiveComparison
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import Bench, SharedInputs, Subject
 from kernel_velocity.engine import reported
 from kernel_velocity.errors import UsageError
-from kernel_velocity.machine.limits import Work
 from kernel_velocity.problem.problem import Problem, ProblemError, TestCase, outputs_of
 from kernel_velocity.problem.problem_file import is_out_of_memory
 from kernel_velocity.roofline.model import Roofs, memory_of, roofline
@@ -29,7 +28,125 @@ from kernel_velocity.units import memory
 
 Progress = Callable[[str, float], None]  # the current step, and the share of all steps that is done
 Turn = TypeVar("Turn")
+MEMORY_SHARE = 0.9  # of the free memory that a case may take, since other processes allocate, too
 ONE_PROCESS = "all rounds ran in one process: intervals leave out the variation between processes, about 1%"
+
+
+@dataclass(kw_only=True)
+class ComparisonJob:
+    """A problem with the implementations and test cases to compare. It is made and used inside `prepared`."""
+
+    problem: Problem
+    implementations: Mapping[str, Bind]
+    tests: Sequence[TestCase]
+    settings: TimingSettings
+    compared: list[Compared] = field(default_factory=list)  # what was measured so far
+
+
+def compare_jobs(
+    jobs: Sequence[ComparisonJob],
+    roofs: Roofs | None,
+    progress: Progress,
+    journal: ProcessJournal,
+    notes: Sequence[str] = (),
+) -> LiveComparison:
+    """Compare on every test case that the journal does not have. A case for which memory runs out is left out.
+
+    The settings and the device of all jobs are those of the first.
+
+    Raises:
+        UsageError: the reference is not compared, memory ran out for every case, or a problem raised.
+    """
+    settings, device = jobs[0].settings, jobs[0].problem.device
+    for job in jobs:
+        if settings.reference not in (None, *job.implementations):
+            names = ", ".join(job.implementations)
+            raise UsageError(f"--reference must be one of {names} (got {settings.reference!r})")
+    began, left_out = time.time(), list[str]()
+    environment = system.environment(device, settings.threads)
+    steps = [(number, job, test) for number, job in enumerate(jobs) for test in job.tests]
+    for step, (number, job, test) in enumerate(steps):
+
+        def part(what: str, done: float, step: int = step, name: str = f"{job.problem.name} {test['name']}") -> None:
+            progress(f"{name} {what}", (step + done) / len(steps))
+
+        own_journal = journal.part(number)
+        compared = own_journal.finished(test["name"])
+        if compared is None:
+            try:
+                with reported.memory_bound(device, MEMORY_SHARE):
+                    compared = _compare_case(job, test, roofs, part, own_journal)
+            except MemoryError as error:
+                left_out.append(str(error))
+                continue
+            own_journal.save(compared)
+        job.compared.append(compared)
+    cases = [compared for job in jobs for compared in job.compared]
+    if not cases:
+        raise UsageError(left_out[0])
+    reference = settings.reference or next(iter(jobs[0].implementations), "none")
+    warnings = [*notes, *left_out, ONE_PROCESS]
+    warnings += [f"allocator: {system.NO_ALLOCATOR}"] if environment["allocator"] == system.NO_ALLOCATOR else []
+    warnings += [
+        f"{compared.problem}: {note}" for compared in cases for timed in compared.timed for note in timed.notes
+    ]
+    warnings += [*(roofs.warnings if roofs is not None else ()), *_without_reference(cases, reference)]
+    return LiveComparison(
+        compared=tuple(cases),
+        environment=environment,
+        settings={**settings.described(), "reference": reference},
+        began=began,
+        took=time.time() - began,
+        warnings=tuple(dict.fromkeys(warnings)),  # cases repeat them
+    )
+
+
+def _compare_case(
+    job: ComparisonJob, test: TestCase, roofs: Roofs | None, progress: Progress, journal: ProcessJournal
+) -> Compared:
+    """Compare on one test case.
+
+    Raises:
+        MemoryError: the case needs more memory than it may use.
+    """
+    rounds = job.settings.rounds
+    try:
+        with journal.running("computing the reference", None, test["name"]):
+            bench = _bench(job.problem, test, job.settings, journal)
+        subjects = [Subject(name, bench) for name in job.implementations]
+        for subject in subjects:
+            progress(f"verifying {subject.name}", 0.0)
+            subject.set_up(job.implementations[subject.name])
+        compared = _facts(bench, test, subjects, roofs)
+        for number in range(rounds):
+            for turn, subject in enumerate(order([subject for subject in subjects if subject.runs], number)):
+                done = (number + turn / len(subjects)) / rounds
+                progress(f"round {number + 1}/{rounds} {subject.name}", done)
+                subject.take_round(compared)
+        for subject in subjects:
+            if subject.runs:
+                subject.verify("after timing")
+        for subject in subjects:
+            if subject.runs:
+                subject.audit()
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        free = reported.free_memory(job.problem.device)
+        rest = "" if free is None else f" ({memory(free)} are free)"
+        text = f"{job.problem.name} {test['name']}: out of memory{rest}; select smaller cases (--sizes, --sample)"
+        raise MemoryError(text) from None
+    for subject in subjects:
+        if roofs is not None and subject.runs and subject.timed.estimates:
+            subject.timed.roofline = roofline(
+                flops=compared.flops,
+                bytes=compared.bytes,
+                seconds=speedup.timing(subject.timed.estimates).seconds,
+                roofs=roofs,
+                dtype="tf32" if compared.dtype == "float32" and subject.tf32 else compared.dtype,
+                working_set=compared.footprint,
+            )
+    return compared
 
 
 def order(turns: Sequence[Turn], number: int) -> list[Turn]:
@@ -44,130 +161,34 @@ def order(turns: Sequence[Turn], number: int) -> list[Turn]:
     return rotated[::-1] if cycle % 2 else rotated
 
 
-class MemoryRanOutError(Exception):
-    """A case needs more memory than it may use."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparisonJob:
-    """A problem with the implementations and test cases to compare. It is made and used inside `prepared`.
+def _bench(problem: Problem, test: TestCase, settings: TimingSettings, journal: ProcessJournal) -> Bench:
+    """Make a case's inputs, and what is expected of them.
 
     Raises:
-        UsageError: the reference is not compared.
+        UsageError: the problem, which may be a user's file, raised, or its reference changed the inputs.
     """
-
-    problem: Problem
-    implementations: Mapping[str, Bind]
-    tests: Sequence[TestCase]
-    settings: TimingSettings
-    notes: Sequence[str] = ()  # on cases that were left out
-
-    def __post_init__(self) -> None:
-        if self.settings.reference not in (None, *self.implementations):
-            names = ", ".join(self.implementations)
-            raise UsageError(f"--reference must be one of {names} (got {self.settings.reference!r})")
-
-    def compare(self, roofs: Roofs | None, progress: Progress, journal: ProcessJournal) -> LiveComparison:
-        """Compare on every test case that the journal does not have. A case for which memory runs out is left out.
-
-        Raises:
-            UsageError: memory ran out for every case, or the problem raised.
-        """
-        problem, began, cases, left_out = self.problem, time.time(), list[Compared](), list[str]()
-        environment = system.environment(problem.device, self.settings.threads)
-        for number, test in enumerate(self.tests):
-
-            def part(what: str, done: float, name: str = test["name"], number: int = number) -> None:
-                progress(f"{problem.name} {name} {what}", (number + done) / len(self.tests))
-
-            compared = journal.finished(test["name"])
-            if compared is None:
-                try:
-                    with reported.memory_bound(problem.device, MEMORY_SHARE):
-                        compared = self._compare_case(test, roofs, part, journal)
-                except MemoryRanOutError as error:
-                    left_out.append(str(error))
-                    continue
-                journal.save(compared)
-            cases.append(compared)
-        if not cases:
-            raise UsageError(left_out[0])
-        reference = self.settings.reference or next(iter(self.implementations), "none")
-        warnings = [*self.notes, *left_out, ONE_PROCESS]
-        warnings += [f"allocator: {system.NO_ALLOCATOR}"] if environment["allocator"] == system.NO_ALLOCATOR else []
-        warnings += [
-            f"{problem.name}: {note}" for compared in cases for timed in compared.timed for note in timed.notes
-        ]
-        warnings += [*(roofs.warnings if roofs is not None else ()), *_without_reference(cases, reference)]
-        return LiveComparison(
-            compared=tuple(cases),
-            environment=environment,
-            settings={**self.settings.described(), "reference": reference},
-            began=began,
-            took=time.time() - began,
-            warnings=tuple(dict.fromkeys(warnings)),  # cases repeat them
+    ORIGINALS.note(problem)
+    where = f"{problem.name} {test['name']}"
+    with _user_code(f"{where}: create_inputs"):
+        inputs = test["create_inputs"]()
+    shared = SharedInputs(problem, inputs)
+    with _user_code(f"{where}: its reference"):
+        expected = problem.expected(*inputs)
+    if changed := shared.restore():
+        raise UsageError(
+            f"{where}: its reference changes its inputs ({changed}), which all implementations share; "
+            "make it work on a copy"
         )
-
-    def _compare_case(
-        self, test: TestCase, roofs: Roofs | None, progress: Progress, journal: ProcessJournal
-    ) -> Compared:
-        rounds = self.settings.rounds
-        try:
-            with journal.running("computing the reference", None, test["name"]):
-                bench = self._bench(test, journal)
-            subjects = [Subject(name=name, bench=bench) for name in self.implementations]
-            for subject in subjects:
-                progress(f"verifying {subject.name}", 0.0)
-                subject.set_up(self.implementations[subject.name])
-            for number in range(rounds):
-                for turn, subject in enumerate(order([subject for subject in subjects if subject.runs], number)):
-                    done = (number + turn / len(subjects)) / rounds
-                    progress(f"round {number + 1}/{rounds} {subject.name}", done)
-                    subject.take_round()
-            for subject in subjects:
-                if subject.runs:
-                    subject.verify("after timing")
-            for subject in subjects:
-                if subject.runs:
-                    subject.audit()
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            free = reported.free_memory(self.problem.device)
-            rest = "" if free is None else f" ({memory(free)} are free)"
-            text = f"{self.problem.name} {test['name']}: out of memory{rest}; select smaller cases (--sizes, --sample)"
-            raise MemoryRanOutError(text) from None
-        return _compared(bench, test, subjects, roofs)
-
-    def _bench(self, test: TestCase, journal: ProcessJournal) -> Bench:
-        """Make a case's inputs, and what is expected of them.
-
-        Raises:
-            UsageError: the problem, which may be a user's file, raised, or its reference changed the inputs.
-        """
-        ORIGINALS.note(self.problem)
-        problem, where = self.problem, f"{self.problem.name} {test['name']}"
-        with _user_code(f"{where}: create_inputs"):
-            inputs = test["create_inputs"]()
-        shared = SharedInputs(problem, inputs)
-        with _user_code(f"{where}: its reference"):
-            expected = problem.expected(*inputs)
-        if changed := shared.restore():
-            raise UsageError(
-                f"{where}: its reference changes its inputs ({changed}), which all implementations share; "
-                "make it work on a copy"
-            )
-        return Bench(
-            problem=problem,
-            case=test["name"],
-            inputs=inputs,
-            fresh=FreshInputs(inputs, test["create_inputs"], os.environ),
-            shared=shared,
-            expected=expected,
-            work=work(problem, test, _tensors(inputs, expected)),
-            settings=self.settings,
-            journal=journal,
-        )
+    return Bench(
+        problem=problem,
+        case=test["name"],
+        inputs=inputs,
+        fresh=FreshInputs(inputs, test["create_inputs"], os.environ),
+        shared=shared,
+        expected=expected,
+        settings=settings,
+        journal=journal,
+    )
 
 
 @contextmanager
@@ -193,12 +214,29 @@ def _without_reference(cases: Sequence[Compared], reference: str) -> Iterator[st
             )
 
 
-def _tensors(inputs: Sequence[Any], outputs: Any) -> list[Any]:
-    return [value for value in (*inputs, *outputs_of(outputs)) if hasattr(value, "element_size")]
-
-
-def _size(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
+def _facts(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roofs | None) -> Compared:
+    """Return what a call on a test case does and touches. Outputs are those of an implementation, if one runs."""
+    problem = bench.problem
+    outputs = next((subject.bound.output() for subject in subjects if subject.runs), None)
+    values = (*bench.inputs, *outputs_of(bench.expected if outputs is None else outputs))
+    tensors = [value for value in values if hasattr(value, "element_size")]
+    largest = max(tensors, key=_size)
+    touched, levels = footprint(problem, test, tensors), roofs or system.reported_levels(problem.device)
+    return Compared(
+        problem=problem.name,
+        case=test["name"],
+        device=problem.device,
+        # A product of int8 computes in int8, though its largest tensor is of int32
+        dtype=named_dtype(test["name"]) or str(largest.dtype).removeprefix("torch."),
+        dims=tuple(test["dims"]),
+        elements=int(largest.numel()),
+        tensor_bytes=_size(largest),
+        flops=problem.get_flops(test),
+        bytes=problem.get_bytes(test),
+        footprint=touched,
+        memory=None if levels is None else memory_of(touched, levels),
+        timed=tuple(subject.timed for subject in subjects),
+    )
 
 
 def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
@@ -215,50 +253,5 @@ def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
     return allocated if stated is None else min(stated, allocated)
 
 
-def work(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> Work:
-    """Return what a call on a test case does, whose inputs and outputs are `tensors`."""
-    # A product of int8 computes in int8, though its largest tensor is of int32
-    dtype = named_dtype(test["name"]) or str(max(tensors, key=_size).dtype).removeprefix("torch.")
-    flops, moved = problem.get_flops(test), problem.get_bytes(test)
-    return Work(flops=flops, bytes=moved, footprint=footprint(problem, test, tensors), dtype=dtype)
-
-
-def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roofs | None) -> Compared:
-    problem = bench.problem
-    written = next((subject.bound.output() for subject in subjects if subject.runs and subject.bound), None)
-    tensors = _tensors(bench.inputs, bench.expected if written is None else written)
-    largest = max(tensors, key=_size)
-    done = work(problem, test, tensors)
-    levels = roofs or system.reported_levels(problem.device)
-    compared = Compared(
-        problem=problem.name,
-        case=test["name"],
-        device=problem.device,
-        dtype=done.dtype,
-        dims=tuple(test["dims"]),
-        elements=int(largest.numel()),
-        tensor_bytes=_size(largest),
-        flops=done.flops,
-        bytes=done.bytes,
-        footprint=done.footprint,
-        memory=None if levels is None or done.footprint is None else memory_of(done.footprint, levels),
-        timed=(),
-    )
-    dtypes = ["tf32" if done.dtype == "float32" and subject.tf32 else done.dtype for subject in subjects]
-    timed = (_placed(subject.result(), compared, roofs, roof) for subject, roof in zip(subjects, dtypes, strict=True))
-    return replace(compared, timed=tuple(timed))
-
-
-def _placed(timed: TimedImplementation, compared: Compared, roofs: Roofs | None, dtype: str) -> TimedImplementation:
-    """Return a timing with its roofline for a dtype. Without a time that counts it stays as it is."""
-    if roofs is None or not timed.estimates or timed.failed is not None:
-        return timed
-    placed = roofline(
-        flops=compared.flops,
-        bytes=compared.bytes,
-        seconds=speedup.timing(timed.estimates).seconds,
-        roofs=roofs,
-        dtype=dtype,
-        working_set=compared.footprint,
-    )
-    return replace(timed, roofline=placed)
+def _size(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())

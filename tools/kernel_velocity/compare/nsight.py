@@ -10,7 +10,6 @@ profiler's start and stop: making the inputs and warming up do not count (ncu's 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib
 import os
@@ -18,8 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from kernel_velocity import units
 from kernel_velocity.compare.implementations import load
@@ -64,10 +64,9 @@ def find(path: str) -> Path:
         if program is None:
             raise UsageError(f"--ncu={path}: must be a program, or a folder with {PROGRAM}")
         return Path(program)
-    on_path = shutil.which(PROGRAM)
-    installed = (
-        [Path(on_path)] if on_path else [path for pattern in PATTERNS for path in sorted(Path("/").glob(pattern))]
-    )
+    if (on_path := shutil.which(PROGRAM)) is not None:
+        return Path(on_path)
+    installed = [program for pattern in PATTERNS for program in sorted(Path("/").glob(pattern))]
     if not installed:
         looked = f"{PROGRAM} on PATH, and {' and '.join(f'/{pattern}' for pattern in PATTERNS)}"
         raise UsageError(f"--ncu: Nsight Compute is not installed (looked for {looked}): give its path with --ncu=PATH")
@@ -147,7 +146,7 @@ def report(launches: Sequence[Launch], row: ComparedRow) -> str:
         kernels.setdefault(kernel, []).append(values)
     lines = [_line(kernel, metrics) for kernel, metrics in kernels.items()]
     if row.timing is not None:
-        share = percent(None if row.roofline is None else row.roofline.of_limit)
+        share = percent(None if row.timed.roofline is None else row.timed.roofline.of_limit)
         ours = [units.seconds(row.timing.seconds), _rate(row.bandwidth), "-", "-", share]
         lines.append(["the call, as timed", "-", *ours])
     heads = ["kernel", "launches", "time", "DRAM traffic", "DRAM throughput", "SM throughput", "roofline efficiency"]
@@ -157,7 +156,8 @@ def report(launches: Sequence[Launch], row: ComparedRow) -> str:
 
 
 def _line(kernel: str, launches: Sequence[Mapping[str, float | None]]) -> list[str]:
-    seconds, dram, sm, read, written = (_mean(launch.get(metric) for launch in launches) for metric in METRICS)
+    counted = ([value for launch in launches if (value := launch.get(metric)) is not None] for metric in METRICS)
+    seconds, dram, sm, read, written = (fmean(values) if values else None for values in counted)
     return [
         kernel if len(kernel) <= 60 else f"{kernel[:59]}…",
         str(len(launches)),
@@ -173,11 +173,6 @@ def _rate(value: float | None) -> str:
     return "-" if value is None else units.bandwidth(value / 1e9)
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) / len(numbers) if numbers else None
-
-
 def child_command(what: str, row: ComparedRow, solutions: Sequence[Path], dtype: str) -> list[str]:
     """Return the command of a process that calls the implementation of a row, to be run inside `prepared`.
 
@@ -187,27 +182,18 @@ def child_command(what: str, row: ComparedRow, solutions: Sequence[Path], dtype:
         solutions: files with solutions of the problem.
         dtype: of the elements, for older definitions that ask for one.
     """
-    names = [what, row.timed.implementation, row.compared.case]
-    command = [sys.executable, "-m", "kernel_velocity.compare.nsight", *names, "--device", row.compared.device]
-    return [*command, f"--dtype={dtype}", *(f"--solution={path}" for path in solutions)]
+    names = [what, row.timed.implementation, row.compared.case, row.compared.device, dtype]
+    return [sys.executable, "-m", "kernel_velocity.compare.nsight", *names, *map(str, solutions)]
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the calls, and return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m kernel_velocity.compare.nsight", description="Call an implementation."
-    )
-    for name in ("what", "implementation", "case"):
-        parser.add_argument(name)
-    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
-    parser.add_argument("--dtype", required=True)
-    parser.add_argument("--solution", type=Path, action="append", default=[])
-    args = parser.parse_args(argv)
+    """Make the calls that `child_command` asks for, and return the exit status."""
+    what, implementation, case, device, dtype, *solutions = argv
     try:
-        with prepared(args.device, int(os.environ["KV_THREADS"])):
-            problem, implementations = load(args.what, args.device, args.solution, args.dtype)
-            inputs = problem.test_case(args.case)["create_inputs"]()
-            make_calls(implementations[args.implementation](problem, args.case, inputs).call, args.device)
+        with prepared(device, int(os.environ["KV_THREADS"])):
+            problem, implementations = load(what, device, [Path(path) for path in solutions], dtype)
+            inputs = problem.test_case(case)["create_inputs"]()
+            make_calls(implementations[implementation](problem, case, inputs).call, device)
     except (KernelVelocityError, ProblemError, NotImplementedError, KeyError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program of its own
         return KernelVelocityError.exit_code

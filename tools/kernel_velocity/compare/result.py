@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from kernel_velocity.machine.limits import Work
 from kernel_velocity.roofline.model import Roofline
 from kernel_velocity.stats import speedup
 from kernel_velocity.stats.speedup import SpeedUp, Spread, Timing
@@ -52,15 +52,15 @@ class Accuracy:
     right: bool
     details: Mapping[str, object]
 
-    def number(self, *names: str) -> float | None:
-        """Return the first of these figures that is a number, None where none is."""
-        values = (self.details.get(name) for name in names)
-        return next((value for value in values if isinstance(value, int | float) and not isinstance(value, bool)), None)
+    def number(self, name: str) -> float | None:
+        """Return a figure, None where it is not a number."""
+        value = self.details.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class TimedImplementation:
-    """One implementation on one test case.
+    """One implementation on one test case. It is filled while it is measured (compare/subject.py).
 
     Attributes:
         rounds: the samples of every round, in the order taken, without warm-up and burn-in.
@@ -69,7 +69,7 @@ class TimedImplementation:
         flags: of all rounds.
         function: s per call of the whole function, which allocates outputs and checks arguments. None: not measured.
         accuracy: one per output, none where nothing was verified.
-        roofline: None where the ceilings or the problem's FLOPs and bytes are unknown.
+        roofline: None where no time counts, or the ceilings or the problem's FLOPs and bytes are unknown.
         missing: the reason why it is n/a. It has no rounds then.
         failed: the reason why it failed. Its rounds do not count then.
         notes: what it changed in the process that all implementations share.
@@ -115,25 +115,28 @@ class TimedImplementation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """One test case of one problem. FLOPs and bytes are of one call, None where the problem does not say."""
+class Compared(Work):
+    """One test case of one problem, with the work of a call.
+
+    `bytes` is its traffic: each tensor as often as it is read or written. `footprint` is the working set.
+    """
 
     problem: str
     case: str
     device: str  # "cpu" or "cuda"
-    dtype: str
     dims: tuple[int, ...]
     elements: int  # of the largest tensor
     tensor_bytes: int  # of the largest tensor
-    flops: int | None
-    bytes: int | None  # traffic: each tensor as often as it is read or written
     memory: str | None  # the level that holds the working set ("L1", ..., "DRAM"); None: the caches are unknown
     timed: tuple[TimedImplementation, ...]
-    footprint: int | None = None  # bytes of memory that a call touches, each once: the working set
+
+    def rows(self) -> list[ComparedRow]:
+        """Return every implementation with its figures."""
+        return [ComparedRow(self, timed) for timed in self.timed]
 
     def speed_ups(self, reference: str | None) -> list[SpeedUp]:
         """Return the ratio of times of every pair of right implementations, those over `reference` first."""
-        rows = (ComparedRow(self, timed) for timed in self.timed if not timed.is_bad)
+        rows = (row for row in self.rows() if not row.timed.is_bad)
         times = {row.timed.implementation: row.timing for row in rows if row.timing is not None}
         return list(speedup.pairwise(times, reference))
 
@@ -156,21 +159,17 @@ class LiveComparison:
     took: float
     warnings: tuple[str, ...] = ()
 
+    def problems(self) -> dict[tuple[str, str], list[Compared]]:
+        """Return the test cases by problem and device, in order of first mention."""
+        groups: dict[tuple[str, str], list[Compared]] = {}
+        for compared in self.compared:
+            groups.setdefault((compared.problem, compared.device), []).append(compared)
+        return groups
+
     def rows(self) -> Iterator[ComparedRow]:
         """Yield every implementation on every test case."""
-        cases = Counter[tuple[str, str]]()
         for compared in self.compared:
-            problem = (compared.problem, compared.device)
-            cases[problem] += 1
-            for timed in compared.timed:
-                yield ComparedRow(compared, timed, cases[problem])
-
-    def problems(self) -> dict[tuple[str, str], list[ComparedRow]]:
-        """Return the rows by problem and device, in order of first mention."""
-        groups: dict[tuple[str, str], list[ComparedRow]] = {}
-        for row in self.rows():
-            groups.setdefault((row.compared.problem, row.compared.device), []).append(row)
-        return groups
+            yield from compared.rows()
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,6 @@ class ComparedRow:
 
     compared: Compared
     timed: TimedImplementation
-    number: int = 1  # of the test case within its problem, from 1
 
     @cached_property
     def timing(self) -> Timing | None:
@@ -205,11 +203,6 @@ class ComparedRow:
         return None if amount is None or self.timing is None else amount / self.timing.seconds
 
     @property
-    def roofline(self) -> Roofline | None:
-        """Return the time's place under the roofs."""
-        return None if self.timing is None else self.timed.roofline
-
-    @property
     def overhead(self) -> float | None:
         """Return the s per call of the whole function that lie outside the kernel."""
         return None if self.timing is None else speedup.overhead(self.timed.function, self.timing.seconds)
@@ -229,18 +222,18 @@ def as_json(comparison: LiveComparison) -> str:
         "settings": comparison.settings,
         "warnings": comparison.warnings,
         "right": not any(row.timed.is_bad for row in comparison.rows()),
-        "results": [_result(row) for row in comparison.rows()],
+        "results": [
+            _result(row, number)
+            for group in comparison.problems().values()
+            for number, compared in enumerate(group, 1)
+            for row in compared.rows()
+        ],
         "speed_ups": [
             {"problem": compared.problem, "name": compared.case, "device": compared.device, **asdict(pair)}
             for compared in comparison.compared
             for pair in compared.speed_ups(comparison.settings.get("reference"))
         ],
     }
-    return strict_json(document)
-
-
-def strict_json(document: Any) -> str:
-    """Return a value as indented JSON that every parser reads: no NaN, no infinity, no half of a surrogate pair."""
     return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
 
 
@@ -258,12 +251,13 @@ def plain(value: Any) -> Any:
     return plain(number()) if callable(number) and getattr(value, "size", 1) == 1 else str(value)
 
 
-def _result(row: ComparedRow) -> dict[str, Any]:
-    compared, timed, timing = row.compared, row.timed, row.timing
+def _result(row: ComparedRow, number: int) -> dict[str, Any]:
+    """Return a row under its keys. `number` is that of the test case within its problem, from 1."""
+    compared, timed, timing, spread = row.compared, row.timed, row.timing, row.spread
     same = ("device", "dtype", "dims", "elements", "tensor_bytes", "flops", "bytes", "footprint", "memory")
     return {
         "name": compared.case,
-        "test_id": row.number,
+        "test_id": number,
         "gflops": None if row.rate is None else row.rate / 1e9,
         "runtime_ms": None if timing is None else timing.seconds * 1e3,
         "problem": compared.problem,
@@ -271,7 +265,7 @@ def _result(row: ComparedRow) -> dict[str, Any]:
         **{name: getattr(compared, name) for name in same},
         "status": timed.status,
         "reason": timed.reason or None,
-        "seconds": _seconds(row),
+        "seconds": None if timing is None or spread is None else _seconds(timing, spread),
         "bytes_per_second": row.bandwidth,
         "estimates_s": timed.estimates,
         "stops": timed.stops,
@@ -283,18 +277,12 @@ def _result(row: ComparedRow) -> dict[str, Any]:
     }
 
 
-def _seconds(row: ComparedRow) -> dict[str, Any] | None:
-    if row.timing is None or row.spread is None:
-        return None
-    spread = row.spread
+def _seconds(timing: Timing, spread: Spread) -> dict[str, Any]:
     return {
-        "value": row.timing.seconds,
-        **{name: getattr(row.timing.interval, name, None) for name in ("low", "high", "method")},
+        "value": timing.seconds,
+        **{name: getattr(timing.interval, name, None) for name in ("low", "high", "method")},
         "mean": spread.mean,
         "std": spread.deviation,
-        "min": spread.min,
-        "p50": spread.p50,
-        "p99": spread.p99,
-        "max": spread.max,
+        **{name: getattr(spread, name) for name in ("min", "p50", "p99", "max")},
         "samples": spread.n,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,27 +14,25 @@ from kernel_velocity.problem.accuracy import Tolerance
 
 WARMUPS = 10  # calls before a fixed number of samples, as in published scripts for fused kernels
 
-MakeRule = Callable[[], StoppingRule]
-
 
 @dataclass(frozen=True)
 class Preset:
     """A published way of measuring: warm-up calls, then one call per sample until the rule stops."""
 
     warmups: int
-    rule: MakeRule
+    rule: StoppingRule
     source: str
 
 
 # How published scripts measure, to reproduce their numbers. Without a preset, rounds are those of the history.
 PRESETS: Mapping[str, Preset] = {
-    "fused": Preset(10, partial(FixedCount, n=100), "scripts around fused kernels: 10/100"),
-    "chapter": Preset(50, partial(FixedCount, n=1000), "textbook chapters on kernels: 50/1000"),
-    "comppare": Preset(100, partial(FixedCount, n=100), "ComPPare's defaults: 100/100"),
+    "fused": Preset(10, FixedCount(n=100), "scripts around fused kernels: 10/100"),
+    "chapter": Preset(50, FixedCount(n=1000), "textbook chapters on kernels: 50/1000"),
+    "comppare": Preset(100, FixedCount(n=100), "ComPPare's defaults: 100/100"),
     # `futhark bench --runs` has 10 as its default, behind one warm-up run.
-    "futhark": Preset(1, partial(FixedCount, n=10), "futhark bench: 1 warm-up, 10 runs"),
+    "futhark": Preset(1, FixedCount(n=10), "futhark bench: 1 warm-up, 10 runs"),
     # Published with ten products of 5000 x 5000 matrices as warm-up; here ten calls of what is timed.
-    "tensara": Preset(10, VariationOfRates, "Tensara: 5 to 20 runs, until the CV of GFLOPS is below 1%"),
+    "tensara": Preset(10, VariationOfRates(), "Tensara: 5 to 20 runs, until the CV of GFLOPS is below 1%"),
 }
 
 
@@ -44,7 +42,7 @@ class TimingSettings:
 
     Attributes:
         rounds: each times every implementation once.
-        rule: makes the stopping rule of a round.
+        rule: the stopping rule, which each round starts anew.
         warmups: calls before the first sample of a round, each sample then one call, all of which count. None: as in
             rounds of the history, with a warm-up by time, batches, and without the burn-in.
         preset: the name of a published way of measuring. None: ours, or the user's.
@@ -57,7 +55,7 @@ class TimingSettings:
     """
 
     rounds: int = ROUNDS
-    rule: MakeRule = field(default=partial(from_environment, {}))
+    rule: StoppingRule = field(default_factory=partial(from_environment, {}))
     warmups: int | None = None
     preset: str | None = None
     tolerance: Tolerance | None = None
@@ -65,20 +63,16 @@ class TimingSettings:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("rounds", self.rounds, 1),
-            ("threads", self.threads, 1),
-            ("warmups", self.warmups, 0),
-        ):
+        for name, least in (("rounds", 1), ("threads", 1), ("warmups", 0)):
+            value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"--{name} must be at least {least} (got {value})")
 
     def described(self) -> dict[str, str]:
         """Return the settings as text, by name."""
-        rule = self.rule()
         texts = {
-            "rule": rule.name,
-            "parameters": ", ".join(f"{name} {value:g}" for name, value in rule.parameters().items()),
+            "rule": self.rule.name,
+            "parameters": ", ".join(f"{name} {value:g}" for name, value in self.rule.parameters().items()),
             "rounds": str(self.rounds),
             "warm-up": "by time, 50 ms or more" if self.warmups is None else f"{self.warmups} calls",
             "sample": "a batch of calls" if self.warmups is None else "one call",
@@ -108,7 +102,7 @@ def settings(
         warmups: calls before the first sample.
         iters: samples of one call each, in place of a rule. The warm-ups are then WARMUPS by default.
         rounds: each times every implementation once.
-        more: tolerance, reference, threads, as `Settings` has them.
+        more: tolerance, reference, threads, as `TimingSettings` has them.
 
     Raises:
         UsageError: an unknown preset or rule, a number that is too small, two rules at once.
@@ -120,26 +114,19 @@ def settings(
     if iters is not None and iters < 1:
         raise UsageError(f"--iters must be at least 1 (got {iters})")
     published = None if preset is None else PRESETS[preset]
-    make: MakeRule = partial(_named, rule, dict(environ))
+    chosen: StoppingRule
     if iters is not None:
-        make = partial(FixedCount, n=iters)
+        chosen = FixedCount(n=iters)
     elif rule is None and published is not None:
-        make = published.rule
-    make()  # an unknown name or parameter is refused before anything is measured
+        chosen = published.rule
+    else:
+        try:
+            chosen = from_environment(environ if rule is None else {**environ, "KV_RULE": rule})
+        except ValueError as error:
+            words = str(error) if rule is None else str(error).replace("KV_RULE:", f"--rule {rule}:")
+            raise UsageError(words) from None
     if warmups is None and (published is not None or iters is not None):
         warmups = WARMUPS if published is None else published.warmups
     return TimingSettings(
-        rule=make, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **more
+        rule=chosen, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **more
     )
-
-
-def _named(rule: str | None, environ: Mapping[str, str]) -> StoppingRule:
-    """Return the rule of that name, with the parameters of the environment.
-
-    Raises:
-        UsageError: no such rule, or not one of its parameters.
-    """
-    try:
-        return from_environment(environ if rule is None else {**environ, "KV_RULE": rule})
-    except ValueError as error:
-        raise UsageError(str(error) if rule is None else str(error).replace("KV_RULE:", f"--rule {rule}:")) from None

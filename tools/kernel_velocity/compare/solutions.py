@@ -18,7 +18,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from typing import Any
 from kernel_velocity.engine.timers import Call
 from kernel_velocity.errors import UsageError
 from kernel_velocity.problem.implementations import Bound, fresh, poison
-from kernel_velocity.problem.problem import Inputs, Problem, outputs_of
-from kernel_velocity.problem.problem_file import dtype_of, fits, is_pointer, parameters_of
+from kernel_velocity.problem.problem import C_TYPES, Inputs, Problem, outputs_of
+from kernel_velocity.problem.problem_file import dtype_of, fits, parameters_of
 from kernel_velocity.problem.problem_formats import ReturningProblem, copies
 from kernel_velocity.problem.user_file import import_file
 
@@ -36,6 +36,7 @@ from kernel_velocity.problem.user_file import import_file
 Bind = Callable[[Problem, str, Inputs], Bound]
 
 SOLUTION = "solution"
+signature_of = cache(parameters_of)  # of a problem without `parameters` it computes a sample
 GUARD = 4096  # bytes: a page, so an output is aligned as it would be without guards
 MARK = 0xA5
 
@@ -84,13 +85,6 @@ def binder(path: Path, problem: Problem) -> Bind:
 Prepare = Callable[[Problem, str, Sequence[Any]], Callable[[], Any]]  # problem, case, arguments -> the call
 
 
-@dataclass(frozen=True)
-class BoundSolution(Bound):
-    """A solution bound to inputs. `function` is what a user calls: it makes new outputs and converts all arguments."""
-
-    function: Call | None = None
-
-
 def _returning(problem: ReturningProblem, function: Any) -> Bind:
     """Return what binds a solution that returns its outputs. One of a problem that works in place gets copies."""
     solve = problem.solution_of(function)
@@ -127,7 +121,7 @@ def _python(path: Path, function: Any, problem: Problem) -> Prepare:
         try:
             signature.bind(*arguments)
         except TypeError as error:
-            names = ", ".join(entry["name"] for entry in parameters_of(problem))
+            names = ", ".join(entry["name"] for entry in signature_of(problem))
             raise UsageError(
                 f"{path}: {SOLUTION} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
             ) from None
@@ -146,35 +140,17 @@ def _library(path: Path, problem: Problem) -> Prepare:
     function.restype = None
 
     def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
-        types = argument_types(problem, arguments)
-        if len(types) != len(arguments):
+        entries = signature_of(problem)
+        if len(entries) != len(arguments):
             raise UsageError(
                 f"{path}: {problem.name} has {len(arguments)} arguments in case {case!r} (inputs, outputs and "
-                f"get_extra_params), but its signature {len(types)}: {c_signature(problem)}"
+                f"get_extra_params), but its signature {len(entries)}: {c_signature(problem)}"
             )
-        call = partial(
-            function, *(_as_c(problem, *argument) for argument in enumerate(zip(types, arguments, strict=True)))
-        )
+        call = partial(function, *(_as_c(problem, *pair) for pair in zip(entries, arguments, strict=True)))
         call.__dict__["tensors"] = arguments  # kept alive as long as the call is
         return call
 
     return prepare
-
-
-def argument_types(problem: Problem, arguments: Sequence[Any]) -> Sequence[Any]:
-    """Return the ctypes types of a solution's arguments. Without a signature those of the values.
-
-    Raises:
-        UsageError: `parameters` has a C type that is not known.
-    """
-    if not problem.parameters and isinstance(problem, ReturningProblem):
-        kinds: Mapping[type, Any] = {bool: ctypes.c_bool, int: ctypes.c_int64, float: ctypes.c_float}
-        return [ctypes.c_void_p if hasattr(value, "data_ptr") else kinds.get(type(value)) for value in arguments]
-    try:
-        types: Sequence[Any] = problem.get_function_signature()["argtypes"]
-    except (KeyError, TypeError) as error:
-        raise UsageError(f"{problem.name}: get_function_signature knows no C type {error}") from None
-    return types
 
 
 def c_signature(problem: Problem) -> str:
@@ -182,23 +158,24 @@ def c_signature(problem: Problem) -> str:
     parts = (
         f"{'const ' if entry['const'] and entry['pointer'] else ''}{entry['type']}{'*' if entry['pointer'] else ''} "
         f"{entry['name']}"
-        for entry in parameters_of(problem)
+        for entry in signature_of(problem)
     )
     return f"void {SOLUTION}({', '.join(parts)})"
 
 
-def _as_c(problem: Problem, index: int, typed: tuple[Any, Any]) -> Any:
+def _as_c(problem: Problem, entry: Mapping[str, Any], value: Any) -> Any:
     """Return an argument as its C type: of a tensor its address, or its number where the type is no pointer."""
-    kind, value = typed
+    if entry["type"] not in C_TYPES:
+        raise UsageError(f"{problem.name}: `{entry['name']}` is of C type {entry['type']!r}, which is not known")
+    is_tensor, kind = hasattr(value, "data_ptr"), C_TYPES[entry["type"]][0]
     try:
-        if not hasattr(value, "data_ptr"):
-            return kind(value)
-        return ctypes.cast(value.data_ptr(), kind) if is_pointer(kind) else kind(value.item())
-    except (TypeError, ctypes.ArgumentError):
-        name = dict(enumerate(entry["name"] for entry in problem.parameters)).get(index, index)
-        wanted = getattr(kind, "__name__", "a number or a tensor")
+        if entry["pointer"]:
+            return ctypes.c_void_p(value.data_ptr())
+        return kind(value.item() if is_tensor else value)
+    except (TypeError, AttributeError):
+        wanted = "a tensor" if entry["pointer"] else kind.__name__
         raise UsageError(
-            f"{problem.name}: argument `{name}` is {type(value).__name__}, the signature says {wanted}"
+            f"{problem.name}: argument `{entry['name']}` is {type(value).__name__}, the signature says {wanted}"
         ) from None
 
 
@@ -215,16 +192,11 @@ def check_dtypes(problem: Problem, case: str, inputs: Inputs) -> None:
 
 
 def ordered(problem: Problem, case: str, inputs: Inputs, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments of a solution as `parameters` orders them: inputs, outputs, what `get_extra_params` adds.
-
-    Without `parameters` (older definitions) the outputs come between the two.
-    """
+    """Return the arguments of a solution in its order: inputs, outputs, what `get_extra_params` adds."""
     extra = problem.get_extra_params(problem.test_case(case))
-    if not problem.parameters:
-        return (*problem.native_arguments(inputs), *outputs, *extra)
     read, written = iter((*problem.native_arguments(inputs), *extra)), iter(outputs)
     arguments: list[Any] = []
-    for entry in problem.parameters:
+    for entry in signature_of(problem):
         arguments.extend(islice(written if entry["pointer"] and not entry["const"] else read, 1))
     return (*arguments, *written, *read)
 
@@ -279,8 +251,8 @@ def _bound(call: Call, problem: Problem, guarded: Sequence[Guarded], function: C
     names = problem.output_names() or tuple(f"output {number}" for number in range(1, len(outputs) + 1))
 
     def written_outside() -> str:
-        texts = {name: output.overwritten() for name, output in zip(names, guarded, strict=True)}
-        return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
+        texts = zip(names, (output.overwritten() for output in guarded), strict=True)
+        return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
     result = outputs[0] if len(outputs) == 1 else outputs
-    return BoundSolution(call, lambda: result, lambda: poison(outputs), written_outside, function)
+    return Bound(call, lambda: result, lambda: poison(outputs), written_outside, function)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_velocity.compare import torch_state
 from kernel_velocity.compare.isolation import ProcessJournal
@@ -32,9 +32,8 @@ from kernel_velocity.engine.stopping import Stop, StoppingRule, without_burn_in
 from kernel_velocity.engine.timers import Call, HostTimer, SyncTimer, Timer, TorchEvents
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.machine import limits
-from kernel_velocity.names import NATIVE
 from kernel_velocity.problem import accuracy
-from kernel_velocity.problem.implementations import Bound, Module
+from kernel_velocity.problem.implementations import Bound
 from kernel_velocity.problem.problem import Inputs, Problem, ProblemError, outputs_of
 from kernel_velocity.problem.problem_file import is_out_of_memory
 from kernel_velocity.stats import speedup
@@ -43,6 +42,7 @@ from kernel_velocity.suite.benchmark import CHECK_STEP
 from kernel_velocity.suite.originals import ORIGINALS
 from kernel_velocity.suite.under_test import root_folder
 
+SET_UP = "set up"  # a step of an implementation
 FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts
 FUNCTION_SECONDS = 0.1  # s that they may take; else there are FUNCTION_FEWEST
 FUNCTION_FEWEST = 3
@@ -63,26 +63,16 @@ class SharedInputs:
         names = [str(entry["name"]) for entry in problem.parameters if entry["pointer"] and entry["const"]]
         if len(names) != len(tensors):
             names = [f"input {number}" for number in range(1, len(tensors) + 1)]
-        self._tensors = {name: (tensor, tensor.clone()) for name, tensor in zip(names, tensors, strict=True)}
+        self._tensors = [(name, tensor, tensor.clone()) for name, tensor in zip(names, tensors, strict=True)]
 
     def restore(self) -> str:
         """Restore changed inputs in place, their shapes too, and return their names, "" for none."""
-        changed = [name for name, (tensor, before) in self._tensors.items() if not _same(tensor, before)]
-        for tensor, before in map(self._tensors.__getitem__, changed):
-            if tensor.shape != before.shape:
-                tensor.resize_(before.shape)
-            tensor.copy_(before)
+        changed, same = [], partial(importlib.import_module("torch").allclose, rtol=0, atol=0, equal_nan=True)
+        for name, tensor, before in self._tensors:
+            if tensor.shape != before.shape or not same(tensor, before):
+                changed.append(name)
+                tensor.resize_(before.shape).copy_(before)
         return ", ".join(changed)
-
-
-def _same(tensor: Any, before: Any) -> bool:
-    """Return whether two tensors are equal, NaN in the same places included."""
-    if tensor.shape != before.shape:
-        return False
-    differ = tensor != before
-    if tensor.is_floating_point():
-        differ &= ~((tensor != tensor) & (before != before))  # noqa: PLR0124 - NaN is unlike itself
-    return not bool(differ.any())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,138 +85,122 @@ class Bench:
     fresh: FreshInputs  # new random inputs of the same case
     shared: SharedInputs
     expected: Any  # of the reference: a tensor, or several
-    work: limits.Work  # of a call, with the working set as its footprint
     settings: TimingSettings
     journal: ProcessJournal
 
-    @property
-    def device(self) -> str:
-        """Return the problem's device."""
-        return self.problem.device
 
-
-@dataclass(kw_only=True)
 class Subject:
-    """An implementation and its results so far. `missing` or `failed` is the reason why it is not timed."""
+    """An implementation on a test case, and its results so far (`timed`)."""
 
-    name: str
-    bench: Bench
-    bound: Bound | None = None
-    function: Call | None = None
-    rounds: list[TimedRound] = field(default_factory=list)
-    waits: list[float] = field(default_factory=list)  # s of the whole function, one per round
-    accuracy: tuple[Accuracy, ...] = ()
-    missing: str | None = None
-    failed: str | None = None
-    tf32: bool = False  # whether float32 products on CUDA were allowed in TF32 while it was timed
-    flags: tuple[str, ...] = ()  # of the audit
-    notes: dict[str, None] = field(default_factory=dict)  # what it changed in its process, each once
+    bound: Bound  # once it is set up
+
+    def __init__(self, name: str, bench: Bench) -> None:
+        self.name, self._bench, self._device = name, bench, bench.problem.device
+        self.timed = TimedImplementation(implementation=name)
+        self.tf32 = False  # whether float32 products on CUDA were allowed in TF32 while it was timed
+        self._allocates = False  # whether each call allocates its outputs
+        self._waits: list[float] = []  # s of the whole function, one per round
 
     @property
     def runs(self) -> bool:
         """Return whether it is timed."""
-        return self.missing is None and self.failed is None
+        return not self.timed.reason
 
     def set_up(self, bind: Bind) -> None:
         """Bind it, and verify what it writes to poisoned outputs."""
-        self.failed = self.bench.journal.death(self.name, self.bench.case)
+        self.timed.failed = self._bench.journal.death(self.name, self._bench.case)
         if self.runs:
-            self._attempt("set up", partial(self._bind, bind))
+            with self._attempt(SET_UP):
+                self.bound = bind(self._bench.problem, self._bench.case, self._bench.inputs)
         if self.runs:
             self.verify("before timing")
-        if self.runs:
-            self.function = getattr(self.bound, "function", None)  # a solution's
-            if self.function is None:
-                self.function = whole_function(self.name, self.bench.problem, self.bench.inputs)
-
-    def _bind(self, bind: Bind) -> None:
-        self.bound = bind(self.bench.problem, self.bench.case, self.bench.inputs)
 
     def verify(self, when: str) -> None:
         """Verify what a call writes to poisoned outputs. A wrong output is a failure, and no time counts."""
-        self._attempt(f"verified {when}", partial(self._verify, when))
-
-    def _verify(self, when: str) -> None:
-        assert self.bound is not None  # it runs
-        bench = self.bench
-        self.bound.poison()
-        self.bound.call()
-        synchronize(bench.device)
-        if changed := bench.shared.restore():
-            self.failed = f"it changed its inputs: {changed} ({when})"
-        elif outside := self.bound.beside():
-            self.failed = f"it wrote outside its outputs: {outside} ({when})"
-        else:
-            self.accuracy = self._accuracy(bench.expected, self.bound.output())
-            if not all(output.right for output in self.accuracy):
-                self.failed = f"{wrong_outputs(self.accuracy)} ({when})"
-
-    def _accuracy(self, expected: Any, output: Any) -> tuple[Accuracy, ...]:
-        check_kinds(outputs_of(output))
-        return verify_outputs(self.bench.problem, expected, output, self.bench.settings.tolerance)
+        with self._attempt(f"verified {when}"):
+            self.bound.poison()
+            self._allocates = self.bound.output() is None  # poisoning forgets an output that each call allocates
+            self.bound.call()
+            synchronize(self._device)
+            if changed := self._bench.shared.restore():
+                self.timed.failed = f"it changed its inputs: {changed} ({when})"
+            elif outside := self.bound.beside():
+                self.timed.failed = f"it wrote outside its outputs: {outside} ({when})"
+            else:
+                self.timed.accuracy = self._accuracy(self._bench.expected, self.bound.output())
+                if wrong := wrong_outputs(self.timed.accuracy):
+                    self.timed.failed = f"{wrong} ({when})"
 
     def audit(self) -> None:
         """Call it on new inputs (`suite.audit`). It fails if it is wrong there, or was faster before."""
-        self._attempt("audited", self._audit)
-
-    def _audit(self) -> None:
-        assert self.bound is not None
-        bench, timer = self.bench, timing.plain(self.bench.device)
-        flags = audit(
-            self.bound,
-            bench.fresh,
-            self._check,
-            timer=timer,
-            estimate=median(measured.estimate for measured in self.rounds),
-            overhead=timer.overhead(),
-            device=bench.device,
-        )
-        self.flags = (*self.flags, *flags)
+        with self._attempt("audited"):
+            timer = timing.plain(self._device)
+            flags = audit(
+                self.bound,
+                self._bench.fresh,
+                self._check,
+                timer=timer,
+                estimate=median(self.timed.estimates),
+                overhead=timer.overhead(),
+                device=self._device,
+            )
+            self._flag(flags)
 
     def _check(self) -> None:
         """Raise AuditError if about 1% of the outputs of the last call are not right."""
-        assert self.bound is not None
-        output, problem = self.bound.output(), self.bench.problem
-        synchronize(self.bench.device)
-        inputs, output = problem.subset(self.bench.inputs, output, CHECK_STEP)
-        judged = self._accuracy(problem.expected(*inputs), output)
-        if not all(output.right for output in judged):
-            raise AuditError(f"{wrong_outputs(judged)}{self.bench.fresh}")
+        output, problem = self.bound.output(), self._bench.problem
+        synchronize(self._device)
+        inputs, output = problem.subset(self._bench.inputs, output, CHECK_STEP)
+        if wrong := wrong_outputs(self._accuracy(problem.expected(*inputs), output)):
+            raise AuditError(f"{wrong}{self._bench.fresh}")
 
-    def take_round(self) -> None:
-        """Take one round, and the time of the whole function beside it."""
-        self._attempt("timed", self._take_round)
-        synchronize(self.bench.device)
+    def _accuracy(self, expected: Any, output: Any) -> tuple[Accuracy, ...]:
+        check_kinds(outputs_of(output))
+        return verify_outputs(self._bench.problem, expected, output, self._bench.settings.tolerance)
+
+    def take_round(self, work: limits.Work) -> None:
+        """Take one round, and the time of the whole function beside it. `work` is what a call does."""
+        settings, timed = self._bench.settings, self.timed
+        with self._attempt("timed"):
+            measured = take_round(
+                self.bound.call,
+                settings.rule,
+                self._device,
+                working_set=work.footprint or 0.0,
+                threads=settings.threads,
+                warmups=settings.warmups,
+            )
+            folder = root_folder(os.environ) / ".asv" / "cache" / "limits"
+            self._flag(
+                (*measured.flags, *limits.check(work, measured.estimate, self._device, settings.threads, folder))
+            )
+            timed.rounds += (measured.samples,)
+            timed.estimates += (measured.estimate,)
+            timed.stops += (measured.stop,)
+            # Without a function the call is the whole one, but on CUDA a caller waits for its launch, too
+            function = self.bound.function or (self.bound.call if self._device == "cuda" else None)
+            if function is not None:
+                self._waits.append(time_of_function(function, self._device, measured.estimate))
+            elif self._allocates:
+                self._waits.append(measured.estimate)
+            timed.function = speedup.timing(self._waits).seconds if self._waits else None
+            if self._device == "cuda":
+                self.tf32 |= torch_state.allows_tf32(importlib.import_module("torch"), os.environ)
+        synchronize(self._device)
         # Now, since later the next implementation would be blamed, and timed on other values
-        if changed := self.bench.shared.restore():
-            self.failed = self.failed or f"it changed its inputs: {changed} (while timed)"
+        if changed := self._bench.shared.restore():
+            timed.failed = timed.failed or f"it changed its inputs: {changed} (while timed)"
 
-    def _take_round(self) -> None:
-        assert self.bound is not None
-        settings, device = self.bench.settings, self.bench.device
-        measured = take_round(
-            self.bound.call,
-            settings.rule(),
-            device,
-            working_set=self.bench.work.footprint or 0.0,
-            threads=settings.threads,
-            warmups=settings.warmups,
-        )
-        folder = root_folder(os.environ) / ".asv" / "cache" / "limits"
-        flags = limits.check(self.bench.work, measured.estimate, device, settings.threads, folder)
-        self.rounds.append(replace(measured, flags=(*measured.flags, *flags)))
-        if self.function is not None:
-            self.waits.append(time_of_function(self.function, device, measured.estimate))
-        elif device == "cuda":  # the call is the whole function, but a caller waits for its launch, too
-            self.waits.append(time_of_function(self.bound.call, device, measured.estimate))
-        if device == "cuda":
-            self.tf32 |= torch_state.allows_tf32(importlib.import_module("torch"), os.environ)
+    def _flag(self, flags: tuple[str, ...]) -> None:
+        self.timed.flags = tuple(dict.fromkeys((*self.timed.flags, *flags)))
 
-    def _attempt(self, doing: str, step: Callable[[], None]) -> None:
-        """Take a step, and record an error that it raises, so that the other implementations go on."""
+    @contextmanager
+    def _attempt(self, doing: str) -> Iterator[None]:
+        """Take a step inside the block, and record an error that it raises, so that other implementations go on."""
+        changes: list[str] = []  # of PyTorch's settings
         try:
-            with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.restored(self._note):
-                step()
+            with self._bench.journal.running(doing, self.name, self._bench.case), torch_state.restored(changes.append):
+                yield
         except (UsageError, ProblemError):
             raise
         except (Exception, SystemExit) as error:
@@ -235,14 +209,18 @@ class Subject:
             self._check_device(doing)
             message = " ".join(str(error).split())
             if isinstance(error, AuditError | limits.ImpossibleError):
-                self.failed = message
-            elif isinstance(error, NotImplementedError) and self.bound is None:  # one that was bound has failed
-                self.missing = message or "not implemented"
+                self.timed.failed = message
+            elif isinstance(error, NotImplementedError) and doing == SET_UP:  # one that was bound has failed
+                self.timed.missing = message or "not implemented"
             else:
-                self.failed = f"raised {type(error).__name__}: {message[:300]}"
+                self.timed.failed = f"raised {type(error).__name__}: {message[:300]}"
         finally:
+            words = "{} changes PyTorch's {}, which was restored for the others"
+            notes = (words.format(self.name, change) for change in changes)
+            self.timed.notes = tuple(dict.fromkeys((*self.timed.notes, *notes)))
             if replaced := ORIGINALS.put_back():
-                self.failed = f"it replaced {replaced[0]}{f' and {len(replaced) - 1} more' * (len(replaced) > 1)}"
+                more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
+                self.timed.failed = f"it replaced {replaced[0]}{more}"
 
     def _check_device(self, doing: str) -> None:
         """End the process if it has lost the device, after an illegal access on CUDA for example.
@@ -250,48 +228,9 @@ class Subject:
         Raises:
             KernelVelocityError: the device is lost, and no parent would start another process.
         """
-        if lost := lost_device(self.bench.device):
-            self.bench.journal.give_up(doing, self.name, self.bench.case, f"lost the device ({lost})")
-            raise KernelVelocityError(f"{self.name} {self.bench.case}: the device is lost to this process: {lost}")
-
-    def _note(self, change: str) -> None:
-        self.notes[f"{self.name} changes PyTorch's {change}, which was restored for the others"] = None
-
-    def result(self) -> TimedImplementation:
-        """Return the result, without a roofline."""
-        return TimedImplementation(
-            implementation=self.name,
-            rounds=tuple(measured.samples for measured in self.rounds),
-            estimates=tuple(measured.estimate for measured in self.rounds),
-            stops=tuple(measured.stop for measured in self.rounds),
-            flags=tuple(dict.fromkeys((*(flag for measured in self.rounds for flag in measured.flags), *self.flags))),
-            function=self._function(),
-            accuracy=self.accuracy,
-            missing=self.missing,
-            failed=self.failed,
-            notes=tuple(self.notes),
-        )
-
-    def _function(self) -> float | None:
-        """Return the s of the whole function. On the CPU a call that allocates its outputs is the whole function."""
-        if self.waits:
-            return speedup.timing(self.waits).seconds
-        if not self.rounds or self.bound is None:
-            return None
-        self.bound.poison()
-        allocates = self.bound.output() is None  # poisoning forgets an output that each call allocates
-        return speedup.timing([measured.estimate for measured in self.rounds]).seconds if allocates else None
-
-
-def whole_function(implementation: str, problem: Problem, inputs: Inputs) -> Call | None:
-    """Return a call of the function that users call, with checks and allocation: it is called like its module.
-
-    None for any other implementation, whose call is the whole function.
-    """
-    if implementation != NATIVE or not isinstance(module := problem.functions.get(NATIVE), Module):
-        return None
-    function = getattr(importlib.import_module(module.name), module.name.rpartition(".")[2], None)
-    return None if function is None else partial(function, *problem.native_arguments(inputs))
+        if lost := lost_device(self._device):
+            self._bench.journal.give_up(doing, self.name, self._bench.case, f"lost the device ({lost})")
+            raise KernelVelocityError(f"{self.name} {self._bench.case}: the device is lost to this process: {lost}")
 
 
 def synchronize(device: str) -> None:
@@ -315,8 +254,7 @@ def lost_device(device: str) -> str | None:
 # One round ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimedRound:
+class TimedRound(NamedTuple):
     """One round: `samples` in s per call, in order, without burn-in."""
 
     samples: tuple[float, ...]
@@ -438,7 +376,10 @@ def _as_the_problem_says(
 ) -> dict[str, dict[str, Any]]:
     """Return the figures with the verdict of the problem in place of that of the default tolerances."""
     right, details = problem.verify_result(expected, actual)
-    stated = {name: details if len(figures) == 1 else _part(details, name) for name in figures}
+    # On several outputs its details may be in the form of `accuracy.verdict`
+    parts = {next(iter(figures)): details} if len(figures) == 1 else details.get("outputs")
+    parts = parts if isinstance(parts, Mapping) else {}
+    stated = {name: part if isinstance(part := parts.get(name), Mapping) else {} for name in figures}
     refused = [name for name in figures if stated[name].get("right") is False]
     blamed = refused or [name for name in figures if not figures[name].get("right", True)] or list(figures)
     judged = {}
@@ -454,14 +395,7 @@ def _as_the_problem_says(
     return judged
 
 
-def _part(details: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a problem's details on one of several outputs (in the form of `accuracy.verdict`), {} for none."""
-    outputs = details.get("outputs")
-    part = outputs.get(name) if isinstance(outputs, Mapping) else None
-    return part if isinstance(part, Mapping) else {}
-
-
 def wrong_outputs(verified: tuple[Accuracy, ...]) -> str:
-    """Return what is wrong with the outputs that are wrong, as one line."""
+    """Return what is wrong with the outputs that are wrong, as one line. "" where all are right."""
     wrong = (output for output in verified if not output.right)
     return "; ".join(f"{output.output} is wrong: {accuracy.in_words(dict(output.details))}" for output in wrong)

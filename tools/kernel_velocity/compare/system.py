@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,8 @@ from kernel_velocity.units import memory, significant
 UNKNOWN = "unknown"
 # Ours, and those that control threads, allocation, the visible GPU, and PyTorch's arithmetic.
 VARIABLES = (
-    "KV_",
-    "OMP_",
-    "MKL_",
-    "GOMP_",
-    "KMP_",
-    "CUDA_",
-    "NVIDIA_",
-    "TORCH",
-    "PYTORCH_",
-    "TRITON_",
-    "MALLOC_",
-    "GLIBC_",
+    *("KV_", "OMP_", "MKL_", "GOMP_", "KMP_", "CUDA_", "NVIDIA_", "TORCH", "PYTORCH_", "TRITON_"),
+    *("MALLOC_", "GLIBC_"),
 )
 NO_ALLOCATOR = "not set up: times of large allocations include page faults (use the command `kv compare`)"
 _CPUS = Path("/sys/devices/system/cpu")
@@ -46,13 +36,12 @@ def environment(device: str, threads: int, environ: Mapping[str, str] = os.envir
         threads: of the CPU.
         environ: the environment variables.
     """
-    levels = reported_levels(device)
-    caches = [level for level in levels.levels if level.size is not None] if levels is not None else []
+    caches, free = reported.data_caches(device), reported.free_memory(device)
     keeps = all(environ.get(name) == value for name, value in ALLOCATOR.items())
     facts = {
         "device": reported.name(device),
-        "caches": ", ".join(f"{level.name} {size_text(level.size or 0)}" for level in caches) or UNKNOWN,
-        "free memory": _or_unknown(reported.free_memory(device), memory),
+        "caches": ", ".join(f"{name} {size_text(size)}" for name, size in caches.items()) or UNKNOWN,
+        "free memory": UNKNOWN if free is None else memory(free),
         "clocks": clocks(device),
         "load": significant(os.getloadavg()[0]) if hasattr(os, "getloadavg") else UNKNOWN,
         "cores": str(os.cpu_count()),
@@ -102,11 +91,7 @@ def cpu_clock() -> float | None:
 
 
 def _hertz(value: float | None) -> str:
-    return _or_unknown(value, lambda hertz: f"{significant(hertz / 1e9)} GHz")
-
-
-def _or_unknown(value: Any, text: Callable[[Any], str]) -> str:
-    return UNKNOWN if value is None else text(value)
+    return UNKNOWN if value is None else f"{significant(value / 1e9)} GHz"
 
 
 def _nvml() -> dict[str, Any]:

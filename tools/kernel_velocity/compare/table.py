@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.compare.result import FAILED, Accuracy, ComparedRow, LiveComparison
+from kernel_velocity.compare.result import FAILED, Compared, ComparedRow, LiveComparison
 from kernel_velocity.roofline import model
 from kernel_velocity.stats import speedup
 from kernel_velocity.stats.speedup import SpeedUp, Spread, effective_sample_size, modality, outliers
@@ -63,9 +63,11 @@ def table(comparison: LiveComparison, width: int) -> str:
     """
     width = min(max(width, NARROWEST), WIDEST)
     parts = [_system(comparison, width)]
-    for (problem, device), rows in comparison.problems().items():
-        parts += [f"{problem} on {device}\n{_times(rows, width)}", speed_ups(comparison, problem, device, width)]
-        parts += [_functions(rows, width), _accuracies(rows, width), "\n".join([*_absent(rows), *_doubts(rows)])]
+    for (problem, device), cases in comparison.problems().items():
+        rows = [row for compared in cases for row in compared.rows()]
+        times = speed_ups(cases, comparison.settings.get("reference"), width)
+        parts += [f"{problem} on {device}\n{_times(rows, width)}", times]
+        parts += [_functions(rows), _accuracies(rows, width), "\n".join([*_absent(rows), *_doubts(rows)])]
     parts.append("\n".join([*(f"note: {warning}" for warning in comparison.warnings), accuracy_line(comparison)]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -98,7 +100,7 @@ def _times(rows: Sequence[ComparedRow], width: int) -> str:
     cells: Mapping[str, tuple[Callable[[ComparedRow], str], int | None]] = {
         "by": (lambda row: row.timed.implementation, None),
         "where": (lambda row: row.compared.memory or "", 7),
-        "MB": (megabytes, 3),
+        "MB": (lambda row: units.significant(row.compared.tensor_bytes / MEGABYTE), 3),
         "elements": (lambda row: f"{row.compared.elements:,}", 1),
         "time ±95%": (time, None),
         "mean ±std": (mean, 2),
@@ -141,10 +143,10 @@ def _per_second(value: float | None, prefix: tuple[str, float]) -> str:
 
 def efficiency(row: ComparedRow) -> str:
     """Return the share of its limit, with "!" where the roofline warns of it."""
-    if row.roofline is None:
+    roof = row.timed.roofline
+    if roof is None:
         return ""
-    is_doubtful = row.roofline.impossible or row.roofline.warnings
-    return model.percent(row.roofline.of_limit) + ("!" if is_doubtful else "")
+    return model.percent(roof.of_limit) + ("!" if roof.impossible or roof.warnings else "")
 
 
 def histogram(row: ComparedRow) -> str:
@@ -168,12 +170,11 @@ def bars(counts: Sequence[int]) -> str:
     return "".join(blocks)
 
 
-def speed_ups(comparison: LiveComparison, problem: str, device: str, width: int) -> str:
+def speed_ups(cases: Sequence[Compared], reference: str | None, width: int) -> str:
     """Return every pairwise speed-up with its error: a row per case, a column per pair, in blocks as wide as fit."""
-    cases = [case for case in comparison.compared if (case.problem, case.device) == (problem, device)]
     cells: dict[str, dict[str, str]] = {}
     for compared in cases:
-        for pair in compared.speed_ups(comparison.settings.get("reference")):
+        for pair in compared.speed_ups(reference):
             unclear = " ~" if pair.clear is False else ""
             cells.setdefault(f"{pair.faster} vs {pair.slower}", {})[compared.case] = speed_up(pair) + unclear
     if not cells:
@@ -197,21 +198,19 @@ def _blocks(pairs: Sequence[Column], width: int) -> Iterator[list[Column]]:
     yield block
 
 
-def _functions(rows: Sequence[ComparedRow], width: int) -> str:
+def _functions(rows: Sequence[ComparedRow]) -> str:
     """Return the times of whole functions and their overheads, "" where none was measured."""
-    timed = [(row, row.timed.function) for row in rows if row.overhead is not None]
+    timed = [row for row in rows if row.overhead is not None]
     if not timed:
         return ""
     table = [
-        Column("whole function", blank_repeats([row.compared.case for row, _ in timed])),
-        Column("implementation", [row.timed.implementation for row, _ in timed]),
-        Column("time", [units.seconds(seconds or 0.0) for _, seconds in timed]),
-        Column("outside the kernel", [overhead(row) for row, _ in timed]),
+        Column("whole function", blank_repeats([row.compared.case for row in timed])),
+        Column("implementation", [row.timed.implementation for row in timed]),
+        Column("time", [units.seconds(row.timed.function or 0.0) for row in timed]),
+        Column("outside the kernel", [overhead(row) for row in timed]),
     ]
-    return (
-        _lines(fitting(table, width))
-        + "\n  as users call it, with allocation and checks; -: the timed call is the whole function"
-    )
+    note = "as users call it, with allocation and checks; -: the timed call is the whole function"
+    return f"{_lines(table)}\n  {note}"
 
 
 def overhead(row: ComparedRow) -> str:
@@ -240,14 +239,12 @@ def _accuracies(rows: Sequence[ComparedRow], width: int) -> str:
         Column("implementation", [row.timed.implementation for row, _ in pairs]),
         Column("output", [output.output for _, output in pairs]),
         Column("result", ["right" if output.right else "FAIL" for _, output in pairs]),
-        *(Column(head, [_number(output, name) for _, output in pairs], keep) for head, (name, keep) in figures.items()),
     ]
+    for head, (name, keep) in figures.items():
+        values = [output.number(name) for _, output in pairs]
+        cells = [NONE if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.3g}" for v in values]
+        table.append(Column(head, cells, keep))
     return _lines(fitting(table, width))
-
-
-def _number(accuracy: Accuracy, name: str) -> str:
-    value = accuracy.number(name)
-    return NONE if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
 def _absent(rows: Sequence[ComparedRow]) -> Iterator[str]:
@@ -364,41 +361,26 @@ def mean(row: ComparedRow) -> str:
     return units.seconds(row.spread.mean) + ("" if deviation is None else f" ±{units.seconds(deviation)}")
 
 
-def megabytes(row: ComparedRow) -> str:
-    """Return the size of the largest tensor in MB (10^6 bytes)."""
-    return units.significant(row.compared.tensor_bytes / MEGABYTE)
-
-
 def bound(row: ComparedRow) -> str:
     """Return what binds: "memory", "compute", "compute in TF32"."""
-    if row.roofline is None:
+    roof = row.timed.roofline
+    if roof is None:
         return ""
-    return "compute in TF32" if (row.roofline.bound, row.roofline.dtype) == ("compute", "tf32") else row.roofline.bound
+    return "compute in TF32" if (roof.bound, roof.dtype) == ("compute", "tf32") else roof.bound
 
 
 def cache_benefit(row: ComparedRow) -> str:
     """Return how many times faster than from DRAM alone: "1.00x"."""
-    return "" if row.roofline is None else f"{ratio(row.roofline.cache_benefit)}{units.MULTIPLE}"
+    return "" if row.timed.roofline is None else f"{ratio(row.timed.roofline.cache_benefit)}{units.MULTIPLE}"
 
 
 # All samples (--stats) ------------------------------------------------------------------------------------------------
 
-BOOTSTRAP_ROUNDS = (
-    8  # at least: a bootstrap of 8 values covers 91% (normal) to 84% (lognormal) where it should cover 95
-)
+# At least: a bootstrap of 8 values covers 91% (normal) to 84% (lognormal) where it should cover 95
+BOOTSTRAP_ROUNDS = 8
 STATISTICS = (
-    "problem",
-    "case",
-    "implementation",
-    "n",
-    "n eff.",
-    "mean",
-    "95% (bootstrap)",
-    "std",
-    "min",
-    "max",
-    "p50",
-    "p99",
+    *("problem", "case", "implementation", "n", "n eff.", "mean", "95% (bootstrap)", "std", "min", "max"),
+    *("p50", "p99", "outliers", "mvalue"),
 )
 STATISTICS_LEGEND = (
     "n eff.: effective sample size, the independent samples with an equally precise mean",
@@ -413,23 +395,20 @@ def all_samples(comparison: LiveComparison, width: int) -> str:
     lines = [_sample_figures(row, row.spread) for row in comparison.rows() if row.spread is not None]
     if not lines:
         return "no samples\n"
-    return columns([[*STATISTICS, "outliers", "mvalue"], *lines]) + f"\n{wrapped('  ', STATISTICS_LEGEND, width)}\n"
+    return columns([STATISTICS, *lines]) + f"\n{wrapped('  ', STATISTICS_LEGEND, width)}\n"
 
 
 def _sample_figures(row: ComparedRow, spread: Spread) -> list[str]:
     samples, interval = row.timed.samples, bootstrap_interval(row.timed.rounds)
     independent, mvalue, outside = effective_sample_size(samples), modality(samples), outliers(samples)
+    share = f" ({units.share(outside.variance_share)})" if outside is not None and outside.count else ""
     return [
         *(row.compared.problem, row.compared.case, row.timed.implementation, f"{spread.n:,}"),
         NONE if independent is None else f"{independent:,.0f}",
         _seconds(spread.mean),
         NONE if interval is None else " to ".join(map(_seconds, interval)),
         *map(_seconds, (spread.deviation, spread.min, spread.max, spread.p50, spread.p99)),
-        NONE
-        if outside is None
-        else f"{outside.count} ({units.share(outside.variance_share)})"
-        if outside.count
-        else "0",
+        NONE if outside is None else f"{outside.count}{share}",
         NONE if mvalue is None else f"{mvalue:.1f}",
     ]
 

@@ -45,14 +45,6 @@ def _holders(torch: Any) -> tuple[Any, ...]:
     return torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None), torch.backends
 
 
-def _device(torch: Any) -> Any:
-    return torch.get_default_device() if hasattr(torch, "get_default_device") else None  # from 2.3 on
-
-
-def _random_on_cuda(torch: Any) -> bytes | None:
-    return torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_initialized() else None
-
-
 def _as_state(torch: Any, state: bytes) -> Any:
     return torch.frombuffer(bytearray(state), dtype=torch.uint8)
 
@@ -62,7 +54,10 @@ TORCH_SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], No
     "threads": (lambda t: t.get_num_threads(), lambda t, value: t.set_num_threads(value)),
     "default dtype": (lambda t: t.get_default_dtype(), lambda t, value: t.set_default_dtype(value)),
     # None for the CPU: a device that is set costs every call of PyTorch a microsecond
-    "default device": (_device, lambda t, value: t.set_default_device(None if value.type == "cpu" else value)),
+    "default device": (
+        lambda t: t.get_default_device() if hasattr(t, "get_default_device") else None,  # from 2.3 on
+        lambda t, value: t.set_default_device(None if value.type == "cpu" else value),
+    ),
     "grad mode": (lambda t: t.is_grad_enabled(), lambda t, value: t.set_grad_enabled(value)),
     "precision of float32 products": (_precision, _set_precision),
     "deterministic mode": (
@@ -74,7 +69,7 @@ TORCH_SETTINGS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], No
         lambda t, value: t.set_rng_state(_as_state(t, value)),
     ),
     "state of CUDA's random numbers": (
-        _random_on_cuda,
+        lambda t: t.cuda.get_rng_state().numpy().tobytes() if t.cuda.is_initialized() else None,
         lambda t, value: t.cuda.set_rng_state(_as_state(t, value)),
     ),
 }

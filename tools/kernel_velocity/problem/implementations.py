@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -29,13 +30,15 @@ class Bound:
     """A call on fixed inputs.
 
     `output()` returns all outputs of the last call. `poison()` overwrites them. `beside()` says what calls wrote beside
-    the outputs, "" for nothing or where that is not checked.
+    the outputs, "" for nothing or where that is not checked. `function` is what users call, with checks and allocation,
+    None where that is the call itself.
     """
 
     call: Call
     output: Callable[[], Any]
     poison: Callable[[], None]
     beside: Callable[[], str] = str
+    function: Call | None = None
 
 
 class KernelFailedError(RuntimeError):
@@ -159,10 +162,13 @@ class Module:
         output = problem.empty_output(inputs)
         several = outputs_of(output)
         keywords = {"out": output} if len(several) == 1 else dict(zip(problem.output_names(), several, strict=True))
-        call: Call = module.bind(*problem.native_arguments(inputs), **keywords)
+        arguments = problem.native_arguments(inputs)
+        call: Call = module.bind(*arguments, **keywords)
         if status := call():
             raise KernelFailedError(f"{self.name} returned status {status}")
-        return Bound(call, lambda: output, lambda: poison(output))
+        function = getattr(module, self.name.rpartition(".")[2], None)  # called like its module
+        whole = partial(function, *arguments) if callable(function) else None
+        return Bound(call, lambda: output, lambda: poison(output), function=whole)
 
     def _check_support(self, problem: Problem, case: str, supports: Mapping[str, tuple[str, ...]]) -> None:
         devices = supports["devices"]

@@ -202,17 +202,14 @@ class _Adapted(Problem):
 
     def get_extra_params(self, test_case: TestCase) -> list[Any]:
         """Return the file's trailing arguments. A file that has none, and numbers in its signature, means its sizes."""
-        if _defines_no(self, "get_extra_params") and len(test_case["dims"]) > self._kv_numbers():
-            return []
+        if _defines_no(self, "get_extra_params"):
+            numbers = sum(not is_pointer(kind) for kind in self.get_function_signature()["argtypes"])
+            if len(test_case["dims"]) > numbers:
+                return []
         values = self._kv_call("get_extra_params", 1, test_case.get(_ORIGINAL, test_case))
         if not isinstance(values, list | tuple):
             raise self._kv_wrong("get_extra_params", values, "a list")
         return list(values)
-
-    def _kv_numbers(self) -> int:
-        """Return how many arguments of the signature are no pointers."""
-        types = self.get_function_signature()["argtypes"]
-        return sum(not is_pointer(kind) for kind in types)
 
     def get_function_signature(self) -> dict[str, Any]:
         """Return the file's own signature."""
@@ -272,8 +269,8 @@ class _Adapted(Problem):
         where = f"case {name!r}"
         if not callable(create):
             raise ProblemError(f"{self._kv_file}: {where}: create_inputs is {_short(create)}, wanted a function")
-        sizes = (_numbers(test[key]) for key in SIZES if key in test)
-        dims = next((size for size in sizes if size), ())
+        stated = [tuple(test[key]) if _is_list(test[key]) else (test[key],) for key in SIZES if key in test]
+        dims = next((sizes for sizes in stated if sizes and all(map(_is_number, sizes))), ())
         made = {"dims": dims, "create_inputs": partial(self._kv_inputs, where, create), _ORIGINAL: test}
         return cast(TestCase, {**test, **made})
 
@@ -434,12 +431,6 @@ def _is_list(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    """Return the sizes that a test case carries, () for anything but a number or a list of numbers."""
-    values = tuple(value) if _is_list(value) else (value,)
-    return values if all(map(_is_number, values)) else ()
 
 
 def _short(value: Any) -> str:

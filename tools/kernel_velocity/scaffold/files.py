@@ -7,41 +7,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.scaffold.signature import PUBLIC_TYPES, TYPES, Parameter
+from kernel_velocity.scaffold.signature import TYPES, Argument
 from kernel_velocity.suite import config
 
 TEMPLATES = Path(__file__).parent / "new_templates"
 _CLANG_FORMAT = ("clang-format", "--fallback-style=none", "--assume-filename")  # none: without settings nothing changes
 FORMATTERS = {".py": ("ruff", "format", "--stdin-filename"), ".cpp": _CLANG_FORMAT, ".cu": _CLANG_FORMAT}
 POSITIONAL = 5  # arguments that ruff lets a function have
-ALIKE = {"bool": ("uint8", "int8"), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("uint8",)}  # dtypes of the same bits
-
-
-@dataclass(frozen=True, kw_only=True)
-class Argument(Parameter):
-    """An argument of a kernel, with the dtypes of its tensors."""
-
-    called: str  # in Python
-
-    @property
-    def kind(self) -> str:
-        """Return its type in Python."""
-        return "TensorLike" if self.pointer else "float" if self.type in ("float", "double") else "int"
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """Return the dtypes that its tensor may have: unsigned integers are signed ones in some definitions."""
-        dtype = PUBLIC_TYPES[self.type].dtype
-        if "int" in dtype and self.type not in TYPES:
-            return (dtype, dtype.removeprefix("u") if dtype.startswith("u") else f"u{dtype}")
-        return (dtype, *ALIKE.get(dtype, ()))
 
 
 def has_package(root: Path) -> bool:
@@ -153,7 +132,7 @@ def native(arguments: Sequence[Argument], sizes: Sequence[Argument] = ()) -> dic
     last = max(index for index, argument in enumerate(pointers) if argument.output)  # behind it, what the host keeps
     entry = [*pointers, *numbers]
     return {
-        "types": PUBLIC_TYPES,
+        "types": TYPES,
         "arguments": arguments,
         "pointers": pointers,
         "numbers": numbers,
@@ -170,14 +149,14 @@ def native(arguments: Sequence[Argument], sizes: Sequence[Argument] = ()) -> dic
         "entry_cpp": [declared(argument, "cpp", wide=argument in sizes) for argument in entry],
         "entry_cuda": [declared(argument, "cuda", wide=argument in sizes) for argument in entry],
         "entry_names": [argument.name for argument in entry],
-        "headers": sorted({PUBLIC_TYPES[argument.type].header for argument in pointers} - {""}),
+        "headers": sorted({TYPES[argument.type].header for argument in pointers} - {""}),
         "allowed": "  # noqa: PLR0917 - the problem has so many" if len(reads) > POSITIONAL else "",
     }
 
 
-def declared(param: Parameter, language: str, *, wide: bool = False) -> str:
+def declared(param: Argument, language: str, *, wide: bool = False) -> str:
     """Return an argument's declaration, of int64_t where it is `wide`."""
-    kind = "int64_t" if wide else str(getattr(PUBLIC_TYPES[param.type], language))
+    kind = "int64_t" if wide else str(getattr(TYPES[param.type], language))
     if param.pointer:
         return f"{'' if param.output else 'const '}{kind}* {param.name}"
     return f"{kind} {param.name}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_velocity.problem.problem import Problem, TestCase
+from kernel_velocity.problem.problem import Problem
 from kernel_velocity.problem.problem_file import DTYPE, dtype_of, load_file, parameters_of, sizes
-from kernel_velocity.scaffold.files import Argument, kernel_files, native
-from kernel_velocity.scaffold.signature import of_problem, python_names
+from kernel_velocity.scaffold.files import kernel_files, native
+from kernel_velocity.scaffold.signature import of_problem
 from kernel_velocity.suite import config
 from kernel_velocity.units import count, memory
 
@@ -45,7 +44,6 @@ def files(root: Path, name: str, where: str) -> tuple[dict[Path, str], list[str]
     path, _, kind = where.partition(":")
     problem = load_file(Path(path), kind or None, "cpu")
     copied, target = _placed(root, name, problem, kind)
-    arguments = _arguments(where, problem)
     cases, by_device, notes = _cases(problem)
     shown = next(iter(copied), Path(os.path.relpath(problem.files[0], root.resolve()))).as_posix()
     values = {
@@ -55,7 +53,7 @@ def files(root: Path, name: str, where: str) -> tuple[dict[Path, str], list[str]
         "cases": cases,
         "by_device": by_device,
         "dtype": cases[0].ours.partition("-")[0],
-        **native(arguments),
+        **native(of_problem(where, parameters_of(problem))),
     }
     texts, more = kernel_files(root, name, "problem_benchmark.py.j2", COPIES / name, values)
     return {**texts, **copied}, [*notes, *more]
@@ -80,12 +78,6 @@ def _placed(root: Path, name: str, problem: Problem, kind: str) -> tuple[dict[Pa
     return copied, f'f"{{{expression.replace(chr(34), chr(39))}}}{suffix}"' if suffix else expression
 
 
-def _arguments(where: str, problem: Problem) -> list[Argument]:
-    parameters = of_problem(where, parameters_of(problem))
-    names = python_names(parameters)
-    return [Argument(**vars(param), called=name) for param, name in zip(parameters, names, strict=True)]
-
-
 def _cases(problem: Problem) -> tuple[list[TrackedCase], dict[str, list[str]], list[str]]:
     """Return all cases, the names of those of each device, and a note on those that the CPU does without."""
     sample = problem.generate_sample()
@@ -96,7 +88,12 @@ def _cases(problem: Problem) -> tuple[list[TrackedCase], dict[str, list[str]], l
     alone = [] if sample["name"] in (test["name"] for test in tests) else [sample]
     for test in (*tests, *alone):
         dimensions = sizes(problem, test)
-        ours = _unique(f"{dtype}-{'sample' if test is sample else _plain(test)}", [case.ours for case in cases])
+        plain = re.sub(r"[^A-Za-z0-9_.=]+", "_", test["name"]).strip("_")[:NAME] or "case"  # no blanks, no signs
+        name = f"{dtype}-{'sample' if test is sample else plain}"
+        used = {case.ours for case in cases}
+        ours = next(
+            unique for unique in (name, *(f"{name}_{n}" for n in range(2, len(used) + 3))) if unique not in used
+        )
         cases.append(
             TrackedCase(ours, test["name"], problem.get_flops(test), None if dimensions is None else sum(dimensions))
         )
@@ -109,16 +106,3 @@ def _cases(problem: Problem) -> tuple[list[TrackedCase], dict[str, list[str]], l
     notes = [f"{share}, whose inputs and outputs take more than {memory(CPU_BYTES)}: {', '.join(left)}"]
     by_device = {"cpu": [case.ours for case in dict.fromkeys((small, *fit))], "cuda": [case.ours for case in tracked]}
     return cases, by_device, notes if left else []
-
-
-def _plain(test: TestCase) -> str:
-    """Return a case's name without blanks and signs, as names of series and files have it."""
-    return re.sub(r"[^A-Za-z0-9_.=]+", "_", test["name"]).strip("_")[:NAME] or "case"
-
-
-def _unique(name: str, used: Sequence[str]) -> str:
-    number = 2
-    unique = name
-    while unique in used:
-        unique, number = f"{name}_{number}", number + 1
-    return unique
