@@ -42,6 +42,14 @@ NIGHT = 1_700_000_000.0  # Unix time of the first session, s
 PROJECT = Project(sources=("kernels/{kernel}",))
 
 
+class LargeLevels(dict):
+    """The levels of all series, whose controls share nothing."""
+
+    @property
+    def shared(self):
+        return dict.fromkeys(self, Shared({}))
+
+
 @dataclass
 class LargeSite:
     """What the kernel's page asks of a `Site`."""
@@ -118,11 +126,11 @@ class LargeSite:
         return results_git.source_changes(self.repository, self.project, ["matmul"])
 
     @cached_property
-    def verdicts(self):
+    def levels(self):
         # of the one with steps: looking for none in the others takes most of a large site's time
         native = {key for key in self.keys if key.implementation == "native"}
         points = {key: change_points_of(self.series(key)) if key in native else () for key in self.keys}
-        return {key: self._levels(key, tuple(several)) for key, several in points.items()}
+        return LargeLevels({key: self._levels(key, tuple(several)) for key, several in points.items()})
 
     def _levels(self, key, points):
         columns = self.series(key)
@@ -131,9 +139,6 @@ class LargeSite:
 
     def evidence(self, _finding):
         return {}, ()
-
-    def shared(self, _key):
-        return Shared({})
 
     def roof_choice(self, _platform, _device, _commit=None):
         return Choice(

@@ -79,16 +79,6 @@ def test_everything_lies_within_the_frame(points, is_log):
     assert len(shares) > 4 and all(0 <= at <= 100 for at in shares)
 
 
-def test_shapes_of_a_plot():
-    plot = Plot(Span(title="x", low=0, high=10), Span(title="y", low=0, high=10))
-    plot.bars([(0, 5, 10)], "#123456")
-    plot.dots([(5, 5), (10, 10)], "#123456")
-    plot.rule("dashed", x=5)
-    svg = plot.svg("")
-    for path in ("M0 1000V0H500V1000z", "M500 500h0M1000 0h0", "M500 1000L500 0"):
-        assert f'd="{path}"' in svg
-
-
 def test_titles_of_marks_are_escaped():
     plot = Plot(Span(title="x", low=0, high=1), Span(title="<b>", low=0, high=1))
     plot.mark(Mark(x=0, y=0, shape="cross", colour="#123456", title="<script>", href='"><b>', to=1.0))

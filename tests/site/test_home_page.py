@@ -201,6 +201,7 @@ def test_row_that_failed_comes_first(tree):
         data["results"]["matmul.Cpu.time_hot"][0][3] = None  # the second case of native
 
     edit(results_file(tree, 4), fail)
+    shutil.rmtree(results_file(tree, 4).parent / "telemetry")
     page = home(tree)
     row = page.rows[0]
     assert (row.case, row.time.text, row.time.tone) == (LARGE, "failed", "failed")
