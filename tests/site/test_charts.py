@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.engine.telemetry import parse
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.site import badges, model, report
+from kernel_velocity.site import model, outside, report
 from kernel_velocity.site.charts import plot
 from kernel_velocity.site.charts.plot import COLOURS, Mark, Plot, Span, around, colours_of
 from kernel_velocity.site.pages import roofline
@@ -95,7 +95,7 @@ def drawn(tree):
     templates = page_templates()
     return {
         made.name: templates.get_template(made.template).render(made.context)
-        for made in badges.build(model.read(tree.results, tree.repository))
+        for made in outside.build_badges(model.read(tree.results, tree.repository))
     }
 
 
@@ -116,10 +116,10 @@ def test_badge_of_every_kernel_and_device(whole_tree):
 def test_badge_without_ceilings(tree):
     images = drawn(tree)["badge-add_mul_exp-Cpu.svg"]
     assert re.fullmatch(r"add_mul_exp on Cpu: 12\.5 GFLOPS · unchanged \(native, .*\)", title(images))
-    assert badges.COLOUR in images
+    assert outside.COLOUR in images
 
 
-@pytest.mark.parametrize(("factor", "ground"), [(0.5, badges.COLOURS["faster"]), (2.0, badges.COLOURS["slower"])])
+@pytest.mark.parametrize(("factor", "ground"), [(0.5, outside.COLOURS["faster"]), (2.0, outside.COLOURS["slower"])])
 def test_badge_of_a_change(tree, factor, ground):
     """Not of eager: what PyTorch's implementations share is the machine's doing."""
     path = machine_records.telemetry_of(tree, 4)
@@ -213,7 +213,7 @@ SCHEMES = variables()
 ALL = colours_of((*COLOURS, "a", "b", "c"))
 MARKS = {name: colour for name, colour in SCHEMES["light"].items() if name.startswith("mark-")}
 HEXADECIMAL = re.compile(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b(?!-)|\brgba?\(|\bhsla?\(", re.IGNORECASE)
-BADGE = badges.GREY  # behind white text, as badges have it everywhere; nothing of a page
+BADGE = outside.GREY  # behind white text, as badges have it everywhere; nothing of a page
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
