@@ -35,7 +35,7 @@ from kernel_velocity.site.series_data import newest_name
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, PageTable
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
-from kernel_velocity.verdict.verdicts import Levels, Verdict, Verdicts, Word
+from kernel_velocity.verdict.verdicts import Levels, Verdict, Word
 
 SOURCE_FORMAT = 1  # of the data file of sources
 RANGES = {"all": "all commits", "200": "newest 200", "50": "newest 50"}
@@ -96,7 +96,7 @@ def _build(
             yield Page(
                 name=text.kernel_href(kernel, device),
                 template="kernel.html",
-                context=partial(_context, site, chart, versions, heads),
+                context=partial(_page, site, chart, versions, heads),
                 inputs=repr((inputs, [version.commit.sha for version in versions], heads)),
             )
 
@@ -125,12 +125,8 @@ def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[He
     return heads
 
 
-def _context(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline]) -> dict[str, Any]:
+def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline]) -> dict[str, Any]:
     """Return what the template is filled with."""
-    return {"page": _page(site, chart, versions) | {"headlines": heads}}
-
-
-def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[str, Any]:
     hues, dashes = plot.colours_of(chart.implementations), plot.dashes_of(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
     cases = [key.case for key in chart.columns]
@@ -138,7 +134,8 @@ def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[s
         {group.state for group in chart.groups}, key=lambda state: (state != HOT, not state.startswith("time"))
     )
     count = limit(len(chart.columns))
-    return {
+    page = {
+        "headlines": heads,
         "kernel": chart.kernel,
         "device": chart.device,
         "data": chart.name,
@@ -156,6 +153,7 @@ def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[s
         "figures": _figures(site, chart),
         "source": _source(chart.kernel, versions) if versions else None,
     }
+    return {"page": page}
 
 
 def limit(series: int) -> int:
@@ -182,7 +180,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
     newest = group.shown[-count:][::-1].tolist()
     lines = {position: text.commit_line(site.commits[site.line[position]]) for position in newest}
-    results = dict(zip(group.columns, recent(group.columns, site.levels, newest[-1]), strict=True))
+    results = {key: recent(columns, site.levels[key], newest[-1]) for key, columns in group.columns.items()}
     notes = Footnotes()
     tables = []
     for case in dict.fromkeys(key.case for key in group.columns):
@@ -203,40 +201,20 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     }
 
 
-def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) -> list[Recent]:
-    """Return the results of some series from a position on the line on, each against the one measured before.
-
-    Their texts are made together: a call for five results costs most.
-    """
-    firsts = [int(np.searchsorted(columns.position, since)) for columns in series.values()]
-
-    def joined(values: Callable[[Columns], Any]) -> Any:
-        return np.concatenate([values(columns)[first:] for columns, first in zip(series.values(), firsts, strict=True)])
-
-    cells = text.cells(
-        outcome=joined(lambda columns: columns.outcome),
-        seconds=joined(lambda columns: columns.seconds),
-        low=joined(lambda columns: columns.low),
-        high=joined(lambda columns: columns.high),
-        flop=joined(lambda columns: np.full(len(columns), np.nan if columns.flop is None else columns.flop)),
-        unit=joined(lambda columns: np.full(len(columns), text.unit_of(columns))),
-    )
-
-    def result(columns: Columns, change: Verdict | None, entry: int) -> Result:
-        words, detail, tone = next(cells)
-        outcome = OUTCOMES[columns.outcome[entry]]
+def recent(columns: Columns, levels: Levels, since: int) -> Recent:
+    """Return the results of a series from a position on the line on, each against the one measured before."""
+    first, unit = int(np.searchsorted(columns.position, since)), text.unit_of(columns)
+    fields = (columns.position, columns.outcome, columns.seconds, columns.low, columns.high)
+    rows = zip(*(values[first:].tolist() for values in fields), _changes(columns, levels, first), strict=True)
+    results: dict[int, Result] = {}
+    for entry, (position, index, *times, change) in enumerate(rows, start=first):
+        outcome, words = OUTCOMES[index], ""
+        value, detail, tone = text.cell(outcome, *times, flop=columns.flop, unit=unit)
+        if change is not None and change.word is not Word.UNCHANGED:
+            words, tone = text.verdict(change, columns.unit), text.verdict_tone(change, columns.unit)
         remarks = text.remarks(outcome, columns.reasons.get(entry), columns.warnings.get(entry, ()))
-        if change is None or change.word is Word.UNCHANGED:
-            return (words, detail, "", tone), remarks
-        return (words, detail, text.verdict(change, columns.unit), text.verdict_tone(change, columns.unit)), remarks
-
-    return [
-        {
-            int(columns.position[entry]): result(columns, change, entry)
-            for entry, change in enumerate(_changes(columns, verdicts[key], first), start=first)
-        }
-        for (key, columns), first in zip(series.items(), firsts, strict=True)
-    ]
+        results[position] = (value, detail, words, tone), remarks
+    return results
 
 
 def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict | None]:
