@@ -110,15 +110,6 @@ def test_first_commit_lists_its_values(tab, site):
 
 
 @pytest.mark.slow
-def test_commit_against_the_last_tag(tab, whole_site):
-    tree, out = whole_site
-    show(tab, out, f"commit-{tree.commits[3][:8]}.html")
-    tab.click("section.values a >> text=Against v0.2.0")
-    tab.wait_for_function(f"document.querySelector('[data-side=a] a.sha').textContent === '{tree.commits[2][:8]}'")
-    assert tab.locator("[data-side=b] a.sha").inner_text() == tree.commits[3][:8]
-
-
-@pytest.mark.slow
 def test_findings_without_scripts(without_script, evidence_site):
     _, out, findings = evidence_site
     without_script.goto((out / "findings.html").as_uri())

@@ -15,7 +15,6 @@ from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.site import model, report
-from kernel_velocity.site.charts import plot
 from kernel_velocity.site.pages import home as home_page
 from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.pages.home_table import Stretch
@@ -277,22 +276,6 @@ def test_home_data_golden(tree, monkeypatch, accept):
     check_golden(GOLDEN / "home_data.json", as_text(data.value), accept=accept)
 
 
-def test_large_home_page_is_small(tree, monkeypatch):
-    monkeypatch.setattr(model.Site, "roof_choice", lambda *_: Choice(roofs=ROOFS))
-    page = home_page.page(read(tree))
-    row, card = page["rows"][0], page["cards"][0]
-    line = plot.trend([1.0, 100.0] * 20, "GFLOPS", marked=20, tone="slower")
-    full = row | {"kernel": "a_kernel_with_a_name", "sparkline": line, "changes": [row["changes"][0]] * 3}
-    cards = [card | {"chart": line}] * home_page.CARDS
-    large = page | {"rows": [full] * home_page.ROWS, "more_rows": [full] * 500, "cards": cards}
-    large |= {"more_cards": [card] * 1000, "further_changes": "800 smaller changes on the commits' pages"}
-    text = report.page_templates().get_template("home.html").render(page=large)
-    static = report.static_files()
-    beside = sum(len(static[name]) for name in ("style.css", "home.css", "list.js", "site.js"))
-    assert text.count("<tr data-order") == home_page.ROWS
-    assert len(text.encode()) + beside < 0.35e6
-
-
 def test_links_to_a_trend_name_machine_and_state(tree):
     synthetic.write_json(tree.results / "bench-2" / "machine.json", {"machine": "bench-2", "version": 1})
     for index in (0, 2):
@@ -351,3 +334,10 @@ def test_implementation_that_nobody_measured_has_no_row(tree):
 def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
     edit(tree.results / synthetic.MACHINE / "machine.json", lambda data: data.update(ram=ram))
     assert dict(read(tree).platforms[0].details)["memory"] == shown
+
+
+def test_pure_noise_is_coloured_nowhere(tmp_path):
+    large_tree.build(tmp_path, large_tree.Shape(commits=30, series=100, telemetry=True), changes=())
+    site = model.read(tmp_path / "results", tmp_path / "repository")
+    page = home_page.page(site)
+    assert page["cards"] == [] and {tone for tone, _ in page["answer"]["parts"]} == {"unchanged"}
