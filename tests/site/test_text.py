@@ -28,8 +28,8 @@ from kernel_velocity.verdict.verdicts import Verdict, Word
     ],
 )
 def test_cell(numbers, wanted):
-    given = {"outcome": Outcome.MEASURED, **dict.fromkeys(("seconds", "low", "high"), math.nan), "flop": None}
-    assert text.cell(**(given | {"unit": "GFLOPS" if "flop" in numbers else "seconds"} | numbers)) == wanted
+    unknown = {"outcome": Outcome.MEASURED, **dict.fromkeys(("seconds", "low", "high"), math.nan), "flop": None}
+    assert text.cell(**(unknown | {"unit": "GFLOPS" if "flop" in numbers else "seconds"} | numbers)) == wanted
 
 
 @pytest.mark.parametrize("name", ["bench-1", "a&b=c#d +%2e", "\N{ROCKET} \u05e9\u05dc\u05d5\u05dd", ""])
