@@ -42,12 +42,14 @@ const Numbers = (() => {
     return percent > 100 && percent < 100.05 ? ">100.0%" : `${percent.toFixed(1)}%`;
   }
 
+  const MULTIPLE_FROM = 2; // a change from here on reads better as a multiple, as in units.py
+
   /** Returns a ratio of values, old / new, in words: "3.2% faster", "2.10× slower", "5.0% larger". Percentages are of the value. */
   function change(ratio, ofUnit = "seconds") {
     if (ratio === 1) return "unchanged";
     const factor = Math.max(ratio, 1 / ratio);
     const [less, more] = WORDS[ofUnit] ?? ["lower", "higher"];
-    return `${factor >= 2 ? `${significant(factor)}×` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
+    return `${factor >= MULTIPLE_FROM ? `${significant(factor)}×` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
   }
 
   /** Returns a value in a unit as asv writes it: "1.23 ms" of "seconds", "12.3 MB" of "bytes". */
@@ -77,7 +79,7 @@ const Numbers = (() => {
   }
 
   return {
-    ticks, significant, readable, seconds, share, change, inUnit, value,
+    MULTIPLE_FROM, ticks, significant, readable, seconds, share, change, inUnit, value,
     count: (number) => grouped(String(number)),
     tick: (number) => (Math.abs(number) < 1e-4 && number !== 0
       ? number.toExponential(0) : grouped(String(Number(number.toPrecision(5))))).replace("-", "−"),

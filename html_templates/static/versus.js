@@ -213,9 +213,10 @@ const words = (change, unit) => (change.isOneSeries ? Verdicts.words(change, uni
 
 function ratioCell({ change, unit }) {
   if (change.ratio === undefined) return valueCell("", "", change.why ? [span("change", "not comparable"), change.why] : []);
-  const { low, high, within } = change;
+  const { ratio, low, high, within } = change;
+  const half = (high - low) / 2 / (Math.max(ratio, 1 / ratio) >= Numbers.MULTIPLE_FROM ? ratio : 1); // of a multiple, a share
   const details = change.isOneSeries
-    ? [within && `within ${Numbers.share(within)}`, low !== null && `±${Numbers.share((high - low) / 2)}`]
+    ? [within && `within ${Numbers.share(within)}`, low !== null && `±${Numbers.share(half)}`]
     : [low === null ? "no interval: too few rounds" : `${Numbers.significant(1 / high)} to ${Numbers.significant(1 / low)}×`];
   return valueCell(Verdicts.tone(change, unit), "", [span("change", words(change, unit)), ...details]);
 }

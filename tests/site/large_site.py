@@ -6,7 +6,6 @@ changes in the middle. `native` fails at every 97th commit.
 """
 
 import hashlib
-from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -43,12 +42,12 @@ NIGHT = 1_700_000_000.0  # Unix time of the first session, s
 PROJECT = Project(sources=("kernels/{kernel}",))
 
 
-class LevelsOfAll(dict):
-    """Levels by series. The controls share nothing."""
+class LargeLevels(dict):
+    """The levels of all series, whose controls share nothing."""
 
     @property
     def shared(self):
-        return defaultdict(lambda: Shared({}))
+        return dict.fromkeys(self, Shared({}))
 
 
 @dataclass
@@ -131,7 +130,7 @@ class LargeSite:
         # of the one with steps: looking for none in the others takes most of a large site's time
         native = {key for key in self.keys if key.implementation == "native"}
         points = {key: change_points_of(self.series(key)) if key in native else () for key in self.keys}
-        return LevelsOfAll((key, self._levels(key, tuple(several))) for key, several in points.items())
+        return LargeLevels({key: self._levels(key, tuple(several)) for key, several in points.items()})
 
     def _levels(self, key, points):
         columns = self.series(key)

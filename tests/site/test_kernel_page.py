@@ -280,13 +280,6 @@ def test_source_versions(repository, monkeypatch, measured, most, subjects):
     assert [version.commit.subject for version in versions_of(repository, measured)] == subjects
 
 
-def test_source_of_an_unknown_kernel(repository):
-    folder, shas = repository
-    order = {sha: position for position, sha in enumerate(shas)}
-    assert results_git.source_versions(folder, ["kernels/gone"], (), range(len(shas)), order) == ()
-    assert list(kernel_page.source_files("gone", ())) == []
-
-
 def test_source_of_a_removed_kernel(repository):
     folder, shas = repository
     with git.Repo(folder) as repo:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kernel_velocity.site.pages import kernel_sizes
+from kernel_velocity.site.pages import kernel as kernel_page
 from tests import foreign_tree, synthetic
 from tests.site.pages import kernel, kernel_files, make_na, read
 
@@ -53,7 +53,7 @@ def test_times_of_another_suite(tmp_path):
     ],
 )
 def test_sizes_in_names(cases, sizes):
-    assert kernel_sizes.sizes_of(cases) == sizes
+    assert kernel_page.sizes_of(cases) == sizes
 
 
 def test_nothing_of_one_size(tree):

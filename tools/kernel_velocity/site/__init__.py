@@ -8,7 +8,7 @@ model.py        `Site`, what the pages ask: the past, findings, ceilings, sessio
 writer.py       pages and data files, which are written where their inputs changed
 text.py         results as words, cells of tables, links and footnotes
 series_data.py  the trends as data files
-badges.py       an SVG for each kernel and device
+outside.py      an Atom feed of what changed, and a badge for each kernel and device
 pages/          a module for each kind of page
 charts/         charts and small figures as SVG, and the library of the interactive charts
 """

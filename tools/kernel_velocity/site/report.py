@@ -23,7 +23,7 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.findings.finding import OPEN
 from kernel_velocity.past import cache
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.site import badges, model, series_data, text
+from kernel_velocity.site import model, outside, series_data, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_facts, finding, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
@@ -161,7 +161,7 @@ SMALL: tuple[Part, ...] = (
     roofline.build,
     measurement.build,
     machines.build,
-    badges.build,
+    outside.build_badges,
     search_words,
 )
 

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isnan
 from urllib.parse import urlencode
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kernel_velocity import units
-from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
+from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine, name_parts
 from kernel_velocity.verdict.verdicts import Verdict
 
@@ -283,50 +279,20 @@ def verdict_cell(value: Verdict | None, unit: str) -> Cell:
     return Cell(text=verdict(value, unit), detail=verdict_detail(value), tone=verdict_tone(value, unit))
 
 
-def rates(seconds: FloatArray, flop: FloatArray, unit: NDArray[np.str_]) -> list[str]:
-    """Return rates with their units, the value where the FLOPs are unknown (NaN), "" where there is none (NaN)."""
-    gflops = (flop / seconds / 1e9).tolist()
-    columns = zip(seconds.tolist(), gflops, unit.tolist(), strict=True)
-    return [figure(time, name) if isnan(value) else units.rate(value, name) for time, value, name in columns]
-
-
-def figure(number: float, unit: str) -> str:
-    """Return a value in a unit of `unit_of`: with that of a rate it is a time. "" for NaN."""
-    return "" if isnan(number) else units.value(number, units.SECONDS if unit in RATE_UNITS else unit)
-
-
-def cells(
-    *,
-    outcome: IntArray,
-    seconds: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    flop: FloatArray,
-    unit: NDArray[np.str_],
-) -> Iterator[tuple[str, str, str]]:
-    """Yield text, detail and tone of a `Cell` for each result: rate with interval and time.
-
-    A site shows 100,000 results, so it takes columns. All have shape (results,). Unknown is NaN.
+def cell(
+    outcome: Outcome, seconds: float, low: float, high: float, *, flop: float | None, unit: str
+) -> tuple[str, str, str]:
+    """Return text, detail and tone of a `Cell`: rate with interval and time, value with interval without FLOPs.
 
     Args:
-        outcome: index into OUTCOMES. seconds, low, high: time per call and its interval. flop: per call.
-        unit: of `unit_of`.
+        seconds, low, high: per call, and its interval, NaN where unknown. flop: of a call. unit: of `unit_of`.
     """
-    columns = (seconds, low, high, flop, unit)
-    rows = zip(outcome.tolist(), rates(seconds, flop, unit), *(column.tolist() for column in columns), strict=True)
-    for index, text, time, lowest, highest, work, name in rows:
-        if OUTCOMES[index] is not Outcome.MEASURED:
-            yield OUTCOMES[index].value, "", OUTCOMES[index].value
-            continue
-        interval = _interval(lowest, highest, work, name)
-        detail = " · ".join(filter(None, (interval, "" if isnan(work) else figure(time, units.SECONDS))))
-        yield text, detail, ""
-
-
-def _interval(low: float, high: float, flop: float, unit: str) -> str:
-    """Return "11.9 to 12.4 GFLOPS". Times where the FLOPs are unknown. "" for an unknown interval."""
-    if isnan(low) or isnan(high):
-        return ""
-    if isnan(flop):
-        return f"{figure(low, unit)} to {figure(high, unit)}"
-    return units.rates(flop / high / 1e9, flop / low / 1e9, unit)
+    if outcome is not Outcome.MEASURED:
+        return outcome.value, "", outcome.value
+    has_interval = not (isnan(low) or isnan(high))
+    if flop is None:
+        interval = f"{units.value(low, unit)} to {units.value(high, unit)}" if has_interval else ""
+        return units.value(seconds, unit), interval, ""
+    interval = units.rates(flop / high / 1e9, flop / low / 1e9, unit) if has_interval else ""
+    detail = " · ".join(filter(None, (interval, units.seconds(seconds))))
+    return units.rate(flop / seconds / 1e9, unit), detail, ""

@@ -267,30 +267,6 @@ class Plot:
         path = "L".join(self._point(x, y) for x, y in points)
         self._lines.append(element("path", class_=f"line {css}".rstrip(), d=f"M{path}", stroke=colour))
 
-    def rule(self, css: str, *, x: float | None = None, y: float | None = None) -> None:
-        """Add a line across the frame, upright at `x` or level at `y`."""
-        ends = [(self.x.low, y), (self.x.high, y)] if x is None else [(x, self.y.low), (x, self.y.high)]
-        self.line([(a, b) for a, b in ends if a is not None and b is not None], css)
-
-    def area(self, ends: Sequence[tuple[float, float, float]], colour: str) -> None:
-        """Add the area between low and high ends: x, low and high."""
-        outline = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
-        path = "L".join(self._point(x, y) for x, y in outline)
-        if path:
-            self._lines.append(element("path", class_="area", d=f"M{path}z", fill=colour))
-
-    def bars(self, bars: Iterable[tuple[float, float, float]], colour: str) -> None:
-        """Add bars from 0: left and right end, and height."""
-        floor = self.y.at(0.0)
-        corners = ((self.x.at(left), self.y.at(top), self.x.at(right)) for left, right, top in bars)
-        path = "".join(f"M{left:.0f} {floor:.0f}V{top:.0f}H{right:.0f}V{floor:.0f}z" for left, top, right in corners)
-        self._lines.append(element("path", class_="bars", d=path, fill=colour))
-
-    def dots(self, points: Iterable[tuple[float, float]], colour: str, css: str = "") -> None:
-        """Add small dots, thousands of them in a few kB: each is a line without a length whose ends are round."""
-        path = "".join(f"M{self._point(x, y)}h0" for x, y in points)
-        self._lines.append(element("path", class_=f"dots {css}".rstrip(), d=path, stroke=colour))
-
     def mark(self, mark: Mark) -> None:
         """Add a mark."""
         left, top = self.pixel(mark.x, mark.y)

@@ -8,7 +8,7 @@ was built. No data file has the values of a commit beside the first-parent line,
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ import numpy as np
 
 from kernel_velocity import units
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.findings.finding import Finding, finding_href
+from kernel_velocity.findings.finding import Finding
 from kernel_velocity.past.columns import comparable
 from kernel_velocity.results import git, identity
 from kernel_velocity.results import sessions as session_facts
@@ -28,12 +28,11 @@ from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, results_file
-from kernel_velocity.site.pages import home, measurement
-from kernel_velocity.site.text import Cell, Footnotes, PageTable, Platform
+from kernel_velocity.site.pages import home
+from kernel_velocity.site.text import Cell, PageTable, Platform
 from kernel_velocity.site.writer import Page
 from kernel_velocity.verdict.verdicts import Verdict
 
-LINK_DIGITS = 12  # of a hash in links to versus.js
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
 NOT_RECORDED = "not recorded"
 # Columns of a table: head -> CSS class
@@ -93,14 +92,12 @@ class CommitFacts:
             for sha in shas:
                 self._kernels.setdefault(sha, []).append(kernel)
         self._positions = [site.order[sha] for sha in site.along]
-        self._tagged = sorted(site.order[sha] for sha in site.tags)
         self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
 
     def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
-        notes = Footnotes()
-        rows, summary = (self._rows_on_line if sha in self.site.order else self._rows_beside)(sha, notes)
-        values = {"rows": rows, "summary": summary, "footnotes": notes.texts}
+        rows, summary = self._rows_on_line(sha) if sha in self.site.order else self._rows_beside(sha)
+        values = {"rows": rows, "summary": summary}
         return {"page": {**recorded, **values, "sources": self._sources(sha), "files": self._changed_files(sha)}}
 
     def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str | None:
@@ -143,7 +140,6 @@ class CommitFacts:
             ],
             "older": older and self._lines[older],
             "newer": newer and self._lines[newer],
-            "tag": self._last_tag(sha) if on_line else None,
             "on_line": on_line,
             "findings": [home.finding_line(site, finding) for finding in findings],
             "kernels": self._kernels.get(sha, ()),
@@ -160,7 +156,7 @@ class CommitFacts:
             ],
         }
 
-    def _rows_on_line(self, sha: str, notes: Footnotes) -> tuple[list[dict[str, Any]], str]:
+    def _rows_on_line(self, sha: str) -> tuple[list[dict[str, Any]], str]:
         """Return the rows of what changed at a commit, MOST_ROWS at most, and how many changed in which way.
 
         First those that a finding names, then those that lost their time, then the largest change.
@@ -169,22 +165,20 @@ class CommitFacts:
             affected.identity.slot: finding for finding in self._findings.get(sha, ()) for affected in finding.affected
         }
 
-        def finding_of(moved: Moved) -> Finding | None:
-            return findings.get(identity.of(moved.key, None).slot) if findings else None
-
         def rank(moved: Moved) -> tuple[bool, float]:
             size = math.inf if moved.verdict is None else abs(math.log(moved.verdict.ratio))
-            return finding_of(moved) is None, -size
+            return identity.of(moved.key, None).slot not in findings, -size
 
         ordered = sorted(self._moved.get(self.site.order[sha], ()), key=rank)
-        rows = []
-        for moved in ordered[:MOST_ROWS]:
-            now = self.site.series(moved.key).measurement(moved.entry, self.site.line)
-            rows.append(_row(now, moved.verdict, finding_of(moved), notes))
+        rows = [
+            _row(self.site.series(key).measurement(entry, self.site.line), verdict)
+            | {"finding": findings.get(identity.of(key, None).slot)}
+            for key, entry, _, verdict in ordered[:MOST_ROWS]
+        ]
         further = f"; the {MOST_ROWS} largest" if len(ordered) > MOST_ROWS else ""
         return rows, _summary((moved.outcome, moved.verdict) for moved in ordered) + further
 
-    def _rows_beside(self, sha: str, notes: Footnotes) -> tuple[list[dict[str, Any]], str]:
+    def _rows_beside(self, sha: str) -> tuple[list[dict[str, Any]], str]:
         """Return a row for every value of a commit beside the line, against the newest level up to its parent."""
         site, trends = self.site, set(self.site.keys)
         values = [value for value in site.past.at(sha) if value.outcome is not Outcome.NOT_APPLICABLE]
@@ -198,32 +192,23 @@ class CommitFacts:
                 if alike.size:
                     compared.append((value.key, int(alike[-1]), value))
         verdicts = site.levels.beside(compared)
-        rows = [_row(value, verdicts.get(value.key), None, notes) for value in values]
-        for row, value in zip(rows, values, strict=True):
-            row["href"] = row["href"] if value.key in trends else ""
+        rows = [
+            _row(value, verdicts.get(value.key)) | {"finding": None, **({} if value.key in trends else {"href": ""})}
+            for value in values
+        ]
         return rows, _summary((value.outcome, verdicts.get(value.key)) for value in values)
-
-    def _last_tag(self, sha: str) -> tuple[str, str] | None:
-        """Return the last tag before a commit of the line, and the hash of the newest commit measured up to it."""
-        number = bisect_left(self._tagged, self.site.order[sha]) - 1
-        measured = bisect_right(self._positions, self._tagged[number]) - 1 if number >= 0 else -1
-        if measured < 0:
-            return None
-        return (
-            ", ".join(self.site.tags[self.site.line[self._tagged[number]]]),
-            self.site.along[measured][:LINK_DIGITS],
-        )
 
     def _sources(self, sha: str) -> list[dict[str, str]]:
         """Return the kernels whose sources a commit changed, with the difference, its first MOST_LINES lines."""
         sources = []
         for kernel in self._kernels.get(sha, ()):
             lines = git.difference(self.site.repository, sha, self.site.project.sources_of(kernel)).splitlines()
+            changed = (line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- ")) for line in lines)
             more = len(lines) - MOST_LINES
             sources.append(
                 {
                     "kernel": kernel,
-                    "changed": units.count(sum(map(_is_changed, lines)), "changed line"),
+                    "changed": units.count(sum(changed), "changed line"),
                     "text": "\n".join(lines[:MOST_LINES]),
                     "further": f"{more:,} more lines" if more > 0 else "",
                 }
@@ -252,11 +237,6 @@ class CommitFacts:
         }
 
 
-def _is_changed(line: str) -> bool:
-    """Return whether a line of a difference was added or removed. The names of the files are no such lines."""
-    return line.startswith(("+", "-")) and not line.startswith(("+++ ", "--- "))
-
-
 def _moved(site: Site, key: SeriesKey) -> Iterator[Moved]:
     """Yield where a series became slower or faster, and where it lost its time: a failure, or n/a with a reason."""
     columns, levels = site.series(key), site.levels[key]
@@ -281,22 +261,14 @@ def _summary(results: Iterable[tuple[Outcome, Verdict | None]]) -> str:
     return ", ".join(f"{number:,} {word}" for word, number in Counter(words).most_common())
 
 
-def _row(now: Measurement, verdict: Verdict | None, finding: Finding | None, notes: Footnotes) -> dict[str, Any]:
-    """Return the row of a value: names, verdict, time with rate, the finding that names it, footnotes."""
-    _, device, _ = name_parts(now.key.benchmark)
-    marks = notes.marks(text.remarks(now.outcome, now.reason, now.warnings))
-    if now.seconds is None:
-        cell = Cell(text=now.outcome.value, tone=now.outcome.value, marks=marks)
-    else:
-        rate = "" if now.gflops is None else text.rate(now)
-        href = measurement.href(now.commit, now.key) if device else ""
-        cell = Cell(text=units.value(now.seconds, now.unit), detail=rate, marks=marks, href=href)
-    return text.names_of(now.key) | {
-        "href": text.trend_href(now.key),
-        "change": text.verdict_cell(verdict, text.unit_of(now)),
-        "cell": cell,
-        "finding": None if finding is None else (finding_href(finding.id), finding.state.value),
-    }
+def _row(now: Measurement, verdict: Verdict | None) -> dict[str, Any]:
+    """Return the row of a value: names, verdict, time. Without a time, why it has none."""
+    outcome = now.outcome.value
+    value = Cell(text=outcome, detail=now.reason or "", tone=outcome)
+    if now.seconds is not None:
+        value = Cell(text=units.value(now.seconds, now.unit))
+    change = text.verdict_cell(verdict, text.unit_of(now))
+    return text.names_of(now.key) | {"href": text.trend_href(now.key), "change": change, "value": value}
 
 
 def _machine_steps(site: Site, platform: Platform) -> dict[str, list[str]]:

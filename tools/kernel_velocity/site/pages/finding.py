@@ -8,12 +8,10 @@ findings.html lists them, open ones first, with filters in the address. Both as 
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -37,7 +35,6 @@ from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
 from kernel_velocity.site.writer import DataFile, Page
-from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.sequential import Answer, Comparison
 
 MOST_RERUNS = 12  # with figures; the data file has the rest
@@ -62,7 +59,6 @@ STATES = {
 # Columns of tables: head -> CSS class
 LOOK = {"rounds a side": "", "change of time": "value", "95% interval": "value", "99.9% interval": "value"}
 LOOK |= {"p": "value", "answer": ""}
-ROUND = {"round": "", "began (UTC)": "value", "first": "", "before": "value", "after": "value", "change": "value"}
 TRIED = {
     "": "num",
     "commit": "who-did",
@@ -204,7 +200,6 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         )
         for look in rerun.looks
     ]
-    raw = {"as read": "value"} if rerun.is_adjusted else {}
     return {
         "series": series,
         "machine": machine,
@@ -214,13 +209,11 @@ def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
         "folded": f"{ANSWERS[rerun.answer]}{change}" if is_folded else "",
         "reason": rerun.reason,
         "floor": f"{100 * rerun.floor:.3g}%",
-        "threshold": f"{rerun.level:g}",
         "adjusted": "adjusted: corrected for machine noise in the same milliseconds"
         if rerun.is_adjusted
         else "as measured: no gauge was recorded to adjust them by",
-        "figures": (rounds_chart(rerun), ratio_chart(rerun)),
+        "figure": rounds_chart(rerun),
         "looks": PageTable(f"the test's result at each look: {label}", LOOK, looks),
-        "rounds": PageTable(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
     }
 
 
@@ -230,29 +223,6 @@ def _purpose(rerun: Rerun) -> str:
     if rerun.purpose is Purpose.CULPRIT:
         return f"the commit that the bisection found, {after}, against the one before it, {before}"
     return f"{after} against {before}"
-
-
-def _rounds(rerun: Rerun) -> Iterator[tuple[str, ...]]:
-    """Yield the pairs of rounds as rows."""
-    before, after = rerun.sides
-    for number, (old, new) in enumerate(zip(*rerun.compared, strict=True)):
-        flags = [
-            f"{name}: {', '.join(side.flags[number].split())}"
-            for name, side in (("before", before), ("after", after))
-            if side.flags[number]
-        ]
-        began = datetime.fromtimestamp(min(before.began[number], after.began[number]), UTC)
-        read = f"{units.seconds(before.seconds[number])}, {units.seconds(after.seconds[number])}"
-        yield (
-            str(number + 1),
-            f"{began:%Y-%m-%d %H:%M:%S}",
-            "before" if before.began[number] <= after.began[number] else "after",
-            units.seconds(old),
-            units.seconds(new),
-            text.change(new / old),
-            *([read] if rerun.is_adjusted else []),
-            "; ".join(flags),
-        )
 
 
 def _path(sources: Sources, path: BisectionPath) -> dict[str, Any]:
@@ -272,12 +242,10 @@ def _path(sources: Sources, path: BisectionPath) -> dict[str, Any]:
         )
         for number, step in enumerate(path.tried, start=1)
     ]
-    is_drawn = 1 < len(between) <= evidence.MOST_TRIED
     return {
         "series": str(path.identity),
         "machine": path.identity.machine,
         "lead": f"{after}{len(path.tried)} of them measured: {path.reason}",
-        "figure": path_chart(path, between) if is_drawn else "",
         "steps": PageTable("the commits measured, in order", TRIED, rows),
     }
 
@@ -457,15 +425,9 @@ def looks(finding: Finding) -> list[tuple[str, str]]:
     return commands
 
 
-# ---- the charts ------------------------------------------------------------------------------------------
+# ---- the chart ------------------------------------------------------------------------------------------
 
-INK = "currentcolor"
 SIDES = (("before", "circle", COLOURS["triton"]), ("after", "diamond", COLOURS["eager"]))  # name, shape, colour
-# Of a bisection's commits, by Tried.slow
-STEPS = {False: SIDES[0][1:], True: SIDES[1][1:], None: ("square", INK)}
-CHANGE = "change in time, %"
-_FEWEST = 2  # rounds a side that a running ratio is made from
-_CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axis: the first ones jump
 
 
 def rounds_chart(rerun: Rerun) -> Markup:
@@ -476,7 +438,9 @@ def rounds_chart(rerun: Rerun) -> Markup:
     scale = units.parse(f"1 {unit}")
     sides = [[value / scale for value in side] for side in rerun.compared]
     middles = [float(np.median(side)) for side in sides]
-    plot = Plot(_rounds_axis(rerun), around(f"time per call, {unit}", [*sides[0], *sides[1]]))
+    counts = tuple(count for count in (1, 2, 4, 8, 16, 32, 64) if count <= rerun.rounds < 8 * count)
+    rounds = Span(title="round", low=0.5, high=rerun.rounds + 0.5, at=counts)
+    plot = Plot(rounds, around(f"time per call, {unit}", [*sides[0], *sides[1]]))
     for number, (name, shape, colour) in enumerate(SIDES):
         side, other = rerun.sides[number], rerun.sides[1 - number]
         plot.line([(plot.x.low, middles[number]), (plot.x.high, middles[number])], colour=colour)
@@ -488,82 +452,6 @@ def rounds_chart(rerun: Rerun) -> Markup:
             plot.mark(Mark(x=x, y=value, shape=shape, colour=colour, title=title, is_hollow=bool(flags)))
     before, after = (units.seconds(middle * scale) for middle in middles)
     return plot.svg(f"{rerun.rounds} rounds a side; median {before} before and {after} after")
-
-
-def _rounds_axis(rerun: Rerun) -> Span:
-    counts = tuple(count for count in (1, 2, 4, 8, 16, 32, 64) if count <= rerun.rounds < 8 * count)
-    return Span(title="round", low=0.5, high=rerun.rounds + 0.5, at=counts)
-
-
-def ratio_chart(rerun: Rerun) -> Markup:
-    """Return the change after each round, and what the test said at each look. Empty for too few rounds."""
-    if rerun.rounds < _FEWEST:
-        return Markup("")
-    *earlier, (before, after) = evidence.strata(rerun.sessions)
-    # change, and the interval at the test's threshold, of the first rounds; logarithms
-    running = {
-        count: two_samples.stratified([*earlier, (before[:count], after[:count])], 1 - rerun.level)[:3]
-        for count in range(_FEWEST, rerun.rounds + 1)
-    }
-    floors = [_percent(1 + rerun.floor), _percent(1 / (1 + rerun.floor))]
-    bounds = [_percent(value) for look in rerun.looks for value in (look.least, look.most)]
-    middles = [(count, 100 * math.expm1(middle)) for count, (middle, _, _) in running.items()]
-    calm = [middle for count, middle in middles if count >= min(_CALM_FROM, rerun.rounds)]
-    plot = Plot(_rounds_axis(rerun), around(CHANGE, [0.0, *floors, *bounds, *calm]))
-    ends = ((count, low, high) for count, (_, low, high) in running.items() if math.isfinite(low + high))
-    plot.area([(count, 100 * math.expm1(low), 100 * math.expm1(high)) for count, low, high in ends], SIDES[0][2])
-    plot.rule("", y=0.0)
-    for floor in floors:
-        plot.rule("dashed", y=floor)
-    plot.line(middles, colour=SIDES[0][2])
-    for look in rerun.looks:
-        for low, high, css in ((look.least, look.most, ""), (look.low, look.high, "wide")):
-            plot.line([(look.rounds, _percent(low)), (look.rounds, _percent(high))], css)
-        words = f"after {look.rounds} rounds a side: {text.change(look.ratio)}, p {look.p:.2g}"
-        plot.mark(Mark(x=look.rounds, y=_percent(look.ratio), shape="circle", colour=INK, title=words))
-    label = "the change in time after each round"
-    if rerun.looks:
-        label += f"; at the end {text.change(rerun.looks[-1].ratio)}, p {rerun.looks[-1].p:.2g}"
-    return plot.svg(label)
-
-
-def _percent(ratio: float) -> float:
-    return 100 * (ratio - 1)
-
-
-def path_chart(path: BisectionPath, commits: Sequence[str]) -> Markup:
-    """Return the changes that a bisection measured against GOOD: circles are fast, diamonds slow.
-
-    Args:
-        commits: from GOOD to BAD, oldest first.
-    """
-    positions = {sha: position for position, sha in enumerate(commits, start=1)}
-    tried = {positions[step.commit]: step for step in path.tried if step.commit in positions and step.comparison.ratio}
-    order = {position: str(number) for number, position in enumerate(tried, start=1)}
-    changes = {position: _percent(step.comparison.ratio or 1.0) for position, step in tried.items()}
-    x = Span(
-        title="commits, numbered as measured",
-        low=0.5,
-        high=len(commits) + 0.5,
-        at=tuple(order),
-        words=lambda position: order[int(position)],
-    )
-    intervals = {
-        position: (_percent(step.comparison.low), _percent(step.comparison.high))
-        for position, step in tried.items()
-        if step.comparison.low is not None and step.comparison.high is not None
-    }
-    ends = [end for interval in intervals.values() for end in interval if math.isfinite(end)]
-    plot = Plot(x, around(CHANGE, [0.0, *changes.values(), *ends]))
-    plot.rule("", y=0.0)
-    for position, interval in intervals.items():
-        plot.line([(position, end) for end in interval])
-    looks = {1: STEPS[False]} | {position: STEPS[step.slow] for position, step in tried.items()}
-    for position, (shape, colour) in looks.items():
-        change = changes.get(position, 0.0)
-        name = f"{commits[position - 1][:SHORT]} {text.change(1 + change / 100)}"
-        plot.mark(Mark(x=position, y=change, shape=shape, colour=colour, title=name))
-    return plot.svg("the commits from the good one to the bad one; the table below has the same")
 
 
 # ---- the list ------------------------------------------------------------------------------------------

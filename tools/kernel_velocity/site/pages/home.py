@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,14 +13,12 @@ from kernel_velocity.findings import text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State, finding_href
 from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.results import identity as series_identity
-from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.identity import Identity, Slot
-from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
+from kernel_velocity.site import outside
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import feed, home_table
 from kernel_velocity.site.pages import finding as finding_page
+from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.pages.home_table import Event, SeriesTable
 from kernel_velocity.site.text import Footnotes
 from kernel_velocity.site.writer import INDEX, DataFile, Page
@@ -36,16 +33,14 @@ LISTED = 200  # further changes, a line each
 ROWS = 100  # rows shown at once
 FEW = 5  # notes shown at once
 NAMED_COMMITS = 3  # of a finding
-NAMED_SERIES = 3  # of a line about silent series
 _URGENCY = (State.CONFIRMED, State.SUSPECT, State.NEW)
-_NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
 
 def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the home page, its data, and the feed of what it shows."""
     context = page(site)
     findings = [(finding, finding_line(site, finding)) for finding in site.findings]
-    yield feed.page(site, context["cards"] + context["more_cards"], findings)
+    yield outside.build_feed(site, context["cards"] + context["more_cards"], findings)
     yield DataFile(name="home", value=_data(site, context))
     if context["more_rows"]:
         others = {"page": context, "rows": context["more_rows"]}
@@ -205,7 +200,7 @@ def _foreign(site: Site) -> str:
 
 def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the page as data: shares as fractions, changes as ratios of times, new / old."""
-    stale, vanished, doubt = context["silence"]
+    stale, doubt = context["silence"]
     return {
         "format": FORMAT,
         "verdicts": [_as_data(verdict) for verdict in site.verdicts],
@@ -214,7 +209,6 @@ def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
         "findings": [text.as_data(finding) for finding in site.findings],
         "stale": stale,
         "stale_doubt": doubt or None,
-        "vanished": vanished,
         "notes": context["notes"] + context["more_notes"],
     }
 
@@ -260,8 +254,8 @@ def _interval(finding: Finding) -> str:
     return ", ".join(filter(None, (within, text.tested(finding.worst))))
 
 
-def silence_of(site: Site) -> tuple[list[str], list[str], str]:
-    """Return machines that went quiet, series that no longer apply, and why the first may be wrong ("": no doubt).
+def silence_of(site: Site) -> tuple[list[str], str]:
+    """Return machines that went quiet, and why this may be wrong ("": no doubt).
 
     The policy of a nightly run (verdict/silence.py). Days are counted from the newest value or verdict of any machine:
     no clock is read.
@@ -269,20 +263,8 @@ def silence_of(site: Site) -> tuple[list[str], list[str], str]:
     heard = _newest_values(site)
     for verdict in site.verdicts:
         heard[verdict.machine] = max(verdict.when.timestamp(), heard.get(verdict.machine, 0.0))
-    histories, absent = _histories(site)
-    stale = [text.stale(series) for series in silence.stale(histories, max(heard.values(), default=0.0))]
-    kinds = (finding for finding in site.findings if finding.kind is Kind.VANISHED)
-    reported = {affected.identity for finding in kinds for affected in finding.affected}
-    groups = defaultdict(list)
-    for series in silence.vanished(histories, absent, site.order):
-        if series.identity not in reported:
-            groups[series.identity.machine, series.identity.kernel, series.commit].append(series)
-    vanished = [
-        f"{machine}: {kernel} has had no value of {pages.names([str(gone.identity) for gone in group], NAMED_SERIES)} "
-        f"since {commit[:SHORT]}, the last at {group[0].last[:SHORT]}"
-        for (machine, kernel, commit), group in groups.items()
-    ]
-    return stale, vanished, _doubt(heard) if stale else ""
+    stale = [text.stale(series) for series in silence.stale(_histories(site), max(heard.values(), default=0.0))]
+    return stale, _doubt(heard) if stale else ""
 
 
 def _newest_values(site: Site) -> dict[str, float]:
@@ -318,32 +300,14 @@ def _last_measured(site: Site) -> list[tuple[str, str]]:
     return [(machine, f"{at:%Y-%m-%d %H:%M} UTC") for machine, at in times]
 
 
-def _histories(site: Site) -> tuple[tuple[SeriesHistory, ...], dict[Slot, list[str]]]:
-    """Return the series, each with its newest value alone, and the commits at which a slot did not apply."""
-    newest: dict[Identity, Observation] = {}
-    absent: dict[Slot, list[str]] = defaultdict(list)
+def _histories(site: Site) -> Iterator[SeriesHistory]:
+    """Yield the series, each with its newest value alone."""
     for key in site.keys:
-        series, observation = site.series(key), _newest_observation(site, key)
-        identity = series_identity.of(key, observation[0] if observation else None)
-        # n/a without a reason: it was not asked for
-        entries = (entry for entry in series.reasons if series.outcome[entry] == _NOT_APPLICABLE)
-        absent[identity.slot] += [site.line[series.position[entry]] for entry in entries]
-        if observation and (identity not in newest or newest[identity].position < observation[1].position):
-            newest[identity] = observation[1]
-    histories = (
-        SeriesHistory(identity=identity, observations=(observation,))
-        for identity, observation in sorted(newest.items())
-    )
-    return tuple(histories), absent
-
-
-def _newest_observation(site: Site, key: SeriesKey) -> tuple[str | None, Observation] | None:
-    """Return timing method and observation of a series' newest value. None without any."""
-    series = site.series(key)
-    measured = (series.is_measured & (series.seconds > 0)).nonzero()[0]  # another suite's values may be 0 or less
-    if not len(measured):
-        return None
-    last = int(measured[-1])
-    position, value, when = int(series.position[last]), math.log(series.seconds[last]), site.past.last_measured(key)
-    observation = Observation(commit=site.line[position], position=position, value=value, measured=when)
-    return series.methods[series.method[last]] if series.method[last] >= 0 else None, observation
+        series, when = site.series(key), site.past.last_measured(key)
+        measured = (series.is_measured & (series.seconds > 0)).nonzero()[0]  # another suite's values may be 0 or less
+        if len(measured):
+            last = int(measured[-1])
+            method = series.methods[series.method[last]] if series.method[last] >= 0 else None
+            position, value = int(series.position[last]), math.log(series.seconds[last])
+            newest = Observation(commit=site.line[position], position=position, value=value, measured=when)
+            yield SeriesHistory(identity=series_identity.of(key, method), observations=(newest,))

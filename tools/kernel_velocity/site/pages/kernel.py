@@ -7,29 +7,35 @@ the source at the measured commits, which config.Project names.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
+from kernel_velocity import units
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.columns import NONE, Columns, comparable_before
 from kernel_velocity.results import git
-from kernel_velocity.results.git import SourceVersion
+from kernel_velocity.results.git import SHORT, SourceVersion
 from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
+from kernel_velocity.site.charts.plot import Plot, Span
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import home_table, kernel_chart, kernel_sizes
+from kernel_velocity.site.pages import home_table, kernel_chart
 from kernel_velocity.site.pages.kernel_chart import AXES, Chart, Group, Mark
 from kernel_velocity.site.series_data import newest_name
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, PageTable
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
-from kernel_velocity.verdict.verdicts import Levels, Verdict, Verdicts, Word
+from kernel_velocity.verdict.verdicts import Levels, Verdict, Word
 
 SOURCE_FORMAT = 1  # of the data file of sources
 RANGES = {"all": "all commits", "200": "newest 200", "50": "newest 50"}
@@ -90,7 +96,7 @@ def _build(
             yield Page(
                 name=text.kernel_href(kernel, device),
                 template="kernel.html",
-                context=partial(_context, site, chart, versions, heads),
+                context=partial(_page, site, chart, versions, heads),
                 inputs=repr((inputs, [version.commit.sha for version in versions], heads)),
             )
 
@@ -119,12 +125,8 @@ def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[He
     return heads
 
 
-def _context(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline]) -> dict[str, Any]:
+def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline]) -> dict[str, Any]:
     """Return what the template is filled with."""
-    return {"page": _page(site, chart, versions) | {"headlines": heads}}
-
-
-def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[str, Any]:
     hues, dashes = plot.colours_of(chart.implementations), plot.dashes_of(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
     cases = [key.case for key in chart.columns]
@@ -132,7 +134,8 @@ def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[s
         {group.state for group in chart.groups}, key=lambda state: (state != HOT, not state.startswith("time"))
     )
     count = limit(len(chart.columns))
-    return {
+    page = {
+        "headlines": heads,
         "kernel": chart.kernel,
         "device": chart.device,
         "data": chart.name,
@@ -150,6 +153,7 @@ def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion]) -> dict[s
         "figures": _figures(site, chart),
         "source": _source(chart.kernel, versions) if versions else None,
     }
+    return {"page": page}
 
 
 def limit(series: int) -> int:
@@ -176,7 +180,7 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
     """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
     newest = group.shown[-count:][::-1].tolist()
     lines = {position: text.commit_line(site.commits[site.line[position]]) for position in newest}
-    results = dict(zip(group.columns, recent(group.columns, site.levels, newest[-1]), strict=True))
+    results = {key: recent(columns, site.levels[key], newest[-1]) for key, columns in group.columns.items()}
     notes = Footnotes()
     tables = []
     for case in dict.fromkeys(key.case for key in group.columns):
@@ -191,46 +195,26 @@ def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, An
         "state": group.state,
         "tables": tables,
         "marks": _marks(site, chart, group),
-        "sizes": kernel_sizes.figures(chart, group),
+        "sizes": size_charts(chart, group),
         "footnotes": notes.texts,
         "remarks": (*chart.warnings.get(group.platform, ()), *few),
     }
 
 
-def recent(series: Mapping[SeriesKey, Columns], verdicts: Verdicts, since: int) -> list[Recent]:
-    """Return the results of some series from a position on the line on, each against the one measured before.
-
-    Their texts are made together: a call for five results costs most.
-    """
-    firsts = [int(np.searchsorted(columns.position, since)) for columns in series.values()]
-
-    def joined(values: Callable[[Columns], Any]) -> Any:
-        return np.concatenate([values(columns)[first:] for columns, first in zip(series.values(), firsts, strict=True)])
-
-    cells = text.cells(
-        outcome=joined(lambda columns: columns.outcome),
-        seconds=joined(lambda columns: columns.seconds),
-        low=joined(lambda columns: columns.low),
-        high=joined(lambda columns: columns.high),
-        flop=joined(lambda columns: np.full(len(columns), np.nan if columns.flop is None else columns.flop)),
-        unit=joined(lambda columns: np.full(len(columns), text.unit_of(columns))),
-    )
-
-    def result(columns: Columns, change: Verdict | None, entry: int) -> Result:
-        words, detail, tone = next(cells)
-        outcome = OUTCOMES[columns.outcome[entry]]
+def recent(columns: Columns, levels: Levels, since: int) -> Recent:
+    """Return the results of a series from a position on the line on, each against the one measured before."""
+    first, unit = int(np.searchsorted(columns.position, since)), text.unit_of(columns)
+    fields = (columns.position, columns.outcome, columns.seconds, columns.low, columns.high)
+    rows = zip(*(values[first:].tolist() for values in fields), _changes(columns, levels, first), strict=True)
+    results: dict[int, Result] = {}
+    for entry, (position, index, *times, change) in enumerate(rows, start=first):
+        outcome, words = OUTCOMES[index], ""
+        value, detail, tone = text.cell(outcome, *times, flop=columns.flop, unit=unit)
+        if change is not None and change.word is not Word.UNCHANGED:
+            words, tone = text.verdict(change, columns.unit), text.verdict_tone(change, columns.unit)
         remarks = text.remarks(outcome, columns.reasons.get(entry), columns.warnings.get(entry, ()))
-        if change is None or change.word is Word.UNCHANGED:
-            return (words, detail, "", tone), remarks
-        return (words, detail, text.verdict(change, columns.unit), text.verdict_tone(change, columns.unit)), remarks
-
-    return [
-        {
-            int(columns.position[entry]): result(columns, change, entry)
-            for entry, change in enumerate(_changes(columns, verdicts[key], first), start=first)
-        }
-        for (key, columns), first in zip(series.items(), firsts, strict=True)
-    ]
+        results[position] = (value, detail, words, tone), remarks
+    return results
 
 
 def _changes(columns: Columns, levels: Levels, first: int) -> Iterator[Verdict | None]:
@@ -342,3 +326,220 @@ def _source(kernel: str, versions: Sequence[SourceVersion]) -> dict[str, Any]:
     lines = [(version.commit.sha, text.commit_line(version.commit)) for version in reversed(versions)]
     labels = [(sha, f"{line.short} · {line.date} · {line.subject}") for sha, line in lines]
     return {"data": f"source-{kernel}", "files": versions[-1].files, "versions": labels}
+
+
+# ---- the newest rates by size ------------------------------------------------------------------------------------
+#
+# A line for each implementation, below the roof of each size. Test cases belong together whose names differ in a number
+# alone. Where the work of a call is unknown, as in other suites, the values themselves are drawn.
+
+GIGA = 1e9
+PEAK = "peak"  # ends the limit of what computes more than it moves: "float32 peak"
+WIDE = 10.0  # times: values further apart have a logarithmic axis
+SIZES_APART = 1.5  # times: how far ticks lie apart
+SIZE_ROOM = 1.15  # times: how far the axis of sizes goes beyond the points
+MOST_SIZES = 6  # charts of a part of the page
+# A number in a test case's name, or several: "5M", "1024x1024x64". Of "float32" or "1.5" it is none.
+_SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:x\d+)*)([kMG]?)(?![\w.])")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_LEFT = "\u2026"  # in place of the size
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeChart:
+    """A chart of test cases whose names differ in a size."""
+
+    title: str
+    legend: Sequence[tuple[Markup, str]]
+    svg: Markup
+    has_roof: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Point:
+    """The newest value of a series: a rate, 10^9 per second, or what was measured."""
+
+    key: SeriesKey
+    size: float
+    value: float
+    seconds: float
+    commit: str
+    roof: Mapping[str, Any] | None  # the least time of a call and its limit (kernel_chart.roof)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Quantity:
+    """What a chart shows."""
+
+    title: str
+    unit: str
+    is_rate: bool = True
+
+    def words(self, value: float) -> str:
+        """Return a value as text."""
+        return units.rate(value, self.unit) if self.is_rate else units.value(value, self.unit)
+
+    def scale(self, value: float) -> tuple[str, float]:
+        """Return the unit of an axis up to a value, and how many of the values' own unit it is."""
+        if not self.is_rate:
+            return kernel_chart.scale_of(self.unit, value)
+        prefix, scale = units.prefix(value)
+        return f"{prefix}{self.unit[1:]}", scale
+
+
+def size_charts(chart: Chart, group: Group) -> list[SizeChart]:
+    """Return a chart for each set of test cases that differ in a size alone and have values of two sizes."""
+    alike: dict[str, dict[SeriesKey, tuple[int, ...]]] = {}
+    sizes = sizes_of(dict.fromkeys(key.case for key in group.columns))
+    for key in group.columns:
+        if key.case in sizes:
+            title, dims = sizes[key.case]
+            alike.setdefault(title, {})[key] = dims
+    made = (_size_chart(chart, group.columns, title, dims) for title, dims in alike.items())
+    return [figure for figure in made if figure is not None][:MOST_SIZES]
+
+
+def sizes_of(cases: Iterable[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the rest of a test case's name and its size, by test case. Names without a number are left out.
+
+    Of several numbers the size is the one that has most values in names of the same form.
+    """
+    forms: dict[str, dict[str, list[re.Match[str]]]] = {}
+    for case in cases:
+        numbers = [*_SIZE.finditer(case)]
+        if numbers:
+            forms.setdefault(_SIZE.sub(_LEFT, case), {})[case] = numbers
+    sizes = {}
+    for form in forms.values():
+        counts = [len({match[0] for match in matches}) for matches in zip(*form.values(), strict=True)]
+        for case, numbers in form.items():
+            size = numbers[counts.index(max(counts))]
+            rest = f"{case[: size.start()]}{_LEFT}{case[size.end() :]}".strip(f"-_,:= {_LEFT}")
+            sizes[case] = rest, tuple(int(extent) * _FACTORS[size[2]] for extent in size[1].split("x"))
+    return sizes
+
+
+def _size_chart(
+    chart: Chart, columns: Mapping[SeriesKey, Columns], rest: str, dims: Mapping[SeriesKey, tuple[int, ...]]
+) -> SizeChart | None:
+    are_cubes = all(len(extents) > 1 and len(set(extents)) == 1 for extents in dims.values())
+    sizes = {key: extents[0] if are_cubes else math.prod(extents) for key, extents in dims.items()}
+    limits = [roof["text"] for key in dims if (roof := chart.series[key]["roof"]) is not None]
+    is_moving = bool(limits) and not any(limit.endswith(PEAK) for limit in limits)
+    quantity, points = _points(chart, columns, sizes, is_moving=is_moving)
+    if len({point.size for point in points}) < 2:
+        return None
+    points.sort(key=lambda point: point.size)
+    frame = _frame(points, "n, of n x n x n" if are_cubes else "size", quantity)
+    _draw_roof(frame, points)
+    hues, shapes = plot.colours_of(chart.implementations), list(plot.MARKS)
+    looks = {name: (shapes[number % len(shapes)], hues[name]) for number, name in enumerate(chart.implementations)}
+    shown = [name for name in looks if any(point.key.implementation == name for point in points)]
+    for name in shown:
+        line = [point for point in points if point.key.implementation == name]
+        shape, colour = looks[name]
+        frame.line([(point.size, point.value) for point in line], colour=colour)
+        for point in line:
+            frame.mark(
+                plot.Mark(x=point.size, y=point.value, shape=shape, colour=colour, title=_title(point, quantity))
+            )
+    title = ", ".join(filter(None, (f"{quantity.title} by size", rest)))
+    legend = [(plot.legend_mark(*looks[name]), name) for name in shown if name]
+    return SizeChart(title=title, legend=legend, svg=frame.svg(title), has_roof=bool(limits))
+
+
+def _points(
+    chart: Chart, columns: Mapping[SeriesKey, Columns], sizes: Mapping[SeriesKey, float], *, is_moving: bool
+) -> tuple[_Quantity, list[_Point]]:
+    """Return the newest rates of some series, bandwidths where bytes bind, values where no work is known."""
+    first = columns[next(iter(sizes))]
+    flop, moved = {key: columns[key].flop for key in sizes}, {key: columns[key].bytes_moved for key in sizes}
+    if any(flop.values()) and not is_moving:
+        quantity, work = _Quantity(title="rate", unit=first.key.rate_unit), flop
+    elif any(moved.values()):
+        quantity, work = _Quantity(title="bandwidth", unit="GB/s"), moved
+    else:
+        quantity = _Quantity(title=kernel_chart.quantity_of(first.unit), unit=first.unit, is_rate=False)
+        work = dict.fromkeys(sizes)
+    points = []
+    for key, size in sizes.items():
+        measured, done = np.flatnonzero(columns[key].is_measured), work[key]
+        if measured.size and size and (done or not quantity.is_rate):
+            seconds = float(columns[key].seconds[measured[-1]])
+            points.append(
+                _Point(
+                    key=key,
+                    size=size,
+                    value=done / seconds / GIGA if done else seconds,
+                    seconds=seconds,
+                    commit=chart.site.line[columns[key].position[measured[-1]]],
+                    roof=chart.series[key]["roof"],
+                )
+            )
+    return quantity, points
+
+
+def _frame(points: Sequence[_Point], size: str, quantity: _Quantity) -> Plot:
+    """Return an empty chart that all points and their roofs fit in."""
+    values = [point.value for point in points] + [roof for _, roof, _ in _roofs(points)]
+    least, most = min(values), max(values)
+    name, scale = quantity.scale(max(map(abs, values)))
+    is_log = least > 0 and most > WIDE * least
+    sizes = [point.size for point in points]
+    span = plot.around(name, values, low=None if is_log or least < 0 else 0.0, is_log=is_log)
+    return Plot(
+        Span(
+            title=size,
+            low=min(sizes) / SIZE_ROOM,
+            high=max(sizes) * SIZE_ROOM,
+            is_log=True,
+            words=_count,
+            at=tuple(_apart(sizes)),
+        ),
+        replace(span, words=lambda value: f"{value / scale:,.4g}"),
+    )
+
+
+def _apart(sizes: Iterable[float]) -> Iterator[float]:
+    """Yield sizes of which each is SIZES_APART times the one before, or more, so that their texts have room."""
+    before = 0.0
+    for size in sorted(sizes):
+        if size >= SIZES_APART * before:
+            yield size
+            before = size
+
+
+def _count(size: float) -> str:
+    """Return a size as the test cases name it: "500k", "1M"."""
+    for factor, prefix in ((1e6, "M"), (1e3, "k")):
+        if size >= factor and (size / factor).is_integer():
+            return f"{size / factor:,g}{prefix}"
+    return f"{size:,g}"
+
+
+def _roofs(points: Iterable[_Point]) -> list[tuple[float, float, str]]:
+    """Return size, rate and limit of each size's roof, by size."""
+    roofs = {
+        point.size: (point.value * point.seconds / point.roof["seconds"], point.roof["text"])
+        for point in points
+        if point.roof is not None
+    }
+    return [(size, *roof) for size, roof in roofs.items()]
+
+
+def _draw_roof(frame: Plot, points: Sequence[_Point]) -> None:
+    """Draw the roofs that are known, and name the limit where it is another one than at the size before."""
+    roofs = _roofs(points)
+    if roofs:
+        frame.line([(size, rate) for size, rate, _ in roofs], "roof dashed")
+    before = ""
+    for size, rate, limit in roofs:
+        if limit != before:
+            frame.write(size, rate, limit, dx=4, dy=-7, class_="name")
+        before = limit
+
+
+def _title(point: _Point, quantity: _Quantity) -> str:
+    roof, name = point.roof, ", ".join(filter(None, (point.key.implementation, point.key.case)))
+    share = "" if roof is None else f", {units.share(roof['seconds'] / point.seconds)} of {roof['text']}"
+    return f"{name}: {quantity.words(point.value)}{share} ({point.commit[:SHORT]})"

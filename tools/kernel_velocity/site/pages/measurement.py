@@ -112,11 +112,6 @@ COLUMNS = (  # of the table of rounds: name, heading, and how static/measurement
 )
 
 
-def href(commit: str, key: SeriesKey) -> str:
-    """Return the address of a series' measurement at a commit."""
-    return f"measurement.html#commit={commit}&series={series_name(key)}"
-
-
 def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page, the rounds of every commit, and the slopes of adjusting."""
     measured: dict[int, list[str]] = {}
@@ -287,15 +282,11 @@ def _digits(sizes: FloatArray) -> float:
     return 10.0 ** max(0, min(LEAST_DIGITS - 1 - least, _MOST_DIGITS - 1 - most))
 
 
-def _rounded(value: float, digits: int) -> float:
-    return float(f"{value:.{digits - 1}e}")
-
-
 def fits(site: Site) -> Iterator[DataFile]:
     """Yield, for each platform, the slopes and usual values by which its series are adjusted."""
 
     def or_none(value: float | None) -> float | None:
-        return None if value is None or not math.isfinite(value) else _rounded(value, DIGITS)
+        return None if value is None or not math.isfinite(value) else float(f"{value:.{DIGITS}g}")
 
     for number, platform in enumerate(site.platforms):
         series = {}

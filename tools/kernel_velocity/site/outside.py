@@ -1,14 +1,20 @@
-"""Badges for READMEs: an SVG for every kernel and device with its newest rate, and how near that is to the roof.
+"""What shows the site's results elsewhere: an Atom feed, and badges for READMEs.
 
-`badge-<kernel>-<Device>.svg`, from the newest commit that has a time of an implementation of our own.
+feed.xml (RFC 4287) has the changes of the overview's cards and the findings, newest first. Every kernel and device has
+`badge-<kernel>-<Device>.svg` with its newest rate, and how near that is to the roof: from the newest commit that has a
+time of an implementation of our own.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.text import plain
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.columns import NONE, comparable_before
@@ -20,12 +26,88 @@ from kernel_velocity.site import text
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Page
+from kernel_velocity.suite import config
 from kernel_velocity.verdict.verdicts import Verdict
+
+FEED = "feed.xml"
+MOST_ENTRIES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedEntry:
+    """A change or a finding, in letters that XML can hold."""
+
+    id: str  # an IRI, the same in every feed of the repository
+    title: str
+    href: str
+    when: datetime
+    summary: str
+
+    @property
+    def updated(self) -> str:
+        """The time as Atom wants it."""
+        return self.when.isoformat(timespec="seconds")
+
+
+def build_feed(
+    site: Site, cards: Sequence[Mapping[str, Any]], findings: Sequence[tuple[Finding, Mapping[str, Any]]]
+) -> Page:
+    """Return the feed of the overview's cards, and of findings with their lines. A card tells its finding, too."""
+    root = uuid.uuid5(uuid.NAMESPACE_OID, site.line[0])
+    shown = {card["data"]["finding"] for card in cards}
+    entries = [
+        *(_of_card(site, root, card) for card in cards),
+        *(_of_finding(root, finding, line) for finding, line in findings if finding.id not in shown),
+    ]
+    entries.sort(key=lambda entry: (entry.when, entry.id), reverse=True)
+    times = [site.commits[sha].committed for sha in site.measured]
+    times += [entry.when for entry in entries] + [night.when for night in site.verdicts]
+    project = config.asv_settings(site.repository).get("project") or "kernel-velocity"
+    feed = {
+        "id": root.urn,
+        "title": plain(f"{project}: changes in performance"),
+        "updated": max(times).isoformat(timespec="seconds"),
+        "entries": entries[:MOST_ENTRIES],
+    }
+    return Page(name=FEED, template=FEED, context={"feed": feed})
+
+
+def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any]) -> FeedEntry:
+    about, line = card["data"], card["commit"]
+    names = ("commit", "machine", "environment", "kernel", "device", "state", "implementation")
+    state = [card["finding"][1]] if card["finding"] else []
+    over = ["over: gone again since"] if card["is_over"] else []
+    others = [f"also {', '.join(card['others'])}"] if card["others"] else []
+    what = " ".join(filter(None, (card["kernel"], card["case"])))
+    change = " ".join(filter(None, (card["change"], card["margin"])))
+    commit = f"{line.short} {line.subject} ({line.author})"
+    return FeedEntry(
+        id=uuid.uuid5(root, "\0".join([*(about[name] for name in names), card["tone"]])).urn,
+        title=plain(f"{what}: {', '.join([change, *state, *over])}"),
+        href=card["href"],
+        when=site.commits[about["commit"]].committed,
+        summary=plain(" · ".join([commit, card["times"], card["where"], *others])),
+    )
+
+
+def _of_finding(root: uuid.UUID, finding: Finding, line: Mapping[str, Any]) -> FeedEntry:
+    commits = [f"{commit.short} {commit.subject}" for commit in line["commits"]]
+    words = [line["state"], line["interval"], line["where"], *commits, line["further"]]
+    return FeedEntry(
+        id=uuid.uuid5(root, finding.id).urn,
+        title=plain(f"{line['subject']}: {line['change']}"),
+        href=line["href"],
+        when=finding.found,
+        summary=plain(" · ".join(filter(None, words))),
+    )
+
+
+# ---- badges ----------------------------------------------------------------------------------------------------
 
 STATE = "hot"
 SIZE = 11  # px, of the letters
 EDGE = 6  # px, of the space beside them
-MOST = 32  # letters of a name; the title has all of it
+MOST_LETTERS = 32  # of a name; the title has all of it
 GREY = "#3d444b"  # behind the name; white on every one of these has a contrast of 4.5:1
 COLOURS = {"faster": "#14713f", "slower": "#b3261e"}  # behind the rate, by its change
 COLOUR = "#0b5cad"  # behind a rate without a distinct change
@@ -42,7 +124,7 @@ SIGNS = {"·": 318, "≈": 838, "…": 1000, "µ": 636}  # what the pages write 
 WIDE, OTHER = 1000, 636  # of letters from East Asia and pictures; of all others
 
 
-def build(site: Site) -> Iterator[Page]:
+def build_badges(site: Site) -> Iterator[Page]:
     """Yield the badge of every kernel and device that has a time of an implementation of our own."""
     for benchmark in dict.fromkeys(key.benchmark for key in site.keys):
         kernel, device, state = name_parts(benchmark)
@@ -81,7 +163,7 @@ def _badge(site: Site, platform: Platform, now: Measurement, verdict: Verdict | 
     share = _share(site, platform, device, now)
     rate = " · ".join(filter(None, (text.rate(now), share or change)))
     origin = f"{key.implementation}, {key.case}, {key.machine}, commit {now.commit[:SHORT]}"
-    left = _box(f"{kernel if len(kernel) <= MOST else f'{kernel[: MOST - 1]}…'} {device}", 0, GREY)
+    left = _box(f"{kernel if len(kernel) <= MOST_LETTERS else f'{kernel[: MOST_LETTERS - 1]}…'} {device}", 0, GREY)
     right = _box(rate, left["width"], COLOURS.get(tone, COLOUR))
     title = plain(f"{kernel} on {device}: {rate} ({origin})")
     return {"title": title, "width": left["width"] + right["width"], "boxes": (left, right)}
