@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TextIO
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings import decisions, evidence, finding, store
-from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
@@ -21,7 +20,6 @@ from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.measure import LOOKED_AT, MeasuredNight
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
-from kernel_velocity.results.records import Commit
 from kernel_velocity.runner.session import LONGEST_SESSION
 from kernel_velocity.verdict import history, silence
 
@@ -50,13 +48,19 @@ def conclude(night: MeasuredNight, recorded: Past | None, runner: Runner, *, bud
         verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=night.failed_builds)
         return Concluded(verdict=verdict, refuted=())
     decided = store.read(results)
-    git_history = git.read(night.root, _named(recorded, decided.findings, night.root))
+    # Measured commits, those of findings, and the possible causes of tonight
+    named = {sha for record in decided.findings for sha in record.commits}
+    named |= {*recorded.directory.commits.values(), *git.newest(night.root, LOOKED_AT)}
+    git_history = git.read(night.root, named)
+    commits = git_history.commits.values()
+    expected, expected_notes = decisions.expectations(commits, git.merged(night.root, commits, saying=decisions.KEY))
+    stored = [evidence.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT]
+    reruns = [rerun for machines in stored for rerun in machines.get(machine, Evidence()).reruns]
     order = recorded.order
     histories = history.build(recorded)
     all_series = history.undated(histories.series, now := time.time())
     notes = silence.from_the_future(histories.series, now, machine) + silence.renamed(all_series, machine)
     here = [series for series in all_series if series.identity.machine == machine]
-    expected, expected_notes = expectations(night.root, git_history.commits.values())
     steps = finding.known_steps(decided.findings, order)
     memory, forgotten = store.memory_of(results, machine, night.since)
     suspected = judge.suspicions(
@@ -64,8 +68,6 @@ def conclude(night: MeasuredNight, recorded: Past | None, runner: Runner, *, bud
     )
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
-    stored = [evidence.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT]
-    reruns = [rerun for machines in stored for rerun in machines.get(machine, Evidence()).reruns]
     outcome = confirm.look_again(
         moves,
         runner,
@@ -109,17 +111,6 @@ def conclude(night: MeasuredNight, recorded: Past | None, runner: Runner, *, bud
         memory=memory,
         unwritten=bool(unwritten),
     )
-
-
-def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
-    """Return the expectations in the messages of commits, and of those that merges among them brought, and notes."""
-    return decisions.expectations(commits, git.merged(root, commits, saying=decisions.KEY))
-
-
-def _named(recorded: Past, findings: Sequence[Finding], root: Path) -> set[str]:
-    """Return the commits whose messages are needed: measured ones, those of findings, possible causes of tonight."""
-    newest = git.newest(root, LOOKED_AT)
-    return {*recorded.directory.commits.values()} | {sha for record in findings for sha in record.commits} | set(newest)
 
 
 def write(

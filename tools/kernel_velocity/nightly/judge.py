@@ -433,11 +433,11 @@ def findings(
         if test.answer is not Answer.DIFFERENT and test.p is not None and test.ratio is not None
     ]
     weights = [agreement.weight(of.affected.identity, of.commits, rises=of.affected.ratio > 1) for of in outcome.cases]
+    events = [_without(event, outcome.cases) for event in suspected.events]
     reported, doubtful = confirm.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
     new: list[Finding] = []
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += confirm.from_cases(group, state=state, order=order, when=when, who=WHO)
-    events = (_without(event, outcome.cases) for event in suspected.events)
     new += [confirm.of_environment(event, when=when, who=WHO) for event in events if event is not None]
     new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
     by_id = {record.id: record for record in recorded}
