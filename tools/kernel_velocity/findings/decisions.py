@@ -204,7 +204,7 @@ def resolved(
     measured is left out.
 
     Args:
-        histories: as `moves.prepared` returns them with the steps of environment findings alone.
+        histories: as `judge.prepared` returns them with the steps of environment findings alone.
         order: commit -> position on the first-parent line.
     """
     is_back = {Kind.REGRESSION: _is_back, Kind.VANISHED: _is_there}.get(finding.kind)
