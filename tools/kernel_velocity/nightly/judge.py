@@ -400,7 +400,7 @@ def _dated(event: EnvironmentEvent, histories: Iterable[SeriesHistory], since: f
         for history in histories
         if (history.identity.machine, history.identity.device) == (event.machine, event.device)
         for observation in history.observations
-        if _is_of_tonight(observation, since) and observation.facts == facts
+        if observation.measured is not None and observation.measured >= since and observation.facts == facts
     ]
     return replace(event, began=min(times, default=event.began))
 
