@@ -175,13 +175,11 @@ def test_line_says_which_series_how_far_and_why():
     ("pattern", "is_covered"),
     [
         ("matmul", True),
-        ("matmul.Cpu", True),
         ("matmul.*.time_hot", True),
         ("*", True),
         ("*l*u*", True),
         ("*x*", False),  # the case is no part of the name
         ("mat", False),
-        ("matmul.Cuda", False),
         ("m.tmul", False),  # a point is a point
     ],
 )
@@ -199,8 +197,6 @@ def test_pattern_is_a_kernel_or_the_beginning_of_a_series(pattern, is_covered):
         ("-20%", 0.75, False),
         ("-20%", 1.02, False),
         ("any", 7.0, True),
-        ("+0.5%", 1.004, True),
-        ("+150%", 2.4, True),
     ],
 )
 def test_percentage_is_how_far_a_value_may_move(much, ratio, is_covered):

@@ -209,10 +209,8 @@ def test_markdown_has_the_worst_first_and_is_never_too_long():
         (1.0, "unchanged"),
         (1.03, "+3.00%"),
         (0.8, "-20.0%"),
-        (1.00001, "+0.00100%"),
         (12.5, "×12.5"),
         (0.05, "×0.0500"),
-        (9.99, "+899%"),
     ],
 )
 def test_change_is_never_rounded_to_nothing(ratio, text):

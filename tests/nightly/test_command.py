@@ -33,13 +33,15 @@ def ending(tmp_path, monkeypatch):
             failed_builds={"a": "does not build"},
             unreadable={"b": "broken"},
             is_measured=lambda commit: False,
+            root=tmp_path,
             has_results=lambda: True,
-            measurements=list,
             publish=lambda out: publish(),
         )
         monkeypatch.setattr(command, "measuring", lambda *_, wait, lock_clocks: contextlib.nullcontext())
         monkeypatch.setattr(command, "_measured", lambda *_: (work, journal, "cpu"))
         monkeypatch.setattr(command, "AsvRunner", lambda **_: None)
+        monkeypatch.setattr(command.past, "open", lambda *_: None)
+        monkeypatch.setattr(command.measure, "measured", lambda *_: SimpleNamespace(measurements=[]))
         concluded = Concluded(verdict=verdict, refuted=(), unwritten=unwritten)
         monkeypatch.setattr(command.conclude, "conclude", lambda *_, **__: concluded)
         out, err = io.StringIO(), io.StringIO()

@@ -47,8 +47,6 @@ def planned(text, *, budget=1e6):
         ("Kk1kK", [("2", Why.HOLE), ("1", Why.BUILD_AGAIN)]),
         ("k1K", [("1", Why.HEARTBEAT), ("0", Why.BUILD_AGAIN)]),  # what may not build again measures nothing
         ("ddK", [("0", Why.HEARTBEAT)]),  # the newest: its kernels are those of the last
-        ("KK", [("0", Why.HEARTBEAT)]),
-        ("d1dK", [("1", Why.HEARTBEAT)]),
         ("d", [("0", Why.HEARTBEAT)]),
         ("k1", [("0", Why.HEARTBEAT)]),
         ("K!K", [("1", Why.HEARTBEAT)]),  # nothing can be added to what is recorded of the newest

@@ -6,7 +6,7 @@ import git
 import pytest
 
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.nightly import conclude
+from kernel_velocity.findings import decisions
 from kernel_velocity.results import git as history
 from tests import synthetic
 
@@ -44,7 +44,7 @@ def test_commits_of_merges_by_a_line_of_the_message(tree):
     assert {sha: [entry.sha for entry in entries] for sha, entries in result.items()} == {
         merge.hexsha: [expecting.hexsha]
     }
-    expected, _ = conclude.expectations(tree.repository, commits.values())
+    expected, _ = decisions.expectations(commits.values(), result)
     assert [(expectation.commits, expectation.id[:8]) for expectation in expected] == [
         ((merge.hexsha,), merge.hexsha[:8]),
         ((merge.hexsha,), expecting.hexsha[:8]),

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.ab import false_alarms
 from kernel_velocity.ab import session as ab_session
 from kernel_velocity.engine import telemetry
 from kernel_velocity.machine.device_figures import UNITS
@@ -57,7 +56,7 @@ def work(tmp_path, monkeypatch, environment):
 
 def test_recover_removes_only_folders_of_runs(work, tmp_path):
     results = tmp_path / "results"
-    for name in (ab_session.MACHINE, false_alarms.SESSIONS_MACHINE, "box", "findings"):
+    for name in (ab_session.MACHINE, "kv-sessions", "box", "findings"):
         (results / name).mkdir(parents=True)
         (results / name / "machine.json").write_text("{}")
     out = io.StringIO()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.ab import false_alarms, session
+from kernel_velocity.ab import session
 from kernel_velocity.errors import UsageError
 from kernel_velocity.findings import store
 from kernel_velocity.nightly import measure
@@ -66,7 +66,7 @@ def test_machine_name_is_no_reserved_folder(name):
 
 
 def test_reserved_folders_include_those_of_every_module():
-    assert {session.MACHINE, false_alarms.SESSIONS_MACHINE, store.FOLDER, measure.JOURNALS.name} < OWN_FOLDERS
+    assert {session.MACHINE, store.FOLDER, measure.JOURNALS.name} < OWN_FOLDERS
 
 
 @pytest.mark.parametrize(("text", "again"), [("1", True), ("0", False), ("", False)])

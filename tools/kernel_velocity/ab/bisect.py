@@ -43,6 +43,7 @@ from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
 from kernel_velocity.statuses import Status
 from kernel_velocity.suite import config
+from kernel_velocity.verdict.history import is_same_code
 
 BISECT_MINUTES = 60.0  # minutes
 
@@ -253,9 +254,8 @@ class _CulpritSearch:
         """Build a commit and compare it with GOOD. One with the code of an end of the range is not measured."""
         if (reason := self.runner.prepare(commit)) is not None:
             return Tried(commit=commit, comparison=sequential.not_compared(Obstacle.NOT_BUILT, reason), slow=None)
-        code = self.runner.code(commit, self.series)
-        for end in ends if code is not None else ():
-            if code == self.runner.code(end, self.series):
+        for end in ends:
+            if is_same_code(self.runner.code(commit, self.series), self.runner.code(end, self.series)):
                 return self._like(commit, end)
         comparison = self.compare(self.line[0], commit, floor)
         slow = True if comparison.slower else None if comparison.answer is Answer.UNKNOWN else False

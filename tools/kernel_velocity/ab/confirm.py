@@ -14,6 +14,7 @@ from kernel_velocity.ab.rounds import Pair, Terms, judge
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
+from kernel_velocity.verdict.history import is_same_code
 
 FIRST = 8  # series of a first look, until it is known what a round takes: more may not fit into the budget
 
@@ -74,11 +75,10 @@ def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series])
     """Return the series that run the same machine code at two built commits as the same, without measuring them."""
     if before == after:
         return dict.fromkeys(series, sequential.known_same("one and the same commit"))
-    codes = {key: runner.code(before, key) for key in series}
     return {
         key: sequential.known_same(f"the machine code is unchanged{layout(runner, before, after)}")
-        for key, code in codes.items()
-        if code is not None and code == runner.code(after, key)
+        for key in series
+        if is_same_code(runner.code(before, key), runner.code(after, key))
     }
 
 

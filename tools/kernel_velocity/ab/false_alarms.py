@@ -35,20 +35,19 @@ from asv import _stats
 from asv_runner.statistics import compute_stats
 
 from kernel_velocity import bounds, files, lock
+from kernel_velocity.ab.session import run_apart
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.engine import telemetry, timing
 from kernel_velocity.engine.sampling import ROUNDS
-from kernel_velocity.engine.spool import blocks_path, spool_path
+from kernel_velocity.engine.spool import blocks_path
 from kernel_velocity.engine.statistics import FloatArray, t_975
 from kernel_velocity.engine.telemetry import GAUGES, Round, TelemetryError
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.results import git
-from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.lines import failures_spool
 from kernel_velocity.runner import select
-from kernel_velocity.runner.asv import environment_of, machine, measuring, run_asv, settings
+from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.adjust import Logs, RoundKey, adjusted, deviations, is_usable, slopes
@@ -56,8 +55,6 @@ from kernel_velocity.suite import config
 from kernel_velocity.tables import Table, aligned, percent
 
 LOG = Path(".asv", "logs", "sessions.log")
-# asv interleaves rounds only where it stores results: under this name, removed afterwards
-SESSIONS_MACHINE = "kv-sessions"
 DEFAULT_SESSIONS = 25
 MIN_SESSIONS = 5  # the floor of a pair comes from the other sessions: three at least
 CHANGES = (0.01, 0.02, 0.03, 0.05)
@@ -195,31 +192,20 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
 
 
 def _measure(commit: str, series: Sequence[Series], rounds: int, path: Path) -> bool:
-    """Measure one session and write it to `path`. Return whether a series failed.
-
-    It leaves nothing in the spool, even if it is interrupted: no result would ever claim it.
-    """
-    conf = settings()
-    here = (Path.cwd(), environment_of(conf).name, commit)
-    spool, means = spool_path(*here), blocks_path(*here)
-    if spool.exists():
-        raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `kv ingest` first")
-    options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
+    """Measure one session and write it to `path`. Return whether a series failed."""
+    folder, environment = path.with_suffix(""), str(environment_of(settings()).name)
+    spool, means = folder / environment / f"{commit}.jsonl", blocks_path(Path.cwd(), environment, commit)
     try:
-        means.unlink(missing_ok=True)  # of a session that was interrupted
-        ended = run_asv(
-            measuring(Path(".asv", "sessions-commit.txt"), [commit], series, machine(SESSIONS_MACHINE), options),
-            root=Path(),
-            environment={**os.environ, "KV_BLOCKS": "1"},
-            log=LOG.absolute(),
-        )
+        shutil.rmtree(folder, ignore_errors=True)  # of a session that was interrupted
+        means.unlink(missing_ok=True)
+        environ = {**os.environ, "KV_BLOCKS": "1"}
+        ended = run_apart(folder, [commit], series, rounds, environ=environ, log=LOG.absolute())
         if not ended.is_whole or not spool.exists():
             raise NothingMeasured(str(ended))
         files.replace_text(path, _joined(spool, means))
     finally:
-        shutil.rmtree(Path(conf.results_dir, SESSIONS_MACHINE), ignore_errors=True)
-        for left in (spool, means, failures_spool(*here), session_facts.spool_path(*here)):
-            left.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        means.unlink(missing_ok=True)
     return ended.status != 0
 
 

@@ -23,7 +23,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -43,7 +43,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import add_failure
 from kernel_velocity.runner import fingerprint
-from kernel_velocity.runner.asv import Reader, environment_of, machine, measuring, run_asv, settings
+from kernel_velocity.runner.asv import Ended, Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.suite import config
 
@@ -78,7 +78,6 @@ class AsvRunner:
     def __post_init__(self) -> None:
         self._conf = settings()
         self._environment = environment_of(self._conf)
-        self._results = Path(self._conf.results_dir)
         self._folder = self.root / FOLDER / comparable(str(self._environment.name), os.environ)
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self._created = False
@@ -167,10 +166,7 @@ class AsvRunner:
     ) -> None:
         """Have asv measure `rounds` rounds a side. It is ended at the deadline."""
         append_line(folder / ab_rounds.BLOCKS_FILE, with_checksum(json.dumps({"began": time.time(), "rounds": rounds})))
-        options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
         reader, began = Reader(), self.clock()
-        listed = self._results / "benchmarks.json"
-        list_before = listed.read_bytes() if listed.exists() else None
 
         def on_line(line: str) -> None:
             if (step := reader.read(line, time.time())) is not None:
@@ -178,40 +174,57 @@ class AsvRunner:
             if self.clock() >= deadline:
                 raise _TimeIsUpError
 
-        self._remove_results()
-        spool = {"KV_SPOOL": str(folder.relative_to(self.root))}
+        environ = {**os.environ, **self._environment.build_env_vars}
         try:
-            ended = run_asv(
-                measuring(self.root / FOLDER / "commits.txt", commits, series, machine(MACHINE), options),
-                root=self.root,
-                environment={**os.environ, **self._environment.build_env_vars, **spool},
-                log=self._log,
-                on_line=on_line,
-            )
+            spool = folder.relative_to(self.root)
+            ended = run_apart(spool, commits, series, rounds, environ=environ, log=self._log, on_line=on_line)
             if not ended.is_whole:
                 raise KernelVelocityError(str(ended))
         except _TimeIsUpError:
             pass
         finally:
             self.measured += self.clock() - began
-            self._remove_results()
-            _restore(listed, list_before)
             for commit, failure in reader.failures(commits, time.time()):
                 add_failure(ab_rounds.failures_path(self._telemetry(folder), commit), failure)
-
-    def _remove_results(self) -> None:
-        shutil.rmtree(self._results / MACHINE, ignore_errors=True)
 
     def _say(self, text: str) -> None:
         print(text, file=self.err, flush=True)
 
 
-def _restore(path: Path, contents: bytes | None) -> None:
-    """Give a file of the recorded history the contents that it had. None: there was no file."""
-    if contents is None:
-        path.unlink(missing_ok=True)
-    elif not path.exists() or path.read_bytes() != contents:
-        replace_bytes(path, contents)
+def run_apart(
+    spool: Path,
+    commits: Sequence[str],
+    series: Sequence[Series],
+    rounds: int,
+    *,
+    environ: Mapping[str, str],
+    log: Path,
+    on_line: Callable[[str], object] = lambda line: None,
+) -> Ended:
+    """Have asv measure rounds of commits in turns, in the current folder, so that nothing in results/ changes.
+
+    Args:
+        spool: where the measuring processes write their rounds and failures, from the current folder.
+    """
+    results = Path(settings().results_dir)
+    listed = results / "benchmarks.json"
+    before = listed.read_bytes() if listed.exists() else None
+    options = ["--interleave-rounds", "--attribute", f"rounds={rounds}"]
+    shutil.rmtree(results / MACHINE, ignore_errors=True)
+    try:
+        return run_asv(
+            measuring(FOLDER / "commits.txt", commits, series, machine(MACHINE), options),
+            root=Path(),
+            environment={**environ, "KV_SPOOL": str(spool)},
+            log=log,
+            on_line=on_line,
+        )
+    finally:
+        shutil.rmtree(results / MACHINE, ignore_errors=True)
+        if before is None:
+            listed.unlink(missing_ok=True)
+        elif not listed.exists() or listed.read_bytes() != before:
+            replace_bytes(listed, before)
 
 
 def witnesses(series: Sequence[Series], device: str) -> tuple[Series, ...]:

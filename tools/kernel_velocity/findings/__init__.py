@@ -1,6 +1,6 @@
 """Findings, the evidence for them, and the verdict of a night: values, decisions, files, texts.
 
-Imports the leaves and `results`, `stats`, `series`. It measures nothing: `ab` and `nightly` make findings.
+Imports the leaves and `results`, `stats`, `verdict`. It measures nothing: `ab` and `nightly` make findings.
 
 finding.py      one cause and the series that show it. Joining it with the recorded findings
 decisions.py    what people and nights decide about a finding. Expectations, `Perf-Expected:` lines

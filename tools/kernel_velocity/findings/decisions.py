@@ -168,10 +168,19 @@ def _opened_again(finding: Finding) -> datetime | None:
     return max(opened, default=None)
 
 
-def refuted(finding: Finding, *, reason: str, who: str, when: datetime) -> Finding:
-    """Return a suspect as resolved, and any other finding as it is."""
-    if finding.state not in (State.NEW, State.SUSPECT):
+def refuted(finding: Finding, reasons: Mapping[tuple[Identity, str], str], *, who: str, when: datetime) -> Finding:
+    """Return a suspect as resolved where re-runs refuted the moves of all its series, and another finding as it is.
+
+    Args:
+        reasons: series and the commit that its move was to have begun with -> what the re-run says.
+    """
+    by_series = {
+        identity: reason for sha in finding.commits for (identity, commit), reason in reasons.items() if commit == sha
+    }
+    series = [affected.identity for affected in finding.affected]
+    if finding.state not in (State.NEW, State.SUSPECT) or not series or not by_series.keys() >= {*series}:
         return finding
+    reason = "; ".join(by_series[identity] for identity in series)
     return _changed(finding, State.RESOLVED, reason, who=who, when=when)
 
 
@@ -195,7 +204,7 @@ def resolved(
     measured is left out.
 
     Args:
-        histories: as `moves.prepared` returns them with the steps of environment findings alone.
+        histories: as `judge.prepared` returns them with the steps of environment findings alone.
         order: commit -> position on the first-parent line.
     """
     is_back = {Kind.REGRESSION: _is_back, Kind.VANISHED: _is_there}.get(finding.kind)

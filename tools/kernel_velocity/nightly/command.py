@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -27,11 +27,13 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.findings import store
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.report import FORMATS
-from kernel_velocity.findings.verdict import NightVerdict, as_report, exit_status, summary
+from kernel_velocity.findings.verdict import as_report, exit_status, summary
 from kernel_velocity.nightly import conclude, measure
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.measure import NightJournal
+from kernel_velocity.past import past
 from kernel_velocity.results import git
+from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import checks, report, select, track
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
@@ -80,11 +82,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work, journal, device = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=device, err=err)
         left = _left(budget, time.monotonic() - began, out)
-        concluded = conclude.conclude(work, journal.since, runner, budget=left, out=out, again=journal.again)
+        recorded = past.open(work.results, work.root) if work.has_results() else None
+        night = measure.measured(work, journal, recorded)
+        concluded = conclude.conclude(night, recorded, runner, budget=left, out=out)
         try:
             unwritten = _written(concluded, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages
-            print_verdict(concluded, work, out)
+            print_verdict(concluded, night.measurements, work.commits, out)
         if not concluded.unwritten:
             # Last: whoever ends this before has the next start report everything again
             built = [commit for commit in work.commits if commit not in work.failed_builds]
@@ -150,7 +154,8 @@ def _written(concluded: Concluded, reports: Mapping[str, Path], work: Session, o
     verdict = concluded.verdict
     record = store.night_record(verdict, work.machine, concluded.memory)
     steps: dict[str, Callable[[], object]] = {"verdict": lambda: store.write_night(work.results, record)}
-    steps |= {name: partial(_write_report, name, path, verdict) for name, path in reports.items()}
+    written = as_report(verdict)
+    steps |= {name: partial(replace_text, path, FORMATS[name](written)) for name, path in reports.items()}
     steps |= {"site": publish} if site and work.has_results() else {}
     failed = []
     for name, write in steps.items():
@@ -162,14 +167,12 @@ def _written(concluded: Concluded, reports: Mapping[str, Path], work: Session, o
     return failed
 
 
-def _write_report(name: str, path: Path, verdict: NightVerdict) -> None:
-    replace_text(path, FORMATS[name](as_report(verdict)))
-
-
-def print_verdict(concluded: Concluded, work: Session, out: TextIO) -> None:
-    """Print the comparison of the night's commits, the findings, and the verdict in the last line."""
+def print_verdict(
+    concluded: Concluded, measurements: Sequence[Measurement], commits: Sequence[str], out: TextIO
+) -> None:
+    """Print the comparison of the night's commits (newest first), the findings, and the verdict in the last line."""
     verdict = concluded.verdict
-    table = report.speed_table(work.measurements(), tuple(reversed(work.commits)))
+    table = report.speed_table(measurements, tuple(reversed(commits)))
     lines = [f"\n{table}"] if table else []
     lines += [f"failed build: {failed.what[:8]}: {failed.why}" for failed in verdict.failed_builds]
     lines += [f"failed: {failed.what}: {failed.why}" for failed in verdict.failures]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,20 +12,15 @@ from typing import TextIO
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings import decisions, evidence, finding, store
-from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
-from kernel_velocity.findings.verdict import Failed, NightVerdict
+from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.nightly import confirm, judge
-from kernel_velocity.nightly.measure import LOOKED_AT
-from kernel_velocity.past import past
+from kernel_velocity.nightly.measure import LOOKED_AT, MeasuredNight
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
-from kernel_velocity.results.records import Commit
-from kernel_velocity.runner import report
-from kernel_velocity.runner.session import LONGEST_SESSION, Session
-from kernel_velocity.suite import config
+from kernel_velocity.runner.session import LONGEST_SESSION
 from kernel_velocity.verdict import history, silence
 
 
@@ -39,38 +34,40 @@ class Concluded:
     unwritten: bool = False  # whether findings could not be written: the next start has to do it
 
 
-def conclude(
-    work: Session, since: float, runner: Runner, *, budget: float, out: TextIO, again: str | None = None
-) -> Concluded:
-    """Judge the values of a session, confirm the moves, and write the findings.
+def conclude(night: MeasuredNight, recorded: Past | None, runner: Runner, *, budget: float, out: TextIO) -> Concluded:
+    """Judge the values of a night, confirm the moves, and write the findings.
 
     Args:
-        work: the night's session, measured and ingested. since: when the night began, Unix time, s.
-        again: the commit that tonight measured although it had been measured before.
+        recorded: the history with the night's values. None: nothing was ever recorded.
         runner: measures again, in turns. budget: s of measuring that it may take. out: for progress.
     """
-    results = Path(config.results_dir(work.root)).absolute()
+    results, machine = night.results, night.machine
     when = datetime.now(UTC).replace(microsecond=0)
-    title = f"nightly on {work.machine}"
-    if not work.has_results():  # nothing was ever recorded
-        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=tuple(_failed_builds(work)))
+    title = f"nightly on {machine}"
+    if recorded is None:
+        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=night.failed_builds)
         return Concluded(verdict=verdict, refuted=())
-    recorded = past.open(results, work.root)
     decided = store.read(results)
-    git_history = git.read(work.root, _named(recorded, decided.findings, work))
+    # Measured commits, those of findings, and the possible causes of tonight
+    named = {sha for record in decided.findings for sha in record.commits}
+    named |= {*recorded.directory.commits.values(), *git.newest(night.root, LOOKED_AT)}
+    git_history = git.read(night.root, named)
+    commits = git_history.commits.values()
+    expected, expected_notes = decisions.expectations(commits, git.merged(night.root, commits, saying=decisions.KEY))
+    stored = [evidence.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT]
+    reruns = [rerun for machines in stored for rerun in machines.get(machine, Evidence()).reruns]
     order = recorded.order
     histories = history.build(recorded)
     all_series = history.undated(histories.series, now := time.time())
-    notes = silence.from_the_future(histories.series, now, work.machine) + silence.renamed(all_series, work.machine)
-    here = [series for series in all_series if series.identity.machine == work.machine]
-    expected, expected_notes = expectations(work.root, git_history.commits.values())
+    notes = silence.from_the_future(histories.series, now, machine) + silence.renamed(all_series, machine)
+    here = [series for series in all_series if series.identity.machine == machine]
     steps = finding.known_steps(decided.findings, order)
-    memory, forgotten = store.memory_of(results, work.machine, since)
-    suspected = judge.suspicions(here, line=git_history.line, since=since, explained=steps, again=again, memory=memory)
+    memory, forgotten = store.memory_of(results, machine, night.since)
+    suspected = judge.suspicions(
+        here, line=git_history.line, since=night.since, explained=steps, again=night.again, memory=memory
+    )
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
-    stored = [evidence.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT]
-    reruns = [rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns]
     outcome = confirm.look_again(
         moves,
         runner,
@@ -89,7 +86,7 @@ def conclude(
         order=order,
         when=when,
     )
-    blocked, unwritten = write(results, work.machine, findings, outcome.evidence, decided.findings)
+    blocked, unwritten = write(results, machine, findings, outcome.evidence, decided.findings)
     notes += finding.beside_notes(findings, order)
     memory = judge.remembered(moves, outcome, suspected, memory)
     if memory.left:
@@ -98,31 +95,22 @@ def conclude(
         title=title,
         when=when,
         measured=suspected.measured,
-        findings=_to_report(findings, decided.findings, since),
+        findings=_to_report(findings, decided.findings, night.since),
         comparisons=tuple(outcome.comparisons),
-        failures=tuple(_failures(work)),
-        failed_builds=tuple(_failed_builds(work)),
+        failures=night.failures,
+        failed_builds=night.failed_builds,
         stale=silence.stale(all_series, when.timestamp()),
         superseded=silence.superseded(all_series),
-        errors=(*decided.problems, *blocked, *unwritten, *work.unreadable.values()),
-        notes=tuple(
-            dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *expected_notes, *suspected.notes, *notes))
-        ),
+        errors=(*decided.problems, *blocked, *unwritten, *night.errors),
+        notes=tuple(dict.fromkeys((*night.notes, *recorded.problems, *forgotten, *expected_notes, *notes))),
         commits=git_history.commits,
     )
-    refuted = tuple(outcome.refuted.values())
-    return Concluded(verdict=verdict, refuted=refuted, memory=memory, unwritten=bool(unwritten))
-
-
-def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
-    """Return the expectations in the messages of commits, and of those that merges among them brought, and notes."""
-    return decisions.expectations(commits, git.merged(root, commits, saying=decisions.KEY))
-
-
-def _named(recorded: Past, findings: Sequence[Finding], work: Session) -> set[str]:
-    """Return the commits whose messages are needed: measured ones, those of findings, possible causes of tonight."""
-    newest = git.newest(work.root, LOOKED_AT)
-    return {*recorded.directory.commits.values()} | {sha for record in findings for sha in record.commits} | set(newest)
+    return Concluded(
+        verdict=verdict,
+        refuted=tuple(outcome.refuted.values()),
+        memory=memory,
+        unwritten=bool(unwritten),
+    )
 
 
 def write(
@@ -136,7 +124,11 @@ def write(
     try:
         # Evidence first: a night that is cut off in between looks again at what no finding explains yet
         for record in findings:
-            blocked += _write_evidence(results, record, machine, evidence.of(record, night))
+            try:
+                if rerun := evidence.of(record, night):
+                    evidence.add(results, record.id, machine, rerun)
+            except ResultsError as error:
+                blocked.append(f"{error}; this night's re-runs of it are not kept")
         before = {record.id: record for record in recorded}
         for record in findings:
             path = store.path_of(results, record)
@@ -147,23 +139,6 @@ def write(
     except OSError as error:
         return blocked, [f"findings cannot be written: {error}; mend that: the next start writes and tells them again"]
     return blocked, []
-
-
-def _write_evidence(results: Path, record: Finding, machine: str, rerun: Evidence) -> list[str]:
-    try:
-        if rerun:
-            evidence.add(results, record.id, machine, rerun)
-    except ResultsError as error:
-        return [f"{error}; this night's re-runs of it are not kept"]
-    return []
-
-
-def _failed_builds(work: Session) -> Iterator[Failed]:
-    """Yield the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
-    why = "did not build on earlier nights, and is not tried again (`kv track --again 1 --range ...` does)"
-    newest = git.commits(work.root, None, most=1)
-    given_up = {sha: why for sha in newest if sha not in work.failed_builds and work.failed_before(sha)}
-    yield from (Failed(what=commit, why=why) for commit, why in (work.failed_builds | given_up).items())
 
 
 def _to_report(findings: Sequence[Finding], recorded: Sequence[Finding], since: float) -> tuple[Finding, ...]:
@@ -181,12 +156,3 @@ def _to_report(findings: Sequence[Finding], recorded: Sequence[Finding], since: 
         for record in findings
         if record.state in OPEN or before.get(record.id) != record or is_of_tonight(record)
     )
-
-
-def _failures(work: Session) -> Iterator[Failed]:
-    """Yield the series of the night without a value, or with too few rounds."""
-    measurements = work.measurements()
-    tonight = [measurement for measurement in measurements if measurement.commit in work.measured]
-    failed = report.failed(measurements, work.wrong_errors(), work.failures())
-    for lacking in (*failed, *report.short(tonight, work.rounds, work.reader.deaths)):
-        yield Failed(what=lacking.what, why=lacking.why)

@@ -450,15 +450,11 @@ def _of_cause(
     )
 
 
-def in_words(changes: Changes) -> str:
-    """Return the changes of an environment on one line."""
-    return "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in changes.items())
-
-
 def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
     """Return the finding of an environment event. It names no commit."""
     began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
-    reason = in_words(event.changes) or "nothing of what is recorded of the machine changed"
+    changes = "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in event.changes.items())
+    reason = changes or "nothing of what is recorded of the machine changed"
     count = len(event.moves)
     many = "1 series moved" if count == 1 else f"{count} series moved at once, their median"
     return Finding(

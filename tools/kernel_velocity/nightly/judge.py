@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,15 +26,16 @@ from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
 from kernel_velocity.findings.store import NO_MEMORY, Memory, Noted
 from kernel_velocity.nightly import confirm
-from kernel_velocity.nightly.confirm import EnvironmentEvent, ExaminedSeries, Remeasured, in_words
+from kernel_velocity.nightly.confirm import EnvironmentEvent, ExaminedSeries, Remeasured
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import DEVICE, Identity, Slot
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict import moves, silence
-from kernel_velocity.verdict.history import LEAST, Observation, SeriesHistory, floor_of, threshold
+from kernel_velocity.verdict.history import Observation, SeriesHistory, floor_of, is_same_code, threshold
 from kernel_velocity.verdict.moves import Move
 
 VALUES_OF_LEVEL = 20  # values a side of the commits that tell a level, at most
@@ -74,12 +75,12 @@ class Agreement:
         return self._shifts[key]
 
     def weight(self, of: Identity, commits: tuple[str, ...], *, rises: bool) -> float:
-        """Return the share of the other series that moved the same way by LEAST, by Laplace's rule of succession.
+        """Return the share of the other series that moved the same way by MIN_EFFECT, by Laplace's rule of succession.
 
         It follows from the histories. A test of a re-run, whose rounds are others, is independent of it.
         """
         others = [shift for identity, shift in self.shifts(of, commits).items() if identity != of]
-        alike = sum((shift if rises else -shift) >= LEAST for shift in others)
+        alike = sum((shift if rises else -shift) >= MIN_EFFECT for shift in others)
         return (alike + 1) / (len(others) + 2)
 
     def counted(self, finding: Finding) -> Finding:
@@ -109,7 +110,6 @@ class Suspicions:
     suspects: tuple[Move, ...]  # to be confirmed; the most open first
     events: tuple[EnvironmentEvent, ...]
     judged: frozenset[Identity]  # series with a value of this night
-    notes: tuple[str, ...]
     waiting: frozenset[Identity] = frozenset()  # moved as a re-run of an earlier night refuted, and not for long yet
 
     @property
@@ -139,7 +139,8 @@ def suspicions(
         memory: of the night before.
     """
     night = Night(histories, line=line, since=since, explained=explained, again=again, memory=memory)
-    for position in _positions(histories, since):
+    entries = (entry for history in histories for entry in history.observations)
+    for position in sorted({entry.position for entry in entries if _is_of_tonight(entry, since)}):
         night.judge_commit(position)
     return night.suspicions()
 
@@ -161,7 +162,6 @@ class Night:
         self._steps = [*explained]
         self._moves: dict[tuple[Identity, str], Move] = {}  # to be measured again
         self._events: list[EnvironmentEvent] = []
-        self._notes: dict[str, None] = {}
         self._waiting: set[Identity] = set()
         self._refuted = {noted.identity: noted for noted in memory.refuted}
         self._start = {noted.identity: noted.commit for noted in memory.left}  # the code is examined from here on
@@ -175,8 +175,8 @@ class Night:
             if history is not None and _is_of_tonight(history.newest, self._since)
         ]
         moved = self._new(here, [*moves.of_histories(here, self._line)])
-        for device, members in itertools.groupby(sorted(here, key=_device), key=_device):
-            self._judge_device(device, [*members], [move for move in moved if _device(move.history) == device])
+        for device, series in sorted(Counter(map(_device, here)).items()):
+            self._judge_device([move for move in moved if _device(move.history) == device], series)
 
     def _new(self, here: Iterable[SeriesHistory], moved: Sequence[Move]) -> list[Move]:
         """Return the moves of the newest values, and those that earlier nights could not see in fewer values."""
@@ -190,18 +190,14 @@ class Night:
         before = [*moves.of_histories(earlier, self._line)]
         return [move for move in moved if _is_of_newest(move) or not any(_is_alike(move, other) for other in before)]
 
-    def _judge_device(self, device: tuple[str, str], here: Sequence[SeriesHistory], moved: Sequence[Move]) -> None:
-        """Take the moves of a machine's device as suspects, or as one event."""
+    def _judge_device(self, moved: Sequence[Move], series: int) -> None:
+        """Take the moves of a machine's device, of so many series, as suspects, or as one event."""
         blamed = [move for move in moved if move.is_machines or _is_computed_anew(move)]
         suspects = [move for move in moved if move not in blamed and move.worse is not None]
         # A step of few values is also seen by chance. To record that would move what every later night expects
-        least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * len(here))
+        least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * series)
         if any(move.changes for move in blamed) or len(blamed) >= least:
             self._record(event_of(blamed))
-        elif blamed:
-            self._notes[f"{device[0]}: {_by_chance(blamed)}"] = None
-        if not moved:
-            self._notes |= dict.fromkeys(_quiet_notes(device, here))
         for move in suspects:
             self._suspect(move)
 
@@ -216,7 +212,7 @@ class Night:
         else:
             self._waiting.discard(move.identity)
             self._record(replace(event_of([move]), began=entries[0].measured), is_dated=True)
-            if entries[0].code is None or entries[0].code != entries[-1].code:
+            if not is_same_code(entries[0].code, entries[-1].code):
                 self._measure(move)
 
     def _measure(self, move: Move) -> None:
@@ -252,7 +248,6 @@ class Night:
                 for history in self._histories
                 if any(_is_of_tonight(entry, self._since) for entry in history.observations)
             ),
-            notes=tuple(self._notes),
             waiting=frozenset(self._waiting),
         )
 
@@ -341,11 +336,11 @@ def code_change(
 def openness(move: Move) -> float:
     """Return the probability that a move is relevant, from its values. Certain and doubtful moves are open.
 
-    The newest value is off its level by as much as sessions scatter. What is surely less than LEAST is settled.
+    The newest value is off its level by as much as sessions scatter. What is surely less than MIN_EFFECT is settled.
     """
     logs = np.array([entry.value for entry in move.history.observations[:-1]])
     noise = NormalDist(abs(move.effect), moves.scatter(logs))
-    return 1 - noise.cdf(LEAST) + noise.cdf(-LEAST)
+    return 1 - noise.cdf(MIN_EFFECT) + noise.cdf(-MIN_EFFECT)
 
 
 def event_of(blamed: Sequence[Move]) -> EnvironmentEvent:
@@ -363,23 +358,6 @@ def event_of(blamed: Sequence[Move]) -> EnvironmentEvent:
         changes=changes,
         moves=tuple(sorted(blamed, key=lambda move: move.identity)),
     )
-
-
-def _by_chance(blamed: Iterable[Move]) -> str:
-    factors = "; ".join(f"{move.identity} by a factor of {math.exp(move.effect):.4g}" for move in blamed)
-    return f"moved although no commit explains it, and too few for an event: {factors}"
-
-
-def _quiet_notes(device: tuple[str, str], here: Iterable[SeriesHistory]) -> list[str]:
-    """Return a note where the machine changed, and nothing moved."""
-    changes: Changes = {}
-    for history in here:
-        if len(history.observations) > 1:
-            changes |= sessions.changes(history.observations[-2].facts, history.newest.facts)
-    if not changes:
-        return []
-    machine, name = device
-    return [f"{machine}: its environment changed ({in_words(changes)}), and no series of {name or 'its devices'} moved"]
 
 
 def remembered(measured: Iterable[Move], outcome: Remeasured, suspected: Suspicions, before: Memory) -> Memory:
@@ -400,18 +378,6 @@ def _since(move: Move, noted: Noted | None) -> tuple[Observation, ...]:
     if noted is None or not 0 < move.effect / noted.effect < 1 + threshold(move.history) / abs(noted.effect):
         return ()
     return tuple(itertools.dropwhile(lambda observation: observation.commit != noted.commit, move.history.observations))
-
-
-def _positions(histories: Iterable[SeriesHistory], since: float) -> list[int]:
-    """Return the positions on the line of commits with a value of this night, oldest first."""
-    observations = (observation for history in histories for observation in history.observations)
-    return sorted(
-        {
-            observation.position
-            for observation in observations
-            if observation.measured is not None and observation.measured >= since
-        }
-    )
 
 
 def _until(history: SeriesHistory, position: int) -> SeriesHistory | None:
@@ -467,11 +433,11 @@ def findings(
         if test.answer is not Answer.DIFFERENT and test.p is not None and test.ratio is not None
     ]
     weights = [agreement.weight(of.affected.identity, of.commits, rises=of.affected.ratio > 1) for of in outcome.cases]
+    events = [_without(event, outcome.cases) for event in suspected.events]
     reported, doubtful = confirm.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
     new: list[Finding] = []
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += confirm.from_cases(group, state=state, order=order, when=when, who=WHO)
-    events = (_without(event, outcome.cases) for event in suspected.events)
     new += [confirm.of_environment(event, when=when, who=WHO) for event in events if event is not None]
     new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
     by_id = {record.id: record for record in recorded}
@@ -483,7 +449,7 @@ def findings(
     ended, expected = silence.superseded(histories), tuple(expectations)
 
     def today(record: Finding) -> Finding:
-        record = _unless_refuted(record, outcome, when)
+        record = decisions.refuted(record, outcome.refuted, who=WHO, when=when)
         record = decisions.refreshed(record, who=WHO, when=when)
         record = decisions.expected(record, expected, when=when)
         record = decisions.superseded(record, ended, who=WHO, when=when)
@@ -500,21 +466,3 @@ def _without(event: EnvironmentEvent, confirmed: Iterable[ExaminedSeries]) -> En
     rest = [replace(move, effect=move.effect - effects.get(move.identity, 0.0)) for move in event.moves]
     left = tuple(move for move in rest if abs(move.effect) >= threshold(move.history))
     return replace(event, moves=left, effect=statistics.median(move.effect for move in left)) if left else None
-
-
-def _unless_refuted(record: Finding, outcome: Remeasured, when: datetime) -> Finding:
-    """Return a suspect as resolved if re-runs of all of its series showed no change tonight."""
-    reasons = [
-        next(
-            (
-                line
-                for (identity, sha), line in outcome.refuted.items()
-                if identity == series.identity and sha in record.commits
-            ),
-            "",
-        )
-        for series in record.affected
-    ]
-    return (
-        decisions.refuted(record, reason="; ".join(reasons), who=WHO, when=when) if reasons and all(reasons) else record
-    )

@@ -35,8 +35,8 @@ Series = tuple[str, tuple[str, ...]]  # benchmark, parameters
 _OF_SERIES = {"_results": math.nan, "_stats": None, "_samples": None}
 _OF_RUN = ("_started_at", "_duration", "_profiles")  # of a benchmark, as are parameters and version
 
-# Of A/B runs and of recorded sessions while they measure. Not imported from there: a node that only measures has no
-# scipy.
+# Of A/B runs while they measure, and of what an earlier version measured of identical code. Not imported from there: a
+# node that only measures has no scipy.
 MEASURING_FOLDERS = ("kv-ab", "kv-sessions")
 # Names in results/ that no machine may have: those, findings, recorded sessions, the journals of nights.
 OWN_FOLDERS = frozenset({*MEASURING_FOLDERS, "findings", "sessions", "journals"})

@@ -25,6 +25,7 @@ from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left
 from kernel_velocity.names import DEVICES
 from kernel_velocity.past import past
+from kernel_velocity.past.past import Past
 from kernel_velocity.results import ingest, lines, sessions
 from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile, StoredSeries
 from kernel_velocity.results.git import SHORT
@@ -317,12 +318,17 @@ class Session:
         """Return the recorded measurements of the run's commits and series on this machine."""
         if not self.has_results():
             return []
-        here, wanted = (self.machine, self.environment), set(self.series.series)
         recorded = past.open(self.results, self.root, commits=self.commits)
         self.notes.update(dict.fromkeys(recorded.problems))
+        return self.among(recorded)
+
+    def among(self, recorded: Past) -> list[Measurement]:
+        """Return, of a recorded history, the measurements of the run's commits and series on this machine."""
+        here, wanted = (self.machine, self.environment), set(self.series.series)
         return [
             measurement
             for commit in recorded.paths
+            if commit in self.commits
             for measurement in recorded.at(commit)
             for key in [measurement.key]
             if (key.machine, key.environment) == here and (key.benchmark, (key.implementation, key.case)) in wanted

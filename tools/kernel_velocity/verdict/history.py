@@ -18,6 +18,7 @@ from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.stats import two_samples
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 from kernel_velocity.verdict import change_points, controls
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
@@ -26,7 +27,6 @@ LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
 FEWEST_SESSIONS = 5
 SLACK = 60.0  # s by which a clock may be set back during a night; NTP steps by far less
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
-LEAST = math.log1p(two_samples.LEAST_CHANGE)  # of log values: smaller moves are never reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,5 +181,10 @@ def floor_of(identity: Identity, observations: Sequence[Observation]) -> float |
 
 
 def threshold(history: SeriesHistory) -> float:
-    """Return the least move of log values that counts: the noise floor, at least LEAST."""
-    return max(LEAST, history.floor or 0.0)
+    """Return the least move of log values that counts: the noise floor, at least MIN_EFFECT."""
+    return max(MIN_EFFECT, history.floor or 0.0)
+
+
+def is_same_code(before: str | None, after: str | None) -> bool:
+    """Return whether two hashes of machine code (None: unknown) are the same: then no commit moved a series."""
+    return before is not None and before == after

@@ -30,7 +30,7 @@ from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Poo
 from kernel_velocity.stats.two_samples import controlled
 from kernel_velocity.verdict import controls
 from kernel_velocity.verdict.change_points import Logs
-from kernel_velocity.verdict.history import Observation, SeriesHistory
+from kernel_velocity.verdict.history import Observation, SeriesHistory, is_same_code
 
 FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
 # p of a step of newest values, which are searched at five places, from which on a night passes it over. Simulated at a
@@ -289,6 +289,6 @@ def candidates_of(identity: Identity, observations: Iterable[Observation], line:
     """
     commits: list[str] = []
     for before, after in pairwise(observations):
-        if not identity.is_control and (before.code is None or before.code != after.code):
+        if not (identity.is_control or is_same_code(before.code, after.code)):
             commits += line[before.position + 1 : after.position + 1]
     return tuple(commits)

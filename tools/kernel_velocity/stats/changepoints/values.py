@@ -18,8 +18,9 @@ import numpy.typing as npt
 from scipy import special
 
 from kernel_velocity.engine.statistics import FloatArray
+from kernel_velocity.stats.two_samples import LEAST_CHANGE
 
-MIN_EFFECT = math.log1p(0.01)  # a change of less than 1% is not reported, as in stats/two_samples.py
+MIN_EFFECT = math.log1p(LEAST_CHANGE)  # of log values: a smaller change is never reported
 MIN_SIGMA = 0.001  # a tenth of that: no benchmark repeats better between sessions, whatever a few points say
 FEWEST_ALONE = 12  # points with a scatter of their own; the scatter of fewer is pooled, and a level of fewer is young
 INTERVAL = 0.975  # quantile of a two-sided 95% interval
