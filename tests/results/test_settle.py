@@ -123,7 +123,7 @@ def test_earlier_rounds_stay_after_an_interruption(failures):
     assert settled(stored(1), **{**cut_off, "recorded": new}) == (Fate.FROM_ROUNDS, new)  # an ingest was interrupted
 
 
-def test_a_series_that_does_not_apply_today_has_its_earlier_rounds():
+def test_series_that_does_not_apply_today_keeps_earlier_rounds():
     old, skip = rounds(1.0, 2.0), failure(9.0, skipped=True)
     assert settled(NOTHING, recorded=old, new_failures=[skip]) == (Fate.FROM_ROUNDS, old)
 

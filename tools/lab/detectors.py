@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     sets = histories.read(args.data)
     bar = ProgressBar(err, shown=err.isatty())
     nights = {("night", key): partial(true_night.tally, key, plan.worlds, plan.seed) for key in true_night.SCENARIOS}
-    results = scoring.played(nights if args.night else tasks(plan, sets) | nights, bar.part(0, 1))
+    results = scoring.played(nights if args.night else tasks(plan, sets) | nights, bar.show)
     bar.clear()
     options = [f" --{name}" for name in ("full", "night") if getattr(args, name)]
     command = "".join(("python -m lab detectors", *options, *(f" {path.name}" for path in args.data)))
