@@ -16,7 +16,7 @@ from tests.scaffold.generating import STRICT, check_types, repository, tool
 
 pytest.importorskip("torch", reason="problems make torch tensors")
 NAMES = {f"p{number}": key for number, key in enumerate(PUBLIC)}
-PLAIN = ("my_op", "x", "a_kernel_of_longest_names")  # of no problem; the last makes lines break everywhere
+PLAIN = ("my_op", "x", "a_kernel_of_longest_name")  # of no problem; the last makes lines break everywhere
 ALL = [*NAMES, *PLAIN]
 
 

@@ -19,9 +19,10 @@ SOURCE = Path(__file__).with_name("tricks.cu")
 LIBRARY = "KV_TRICKS_LIBRARY"  # environment variable: the library of SOURCE
 
 
-def built(folder: Path) -> Path:
-    """Build the library of the tricks. Return it."""
-    return Path(Builder(folder).library(SOURCE)._native._name)
+def built() -> str:
+    """Build the library of the tricks. Return its path."""
+    name: str = Builder().library(SOURCE)._native._name
+    return name
 
 
 class Device:

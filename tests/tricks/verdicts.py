@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-from functools import cache
 from pathlib import Path
 
 from tests.tricks import cuda
@@ -32,7 +28,7 @@ def run(folder: Path, trick: Trick, *, is_trick: bool) -> Outcome:
         definition = (
             f"import sys; sys.path.insert(0, {str(folder)!r}); from solution import ours as function\n{ON_CUDA}"
         )
-        library = (cuda.LIBRARY, str(_library()))
+        library = (cuda.LIBRARY, cuda.built())
         path = written(folder, f"{definition}    ours = function\n", trick=is_trick)
         return rounds(path, trick.rounds, device="Cuda", around="tests.tricks.cuda", environ=[library])
     definition = written(folder, DEFINITION, trick=is_trick)
@@ -52,11 +48,3 @@ def run_honest(folder: Path, honest: Honest) -> Outcome:
     if honest.source:
         compiled(folder, honest.source, trick=False)
     return rounds(written(folder, honest.definition, trick=False), environ=honest.environ)
-
-
-@cache
-def _library() -> Path:
-    """Build the library of CUDA's tricks, once in this process."""
-    folder = Path(tempfile.mkdtemp(prefix="tricks-cuda-"))
-    atexit.register(shutil.rmtree, folder)
-    return cuda.built(folder)

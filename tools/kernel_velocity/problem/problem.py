@@ -183,7 +183,14 @@ class Problem(ABC):
         return list(test_case.get("dims", ()))
 
     def get_function_signature(self) -> dict[str, Any]:
-        """Return {"argtypes", "restype"} for ctypes, derived from `parameters`."""
+        """Return {"argtypes", "restype"} for ctypes, derived from `parameters`.
+
+        Raises:
+            ProblemError: a C type is not known.
+        """
+        for p in self.parameters:
+            if p["type"] not in C_TYPES:
+                raise ProblemError(f"`{p['name']}` is of C type {p['type']!r}, which is not known")
         kinds = [(C_TYPES[p["type"]][0], p.get("pointer")) for p in self.parameters]
         argtypes = [ctypes.POINTER(kind) if is_pointer else kind for kind, is_pointer in kinds]
         return {"argtypes": argtypes, "restype": None}
