@@ -1,4 +1,4 @@
-"""``kv lab sharing``: whether a series reads the same in a process that measured others, and what that saves.
+"""``python -m lab sharing``: whether a series reads the same in a process that measured others, and what that saves.
 
 A round's series share one process on a GPU, on a CPU with KV_ISOLATE=0 (engine/server.py). This compares them with
 series in processes of their own, of the working tree, in turns (sharing_series.py).

@@ -279,9 +279,9 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
             notes.append(f"{where}, {name}: {error}; it is left out")
     recorded, columns = _recorded(rows, rounds, lambda name, defect: notes.append(f"{where}, {name}: {defect}"))
     if rounds:
-        known = {(row.benchmark, *pair) for row in recorded for pair in row.pairs}
+        have_values = {(row.benchmark, *pair) for row in recorded for pair in row.pairs}
         refused = data["results"].keys() - {row.benchmark for row in recorded}  # which have a note
-        if strangers := [series for series in rounds if series not in known and series[0] not in refused]:
+        if strangers := [series for series in rounds if series not in have_values and series[0] not in refused]:
             got = f"{' '.join(strangers[0])}, {len(strangers)} in all"
             notes.append(f"{where}: no value of a series that its telemetry has rounds of, got {got}")
     facts = data["params"] if isinstance(data.get("params"), dict) else {}
