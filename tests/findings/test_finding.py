@@ -11,7 +11,7 @@ from tests.findings.nights import LINE, ORDER, WHEN, case, finding, identity
 
 
 def of_cases(*cases, state=State.CONFIRMED):
-    (result,) = from_cases(cases, state=state, order=ORDER, when=WHEN, who="nightly")
+    (result,) = from_cases(cases, state=state, order=ORDER, when=WHEN)
     return result
 
 

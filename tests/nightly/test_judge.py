@@ -68,7 +68,7 @@ def several(count, levels=STEP, *, first=0, tonight=1, **of):
 
 
 def judged(*histories, recorded=(), since=NIGHT, **more):
-    return judge.suspicions(histories, line=LINE, since=since, explained=known_steps(recorded, ORDER), **more)
+    return judge.Night(histories, line=LINE, since=since, explained=known_steps(recorded, ORDER), **more).suspicions()
 
 
 def after(outcome, suspected, *histories, recorded=(), expectations=(), when=WHEN):

@@ -17,7 +17,7 @@ CALM = [history(40, case=f"float32-{size}k", implementation="eager", code=None) 
 
 
 def judged(*histories, steps=()):
-    return judge.suspicions(histories, line=LINE, since=NIGHT, explained=steps)
+    return judge.Night(histories, line=LINE, since=NIGHT, explained=steps).suspicions()
 
 
 def suspects(*histories, steps=()):
@@ -109,7 +109,7 @@ def test_uniform_slowdown_is_an_environment_finding(factor):
     assert event.factor == pytest.approx(factor, rel=0.005) and len(event.moves) == 8
     measured = {move.identity.implementation for move in night.suspects}
     assert measured == {"native"}  # their code changed as well: only a comparison in turns tells its part
-    result = confirm.of_environment(event, when=WHEN, who="nightly")
+    result = confirm.of_environment(event, when=WHEN)
     assert (result.kind, result.state, result.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
     again = judged(*scaled_night(factor), steps=finding.known_steps([result], ORDER))
     assert again.events == ()  # the next night knows it
@@ -171,7 +171,7 @@ def test_known_step_is_not_suspected_again():
 
 
 def of_cases(*members):
-    return confirm.from_cases(members, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
+    return confirm.from_cases(members, state=State.CONFIRMED, order=ORDER, when=WHEN)
 
 
 def test_series_on_two_machines_with_one_cause_are_one_finding():

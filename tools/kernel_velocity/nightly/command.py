@@ -84,7 +84,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         left = _left(budget, time.monotonic() - began, out)
         recorded = past.open(work.results, work.root) if work.has_results() else None
         night = measure.measured(work, journal, recorded)
-        concluded = conclude.conclude(night, recorded, runner, budget=left, out=out)
+        concluded = conclude.conclude(work, night, recorded, runner, budget=left, out=out)
         try:
             unwritten = _written(concluded, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages

@@ -280,11 +280,6 @@ def begin(work: Session, record: JournalRecord, *, budget: float, tier: str, now
     )
 
 
-def changing(repository: Path) -> frozenset[str]:
-    """Return the newest commits of the line that change files which kernels are built from."""
-    return frozenset(git.commits(repository, None, most=LOOKED_AT))
-
-
 def setting(work: Session, environ: Mapping[str, str]) -> str:
     """Return what identifies the series to measure and this machine. Another setting may give a test case a value."""
     series = [work.series.series, sorted(work.series.versions.items()), work.rounds, timing.method(environ)]
@@ -297,7 +292,7 @@ def commit_states(work: Session, record: JournalRecord) -> list[CommitState]:
 
     A commit whose file cannot be read is noted in the session, and counts as measured: it costs the others nothing.
     """
-    touched = changing(work.root)
+    touched = frozenset(git.commits(work.root, None, most=LOOKED_AT))  # change files that kernels are built from
 
     def is_done(commit: str) -> bool:
         return work.is_measured(commit) or record.incomplete.get(commit, 0) > RETRIES
@@ -329,16 +324,11 @@ def measure(work: Session, night: PlannedNight, *, device: str, ceilings: bool, 
 class MeasuredNight:
     """What a night has measured, for the half that judges it."""
 
-    root: Path  # of the clone
-    results: Path
-    machine: str
     since: float  # Unix time, s, from which on values are judged
     again: str | None  # the commit that was measured although it had been measured before
     measurements: Sequence[Measurement] = ()  # of its commits
     failures: tuple[Failed, ...] = ()  # series without a value, or with too few rounds
     failed_builds: tuple[Failed, ...] = ()
-    errors: tuple[str, ...] = ()  # files that cannot be read
-    notes: tuple[str, ...] = ()
 
 
 def measured(work: Session, journal: NightJournal, recorded: Past | None) -> MeasuredNight:
@@ -352,16 +342,11 @@ def measured(work: Session, journal: NightJournal, recorded: Past | None) -> Mea
     failed = report.failed(measurements, work.wrong_errors(), work.failures())
     lacking = (*failed, *report.short(tonight, work.rounds, work.reader.deaths))
     return MeasuredNight(
-        root=work.root,
-        results=work.results,
-        machine=work.machine,
         since=journal.since,
         again=journal.again,
         measurements=measurements,
         failures=tuple(Failed(what=series.what, why=series.why) for series in lacking),
         failed_builds=tuple(_failed_builds(work)),
-        errors=tuple(work.unreadable.values()),
-        notes=tuple(work.notes),
     )
 
 
