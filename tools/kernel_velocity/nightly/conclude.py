@@ -18,11 +18,12 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.findings.verdict import NightVerdict
-from kernel_velocity.nightly import confirm, judge
+from kernel_velocity.nightly import confirm, judge, measure
 from kernel_velocity.nightly.confirm import EarlierSessions
-from kernel_velocity.nightly.measure import LOOKED_AT, MeasuredNight
+from kernel_velocity.nightly.measure import LOOKED_AT, NightJournal
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
+from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.results.records import History
 from kernel_velocity.runner.session import LONGEST_SESSION, Session
 from kernel_velocity.verdict import history, silence
@@ -30,16 +31,17 @@ from kernel_velocity.verdict import history, silence
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded:
-    """A night's verdict, the moves that a re-run refuted, and what the next night continues from."""
+    """A night's verdict, what it measured, the moves that a re-run refuted, and what the next night continues from."""
 
     verdict: NightVerdict
-    refuted: tuple[str, ...]
+    measurements: Sequence[Measurement] = ()  # of its commits
+    refuted: tuple[str, ...] = ()
     memory: Memory = NO_MEMORY
     unwritten: bool = False  # whether findings could not be written: the next start has to do it
 
 
 def conclude(
-    work: Session, night: MeasuredNight, recorded: Past | None, runner: Runner, *, budget: float, out: TextIO
+    work: Session, journal: NightJournal, recorded: Past | None, runner: Runner, *, budget: float, out: TextIO
 ) -> Concluded:
     """Judge the values of a night, confirm the moves, and write the findings.
 
@@ -48,27 +50,28 @@ def conclude(
         runner: measures again, in turns. budget: s of measuring that it may take. out: for progress.
     """
     when, now = datetime.now(UTC).replace(microsecond=0), time.time()
-    title = f"nightly on {work.machine}"
+    title, failed_builds = f"nightly on {work.machine}", measure.failed_builds(work)
     if recorded is None:
-        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=night.failed_builds)
-        return Concluded(verdict=verdict, refuted=())
+        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=failed_builds)
+        return Concluded(verdict=verdict)
+    measurements = work.among(recorded)
+    failures = measure.lacking(work, measurements)
     decided = store.read(work.results)
     commits, (expected, notes) = _expectations(work.root, recorded, decided.findings)
     histories = history.build(recorded)
     series = history.undated(histories.series, now)
     notes += silence.from_the_future(histories.series, now, work.machine) + silence.renamed(series, work.machine)
     here = [history for history in series if history.identity.machine == work.machine]
-    memory, forgotten = store.memory_of(work.results, work.machine, night.since)
+    memory, forgotten = store.memory_of(work.results, work.machine, journal.since)
     steps = finding.known_steps(decided.findings, recorded.order)
     suspected = judge.Night(
-        here, line=commits.line, since=night.since, explained=steps, again=night.again, memory=memory
+        here, line=commits.line, since=journal.since, explained=steps, again=journal.again, memory=memory
     ).suspicions()
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
     earlier = _earlier(work, decided.findings, now - LONGEST_SESSION)
-    outcome = confirm.look_again(
-        moves, runner, budget=budget, earlier=earlier, say=partial(print, file=out, flush=True)
-    )
+    say = partial(print, file=out, flush=True)
+    outcome = confirm.look_again(moves, runner, budget=budget, earlier=earlier, say=say)
     decided = store.read(work.results)  # again: people decide while a night measures
     findings = judge.findings(
         outcome,
@@ -89,10 +92,10 @@ def conclude(
         title=title,
         when=when,
         measured=suspected.measured,
-        findings=_to_report(findings, decided.findings, night.since),
+        findings=_to_report(findings, decided.findings, journal.since),
         comparisons=tuple(outcome.comparisons),
-        failures=night.failures,
-        failed_builds=night.failed_builds,
+        failures=failures,
+        failed_builds=failed_builds,
         stale=silence.stale(series, when.timestamp()),
         superseded=silence.superseded(series),
         errors=(*decided.problems, *blocked, *unwritten, *work.unreadable.values()),
@@ -100,7 +103,9 @@ def conclude(
         commits=commits.commits,
     )
     refuted = tuple(outcome.refuted.values())
-    return Concluded(verdict=verdict, refuted=refuted, memory=memory, unwritten=bool(unwritten))
+    return Concluded(
+        verdict=verdict, measurements=measurements, refuted=refuted, memory=memory, unwritten=bool(unwritten)
+    )
 
 
 def _expectations(

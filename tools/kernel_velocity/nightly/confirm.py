@@ -58,7 +58,7 @@ class EnvironmentEvent:
 
     @property
     def factor(self) -> float:
-        """The factor of the values: the median over its times; over its errors where no time moved."""
+        """The factor of the values: the median over its times, or over its errors where no time moved."""
         times = [move.effect for move in self.moves if move.identity.is_timed]
         return math.exp(statistics.median(times or [move.effect for move in self.moves]))
 

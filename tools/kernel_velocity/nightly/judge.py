@@ -63,14 +63,11 @@ class Agreement:
             positions = [self._order[sha] for sha in commits if sha in self._order]
             shifts = self._shifts[key] = {}
             for history in self._groups[key[0]] if positions else ():
-                before = [
-                    observation.value for observation in history.observations if observation.position < min(positions)
-                ][-VALUES_OF_LEVEL:]
-                after = [
-                    observation.value for observation in history.observations if observation.position >= max(positions)
-                ][:VALUES_OF_LEVEL]
+                before = [entry.value for entry in history.observations if entry.position < min(positions)]
+                after = [entry.value for entry in history.observations if entry.position >= max(positions)]
                 if before and after:
-                    shifts[history.identity] = statistics.median(after) - statistics.median(before)
+                    levels = before[-VALUES_OF_LEVEL:], after[:VALUES_OF_LEVEL]
+                    shifts[history.identity] = statistics.median(levels[1]) - statistics.median(levels[0])
         return self._shifts[key]
 
     def weight(self, of: Identity, commits: tuple[str, ...], *, rises: bool) -> float:

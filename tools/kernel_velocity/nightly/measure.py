@@ -30,7 +30,6 @@ from kernel_velocity.fields import Moment
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings.verdict import Failed
 from kernel_velocity.names import DEVICES
-from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.measurement import Measurement
@@ -320,39 +319,17 @@ def measure(work: Session, night: PlannedNight, *, device: str, ceilings: bool, 
         work.measure_ceilings(device, out)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredNight:
-    """What a night has measured, for the half that judges it."""
-
-    since: float  # Unix time, s, from which on values are judged
-    again: str | None  # the commit that was measured although it had been measured before
-    measurements: Sequence[Measurement] = ()  # of its commits
-    failures: tuple[Failed, ...] = ()  # series without a value, or with too few rounds
-    failed_builds: tuple[Failed, ...] = ()
-
-
-def measured(work: Session, journal: NightJournal, recorded: Past | None) -> MeasuredNight:
-    """Return what a session has measured.
-
-    Args:
-        recorded: the history with its values. None: nothing was ever recorded.
-    """
-    measurements = [] if recorded is None else work.among(recorded)
+def lacking(work: Session, measurements: Sequence[Measurement]) -> tuple[Failed, ...]:
+    """Return the series of a session without a value, or with too few rounds."""
     tonight = [measurement for measurement in measurements if measurement.commit in work.measured]
     failed = report.failed(measurements, work.wrong_errors(), work.failures())
-    lacking = (*failed, *report.short(tonight, work.rounds, work.reader.deaths))
-    return MeasuredNight(
-        since=journal.since,
-        again=journal.again,
-        measurements=measurements,
-        failures=tuple(Failed(what=series.what, why=series.why) for series in lacking),
-        failed_builds=tuple(_failed_builds(work)),
-    )
+    short = report.short(tonight, work.rounds, work.reader.deaths)
+    return tuple(Failed(what=series.what, why=series.why) for series in (*failed, *short))
 
 
-def _failed_builds(work: Session) -> Iterator[Failed]:
-    """Yield the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
+def failed_builds(work: Session) -> tuple[Failed, ...]:
+    """Return the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
     why = "did not build on earlier nights, and is not tried again (`kv track --again 1 --range ...` does)"
     newest = git.commits(work.root, None, most=1)
     given_up = {sha: why for sha in newest if sha not in work.failed_builds and work.failed_before(sha)}
-    yield from (Failed(what=commit, why=why) for commit, why in (work.failed_builds | given_up).items())
+    return tuple(Failed(what=commit, why=why) for commit, why in (work.failed_builds | given_up).items())
