@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
-from kernel_velocity.nightly.confirm import ExaminedSeries
+from kernel_velocity.nightly.confirm import ExaminedSeries, from_cases
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.verdict import controls
 from kernel_velocity.verdict.history import Observation, SeriesHistory
@@ -86,6 +86,11 @@ def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
         how="A/B, 16 rounds a side in fresh processes",
         ruled_out=("the environment: eager and compile stood still",),
     )
+
+
+def of_cases(*cases, state=State.CONFIRMED):
+    """Return the findings that a night makes of cases."""
+    return from_cases(cases, state=state, order=ORDER, when=WHEN)
 
 
 def finding(kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):

@@ -119,7 +119,7 @@ def test_vanished_series_are_a_finding_until_all_return():
         for kernel in ("matmul", "quantize_int8")
         for size in ("a", "b")
     ]
-    result, other = of_vanished(vanished, when=WHEN, who="nightly")
+    result, other = of_vanished(vanished, when=WHEN)
     assert (result.id, result.state, len(result.affected)) == (f"matmul-vanished-{LINE[4][:8]}", State.NEW, 2)
     assert other.id == f"quantize_int8-vanished-{LINE[4][:8]}"
     back, gone = history(6, case="a"), history(4, case="b")

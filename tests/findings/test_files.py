@@ -140,11 +140,15 @@ def test_decision_and_new_series_merge_without_conflict(tmp_path):
     assert (merged.state, merged.machines) == (State.ACKNOWLEDGED, ("bench-1", "bench-2"))
 
 
+def write_night(results, machine, memory=store.NO_MEMORY, **changed):
+    verdict = NightVerdict(**({"title": "t", "when": WHEN, "measured": 1} | changed))
+    return store.write_night(results, store.night_record(verdict, machine, memory))
+
+
 def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
     assert store.read_nights(tmp_path) == ((), ())
     for machine, day in (("a", 22), ("b", 23), ("a", 24)):
-        night = NightVerdict(title="t", when=WHEN.replace(day=day), measured=1)
-        path = store.write_night(tmp_path, store.night_record(night, machine))
+        path = write_night(tmp_path, machine, when=WHEN.replace(day=day))
     assert path == tmp_path / "findings" / "nights" / "a.toml"
     records, _ = store.read_nights(tmp_path)
     assert [(record.machine, record.when.day, record.summary) for record in records] == [
@@ -155,8 +159,8 @@ def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
 
 def test_memory_is_of_the_machines_night_before(tmp_path):
     began = WHEN.timestamp() + 3600
-    store.write_night(tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1), "m", MEMORY))
-    path = store.write_night(tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1), "other"))
+    write_night(tmp_path, "m", MEMORY)
+    path = write_night(tmp_path, "other")
     assert store.memory_of(tmp_path, "m", began) == (MEMORY, ())
     assert store.memory_of(tmp_path, "other", began) == (store.NO_MEMORY, ())
     assert store.memory_of(tmp_path, "m", began - 7200) == (store.NO_MEMORY, ())  # written by this very night
@@ -167,9 +171,7 @@ def test_memory_is_of_the_machines_night_before(tmp_path):
 
 def test_verdict_names_a_limited_number_of_failures(tmp_path):
     failures = tuple(Failed(what=f"case {number}", why="wrong \ud800") for number in range(30))
-    store.write_night(
-        tmp_path, store.night_record(NightVerdict(title="t", when=WHEN, measured=1, failures=failures), "m")
-    )
+    write_night(tmp_path, "m", failures=failures)
     ((record,), _) = store.read_nights(tmp_path)
     assert len(record.failures) == store.LISTED_FAILURES and record.failures[0] == "case 0: wrong ?"
     assert (record.summary, record.exit_status, record.measured) == ("30 failed benchmarks", 20, 1)

@@ -6,26 +6,25 @@ import math
 import pytest
 
 from kernel_velocity.findings.finding import OPEN, Kind, State, beside_notes, joined, known_steps, slug
-from kernel_velocity.nightly.confirm import from_cases
-from tests.findings.nights import LINE, ORDER, WHEN, case, finding, identity
+from tests.findings.nights import LINE, ORDER, case, finding, identity, of_cases
 
 
-def of_cases(*cases, state=State.CONFIRMED):
-    (result,) = from_cases(cases, state=state, order=ORDER, when=WHEN, who="nightly")
+def of_cause(*cases, state=State.CONFIRMED):
+    (result,) = of_cases(*cases, state=state)
     return result
 
 
 def test_id_names_kernel_direction_and_commits():
-    assert of_cases(case()).id == f"matmul-regression-{LINE[30][:8]}"
-    better = of_cases(case(ratio=0.9, commits=LINE[30:34]))
+    assert of_cause(case()).id == f"matmul-regression-{LINE[30][:8]}"
+    better = of_cause(case(ratio=0.9, commits=LINE[30:34]))
     assert better.id == f"matmul-improvement-{LINE[30][:8]}-{LINE[33][:8]}"
-    assert of_cases(case(ratio=1.3)).id == of_cases(case()).id
+    assert of_cause(case(ratio=1.3)).id == of_cause(case()).id
     assert slug("Bench 1/é", "", "Cpu") == "bench-1-cpu"
 
 
 def test_joined_suspect_has_the_narrower_range_and_all_series():
-    before = of_cases(case(commits=LINE[28:34]), state=State.SUSPECT)
-    after = joined([before], of_cases(case(ratio=1.12, case="float32-5M", machine="bench-2")))
+    before = of_cause(case(commits=LINE[28:34]), state=State.SUSPECT)
+    after = joined([before], of_cause(case(ratio=1.12, case="float32-5M", machine="bench-2")))
     assert (after.id, after.state, after.culprit) == (before.id, State.CONFIRMED, LINE[30])
     assert after.machines == ("bench-1", "bench-2")
     assert [decision.state for decision in after.decisions] == [State.SUSPECT, State.CONFIRMED]
@@ -35,9 +34,9 @@ def test_joined_suspect_has_the_narrower_range_and_all_series():
 def test_joined_suspect_adds_nothing_to_a_settled_finding(state):
     weak = [case(ratio=1.3, p=None), case(ratio=1.3, p=None, case="float32-5M")]
     weak = [dataclasses.replace(entry, how="the screen", anchor=LINE[3], ruled_out=("x",)) for entry in weak]
-    assert joined([finding(state=state)], of_cases(*weak, state=State.SUSPECT)) == finding(state=state)
+    assert joined([finding(state=state)], of_cause(*weak, state=State.SUSPECT)) == finding(state=state)
     suspect = finding(state=State.SUSPECT)
-    assert len(joined([suspect], of_cases(*weak, state=State.SUSPECT)).affected) == 2
+    assert len(joined([suspect], of_cause(*weak, state=State.SUSPECT)).affected) == 2
 
 
 @pytest.mark.parametrize("state", [State.ACKNOWLEDGED, State.EXPECTED])
@@ -52,7 +51,7 @@ def test_joined_suspect_adds_nothing_to_a_settled_finding(state):
     ],
 )
 def test_joined_decision_stands_until_more_is_confirmed(state, cases, is_opened):
-    before, new = finding(state=state), of_cases(*cases)
+    before, new = finding(state=state), of_cause(*cases)
     after = joined([before], new)
     assert after.state is (State.CONFIRMED if is_opened else state)
     assert after.decisions == (*before.decisions, *(new.decisions if is_opened else ()))
@@ -62,20 +61,20 @@ def test_joined_decision_stands_until_more_is_confirmed(state, cases, is_opened)
 def test_joined_improvement_adds_where_it_takes_less_time():
     before = finding(kind=Kind.IMPROVEMENT, state=State.EXPECTED)  # to .8 of the time
     for ratio, state in ((0.79, State.EXPECTED), (0.85, State.EXPECTED), (0.7, State.CONFIRMED)):
-        assert joined([before], of_cases(case(ratio=ratio))).state is state
+        assert joined([before], of_cause(case(ratio=ratio))).state is state
 
 
 def test_joined_finding_that_was_over_is_open_again():
-    assert joined([finding(state=State.RESOLVED)], of_cases(case())).state is State.CONFIRMED
-    ended, new = finding(state=State.METHOD), of_cases(case(case="float32-5M"))
+    assert joined([finding(state=State.RESOLVED)], of_cause(case())).state is State.CONFIRMED
+    ended, new = finding(state=State.METHOD), of_cause(case(case="float32-5M"))
     after = joined([ended], new)
     assert (after.id, after.state, after.affected) == (ended.id, State.CONFIRMED, new.affected)
 
 
 def test_joined_other_cause_is_another_finding():
-    new = of_cases(case(commits=LINE[40:41]))
+    new = of_cause(case(commits=LINE[40:41]))
     assert joined([finding()], new) == new
-    assert joined([finding(kind=Kind.IMPROVEMENT)], of_cases(case())).kind is Kind.REGRESSION
+    assert joined([finding(kind=Kind.IMPROVEMENT)], of_cause(case())).kind is Kind.REGRESSION
 
 
 @pytest.mark.parametrize("state", State)

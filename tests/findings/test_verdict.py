@@ -145,7 +145,6 @@ def whole():
 
 
 REPORTS = {
-    "clean.md": lambda: as_markdown(as_report(verdict(comparisons=(compared(Answer.SAME),)))),
     "nothing.md": lambda: as_markdown(as_report(verdict(measured=0))),
     "whole.md": lambda: as_markdown(as_report(whole())),
     "whole.json": lambda: as_json(as_report(whole())),
@@ -203,15 +202,6 @@ def test_markdown_has_the_worst_first_and_is_never_too_long():
     assert len(text) < 65_536
 
 
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [
-        (1.0, "unchanged"),
-        (1.03, "+3.00%"),
-        (0.8, "-20.0%"),
-        (12.5, "×12.5"),
-        (0.05, "×0.0500"),
-    ],
-)
-def test_change_is_never_rounded_to_nothing(ratio, text):
-    assert change(ratio) == text
+def test_change_is_never_rounded_to_nothing():
+    texts = ["unchanged", "+3.00%", "-20.0%", "×12.5", "×0.0500"]
+    assert list(map(change, (1.0, 1.03, 0.8, 12.5, 0.05))) == texts

@@ -14,11 +14,11 @@ from kernel_velocity.findings.store import NO_MEMORY
 from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status
 from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.confirm import Remeasured, look_again, pending
-from kernel_velocity.results.identity import Identity
 from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict.history import Observation, SeriesHistory
 from tests.ab.simulated_machine import Machine
+from tests.findings import nights
 
 LINE = tuple(f"{number:040x}" for number in range(80))
 ORDER = {sha: index for index, sha in enumerate(LINE)}
@@ -30,15 +30,8 @@ STEP = [0.0] * 20 + [SLOWER]
 
 
 def identity(case="float32-1M", implementation="native", kernel="scale", method="m"):
-    return Identity(
-        machine="box",
-        environment="host-py3.11",
-        benchmark=f"{kernel}.Cpu.{'track_max_error' if method == '' else 'time_hot'}",
-        implementation=implementation,
-        case=case,
-        version="1",
-        method=method,
-    )
+    benchmark = f"{kernel}.Cpu.{'time_hot' if method else 'track_max_error'}"
+    return nights.identity(machine="box", benchmark=benchmark, implementation=implementation, case=case, method=method)
 
 
 def history(levels, *, tonight=3, seed=0, noise=0.003, indices=None, codes=None, **of):
@@ -68,7 +61,7 @@ def several(count, levels=STEP, *, first=0, tonight=1, **of):
 
 
 def judged(*histories, recorded=(), since=NIGHT, **more):
-    return judge.suspicions(histories, line=LINE, since=since, explained=known_steps(recorded, ORDER), **more)
+    return judge.Night(histories, line=LINE, since=since, explained=known_steps(recorded, ORDER), **more).suspicions()
 
 
 def after(outcome, suspected, *histories, recorded=(), expectations=(), when=WHEN):
@@ -118,11 +111,6 @@ def test_regression_is_confirmed_at_its_commit():
     wanted = Expectation(id="x", commits=(LINE[20],), bench="", reason="a safer path", who="me", when=WHEN)
     (result,), _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1), expectations=(wanted,))
     assert result.state is State.EXPECTED
-
-
-def test_improvement_is_recorded_as_well():
-    result, _ = a_night(Machine(speed=slower_from(20, 0.9)), history([0.0] * 20 + [math.log(0.9)], tonight=1))
-    assert kinds(result) == {Kind.IMPROVEMENT: State.CONFIRMED}
 
 
 def test_refuted_move_resolves_a_suspect():
@@ -218,17 +206,6 @@ def test_series_with_one_cause_are_one_finding():
     assert len(result.affected) == 3 and result.among == (7, 1)
     assert {(before, after) for before, after, _, _ in machine.requests} == {(LINE[19], LINE[20])}
     assert len(machine.requests[0][2]) == 3
-
-
-def test_uniform_slowdown_is_an_environment_finding():
-    series = [*several(2), *several(2, first=5, implementation="eager")]
-    (result,), _ = a_night(Machine(noise=0.002), *series)
-    assert (result.kind, result.commits) == (Kind.ENVIRONMENT, ())
-    result, _ = a_night(Machine(noise=0.002, speed=slower_from(20, 1.04)), *series)
-    assert {(record.kind, record.commits) for record in result} == {
-        (Kind.ENVIRONMENT, ()),
-        (Kind.REGRESSION, (LINE[20],)),
-    }
 
 
 def test_slowdown_during_a_night_is_one_finding():
@@ -418,7 +395,7 @@ def test_open_moves_come_first():
     assert order == ["sure", "0.02", "0.0005"]
 
 
-def nights(machine, series, count, since=40):
+def played(machine, series, count, since=40):
     """Play nights of one commit each, with what they leave to the next. Return the findings and the outcomes."""
     recorded, memory, outcomes = (), NO_MEMORY, []
     for index in range(since, since + count):
@@ -454,7 +431,7 @@ def test_machine_that_only_native_feels_costs_one_rerun_a_series(codes, count, s
     levels = [0.0] * 40 + [step] * 10
     series = several(4, levels, codes=codes, noise=0.003)
     eager = several(4, [0.0] * 50, implementation="eager", first=9)
-    recorded, outcomes = nights(Machine(noise=0.005), [*series, *eager], 10)
+    recorded, outcomes = played(Machine(noise=0.005), [*series, *eager], 10)
     runs = [identity.case for outcome in outcomes for identity, _ in outcome.comparisons]
     assert sorted(runs) == sorted(count * [member.identity.case for member in series])
     assert kinds(recorded) == {Kind.ENVIRONMENT: State.ENVIRONMENT}  # nobody is accused
@@ -462,10 +439,10 @@ def test_machine_that_only_native_feels_costs_one_rerun_a_series(codes, count, s
 
 def test_regression_on_top_of_a_refuted_move_is_found():
     levels = [0.0] * 40 + [0.03] + [0.06] * 3
-    recorded, _ = nights(Machine(speed=slower_from(41, 1.03), noise=0.005), [history(levels)], 4)
+    recorded, _ = played(Machine(speed=slower_from(41, 1.03), noise=0.005), [history(levels)], 4)
     assert {(record.kind, record.commits) for record in recorded} >= {(Kind.REGRESSION, (LINE[41],))}
 
 
 def test_chance_that_a_rerun_refutes_moves_no_level():
-    recorded, outcomes = nights(Machine(noise=0.005), [with_values(history([0.0] * 44), 0.03, 0.0, 0.0, 0.0)], 4)
+    recorded, outcomes = played(Machine(noise=0.005), [with_values(history([0.0] * 44), 0.03, 0.0, 0.0, 0.0)], 4)
     assert recorded == () and [len(outcome.comparisons) for outcome in outcomes] == [1, 0, 0, 0]

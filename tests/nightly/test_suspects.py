@@ -7,28 +7,21 @@ import math
 import pytest
 
 from kernel_velocity.findings import finding
-from kernel_velocity.findings.finding import Kind, State, Step
+from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.nightly import confirm, judge
-from kernel_velocity.results.identity import Identity
-from tests.findings.nights import LINE, NIGHT, ORDER, WHEN, case, history, identity, with_shared
+from tests.findings.nights import LINE, NIGHT, ORDER, WHEN, case, history, of_cases, with_shared
 
 STEP = math.log(1.1)
 CALM = [history(40, case=f"float32-{size}k", implementation="eager", code=None) for size in range(1, 5)]
 
 
 def judged(*histories, steps=()):
-    return judge.suspicions(histories, line=LINE, since=NIGHT, explained=steps)
+    return judge.Night(histories, line=LINE, since=NIGHT, explained=steps).suspicions()
 
 
 def suspects(*histories, steps=()):
     """Return what is suspected because its values moved."""
     return tuple(move for move in judged(*histories, steps=steps).suspects if move.is_shown)
-
-
-def at_last(series, **changed):
-    """Return a series whose last observation, and no other, is changed."""
-    last = dataclasses.replace(series.newest, **changed)
-    return dataclasses.replace(series, observations=(*series.observations[:-1], last))
 
 
 @pytest.mark.parametrize("step_at", [39, 35])
@@ -44,13 +37,6 @@ def test_move_of_unmeasured_commits_has_all_candidates():
     sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
     assert [move.candidates for move in suspects(sparse)] == [LINE[36:40]]
     assert [move.candidates for move in suspects(history(40, step_at=39, step=STEP, code=None))] == [(LINE[39],)]
-
-
-def test_series_of_an_earlier_night_are_not_judged():
-    old = history(39, step_at=38, step=STEP, code_at=38)
-    stale = tuple(dataclasses.replace(observation, measured=NIGHT - 1) for observation in old.observations)
-    nothing = judge.Suspicions(suspects=(), events=(), judged=frozenset())
-    assert judged(dataclasses.replace(old, observations=stale)) == nothing
 
 
 @pytest.mark.parametrize(
@@ -109,7 +95,7 @@ def test_uniform_slowdown_is_an_environment_finding(factor):
     assert event.factor == pytest.approx(factor, rel=0.005) and len(event.moves) == 8
     measured = {move.identity.implementation for move in night.suspects}
     assert measured == {"native"}  # their code changed as well: only a comparison in turns tells its part
-    result = confirm.of_environment(event, when=WHEN, who="nightly")
+    result = confirm.of_environment(event, when=WHEN)
     assert (result.kind, result.state, result.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
     again = judged(*scaled_night(factor), steps=finding.known_steps([result], ORDER))
     assert again.events == ()  # the next night knows it
@@ -162,30 +148,6 @@ def test_changed_figure_or_error_blames_the_commit(benchmark, fact, is_accused):
     assert suspects(unchanged) == ()
 
 
-def test_known_step_is_not_suspected_again():
-    slow = history(40, step_at=30, step=STEP, code_at=30)
-    recorded = [Step(identity=slow.identity, effect=STEP, position=30)]
-    assert suspects(slow, steps=recorded) == ()
-    (move,) = suspects(at_last(slow, value=slow.newest.value - STEP, code="c"), steps=recorded)
-    assert move.worse is False and move.candidates == (LINE[39],)
-
-
-def of_cases(*members):
-    return confirm.from_cases(members, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
-
-
-def test_series_on_two_machines_with_one_cause_are_one_finding():
-    (result,) = of_cases(
-        *(
-            case(ratio=1.05 + 0.01 * number, machine=machine, case=f"float32-{number}M", commits=commits)
-            for machine, commits in (("bench-1", LINE[28:33]), ("bench-2", LINE[30:31]))
-            for number in range(5)
-        )
-    )
-    assert (len(result.affected), result.machines, result.culprit) == (10, ("bench-1", "bench-2"), LINE[30])
-    assert result.worst.ratio == pytest.approx(1.09)
-
-
 def test_other_kernels_directions_and_commits_are_other_causes():
     result = of_cases(
         case(),
@@ -222,10 +184,3 @@ def test_false_discoveries_are_held_at_five_percent():
     assert discoveries(9e-4, others=others) == ([], [9e-4])  # one of hundreds that chance confirmed
     assert discoveries(1.6e-4, others=others) == ([1.6e-4], [])
     assert discoveries(*[9e-4] * 40, others=others) == ([9e-4] * 40, [])  # one slow commit is no chance
-
-
-def test_identity_has_no_other_parts():
-    assert [field.name for field in dataclasses.fields(Identity)] == [
-        *("machine", "environment", "benchmark", "implementation", "case", "version", "method")
-    ]
-    assert str(identity()) == "matmul.Cpu.time_hot native float32-256x256x256"

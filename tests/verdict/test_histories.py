@@ -227,10 +227,10 @@ def test_a_clock_that_was_set_back_is_named(nightly):
 def test_what_was_measured_after_now_is_of_no_night(nightly):
     histories, _, line, _ = read(nightly)
     last = max(series.last_measured for series in histories)
-    assert judge.suspicions(histories, line=line, since=last - 86400, explained=()).judged
+    assert judge.Night(histories, line=line, since=last - 86400, explained=()).suspicions().judged
     assert history.undated(histories, last) == histories
     later = history.undated(histories, last - 86400)
-    assert not judge.suspicions(later, line=line, since=last - 86400, explained=()).judged
+    assert not judge.Night(later, line=line, since=last - 86400, explained=()).suspicions().judged
     assert [[observation.value for observation in series.observations] for series in later] == [
         [observation.value for observation in series.observations] for series in histories
     ]

@@ -323,7 +323,7 @@ def judged(world: World, position: int, before: PlayedNight, rng: np.random.Gene
     histories = _histories(world, position)
     machine = SimulatedMachine(world, position, rng)
     steps = finding.known_steps(before.findings, order)
-    suspected = judge.suspicions(histories, line=line, since=since, explained=steps, memory=before.memory)
+    suspected = judge.Night(histories, line=line, since=since, explained=steps, memory=before.memory).suspicions()
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(before.findings, histories, already))
     earlier = confirm.sessions(before.reruns, since)

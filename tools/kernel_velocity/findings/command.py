@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     for problem in stored.problems:
         print(f"error: {problem}", file=err)
     now = datetime.now(UTC).replace(microsecond=0)
-    {None: _list, "list": _list, "show": _show, "expect": _expect}.get(args.action, _decide)(args, stored, now, out)
+    {None: _list, "list": _list, "expect": _expect}.get(args.action, _of_one)(args, stored, now, out)
     return ResultsError.exit_code if stored.problems else 0
 
 
@@ -72,10 +72,6 @@ def _list(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) 
     print(finding_text.table(shown) if shown else "no finding is open", file=out)
     if hidden := len(findings) - len(shown):
         print(f"{units.count(hidden, 'finding')} expected, acknowledged or closed: --all lists all", file=out)
-
-
-def _show(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
-    print(finding_text.details(_finding(stored, args.id, UNKNOWN, now)), file=out)
 
 
 def _finding(stored: Stored, beginning: str, who: str, now: datetime) -> Finding:
@@ -95,9 +91,13 @@ def _finding(stored: Stored, beginning: str, who: str, now: datetime) -> Finding
     raise UsageError(f"no finding {beginning!r}: `kv findings list --all` lists all")
 
 
-def _decide(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
-    who = _who(args)
+def _of_one(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
+    """Show a finding, or decide about it."""
+    who = UNKNOWN if args.action == "show" else _who(args)
     finding = _finding(stored, args.id, who, now)
+    if args.action == "show":
+        print(finding_text.details(finding), file=out)
+        return
     if args.action == "acknowledge":
         decided = decisions.acknowledge(finding, reason=args.reason, until=_day(args.until), who=who, when=now)
     else:

@@ -207,21 +207,23 @@ def resolved(
         histories: as `judge.prepared` returns them with the steps of environment findings alone.
         order: commit -> position on the first-parent line.
     """
-    is_back = {Kind.REGRESSION: _is_back, Kind.VANISHED: _is_there}.get(finding.kind)
-    if is_back is None or finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
+    is_gone = finding.kind is Kind.VANISHED
+    if not (is_gone or finding.kind is Kind.REGRESSION):
+        return finding
+    if finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
         return finding
     positions = [order[sha] for sha in finding.commits if sha in order]
     measured = [(series, histories[series.identity]) for series in finding.affected if series.identity in histories]
-    if not positions or not measured or (finding.kind is Kind.VANISHED and len(measured) < len(finding.affected)):
+    if not positions or not measured or (is_gone and len(measured) < len(finding.affected)):
         return finding
-    if not all(is_back(series, history, min(positions), max(positions)) for series, history in measured):
+    first, last = min(positions), max(positions)
+    if not all(
+        history.newest.position > last if is_gone else _is_back(series, history, first, last)
+        for series, history in measured
+    ):
         return finding
     newest = measured[0][1].newest.commit[:8]
     return _changed(finding, State.RESOLVED, f"back where it was, as of {newest}", who=who, when=when)
-
-
-def _is_there(_: Affected, history: SeriesHistory, first: int, last: int) -> bool:
-    return history.newest.position > max(first, last)
 
 
 def _is_back(series: Affected, history: SeriesHistory, first: int, last: int) -> bool:

@@ -12,7 +12,7 @@ import enum
 import itertools
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -258,14 +258,11 @@ def as_data(record: Evidence) -> dict[str, Any]:
     for rerun in data["reruns"]:
         for side in itertools.chain(rerun["sides"], *rerun["earlier"]):
             side["began"] = [round(time, 2) for time in side["began"]]
-            side |= {name: _digits(side[name]) for name in ("seconds", "adjusted")}
+            for name in ("seconds", "adjusted"):
+                side[name] = [float(f"{value:.{DIGITS}g}") for value in side[name]]
     for entry in (*data["reruns"], *data["paths"], *(step for path in data["paths"] for step in path["tried"])):
         entry["reason"] = entry["reason"][:MOST_TEXT]
     return data
-
-
-def _digits(values: Sequence[float]) -> list[float]:
-    return [float(f"{value:.{DIGITS}g}") for value in values]
 
 
 def _lines(value: Any) -> str:

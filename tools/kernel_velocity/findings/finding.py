@@ -158,7 +158,9 @@ def joined(recorded: Iterable[Finding], new: Finding) -> Finding:
         affected=tuple(affected[identity] for identity in sorted(affected)),
     )
     is_undecided = old.state in (State.NEW, State.SUSPECT)
-    is_raised = new.state is State.CONFIRMED and (is_undecided or (is_decided and _adds(new, old)))
+    before = {series.identity: series for series in old.affected}
+    adds = any(series.identity not in before or series.exceeds(before[series.identity]) for series in new.affected)
+    is_raised = new.state is State.CONFIRMED and (is_undecided or (is_decided and adds))
     if is_raised or old.state in (State.RESOLVED, State.METHOD):
         return replace(whole, state=new.state, decisions=(*whole.decisions, *new.decisions))
     return whole
@@ -176,12 +178,6 @@ def _same_cause(recorded: Iterable[Finding], new: Finding) -> Finding | None:
         and set(old.commits) & set(new.commits)
     ]
     return next(iter(same + alike), None)
-
-
-def _adds(new: Finding, old: Finding) -> bool:
-    """Return whether a series is new in a finding, or shows clearly more of it."""
-    earlier = {series.identity: series for series in old.affected}
-    return any(series.identity not in earlier or series.exceeds(earlier[series.identity]) for series in new.affected)
 
 
 @dataclass(frozen=True, kw_only=True)

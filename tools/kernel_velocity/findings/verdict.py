@@ -210,15 +210,8 @@ def _data(verdict: NightVerdict) -> dict[str, Any]:
         ],
         "failures": fields.plain(verdict.failures),
         "failed_builds": fields.plain(verdict.failed_builds),
-        "stale": [
-            {"machine": silent.machine, "days": round(silent.days, 2), "whole": silent.whole}
-            | {"series": fields.plain(silent.series)}
-            for silent in verdict.stale
-        ],
-        "superseded": [
-            {"what": series.what, "old": fields.plain(series.old), "new": fields.plain(series.new)}
-            for series in verdict.superseded
-        ],
+        "stale": [fields.plain(silent) | {"days": round(silent.days, 2)} for silent in verdict.stale],
+        "superseded": fields.plain(verdict.superseded),
         "errors": list(verdict.errors),
         "notes": list(verdict.notes),
         "commits": {

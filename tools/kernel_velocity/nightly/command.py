@@ -33,7 +33,6 @@ from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.measure import NightJournal
 from kernel_velocity.past import past
 from kernel_velocity.results import git
-from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import checks, report, select, track
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
@@ -83,12 +82,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         runner = AsvRunner(root=Path.cwd(), device=device, err=err)
         left = _left(budget, time.monotonic() - began, out)
         recorded = past.open(work.results, work.root) if work.has_results() else None
-        night = measure.measured(work, journal, recorded)
-        concluded = conclude.conclude(night, recorded, runner, budget=left, out=out)
+        concluded = conclude.conclude(work, journal, recorded, runner, budget=left, out=out)
         try:
             unwritten = _written(concluded, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages
-            print_verdict(concluded, night.measurements, work.commits, out)
+            print_verdict(concluded, work.commits, out)
         if not concluded.unwritten:
             # Last: whoever ends this before has the next start report everything again
             built = [commit for commit in work.commits if commit not in work.failed_builds]
@@ -167,12 +165,10 @@ def _written(concluded: Concluded, reports: Mapping[str, Path], work: Session, o
     return failed
 
 
-def print_verdict(
-    concluded: Concluded, measurements: Sequence[Measurement], commits: Sequence[str], out: TextIO
-) -> None:
+def print_verdict(concluded: Concluded, commits: Sequence[str], out: TextIO) -> None:
     """Print the comparison of the night's commits (newest first), the findings, and the verdict in the last line."""
     verdict = concluded.verdict
-    table = report.speed_table(measurements, tuple(reversed(commits)))
+    table = report.speed_table(concluded.measurements, tuple(reversed(commits)))
     lines = [f"\n{table}"] if table else []
     lines += [f"failed build: {failed.what[:8]}: {failed.why}" for failed in verdict.failed_builds]
     lines += [f"failed: {failed.what}: {failed.why}" for failed in verdict.failures]

@@ -3,114 +3,126 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.findings import decisions, evidence, finding, store
+from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.findings.verdict import NightVerdict
-from kernel_velocity.nightly import confirm, judge
-from kernel_velocity.nightly.measure import LOOKED_AT, MeasuredNight
+from kernel_velocity.nightly import confirm, judge, measure
+from kernel_velocity.nightly.confirm import EarlierSessions
+from kernel_velocity.nightly.measure import LOOKED_AT, NightJournal
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
-from kernel_velocity.runner.session import LONGEST_SESSION
+from kernel_velocity.results.measurement import Measurement
+from kernel_velocity.results.records import History
+from kernel_velocity.runner.session import LONGEST_SESSION, Session
 from kernel_velocity.verdict import history, silence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded:
-    """A night's verdict, the moves that a re-run refuted, and what the next night continues from."""
+    """A night's verdict, what it measured, the moves that a re-run refuted, and what the next night continues from."""
 
     verdict: NightVerdict
-    refuted: tuple[str, ...]
+    measurements: Sequence[Measurement] = ()  # of its commits
+    refuted: tuple[str, ...] = ()
     memory: Memory = NO_MEMORY
     unwritten: bool = False  # whether findings could not be written: the next start has to do it
 
 
-def conclude(night: MeasuredNight, recorded: Past | None, runner: Runner, *, budget: float, out: TextIO) -> Concluded:
+def conclude(
+    work: Session, journal: NightJournal, recorded: Past | None, runner: Runner, *, budget: float, out: TextIO
+) -> Concluded:
     """Judge the values of a night, confirm the moves, and write the findings.
 
     Args:
-        recorded: the history with the night's values. None: nothing was ever recorded.
+        work: has measured. recorded: the history with the night's values. None: nothing was ever recorded.
         runner: measures again, in turns. budget: s of measuring that it may take. out: for progress.
     """
-    results, machine = night.results, night.machine
-    when = datetime.now(UTC).replace(microsecond=0)
-    title = f"nightly on {machine}"
+    when, now = datetime.now(UTC).replace(microsecond=0), time.time()
+    title, failed_builds = f"nightly on {work.machine}", measure.failed_builds(work)
     if recorded is None:
-        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=night.failed_builds)
-        return Concluded(verdict=verdict, refuted=())
-    decided = store.read(results)
-    # Measured commits, those of findings, and the possible causes of tonight
-    named = {sha for record in decided.findings for sha in record.commits}
-    named |= {*recorded.directory.commits.values(), *git.newest(night.root, LOOKED_AT)}
-    git_history = git.read(night.root, named)
-    commits = git_history.commits.values()
-    expected, expected_notes = decisions.expectations(commits, git.merged(night.root, commits, saying=decisions.KEY))
-    stored = [evidence.read(results, record.id)[0] for record in decided.findings if record.state is State.SUSPECT]
-    reruns = [rerun for machines in stored for rerun in machines.get(machine, Evidence()).reruns]
-    order = recorded.order
+        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=failed_builds)
+        return Concluded(verdict=verdict)
+    measurements = work.among(recorded)
+    failures = measure.lacking(work, measurements)
+    decided = store.read(work.results)
+    commits, (expected, notes) = _expectations(work.root, recorded, decided.findings)
     histories = history.build(recorded)
-    all_series = history.undated(histories.series, now := time.time())
-    notes = silence.from_the_future(histories.series, now, machine) + silence.renamed(all_series, machine)
-    here = [series for series in all_series if series.identity.machine == machine]
-    steps = finding.known_steps(decided.findings, order)
-    memory, forgotten = store.memory_of(results, machine, night.since)
-    suspected = judge.suspicions(
-        here, line=git_history.line, since=night.since, explained=steps, again=night.again, memory=memory
-    )
+    series = history.undated(histories.series, now)
+    notes += silence.from_the_future(histories.series, now, work.machine) + silence.renamed(series, work.machine)
+    here = [history for history in series if history.identity.machine == work.machine]
+    memory, forgotten = store.memory_of(work.results, work.machine, journal.since)
+    steps = finding.known_steps(decided.findings, recorded.order)
+    suspected = judge.Night(
+        here, line=commits.line, since=journal.since, explained=steps, again=journal.again, memory=memory
+    ).suspicions()
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
-    outcome = confirm.look_again(
-        moves,
-        runner,
-        budget=budget,
-        earlier=confirm.sessions(reruns, now - LONGEST_SESSION),
-        say=lambda text: print(text, file=out, flush=True),
-    )
-    decided = store.read(results)  # again: people decide while a night measures
+    earlier = _earlier(work, decided.findings, now - LONGEST_SESSION)
+    say = partial(print, file=out, flush=True)
+    outcome = confirm.look_again(moves, runner, budget=budget, earlier=earlier, say=say)
+    decided = store.read(work.results)  # again: people decide while a night measures
     findings = judge.findings(
         outcome,
         suspected,
-        all_series,
+        series,
         histories.absent,
         recorded=decided.findings,
         expectations=(*decided.expectations, *expected),
-        order=order,
+        order=recorded.order,
         when=when,
     )
-    blocked, unwritten = write(results, machine, findings, outcome.evidence, decided.findings)
-    notes += finding.beside_notes(findings, order)
+    blocked, unwritten = write(work.results, work.machine, findings, outcome.evidence, decided.findings)
     memory = judge.remembered(moves, outcome, suspected, memory)
+    notes += finding.beside_notes(findings, recorded.order)
     if memory.left:
         notes += (f"out of time: {len(memory.left)} series whose code changed are left to the next night",)
     verdict = NightVerdict(
         title=title,
         when=when,
         measured=suspected.measured,
-        findings=_to_report(findings, decided.findings, night.since),
+        findings=_to_report(findings, decided.findings, journal.since),
         comparisons=tuple(outcome.comparisons),
-        failures=night.failures,
-        failed_builds=night.failed_builds,
-        stale=silence.stale(all_series, when.timestamp()),
-        superseded=silence.superseded(all_series),
-        errors=(*decided.problems, *blocked, *unwritten, *night.errors),
-        notes=tuple(dict.fromkeys((*night.notes, *recorded.problems, *forgotten, *expected_notes, *notes))),
-        commits=git_history.commits,
+        failures=failures,
+        failed_builds=failed_builds,
+        stale=silence.stale(series, when.timestamp()),
+        superseded=silence.superseded(series),
+        errors=(*decided.problems, *blocked, *unwritten, *work.unreadable.values()),
+        notes=tuple(dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *notes))),
+        commits=commits.commits,
     )
+    refuted = tuple(outcome.refuted.values())
     return Concluded(
-        verdict=verdict,
-        refuted=tuple(outcome.refuted.values()),
-        memory=memory,
-        unwritten=bool(unwritten),
+        verdict=verdict, measurements=measurements, refuted=refuted, memory=memory, unwritten=bool(unwritten)
     )
+
+
+def _expectations(
+    root: Path, recorded: Past, findings: Iterable[Finding]
+) -> tuple[History, tuple[tuple[Expectation, ...], tuple[str, ...]]]:
+    """Return measured commits, those of findings and the possible causes of tonight, and what their messages expect."""
+    named = {sha for record in findings for sha in record.commits}
+    read = git.read(root, named | {*recorded.directory.commits.values(), *git.newest(root, LOOKED_AT)})
+    commits = read.commits.values()
+    return read, decisions.expectations(commits, git.merged(root, commits, saying=decisions.KEY))
+
+
+def _earlier(work: Session, findings: Iterable[Finding], until: float) -> EarlierSessions:
+    """Return the sessions of earlier nights that suspects of the machine rest on."""
+    stored = [evidence.read(work.results, record.id)[0] for record in findings if record.state is State.SUSPECT]
+    reruns = (rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns)
+    return confirm.sessions(reruns, until)
 
 
 def write(

@@ -39,7 +39,7 @@ P_DIFFERENT = 2e-4
 FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
 # That ask whether a move is one. With their looks at P_DIFFERENT, chance says so in .3% of cases at most.
 MOST_NIGHTS = 4
-
+WHO = "nightly"  # decides first about each finding
 
 EarlierSessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]]  # of a series, before and after
 
@@ -48,17 +48,19 @@ EarlierSessions = Mapping[tuple[Identity, str, str], Sequence[tuple[Side, Side]]
 class EnvironmentEvent:
     """Series of a machine's device that moved together, or with a change of the machine: no commit is to blame."""
 
-    machine: str
-    device: str
-    effect: float  # of log values, the median over its moves of times; of errors where no time moved
     began: float | None  # Unix time of the first value that shows it, s
-    changes: Changes
     moves: tuple[Move, ...]
 
     @property
+    def changes(self) -> Changes:
+        """What changed of the machine."""
+        return {fact: change for move in self.moves for fact, change in move.changes.items()}
+
+    @property
     def factor(self) -> float:
-        """The factor of the values."""
-        return math.exp(self.effect)
+        """The factor of the values: the median over its times, or over its errors where no time moved."""
+        times = [move.effect for move in self.moves if move.identity.is_timed]
+        return math.exp(statistics.median(times or [move.effect for move in self.moves]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,18 +390,16 @@ def discoveries(
         others: p of everything else that the night tested, with the same. They show the one of hundreds that chance
             confirmed.
     """
-    cases = [case for case, _ in tests]
-    tested = [(case.affected.p, agreed) for case, agreed in tests if case.affected.p is not None]
-    mean = statistics.fmean(agreed for _, agreed in (*tested, *others)) if tested else 0.0
-    weighted = [min(1.0, p * mean / agreed) for p, agreed in (*tested, *others)]
-    adjusted = iter(controlled(weighted))
-    passed = [case.affected.p is not None and next(adjusted) <= FALSE_DISCOVERIES for case in cases]
-    reported = tuple(case for case, is_passed in zip(cases, passed, strict=True) if is_passed)
-    return reported, tuple(case for case, is_passed in zip(cases, passed, strict=True) if not is_passed)
+    tested = [case for case, _ in tests if case.affected.p is not None]
+    weighted = [*((case.affected.p, agreed) for case, agreed in tests if case.affected.p is not None), *others]
+    mean = statistics.fmean(agreed for _, agreed in weighted) if tested else 0.0
+    adjusted = controlled([min(1.0, p * mean / agreed) for p, agreed in weighted])
+    reported = tuple(case for case, p in zip(tested, adjusted, strict=False) if p <= FALSE_DISCOVERIES)
+    return reported, tuple(case for case, _ in tests if case not in reported)
 
 
 def from_cases(
-    cases: Iterable[ExaminedSeries], *, state: State, order: Mapping[str, int], when: datetime, who: str
+    cases: Iterable[ExaminedSeries], *, state: State, order: Mapping[str, int], when: datetime
 ) -> tuple[Finding, ...]:
     """Return a finding for each cause. A case that is neither for the worse nor for the better is left out.
 
@@ -422,15 +422,13 @@ def from_cases(
         else:
             groups.append(([case], set(case.commits)))
     return tuple(
-        _of_cause(members, tuple(sorted(commits, key=order.__getitem__)), state, when, who)
+        _of_cause(members, tuple(sorted(commits, key=order.__getitem__)), state, when)
         for groups in causes.values()
         for members, commits in groups
     )
 
 
-def _of_cause(
-    cases: Sequence[ExaminedSeries], commits: tuple[str, ...], state: State, when: datetime, who: str
-) -> Finding:
+def _of_cause(cases: Sequence[ExaminedSeries], commits: tuple[str, ...], state: State, when: datetime) -> Finding:
     worst = max(cases, key=lambda case: abs(case.affected.effect))
     kind = Kind.REGRESSION if worst.affected.worse else Kind.IMPROVEMENT
     kernel = worst.affected.identity.kernel
@@ -446,31 +444,32 @@ def _of_cause(
         how=worst.how,
         ruled_out=tuple(dict.fromkeys(text for case in cases for text in case.ruled_out)),
         affected=tuple(sorted((case.affected for case in cases), key=lambda series: series.identity)),
-        decisions=(Decision(when=when, who=who, state=state, reason=reason),),
+        decisions=(Decision(when=when, who=WHO, state=state, reason=reason),),
     )
 
 
-def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
+def of_environment(event: EnvironmentEvent, *, when: datetime) -> Finding:
     """Return the finding of an environment event. It names no commit."""
     began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
-    changes = "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in event.changes.items())
-    reason = changes or "nothing of what is recorded of the machine changed"
+    identity = event.moves[0].identity
+    changed = "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in event.changes.items())
+    reason = changed or "nothing of what is recorded of the machine changed"
     count = len(event.moves)
     many = "1 series moved" if count == 1 else f"{count} series moved at once, their median"
     return Finding(
-        id=slug(event.machine, event.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
+        id=slug(identity.machine, identity.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
         kind=Kind.ENVIRONMENT,
         state=State.ENVIRONMENT,
-        subject=event.machine,
+        subject=identity.machine,
         found=began,
         changes=event.changes or None,
         how=f"{many} by a factor of {event.factor:.4g}",
         affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
-        decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=reason),),
+        decisions=(Decision(when=when, who=WHO, state=State.ENVIRONMENT, reason=reason),),
     )
 
 
-def of_vanished(vanished: Iterable[Vanished], *, when: datetime, who: str) -> tuple[Finding, ...]:
+def of_vanished(vanished: Iterable[Vanished], *, when: datetime) -> tuple[Finding, ...]:
     """Return a finding for each kernel and commit at which series no longer apply."""
     causes: dict[tuple[str, str], list[Vanished]] = defaultdict(list)
     for series in vanished:
@@ -486,7 +485,7 @@ def of_vanished(vanished: Iterable[Vanished], *, when: datetime, who: str) -> tu
             anchor=group[0].last,
             how="does not apply there, and had a value before",
             affected=tuple(Affected(identity=identity, ratio=1.0) for identity in sorted(s.identity for s in group)),
-            decisions=(Decision(when=when, who=who, state=State.NEW, reason=f"{len(group)} series have no value"),),
+            decisions=(Decision(when=when, who=WHO, state=State.NEW, reason=f"{len(group)} series have no value"),),
         )
         for (kernel, commit), group in causes.items()
     )

@@ -15,7 +15,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from datetime import datetime
 from statistics import NormalDist
 
@@ -26,10 +26,9 @@ from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
 from kernel_velocity.findings.store import NO_MEMORY, Memory, Noted
 from kernel_velocity.nightly import confirm
-from kernel_velocity.nightly.confirm import EnvironmentEvent, ExaminedSeries, Remeasured
+from kernel_velocity.nightly.confirm import WHO, EnvironmentEvent, ExaminedSeries, Remeasured
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import DEVICE, Identity, Slot
-from kernel_velocity.results.sessions import Changes
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT
@@ -64,14 +63,11 @@ class Agreement:
             positions = [self._order[sha] for sha in commits if sha in self._order]
             shifts = self._shifts[key] = {}
             for history in self._groups[key[0]] if positions else ():
-                before = [
-                    observation.value for observation in history.observations if observation.position < min(positions)
-                ][-VALUES_OF_LEVEL:]
-                after = [
-                    observation.value for observation in history.observations if observation.position >= max(positions)
-                ][:VALUES_OF_LEVEL]
+                before = [entry.value for entry in history.observations if entry.position < min(positions)]
+                after = [entry.value for entry in history.observations if entry.position >= max(positions)]
                 if before and after:
-                    shifts[history.identity] = statistics.median(after) - statistics.median(before)
+                    levels = before[-VALUES_OF_LEVEL:], after[:VALUES_OF_LEVEL]
+                    shifts[history.identity] = statistics.median(levels[1]) - statistics.median(levels[0])
         return self._shifts[key]
 
     def weight(self, of: Identity, commits: tuple[str, ...], *, rises: bool) -> float:
@@ -96,7 +92,6 @@ def _cause(identity: Identity) -> Cause:
     return identity.kernel, identity.device, identity.implementation, identity.is_timed
 
 
-WHO = "nightly"
 JUDGED = 3 * BLOCK  # newest values: the detector searches two blocks and the one that fills
 STAYS = 2  # values after the one that was refuted: a mean of two has that one in it, and chance chose it
 FEWEST_OF_EVENT = 2  # series that move together, where no change of the machine is known; and
@@ -118,47 +113,23 @@ class Suspicions:
         return sum(identity.kernel != DEVICE and not identity.is_figure for identity in self.judged)
 
 
-def suspicions(
-    histories: Sequence[SeriesHistory],
-    *,
-    line: Sequence[str],
-    since: float,
-    explained: Sequence[Step],
-    again: str | None = None,
-    memory: Memory = NO_MEMORY,
-) -> Suspicions:
-    """Judge every commit of a night, oldest first. A move at one commit is explained for the next.
+@dataclass
+class Night:
+    """The values of a night, judged commit by commit, oldest first. A move at one commit is explained for the next.
 
     Of a series whose code changed, what does not move is suspected, too. A move that a re-run refuted is not measured
     again while the code is the same. If it stays, it is the machine's.
-
-    Args:
-        line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
-        explained: moves that earlier nights recorded.
-        again: the commit that tonight measured although it had been measured before.
-        memory: of the night before.
     """
-    night = Night(histories, line=line, since=since, explained=explained, again=again, memory=memory)
-    entries = (entry for history in histories for entry in history.observations)
-    for position in sorted({entry.position for entry in entries if _is_of_tonight(entry, since)}):
-        night.judge_commit(position)
-    return night.suspicions()
 
+    histories: Sequence[SeriesHistory]
+    _: KW_ONLY
+    line: Sequence[str]  # the commits of the first-parent line, oldest first
+    since: float  # when the night began, Unix time, s
+    explained: InitVar[Iterable[Step]]  # moves that earlier nights recorded
+    again: str | None = None  # the commit that tonight measured although it had been measured before
+    memory: InitVar[Memory] = NO_MEMORY  # of the night before
 
-class Night:
-    """The state of a night that is judged commit by commit. Its arguments are those of `suspicions`."""
-
-    def __init__(
-        self,
-        histories: Sequence[SeriesHistory],
-        *,
-        line: Sequence[str],
-        since: float,
-        explained: Sequence[Step],
-        again: str | None,
-        memory: Memory,
-    ) -> None:
-        self._histories, self._line, self._since, self._again = histories, line, since, again
+    def __post_init__(self, explained: Iterable[Step], memory: Memory) -> None:
         self._steps = [*explained]
         self._moves: dict[tuple[Identity, str], Move] = {}  # to be measured again
         self._events: list[EnvironmentEvent] = []
@@ -166,15 +137,34 @@ class Night:
         self._refuted = {noted.identity: noted for noted in memory.refuted}
         self._start = {noted.identity: noted.commit for noted in memory.left}  # the code is examined from here on
 
-    def judge_commit(self, position: int) -> None:
-        """Judge the values of the commit at a position on the line."""
-        until = (_until(history, position) for history in self._histories)
-        here = [
-            prepared(history, self._since, self._steps)
-            for history in until
-            if history is not None and _is_of_tonight(history.newest, self._since)
+    def suspicions(self) -> Suspicions:
+        """Judge every commit of the night, and return the result."""
+        measured = [
+            (entry.position, history.identity)
+            for history in self.histories
+            for entry in history.observations
+            if _is_of_tonight(entry, self.since)
         ]
-        moved = self._new(here, [*moves.of_histories(here, self._line)])
+        for position in sorted({position for position, _ in measured}):
+            self._judge_commit(position)
+        changes = (self._code_change(prepared(history, self.since, self._steps)) for history in self.histories)
+        suspects = [*self._moves.values(), *(move for move in changes if move is not None)]
+        return Suspicions(
+            suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
+            events=tuple(self._events),
+            judged=frozenset(identity for _, identity in measured),
+            waiting=frozenset(self._waiting),
+        )
+
+    def _judge_commit(self, position: int) -> None:
+        """Judge the values of the commit at a position on the line."""
+        until = (_until(history, position) for history in self.histories)
+        here = [
+            prepared(history, self.since, self._steps)
+            for history in until
+            if history is not None and _is_of_tonight(history.newest, self.since)
+        ]
+        moved = self._new(here, [*moves.of_histories(here, self.line)])
         for device, series in sorted(Counter(map(_device, here)).items()):
             self._judge_device([move for move in moved if _device(move.history) == device], series)
 
@@ -185,9 +175,9 @@ class Night:
             replace(history, observations=entries)
             for history in here
             if history.identity in older
-            and (entries := tuple(entry for entry in history.observations if not _is_of_tonight(entry, self._since)))
+            and (entries := tuple(entry for entry in history.observations if not _is_of_tonight(entry, self.since)))
         ]
-        before = [*moves.of_histories(earlier, self._line)]
+        before = [*moves.of_histories(earlier, self.line)]
         return [move for move in moved if _is_of_newest(move) or not any(_is_alike(move, other) for other in before)]
 
     def _judge_device(self, moved: Sequence[Move], series: int) -> None:
@@ -197,7 +187,10 @@ class Night:
         # A step of few values is also seen by chance. To record that would move what every later night expects
         least = max(FEWEST_OF_EVENT, SHARE_OF_EVENT * series)
         if any(move.changes for move in blamed) or len(blamed) >= least:
-            self._record(event_of(blamed))
+            self._record(blamed, self._first_shown(blamed[0].history))
+            for move in blamed:
+                if move.candidates and move.identity.is_timed:  # only a re-run tells the part of changed code
+                    self._measure(move)
         for move in suspects:
             self._suspect(move)
 
@@ -211,7 +204,7 @@ class Night:
             self._waiting.add(move.identity)
         else:
             self._waiting.discard(move.identity)
-            self._record(replace(event_of([move]), began=entries[0].measured), is_dated=True)
+            self._record([move], entries[0].measured)
             if not is_same_code(entries[0].code, entries[-1].code):
                 self._measure(move)
 
@@ -223,33 +216,27 @@ class Night:
             move = replace(change, effect=move.effect, point=move.point, is_shown=True)
         self._moves.setdefault((move.identity, move.bad.commit), move)
 
-    def _record(self, event: EnvironmentEvent, *, is_dated: bool = False) -> None:
-        """Record an event. The times whose code changed as well are measured: only that tells the commit's part."""
-        event = event if is_dated else _dated(event, self._histories, self._since)
-        self._events.append(event)
-        self._steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
-        for move in () if is_dated else event.moves:
-            if move.candidates and move.identity.is_timed:
-                self._measure(move)
+    def _record(self, moved: Sequence[Move], began: float | None) -> None:
+        self._events.append(EnvironmentEvent(began=began, moves=tuple(sorted(moved, key=lambda move: move.identity))))
+        self._steps += [Step(identity=move.identity, effect=move.effect, since=began) for move in moved]
+
+    def _first_shown(self, of: SeriesHistory) -> float:
+        """Return when the first value of tonight was measured under the same facts of the same machine, Unix time, s.
+
+        Rounds of a night's commits are interleaved, and asv ends with the oldest: by its own newest value an event
+        would begin after values that show it.
+        """
+        return min(
+            observation.measured or math.inf
+            for history in self.histories
+            if _device(history) == _device(of)
+            for observation in history.observations
+            if _is_of_tonight(observation, self.since) and observation.facts == of.newest.facts
+        )
 
     def _code_change(self, history: SeriesHistory) -> Move | None:
         start = self._start.get(history.identity)
-        return code_change(history, self._line, self._since, self._again, start)
-
-    def suspicions(self) -> Suspicions:
-        """Return the result, once every commit is judged."""
-        changes = (self._code_change(prepared(history, self._since, self._steps)) for history in self._histories)
-        suspects = [*self._moves.values(), *(move for move in changes if move is not None)]
-        return Suspicions(
-            suspects=tuple(sorted(suspects, key=lambda move: (-openness(move), -abs(move.effect), move.identity))),
-            events=tuple(self._events),
-            judged=frozenset(
-                history.identity
-                for history in self._histories
-                if any(_is_of_tonight(entry, self._since) for entry in history.observations)
-            ),
-            waiting=frozenset(self._waiting),
-        )
+        return code_change(history, self.line, self.since, self.again, start)
 
 
 def _is_of_tonight(entry: Observation, since: float) -> bool:
@@ -343,23 +330,6 @@ def openness(move: Move) -> float:
     return 1 - noise.cdf(MIN_EFFECT) + noise.cdf(-MIN_EFFECT)
 
 
-def event_of(blamed: Sequence[Move]) -> EnvironmentEvent:
-    """Return the event of some moves of one machine's device."""
-    changes: Changes = {}
-    for move in blamed:
-        changes |= move.changes
-    times = [move.history.newest.measured for move in blamed if move.history.newest.measured is not None]
-    timed = [move for move in blamed if move.identity.is_timed]
-    return EnvironmentEvent(
-        machine=blamed[0].identity.machine,
-        device=blamed[0].identity.device,
-        effect=statistics.median(move.effect for move in timed or blamed),
-        began=min(times, default=None),
-        changes=changes,
-        moves=tuple(sorted(blamed, key=lambda move: move.identity)),
-    )
-
-
 def remembered(measured: Iterable[Move], outcome: Remeasured, suspected: Suspicions, before: Memory) -> Memory:
     """Return what the next night continues from: this night's state, and older state of series not measured tonight."""
 
@@ -386,23 +356,6 @@ def _until(history: SeriesHistory, position: int) -> SeriesHistory | None:
     if not observations or observations[-1].position != position:
         return None
     return replace(history, observations=observations)
-
-
-def _dated(event: EnvironmentEvent, histories: Iterable[SeriesHistory], since: float) -> EnvironmentEvent:
-    """Return an event that begins at this night's first value measured under the same machine facts.
-
-    Rounds of a night's commits are interleaved, and asv ends with the oldest: by its own newest value an event would
-    begin after values that show it.
-    """
-    facts = event.moves[0].history.newest.facts
-    times = [
-        observation.measured
-        for history in histories
-        if (history.identity.machine, history.identity.device) == (event.machine, event.device)
-        for observation in history.observations
-        if observation.measured is not None and observation.measured >= since and observation.facts == facts
-    ]
-    return replace(event, began=min(times, default=event.began))
 
 
 def findings(
@@ -437,9 +390,9 @@ def findings(
     reported, doubtful = confirm.discoveries(list(zip(outcome.cases, weights, strict=True)), others)
     new: list[Finding] = []
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
-        new += confirm.from_cases(group, state=state, order=order, when=when, who=WHO)
-    new += [confirm.of_environment(event, when=when, who=WHO) for event in events if event is not None]
-    new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when, who=WHO)
+        new += confirm.from_cases(group, state=state, order=order, when=when)
+    new += [confirm.of_environment(event, when=when) for event in events if event is not None]
+    new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when)
     by_id = {record.id: record for record in recorded}
     for record in new:
         whole = agreement.counted(finding.joined(by_id.values(), record))
@@ -465,4 +418,4 @@ def _without(event: EnvironmentEvent, confirmed: Iterable[ExaminedSeries]) -> En
     effects = {case.affected.identity: case.affected.effect for case in confirmed}
     rest = [replace(move, effect=move.effect - effects.get(move.identity, 0.0)) for move in event.moves]
     left = tuple(move for move in rest if abs(move.effect) >= threshold(move.history))
-    return replace(event, moves=left, effect=statistics.median(move.effect for move in left)) if left else None
+    return replace(event, moves=left) if left else None

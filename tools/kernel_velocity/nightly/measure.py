@@ -30,7 +30,6 @@ from kernel_velocity.fields import Moment
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings.verdict import Failed
 from kernel_velocity.names import DEVICES
-from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.measurement import Measurement
@@ -280,11 +279,6 @@ def begin(work: Session, record: JournalRecord, *, budget: float, tier: str, now
     )
 
 
-def changing(repository: Path) -> frozenset[str]:
-    """Return the newest commits of the line that change files which kernels are built from."""
-    return frozenset(git.commits(repository, None, most=LOOKED_AT))
-
-
 def setting(work: Session, environ: Mapping[str, str]) -> str:
     """Return what identifies the series to measure and this machine. Another setting may give a test case a value."""
     series = [work.series.series, sorted(work.series.versions.items()), work.rounds, timing.method(environ)]
@@ -297,7 +291,7 @@ def commit_states(work: Session, record: JournalRecord) -> list[CommitState]:
 
     A commit whose file cannot be read is noted in the session, and counts as measured: it costs the others nothing.
     """
-    touched = changing(work.root)
+    touched = frozenset(git.commits(work.root, None, most=LOOKED_AT))  # change files that kernels are built from
 
     def is_done(commit: str) -> bool:
         return work.is_measured(commit) or record.incomplete.get(commit, 0) > RETRIES
@@ -325,49 +319,17 @@ def measure(work: Session, night: PlannedNight, *, device: str, ceilings: bool, 
         work.measure_ceilings(device, out)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredNight:
-    """What a night has measured, for the half that judges it."""
-
-    root: Path  # of the clone
-    results: Path
-    machine: str
-    since: float  # Unix time, s, from which on values are judged
-    again: str | None  # the commit that was measured although it had been measured before
-    measurements: Sequence[Measurement] = ()  # of its commits
-    failures: tuple[Failed, ...] = ()  # series without a value, or with too few rounds
-    failed_builds: tuple[Failed, ...] = ()
-    errors: tuple[str, ...] = ()  # files that cannot be read
-    notes: tuple[str, ...] = ()
-
-
-def measured(work: Session, journal: NightJournal, recorded: Past | None) -> MeasuredNight:
-    """Return what a session has measured.
-
-    Args:
-        recorded: the history with its values. None: nothing was ever recorded.
-    """
-    measurements = [] if recorded is None else work.among(recorded)
+def lacking(work: Session, measurements: Sequence[Measurement]) -> tuple[Failed, ...]:
+    """Return the series of a session without a value, or with too few rounds."""
     tonight = [measurement for measurement in measurements if measurement.commit in work.measured]
     failed = report.failed(measurements, work.wrong_errors(), work.failures())
-    lacking = (*failed, *report.short(tonight, work.rounds, work.reader.deaths))
-    return MeasuredNight(
-        root=work.root,
-        results=work.results,
-        machine=work.machine,
-        since=journal.since,
-        again=journal.again,
-        measurements=measurements,
-        failures=tuple(Failed(what=series.what, why=series.why) for series in lacking),
-        failed_builds=tuple(_failed_builds(work)),
-        errors=tuple(work.unreadable.values()),
-        notes=tuple(work.notes),
-    )
+    short = report.short(tonight, work.rounds, work.reader.deaths)
+    return tuple(Failed(what=series.what, why=series.why) for series in (*failed, *short))
 
 
-def _failed_builds(work: Session) -> Iterator[Failed]:
-    """Yield the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
+def failed_builds(work: Session) -> tuple[Failed, ...]:
+    """Return the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
     why = "did not build on earlier nights, and is not tried again (`kv track --again 1 --range ...` does)"
     newest = git.commits(work.root, None, most=1)
     given_up = {sha: why for sha in newest if sha not in work.failed_builds and work.failed_before(sha)}
-    yield from (Failed(what=commit, why=why) for commit, why in (work.failed_builds | given_up).items())
+    return tuple(Failed(what=commit, why=why) for commit, why in (work.failed_builds | given_up).items())

@@ -29,18 +29,18 @@ class Stale:
     """Series of a machine without a recent value."""
 
     machine: str
-    series: tuple[Identity, ...]
     days: float  # since the newest value of any of them
     whole: bool  # whether these are all series of the machine
+    series: tuple[Identity, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Superseded:
     """A series that another one continues, because the version or the timing method changed."""
 
+    what: str  # "version" or "method", or both
     old: Identity
     new: Identity
-    what: str  # "version" or "method", or both
 
 
 def vanished(
