@@ -91,7 +91,6 @@ class CommitFacts:
         for kernel, shas in site.source_changes.items():
             for sha in shas:
                 self._kernels.setdefault(sha, []).append(kernel)
-        self._positions = [site.order[sha] for sha in site.along]
         self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
 
     def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +117,7 @@ class CommitFacts:
     def recorded(self, sha: str) -> dict[str, Any]:
         """Return what history, findings and sessions say of a commit."""
         site, commit, on_line = self.site, self.site.commits[sha], sha in self.site.order
-        number = bisect_left(self._positions, site.order[sha]) if on_line else len(site.along)
+        number = bisect_left(site.along, site.order[sha], key=site.order.__getitem__) if on_line else len(site.along)
         older = site.along[number - 1] if on_line and number else None
         newer = site.along[number + 1] if on_line and number + 1 < len(site.along) else None
         findings = self._findings.get(sha, ())

@@ -136,7 +136,7 @@ def placed(site: Site, platform: Platform, device: str) -> Iterator[Placed]:
 
 def _section(site: Site, platform: Platform, device: str, entries: Sequence[Placed]) -> dict[str, Any]:
     """Return what the template shows of a machine, environment and device."""
-    notes, roofs = Footnotes(), site.roofs(platform, device)
+    notes, roofs = Footnotes(), site.roof_choice(platform, device).roofs
     colours = colours_of(tuple(dict.fromkeys(entry.key.implementation for entry in entries)))
     drawn = [entry for entry in entries if entry.intensity is not None]
     kernels = {entry.key.benchmark: entry.kernel for entry in drawn}
