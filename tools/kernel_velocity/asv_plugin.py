@@ -33,7 +33,7 @@ from asv.console import log
 from asv.environment import ExistingEnvironment
 from asv.publishing import OutputPublisher
 
-from kernel_velocity import lock
+from kernel_velocity import lock, units
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.names import DEVICES
@@ -185,16 +185,11 @@ def format_result(results: Any, benchmark: Mapping[str, Any]) -> tuple[str | Non
     values_shown = [[value for value in axis if value in some] for axis, some in zip(axes, used, strict=True)]
     info, details = _format_result(results, {**benchmark, "params": values_shown})
     left_out = [
-        f"{name} {_names([value.strip(_QUOTE) for value in axis if value not in some])}"
+        f"{name} {units.listed([value.strip(_QUOTE) for value in axis if value not in some], NAMED_VALUES)}"
         for name, axis, some in zip(benchmark["param_names"], axes, used, strict=True)
         if some != set(axis)
     ]
     return info, f"{details}\nno value: {'; '.join(left_out)}" if left_out else details
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_VALUES
-    return ", ".join(names[:NAMED_VALUES]) + (f" and {more} more" if more > 0 else "")
 
 
 def print_benchmark(

@@ -534,7 +534,7 @@ def _list_row(site: Site, finding: Finding) -> dict[str, Any]:
         "blamed": blamed,
         "commit": subjects[0] if len(subjects) == 1 else None,  # of those that the site has
         "machines": machines,
-        "shown_machines": pages.names(machines, LISTED_MACHINES),
+        "shown_machines": units.listed(machines, LISTED_MACHINES),
         "found": f"{finding.found:%Y-%m-%d}",
         "searched": " ".join(words).lower(),
     }

@@ -201,7 +201,7 @@ def _names(entries: Sequence[Placed]) -> Iterator[Name]:
         cases = {key.case for key in keys}
         words = f"{kernels[0]} {cases.pop().partition('-')[2]}" if len(cases) == len(kernels) == 1 else None
         attributes = {f"data_{name}": "\n".join(dict.fromkeys(getattr(key, name) for key in keys)) for name in NARROWED}
-        yield Name(intensity=intensity, text=words or text.names(kernels, 2), attributes=attributes)
+        yield Name(intensity=intensity, text=words or units.listed(kernels, 2), attributes=attributes)
 
 
 def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
