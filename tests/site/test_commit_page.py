@@ -89,16 +89,6 @@ def test_changes_are_the_verdicts_between_values_of_one_method(tree):
     assert checked == 4
 
 
-def test_commit_of_a_release_branch_has_its_tags(tree):
-    """They are nowhere on HEAD's first-parent line."""
-    with git.Repo(tree.repository) as repo:
-        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
-        repo.create_tag("release-1.0.1", ref=side)
-    synthetic.write_commit(tree.results, side.hexsha, 2)
-    beside = commit(tree, side.hexsha)
-    assert (beside.tags, beside.on_line) == (("release-1.0.1",), False)
-
-
 def test_neighbours_are_the_commits_with_values(tree):
     results_file(tree, 1).unlink()
     page = commit(tree, tree.commits[2])
@@ -107,14 +97,20 @@ def test_neighbours_are_the_commits_with_values(tree):
     assert page.newer.href == f"commit-{tree.commits[3][:8]}.html"
 
 
-@pytest.mark.parametrize("parent", [0, 3])
-def test_commit_beside_the_line_is_compared_with_its_parent(tree, parent):
+@pytest.mark.parametrize("has_rounds", [True, False])
+def test_commit_beside_the_line_leads_to_its_rounds(tree, has_rounds):
     with git.Repo(tree.repository) as repo:
-        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[parent])], head=False)
-    synthetic.write_commit(tree.results, side.hexsha, 2)  # as fast as the newest
+        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
+        repo.create_tag("release-1.0.1", ref=side)
+    synthetic.write_commit(tree.results, side.hexsha, 2)
+    if not has_rounds:
+        for path in results_file(tree, 0).parent.glob(f"telemetry/{side.hexsha[:8]}-*"):
+            path.unlink()
     page = commit(tree, side.hexsha)
-    assert not page.on_line and len(page.rows) == 8
-    assert [row.change.tone for row in page.rows].count("faster") == (4 if parent == 0 else 0)
+    assert (page.tags, page.on_line, page.rows) == (("release-1.0.1",), False, [])  # tags that HEAD's line lacks
+    (html,) = [rendered(made) for made in commit_facts.build(read(tree)) if side.hexsha[:8] in made.name]
+    assert (f'href="measurement.html#commit={side.hexsha}"' in html) == has_rounds
+    assert (f"<code>asv show {side.hexsha[:8]}</code>" in html) != has_rounds
 
 
 def test_page_follows_from_its_inputs(tree):

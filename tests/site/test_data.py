@@ -95,10 +95,11 @@ def test_index_golden(tree, accept):
     check_golden(GOLDEN / "series_index_data.json", as_text(files(tree)["series-index"]), accept=accept)
 
 
-def test_series_golden(tree, accept):
+def test_series_golden(tree, monkeypatch, accept):
+    monkeypatch.setattr(model, "STEP", 5)
     site = read(tree)
-    columns = site.series(key_of(site, "add_mul_exp.Cpu.time_hot", "triton", "float32-5M"))
-    made = as_json(series_data.series(columns, 5, series_data.Encoder(site)))
+    key = key_of(site, "add_mul_exp.Cpu.time_hot", "triton", "float32-5M")
+    made = as_json(series_data.series(site, key, series_data.Encoder(site)))
     check_golden(GOLDEN / "series_data.json", as_text(made), accept=accept)
 
 
@@ -278,5 +279,5 @@ def test_findings_as_data(evidence_site):
         document = data[f"finding-{finding.id}"]
         texts = {machine: json.dumps(raw) for machine, raw in document["evidence"].items()}
         evidence = {machine: fields.read(Evidence, raw, "", range(1, 4), unchecked=3) for machine, raw in texts.items()}
-        assert (evidence, document["id"]) == (site.evidence(finding.id)[0], finding.id)
+        assert (evidence, document["id"]) == (site.evidence[finding.id][0], finding.id)
     assert any(document["evidence"] for document in data.values())

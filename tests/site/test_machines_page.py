@@ -197,7 +197,7 @@ def test_file_names_are_asvs(environment):
 def test_ceiling_that_is_no_rate(tree, value):
     machine_records.add_ceilings(tree, 0, dram_copy_bandwidth=20e9, dram_read_bandwidth=value, peak_float64=value)
     site = read(tree)
-    roofs = site.roofs(site.platforms[0], "Cpu")
+    roofs = site.roof_choice(site.platforms[0], "Cpu").roofs
     assert roofs.levels[-1].bandwidth == 26e9  # of the triad
     assert roofs.peaks["float64"] is None
 

@@ -7,7 +7,6 @@ import pytest
 
 from kernel_velocity.past import past
 from kernel_velocity.results import lines
-from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.young import Noise
@@ -106,16 +105,6 @@ def test_beginning_of_recorded_code_is_no_change_of_it(tmp_path):
         lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": "a" * 64}))
     (step,) = Verdicts(past.open(tmp_path / "results", tmp_path / "repository"))[key].points
     assert (step.index, step.is_same_code) == (AT, True)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "word"), [(-1.0, Word.UNDECIDED), (0.0, Word.UNDECIDED), (1e-9, Word.FASTER), (9.0, Word.SLOWER)]
-)
-def test_value_beside_the_line(tmp_path, seconds, word):
-    recorded, commits = opened(tmp_path)
-    key = key_of(recorded)
-    value = Measurement(key=key, commit=commits[0], outcome=Outcome.MEASURED, seconds=seconds)
-    assert Verdicts(recorded).beside([(key, 39, value)])[key].word is word
 
 
 def test_noise_alone_changes_no_series(tmp_path):

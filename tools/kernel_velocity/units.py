@@ -9,7 +9,7 @@ Times of day are in UTC, because machines and readers are in several time zones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from kernel_velocity import bounds
@@ -185,6 +185,12 @@ def change(ratio: float, unit: str = SECONDS) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: "1 round", "8 rounds"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(texts: Sequence[str], most: int = 1) -> str:
+    """Return the first `most` texts as a list in a sentence, and how many others there are: "a, b and 3 more"."""
+    others = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {others:,} more" if others > 0 else "")
 
 
 def utc(when: float) -> str:

@@ -19,6 +19,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from kernel_velocity import units
 from kernel_velocity.compare import torch_state
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import Accuracy, TimedImplementation
@@ -219,8 +220,7 @@ class Subject:
             notes = (words.format(self.name, change) for change in changes)
             self.timed.notes = tuple(dict.fromkeys((*self.timed.notes, *notes)))
             if replaced := ORIGINALS.put_back():
-                more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
-                self.timed.failed = f"it replaced {replaced[0]}{more}"
+                self.timed.failed = f"it replaced {units.listed(replaced)}"
 
     def _check_device(self, doing: str) -> None:
         """End the process if it has lost the device, after an illegal access on CUDA for example.

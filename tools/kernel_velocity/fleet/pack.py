@@ -23,6 +23,7 @@ from typing import TextIO
 
 from packaging.utils import parse_wheel_filename
 
+from kernel_velocity import units
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.fleet.archive import MANIFEST, PROJECT
@@ -60,8 +61,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if git.run(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
         raise HistoryError("a shallow clone cannot be packed: run `git fetch --unshallow` first")
     if changed := git.run(root, "status", "--porcelain").stdout.splitlines():
-        more = f" and {len(changed) - 1} more" if changed[1:] else ""
-        print(f"note: uncommitted changes do not travel, only commits: {changed[0][3:]}{more}", file=err)
+        print(f"note: uncommitted changes do not travel, only commits: {units.listed(changed)[3:]}", file=err)
     commits = git.commits(root, args.range)
     git.check_ancestors(root, commits)
     pythons = [version.strip() for version in args.pythons.split(",")]

@@ -477,10 +477,9 @@ def summary(plan: Plan, fleet: Fleet) -> str:
 
 
 def _what(job: FleetJob) -> str:
-    more = f" and {len(job.lanes) - 1} more" if job.lanes[1:] else ""
     again = len(job.measured) - len(job.commits)
     anchors = f" and {units.count(again, 'anchor')}" if again else ""
-    return f"{job.lanes[0]}{more} at {units.count(len(job.commits), 'commit')}{anchors}"
+    return f"{units.listed(job.lanes)} at {units.count(len(job.commits), 'commit')}{anchors}"
 
 
 def _minutes(seconds: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_velocity import units
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.past import adjusted, cache, columns, layout, reading
 from kernel_velocity.past.adjusted import Adjustments
@@ -395,16 +396,13 @@ def _history_notes(history: History, recorded: Collection[str], shown: Collectio
         recorded: the commits of the results files, in their order. shown: those with a value to show.
     """
     line = frozenset(history.line)
-    gone = [sha for sha in dict.fromkeys(recorded) if sha not in history.commits]
-    beside = [sha for sha in dict.fromkeys(shown) if sha in history.commits and sha not in line]
+    gone = [sha[:SHORT] for sha in dict.fromkeys(recorded) if sha not in history.commits]
+    beside = [sha[:SHORT] for sha in dict.fromkeys(shown) if sha in history.commits and sha not in line]
     if gone:
-        yield f"results of commits that the repository does not have are kept, not shown: {_names(gone)}"
+        names = units.listed(gone, COMMITS_LISTED)
+        yield f"results of commits that the repository does not have are kept, not shown: {names}"
     if beside:
-        yield f"commits off the first-parent line of HEAD have a page and are on no trend: {_names(beside)}"
+        names = units.listed(beside, COMMITS_LISTED)
+        yield f"commits off the first-parent line of HEAD have a page and are on no trend: {names}"
     if history.shallow:
         yield "the clone is shallow, so trends may begin too late: run `git fetch --unshallow`"
-
-
-def _names(shas: Sequence[str]) -> str:
-    more = len(shas) - COMMITS_LISTED
-    return ", ".join(sha[:SHORT] for sha in shas[:COMMITS_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -316,9 +316,9 @@ def _change(file: StoredFile, values: Mapping[Series, Sequence[Round]]) -> Itera
         file.restore(series, rounds)
         restored, withdrawn = f"restored from {units.count(len(rounds), 'round')}", "withdrawn, a round of it failed"
         changed.setdefault(restored if rounds else withdrawn, []).append(series)
-    for change, [(benchmark, params), *more] in changed.items():
-        others = f" and {len(more)} more" if more else ""
-        yield f"{benchmark} ({', '.join(params)}){others}: value {change} ({file.path.name})"
+    for change, several in changed.items():
+        names = units.listed([f"{benchmark} ({', '.join(params)})" for benchmark, params in several])
+        yield f"{names}: value {change} ({file.path.name})"
 
 
 def still_true(failures: Sequence[Failure], rounds: Sequence[Round], *, failed: bool) -> list[Failure]:

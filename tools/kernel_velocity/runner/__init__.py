@@ -4,7 +4,6 @@ This room holds `kv track` and `kv peaks`, and everything that starts a measurin
 the leaves, results, series and roofline. A node that only measures imports it without scipy, orjson or Jinja2.
 
     asv.py           run asv or another child process, read asv's output, name the machine
-    asv_commands.py  asv's own commands on our suite: series of a tier, tables without n/a, the working tree
     backfill.py      --every: every n-th commit of a range, then halves where a test case changed
     checks.py        requirements and shared arguments of the commands that measure, --lock-clocks
     doctor.py        `kv doctor`: what is here, what will be n/a and why, what to run first

@@ -201,9 +201,8 @@ class Waves:
         if self.commits:
             bench = select.of_lanes(todo, self.chosen.bench)
             self.series = select.select(config.suite(Path()), self.device, self.chosen.tier, bench)
-            names, count = ", ".join(sorted(todo)[:3]), units.count(len(self.commits), "commit")
-            more = f" and {len(todo) - 3} more" if len(todo) > 3 else ""
-            print(f"\n{count} between two that differ in {names}{more}", file=out, flush=True)
+            count = units.count(len(self.commits), "commit")
+            print(f"\n{count} between two that differ in {units.listed(sorted(todo), 3)}", file=out, flush=True)
         return bool(self.commits)
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -26,7 +27,7 @@ from kernel_velocity.past.columns import Columns
 from kernel_velocity.past.past import Past, Sessions, Tracked
 from kernel_velocity.results import git, lines
 from kernel_velocity.results.identity import TRACKED
-from kernel_velocity.results.measurement import IntArray, Measurement, SeriesKey
+from kernel_velocity.results.measurement import Measurement, SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import SessionFacts, hardware_doubts
 from kernel_velocity.roofline import ceilings as kept_ceilings
@@ -121,7 +122,7 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        unread = (text for _, problems in self._evidence.values() for text in problems)
+        unread = (text for _, problems in self.evidence.values() for text in problems)
         return (*self.past.notes, *self._stored.problems, *unread, *self._verdicts[1])
 
     @cached_property
@@ -195,13 +196,8 @@ class Site:
         It follows from the results files up to the newest of these entries, so no value is read for it.
         """
         position = self.series(key).position[:last]
-        count = int(np.searchsorted(self._positions, position[-1], side="right")) if len(position) else 0
+        count = bisect_right(self.along, position[-1], key=self.order.__getitem__) if len(position) else 0
         return f"{self._until[count]} {self.past.amounts(key)}"
-
-    @cached_property
-    def _positions(self) -> IntArray:
-        """The positions on `line` of the commits of `along`."""
-        return np.array([self.order[sha] for sha in self.along], np.int32)
 
     @cached_property
     def _until(self) -> Sequence[str]:
@@ -242,16 +238,12 @@ class Site:
         """Return a commit that has a result or that a finding names. None where the repository does not have it."""
         return self.commits.get(sha) or self._named.get(sha)
 
-    def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
-        """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
-        return self._evidence[finding]
-
-    def roofs(self, platform: Platform, device: str, commit: str | None = None) -> Roofs | None:
-        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings. See `roof_choice`."""
-        return self.roof_choice(platform, device, commit).roofs
-
     def roof_choice(self, platform: Platform, device: str, commit: str | None = None) -> Choice:
-        """Return the roofs of a commit's values, None: of all commits of a platform, or why there are none."""
+        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings, or why there are none.
+
+        Args:
+            commit: whose values they are for. None: all commits of the platform.
+        """
         if platform not in self._choosers:
             self._choosers[platform] = Chooser(self.sessions(platform), partial(self.ceilings, platform))
         return self._choosers[platform].choice(device, commit)
@@ -296,7 +288,8 @@ class Site:
         return lines.read_rounds(lines.beside(self.results / results_file(platform, commit), lines.ROUNDS), [])
 
     @cached_property
-    def _evidence(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+    def evidence(self) -> Mapping[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+        """What is kept of each finding (its id) by machine, and a line for each file that cannot be read."""
         return {finding.id: evidence.read(self.results, finding.id) for finding in self.findings}
 
     @cached_property

@@ -171,7 +171,7 @@ def _badge(site: Site, platform: Platform, now: Measurement, verdict: Verdict | 
 
 def _share(site: Site, platform: Platform, device: str, measurement: Measurement) -> str:
     """Return the share of its limit. "" where its ceilings or the work are not known."""
-    roofline = below(measurement, measurement.seconds, site.roofs(platform, device, measurement.commit))
+    roofline = below(measurement, measurement.seconds, site.roof_choice(platform, device, measurement.commit).roofs)
     if roofline is None:
         return ""
     return f"{percent(roofline.of_limit)} of {roofline.limit}"

@@ -243,8 +243,12 @@ def links(page: str, *, kernels: bool = True) -> list[tuple[str, str, str]]:
 
 def _make_all(site: Site, writer: Writer) -> None:
     """Make the site. A large site in two processes, which take the parts in turn."""
-    for name, content in static_files().items():
-        writer.add(f"static/{name}", content + _open_findings(site) if name == STYLE else content)
+    files = static_files()
+    if number := sum(finding.state in OPEN for finding in site.findings):
+        # in the style, so that a night's findings make no page anew that does not show them
+        files[STYLE] += f':root {{ --open-findings: "{number}"; }}\n'.encode()
+    for name, content in files.items():
+        writer.add(f"static/{name}", content)
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other
     if len(site.measured) < FEWEST_APART:
         _make(site, writer, parts)
@@ -285,15 +289,6 @@ def _uplot() -> dict[str, bytes]:
             package = Path(__file__).parents[2]
             raise UsageError(f"{path}: the charts' library is missing: install the package, `pip install -e {package}`")
     return {name: (UPLOT / name).read_bytes() for name in UPLOT_FILES}
-
-
-def _open_findings(site: Site) -> bytes:
-    """Return the rule that shows the number of open findings in the navigation.
-
-    It is part of the style, so that a night's findings make no page anew that does not show them.
-    """
-    number = sum(finding.state in OPEN for finding in site.findings)
-    return f':root {{ --open-findings: "{number}"; }}\n'.encode() if number else b""
 
 
 def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:

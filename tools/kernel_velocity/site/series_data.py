@@ -72,7 +72,7 @@ def build(site: Site) -> Iterator[DataFile]:
     for key in site.keys:
         newest.setdefault(newest_name(key), []).append(key)
         inputs = f"{before} {site.digest(key, site.older(key))}"
-        yield DataFile(name=series_name(key), value=partial(_older, site, key, encoder), inputs=inputs)
+        yield DataFile(name=series_name(key), value=partial(series, site, key, encoder), inputs=inputs)
     for name, keys in newest.items():
         digests = [(key, site.digest(key), _levels(site, key)) for key in keys]
         value = partial(_newest, site, keys, encoder)
@@ -84,10 +84,6 @@ def newest_name(key: SeriesKey) -> str:
     """Return the name of the file with the newest entries of a series."""
     benchmark = replace(key, implementation="", case="", version="")
     return series_name(benchmark).replace("series-", "newest-", 1)
-
-
-def _older(site: Site, key: SeriesKey, encoder: Encoder) -> dict[str, Any]:
-    return series(site.series(key).between(0, site.older(key)), site.edge.commits, encoder)
 
 
 def _newest(site: Site, keys: Sequence[SeriesKey], encoder: Encoder) -> dict[str, Any]:
@@ -168,9 +164,9 @@ def _entry(site: Site, key: SeriesKey, platform: int) -> dict[str, Any]:
     }
 
 
-def series(columns: Columns, before: int, encoder: Encoder) -> dict[str, Any]:
-    """Return the file of a series: its entries at the first `before` commits of the site."""
-    key = columns.key
+def series(site: Site, key: SeriesKey, encoder: Encoder) -> dict[str, Any]:
+    """Return the file of a series: its entries before the site's edge."""
+    columns = site.series(key).between(0, site.older(key))
     return {
         "format": FORMAT,
         "machine": key.machine,
@@ -183,7 +179,7 @@ def series(columns: Columns, before: int, encoder: Encoder) -> dict[str, Any]:
         "operation": operation(key.dtype),
         "bytes": columns.bytes_moved,
         **({} if name_parts(key.benchmark).device else {"unit": columns.unit}),
-        "before": before,
+        "before": site.edge.commits,
         "newest": newest_name(key),
         **encoder.columns(columns),
     }

@@ -209,12 +209,6 @@ def named_commit(sha: str, commit: Commit | None, measured: Container[str]) -> C
     return line if sha in measured else replace(line, href="")
 
 
-def names(texts: Sequence[str], most: int) -> str:
-    """Return the first `most` texts as a list in a sentence, and how many more there are."""
-    left = len(texts) - most
-    return ", ".join(texts[:most]) + (f" and {left:,} more" if left > 0 else "")
-
-
 def absent() -> Cell:
     """Return the cell of a value that was never measured."""
     return Cell(text=DASH, tone="absent")

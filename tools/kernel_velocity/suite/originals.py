@@ -14,6 +14,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any
 
+from kernel_velocity import units
 from kernel_velocity.engine.timers import no_collection
 
 # What measures, and the leaves that it reads names and documents with
@@ -88,8 +89,7 @@ class Originals:
     def check(self) -> None:
         """Restore replaced functions, and raise ReplacedFunctionError if there was one."""
         if replaced := self.put_back():
-            more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
-            raise ReplacedFunctionError(f"code of the kernel replaced {replaced[0]}{more}")
+            raise ReplacedFunctionError(f"code of the kernel replaced {units.listed(replaced)}")
 
 
 def _same(now: _Function | None, before: _Function) -> bool:

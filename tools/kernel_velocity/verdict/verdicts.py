@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 
 import numpy as np
-from scipy import special
 
 from kernel_velocity import forking
 from kernel_velocity.names import CONTROLS, NATIVE
@@ -23,14 +22,13 @@ from kernel_velocity.past.columns import Columns, Truth
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import sessions
 from kernel_velocity.results.lines import stem
-from kernel_velocity.results.measurement import Measurement, SeriesKey
+from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.detector import beyond_doubt
-from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, ChangePoint, Points
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Noise, Pool
-from kernel_velocity.stats.two_samples import controlled
 from kernel_velocity.verdict import change_points, controls, moves
 from kernel_velocity.verdict.controls import SharedParts
 from kernel_velocity.verdict.moves import Ends
@@ -141,33 +139,6 @@ class Verdicts:
     def shared(self) -> SharedParts:
         """What the controls share where a series was measured."""
         return SharedParts(self.past)
-
-    def beside(self, values: Sequence[tuple[SeriesKey, int, Measurement]]) -> dict[SeriesKey, Verdict]:
-        """Return what values beside the first-parent line are against entries of their series.
-
-        Each is tested against the newest level up to the entry, with control of false discoveries over all.
-        """
-        tests: dict[SeriesKey, tuple[float, float, float]] = {}  # effect, its standard error, degrees of freedom
-        verdicts = {key: Verdict(word=Word.UNDECIDED) for key, _, _ in values}
-        for key, entry, value in values:
-            levels, logs = self[key], change_points.logs(self.past.columns(key)).values
-            earlier = [point.index for point in levels.points if point.index <= entry]
-            noise, begin = levels.noises[len(earlier)], max(earlier, default=0)
-            level = logs[begin : entry + 1]
-            level = level[~np.isnan(level)][-LONGER:]
-            seconds = value.seconds if value.adjusted is None else value.adjusted.seconds
-            if noise is not None and level.size and seconds is not None and seconds > 0:  # else it has no logarithm
-                effect, error = math.log(seconds) - float(np.median(level)), noise.error((level.size, 1))
-                tests[key] = effect, error, noise.freedom
-        ps = [2 * float(special.stdtr(freedom, -abs(effect) / error)) for effect, error, freedom in tests.values()]
-        adjusted = controlled(ps)
-        for (key, (effect, error, freedom)), p in zip(tests.items(), adjusted, strict=True):
-            half = float(special.stdtrit(freedom, INTERVAL)) * error
-            if p <= moves.FALSE_DISCOVERIES and abs(effect) >= MIN_EFFECT:
-                verdicts[key] = _change(effect, half)
-            elif abs(effect) < max(half, MIN_EFFECT):
-                verdicts[key] = Verdict(word=Word.UNCHANGED, within=math.expm1(max(2 * half, MIN_EFFECT)))
-        return verdicts
 
     @cached_property
     def _levels(self) -> Mapping[SeriesKey, Levels]:

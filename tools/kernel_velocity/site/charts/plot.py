@@ -259,12 +259,9 @@ class Plot:
         """Return where a point lies, in percent of the frame from its upper left corner."""
         return f"{self.x.at(x) * 100 / SQUARE:.2f}%", f"{self.y.at(y) * 100 / SQUARE:.2f}%"
 
-    def _point(self, x: float, y: float) -> str:
-        return f"{self.x.at(x):.0f} {self.y.at(y):.0f}"
-
     def line(self, points: Iterable[tuple[float, float]], css: str = "", colour: str = "") -> None:
         """Add a line through points. Without a colour it has that of its class."""
-        path = "L".join(self._point(x, y) for x, y in points)
+        path = "L".join(f"{self.x.at(x):.0f} {self.y.at(y):.0f}" for x, y in points)
         self._lines.append(element("path", class_=f"line {css}".rstrip(), d=f"M{path}", stroke=colour))
 
     def mark(self, mark: Mark) -> None:

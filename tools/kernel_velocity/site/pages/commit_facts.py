@@ -2,7 +2,7 @@
 
 The tables are compare.html's: the same script fills them. The page itself, readable without a script, has what became
 slower, faster or lost its time, by the verdicts that home shows, how the commit changed the code, and how and where it
-was built. No data file has the values of a commit beside the first-parent line, so its page lists all of them.
+was built. A commit beside the first-parent line is compared with nothing: its page leads to the rounds of its values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -77,10 +77,10 @@ class CommitFacts:
         """Take a site."""
         self.site = site
         self._lines = {sha: text.commit_line(site.commits[sha]) for sha in site.measured}
-        self._moved: dict[int, list[Moved]] = {}  # by position on the line
+        self._moved: dict[str, list[Moved]] = {}  # by commit
         for key in site.keys:
             for moved in _moved(site, key):
-                self._moved.setdefault(int(site.series(key).position[moved.entry]), []).append(moved)
+                self._moved.setdefault(site.line[site.series(key).position[moved.entry]], []).append(moved)
         self._builds = {platform: _builds(site, platform) for platform in site.platforms}
         self._steps = {platform: _machine_steps(site, platform) for platform in site.platforms}
         self._findings: dict[str, list[Finding]] = {}  # by commit that they name
@@ -91,23 +91,17 @@ class CommitFacts:
         for kernel, shas in site.source_changes.items():
             for sha in shas:
                 self._kernels.setdefault(sha, []).append(kernel)
-        self._positions = [site.order[sha] for sha in site.along]
         self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
 
     def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
-        rows, summary = self._rows_on_line(sha) if sha in self.site.order else self._rows_beside(sha)
-        values = {"rows": rows, "summary": summary}
-        return {"page": {**recorded, **values, "sources": self._sources(sha), "files": self._changed_files(sha)}}
+        rows, summary = self._rows(sha)
+        code = {"sources": self._sources(sha), "files": self._changed_files(sha)}
+        return {"page": {**recorded, "rows": rows, "summary": summary, **code}}
 
-    def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str | None:
-        """Return a text that changes whenever a commit's page would. None beside the line, where it is always made.
-
-        What git says of a commit follows from its hash.
-        """
-        past, position = self.site.past, self.site.order.get(sha)
-        if position is None:
-            return None
+    def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str:
+        """Return a text that changes whenever a commit's page would. What git says of it follows from its hash."""
+        past = self.site.past
         changes_here = [
             (
                 *vars(moved.key).values(),
@@ -115,7 +109,7 @@ class CommitFacts:
                 moved.outcome.value,
                 moved.verdict and vars(moved.verdict),
             )
-            for moved in self._moved.get(position, ())
+            for moved in self._moved.get(sha, ())
         ]
         files = [past.inputs(path) for path in past.paths[sha]]
         return repr((str(self.site.project), recorded, self._findings.get(sha), changes_here, files))
@@ -123,7 +117,7 @@ class CommitFacts:
     def recorded(self, sha: str) -> dict[str, Any]:
         """Return what history, findings and sessions say of a commit."""
         site, commit, on_line = self.site, self.site.commits[sha], sha in self.site.order
-        number = bisect_left(self._positions, site.order[sha]) if on_line else len(site.along)
+        number = bisect_left(site.along, site.order[sha], key=site.order.__getitem__) if on_line else len(site.along)
         older = site.along[number - 1] if on_line and number else None
         newer = site.along[number + 1] if on_line and number + 1 < len(site.along) else None
         findings = self._findings.get(sha, ())
@@ -141,6 +135,7 @@ class CommitFacts:
             "older": older and self._lines[older],
             "newer": newer and self._lines[newer],
             "on_line": on_line,
+            "has_rounds": any(site.has_rounds(platform, sha) for platform in site.platforms),
             "findings": [home.finding_line(site, finding) for finding in findings],
             "kernels": self._kernels.get(sha, ()),
             "url": site.commit_url(sha),
@@ -156,7 +151,7 @@ class CommitFacts:
             ],
         }
 
-    def _rows_on_line(self, sha: str) -> tuple[list[dict[str, Any]], str]:
+    def _rows(self, sha: str) -> tuple[list[dict[str, Any]], str]:
         """Return the rows of what changed at a commit, MOST_ROWS at most, and how many changed in which way.
 
         First those that a finding names, then those that lost their time, then the largest change.
@@ -169,34 +164,15 @@ class CommitFacts:
             size = math.inf if moved.verdict is None else abs(math.log(moved.verdict.ratio))
             return identity.of(moved.key, None).slot not in findings, -size
 
-        ordered = sorted(self._moved.get(self.site.order[sha], ()), key=rank)
+        ordered = sorted(self._moved.get(sha, ()), key=rank)
         rows = [
             _row(self.site.series(key).measurement(entry, self.site.line), verdict)
             | {"finding": findings.get(identity.of(key, None).slot)}
             for key, entry, _, verdict in ordered[:MOST_ROWS]
         ]
         further = f"; the {MOST_ROWS} largest" if len(ordered) > MOST_ROWS else ""
-        return rows, _summary((moved.outcome, moved.verdict) for moved in ordered) + further
-
-    def _rows_beside(self, sha: str) -> tuple[list[dict[str, Any]], str]:
-        """Return a row for every value of a commit beside the line, against the newest level up to its parent."""
-        site, trends = self.site, set(self.site.keys)
-        values = [value for value in site.past.at(sha) if value.outcome is not Outcome.NOT_APPLICABLE]
-        parent = max((site.order.get(parent, -1) for parent in site.commits[sha].parents[:1]), default=-1)
-        compared = []
-        for value in values:
-            if value.key in trends and value.outcome is Outcome.MEASURED:
-                columns = site.series(value.key)
-                method = columns.methods.index(value.method) if value.method in columns.methods else -1
-                alike = np.flatnonzero(comparable(columns, method) & (columns.position <= parent))
-                if alike.size:
-                    compared.append((value.key, int(alike[-1]), value))
-        verdicts = site.levels.beside(compared)
-        rows = [
-            _row(value, verdicts.get(value.key)) | {"finding": None, **({} if value.key in trends else {"href": ""})}
-            for value in values
-        ]
-        return rows, _summary((value.outcome, verdicts.get(value.key)) for value in values)
+        words = Counter(moved.outcome.value if moved.verdict is None else moved.verdict.word for moved in ordered)
+        return rows, ", ".join(f"{number:,} {word}" for word, number in words.most_common()) + further
 
     def _sources(self, sha: str) -> list[dict[str, str]]:
         """Return the kernels whose sources a commit changed, with the difference, its first MOST_LINES lines."""
@@ -250,15 +226,6 @@ def _moved(site: Site, key: SeriesKey) -> Iterator[Moved]:
         outcome = OUTCOMES[columns.outcome[entry]]
         if outcome is Outcome.FAILED or entry in columns.reasons:
             yield Moved(key, entry, outcome, None)
-
-
-def _summary(results: Iterable[tuple[Outcome, Verdict | None]]) -> str:
-    """Return how many results there are of each verdict, the most frequent first, or why they have none."""
-    words = (
-        outcome.value if outcome is not Outcome.MEASURED else "without a baseline" if verdict is None else verdict.word
-        for outcome, verdict in results
-    )
-    return ", ".join(f"{number:,} {word}" for word, number in Counter(words).most_common())
 
 
 def _row(now: Measurement, verdict: Verdict | None) -> dict[str, Any]:

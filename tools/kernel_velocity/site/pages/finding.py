@@ -108,7 +108,7 @@ def _commits(site: Site) -> Mapping[str, Commit]:
     wanted: set[str] = set()
     for finding in site.findings:
         wanted |= {*finding.commits[-MOST_COMMITS:], *([finding.anchor] if finding.anchor else [])}
-        for stored in site.evidence(finding.id)[0].values():
+        for stored in site.evidence[finding.id][0].values():
             wanted |= {sha for rerun in stored.reruns for sha in (rerun.before, rerun.after)}
             wanted |= {step.commit for path in stored.paths for step in path.tried} | {
                 path.good for path in stored.paths
@@ -130,7 +130,7 @@ def by_slot(site: Site) -> dict[tuple[str, ...], SeriesKey]:
 
 def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
     """Return what the template shows of a finding."""
-    evidence, unread = sources.site.evidence(finding.id)
+    evidence, unread = sources.site.evidence[finding.id]
     reruns = [rerun for of_machine in evidence.values() for rerun in of_machine.reruns]
     reruns.sort(key=lambda rerun: (rerun.purpose is Purpose.CULPRIT, -abs(rerun.effect or 0.0)))
     left_out = max(0, len(reruns) - MOST_RERUNS) + sum(of_machine.left_out for of_machine in evidence.values())
@@ -492,7 +492,7 @@ def build_list(site: Site) -> Iterator[Page | DataFile]:
     yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
     for id_, data in listed.items():
         by_machine = {
-            name: {"format": FORMAT, **evidence.as_data(stored)} for name, stored in site.evidence(id_)[0].items()
+            name: {"format": FORMAT, **evidence.as_data(stored)} for name, stored in site.evidence[id_][0].items()
         }
         yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": by_machine})
 
@@ -534,7 +534,7 @@ def _list_row(site: Site, finding: Finding) -> dict[str, Any]:
         "blamed": blamed,
         "commit": subjects[0] if len(subjects) == 1 else None,  # of those that the site has
         "machines": machines,
-        "shown_machines": pages.names(machines, LISTED_MACHINES),
+        "shown_machines": units.listed(machines, LISTED_MACHINES),
         "found": f"{finding.found:%Y-%m-%d}",
         "searched": " ".join(words).lower(),
     }

@@ -66,9 +66,9 @@ def page(site: Site) -> dict[str, Any]:
     rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
     lines = [home_table.line(table, row, marks) for _, table, row in rows]
     commits = [_commit(site, sha, groups) for sha in newest[:RECENT]]
-    empty = _empty_spans(tables)
+    spans = _spans(tables)
     for line in lines:
-        line["changes"] = [change for number, change in enumerate(line["changes"]) if number not in empty]
+        line["changes"] = [line["changes"][number] for number in spans]
     return {
         "answer": _answer(tables),
         "nights": [_night(verdict) for verdict in site.verdicts],  # newest first
@@ -80,7 +80,7 @@ def page(site: Site) -> dict[str, Any]:
         "further_changes": f"{units.count(unlisted, 'smaller change')} on the commits' pages" if unlisted > 0 else "",
         "findings": _unseen(site, groups),
         "silence": silence_of(site),
-        "spans": [name for number, name in enumerate(_spans(tables)) if number not in empty],
+        "spans": list(spans.values()),
         "rows": lines[:ROWS],
         "more_rows": lines[ROWS:],
         "all_rows": f"show all {len(lines):,}",
@@ -135,45 +135,44 @@ def _where(table: SeriesTable, tables: Sequence[SeriesTable]) -> dict[str, Any]:
     }
 
 
-def _spans(tables: Sequence[SeriesTable]) -> list[str]:
-    """Return the heads of the columns of changes. Machines may differ in them."""
-    heads = zip(*(table.spans for table in tables if table.spans), strict=True)
-    several = [list(dict.fromkeys(span.name for span in spans)) for spans in heads]
-    return [names[0] if len(names) == 1 else f"last {home_table.RECENT} commits" for names in several]
-
-
-def _empty_spans(tables: Sequence[SeriesTable]) -> set[int]:
-    """Return the columns of changes that no machine's history reaches back for."""
-    heads = zip(*(table.spans for table in tables if table.spans), strict=True)
-    return {number for number, spans in enumerate(heads) if all(span.position < 0 for span in spans)}
+def _spans(tables: Sequence[SeriesTable]) -> dict[int, str]:
+    """Return the heads of the columns of changes that a machine's history reaches back for. Machines may differ."""
+    heads = {}
+    for number, spans in enumerate(zip(*(table.spans for table in tables if table.spans), strict=True)):
+        if any(span.position >= 0 for span in spans):
+            names = list(dict.fromkeys(span.name for span in spans))
+            heads[number] = names[0] if len(names) == 1 else f"last {home_table.RECENT} commits"
+    return heads
 
 
 def _unseen(site: Site, groups: Sequence[Sequence[Event]]) -> list[dict[str, Any]]:
     """Return the open findings that no card shows, worst first."""
     shown = {event.finding.id for group in groups for event in group if event.finding is not None}
     waiting = [finding for finding in site.findings if finding.state in OPEN and finding.id not in shown]
-    return [finding_line(site, finding) for finding in sorted(waiting, key=_badness)]
+
+    def badness(finding: Finding) -> tuple[int, float, str]:  # what is sure first, then the largest effect
+        return _URGENCY.index(finding.state), -abs(finding.worst.effect) if finding.worst else 0.0, finding.id
+
+    return [finding_line(site, finding) for finding in sorted(waiting, key=badness)]
 
 
 def _commit(site: Site, sha: str, groups: Sequence[Sequence[Event]]) -> dict[str, Any]:
     """Return a commit with how many series it made slower and faster, and its largest change."""
     events = [event for group in groups for event in group if event.position == site.order[sha]]
     slower = sum(event.point.rises for event in events)
-    largest = max(events, key=lambda event: abs(event.point.after - event.point.before), default=None)
+    largest, words = max(events, key=lambda event: abs(event.point.after - event.point.before), default=None), ""
+    if largest is not None:
+        change = pages.verdict(verdicts.of_step(largest.point), site.series(largest.key).unit)
+        words = " ".join(filter(None, (name_parts(largest.key.benchmark).kernel, largest.key.case, change)))
     return {
         "line": pages.commit_line(site.commits[sha]),
         "day": f"{site.commits[sha].date:%Y-%m-%d}",
         "tags": site.tags_of(sha),
         "slower": slower,
         "faster": len(events) - slower,
-        "largest": "" if largest is None else _in_words(site, largest),
+        "largest": words,
         "href": "" if largest is None else pages.trend_href(largest.key),
     }
-
-
-def _in_words(site: Site, event: Event) -> str:
-    change = pages.verdict(verdicts.of_step(event.point), site.series(event.key).unit)
-    return " ".join(filter(None, (name_parts(event.key.benchmark).kernel, event.key.case, change)))
 
 
 def _night(verdict: NightRecord) -> dict[str, Any]:
@@ -218,11 +217,6 @@ def _as_data(verdict: NightRecord) -> dict[str, Any]:
     data = asdict(verdict) | {"when": verdict.when.isoformat()}
     del data["memory"]
     return data
-
-
-def _badness(finding: Finding) -> tuple[int, float, str]:
-    """Return a sort key: what is sure before what is not, then the largest effect first."""
-    return _URGENCY.index(finding.state), -abs(finding.worst.effect) if finding.worst else 0.0, finding.id
 
 
 def finding_line(site: Site, finding: Finding) -> dict[str, Any]:

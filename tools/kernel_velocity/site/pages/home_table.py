@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -93,7 +93,6 @@ class SeriesTable:
 
     site: Site
     platform: Platform
-    _of: dict[SeriesKey, SeriesRow] = field(default_factory=dict, init=False)
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -213,14 +212,11 @@ class SeriesTable:
             position = int(row.columns.position[point.index])
             if point.is_blamed and position > since and row.entry is not None:
                 now = levels.between(point.index - 1, row.entry)
-                finding = self._finding(row.key, point, self.site.line[position])
+                findings = self._findings.get((identity.of(row.key, None).slot, point.rises), ())
+                sha = self.site.line[position]
+                finding = next((finding for finding in findings if sha in finding.commits), None)
                 is_over = now.word is not (Word.SLOWER if point.rises else Word.FASTER)
                 yield Event(key=row.key, point=point, position=position, finding=finding, is_over=is_over)
-
-    def _finding(self, key: SeriesKey, point: ChangePoint, sha: str) -> Finding | None:
-        """Return the finding that names a series, a commit and the direction of its step."""
-        findings = self._findings.get((identity.of(key, None).slot, point.rises), ())
-        return next((finding for finding in findings if sha in finding.commits), None)
 
     @cached_property
     def _findings(self) -> Mapping[tuple[identity.Slot, bool], list[Finding]]:

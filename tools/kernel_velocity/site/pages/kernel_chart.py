@@ -459,7 +459,7 @@ def reruns_of(site: Site, keys: Iterable[SeriesKey]) -> dict[SeriesKey, list[Rem
     for finding in site.findings:
         if not any(affected.identity.slot in by_slot for affected in finding.affected):
             continue
-        for rerun in (rerun for evidence in site.evidence(finding.id)[0].values() for rerun in evidence.reruns):
+        for rerun in (rerun for evidence in site.evidence[finding.id][0].values() for rerun in evidence.reruns):
             if rerun.looks and rerun.before in order and rerun.after in order:
                 again = Remeasured(order[rerun.before], order[rerun.after], rerun.answer, rerun.looks[-1].ratio)
                 for key in by_slot.get(rerun.identity.slot, ()):

@@ -105,7 +105,7 @@ def _blocks(machine: Machine, recorded: Sequence[Block], links: Mapping[Block, s
             units.utc(block.began),
             block.device,
             f"{len(block.commits):,}",
-            ", ".join(block.lanes[:CASES]) + (f" and {len(block.lanes) - CASES} more" if block.lanes[CASES:] else ""),
+            units.listed(block.lanes, CASES),
             f"{max(1, round(block.seconds / 60)):,} min",
             links.get(block, DASH),
         )

@@ -136,7 +136,7 @@ def placed(site: Site, platform: Platform, device: str) -> Iterator[Placed]:
 
 def _section(site: Site, platform: Platform, device: str, entries: Sequence[Placed]) -> dict[str, Any]:
     """Return what the template shows of a machine, environment and device."""
-    notes, roofs = Footnotes(), site.roofs(platform, device)
+    notes, roofs = Footnotes(), site.roof_choice(platform, device).roofs
     colours = colours_of(tuple(dict.fromkeys(entry.key.implementation for entry in entries)))
     drawn = [entry for entry in entries if entry.intensity is not None]
     kernels = {entry.key.benchmark: entry.kernel for entry in drawn}
@@ -201,7 +201,7 @@ def _names(entries: Sequence[Placed]) -> Iterator[Name]:
         cases = {key.case for key in keys}
         words = f"{kernels[0]} {cases.pop().partition('-')[2]}" if len(cases) == len(kernels) == 1 else None
         attributes = {f"data_{name}": "\n".join(dict.fromkeys(getattr(key, name) for key in keys)) for name in NARROWED}
-        yield Name(intensity=intensity, text=words or text.names(kernels, 2), attributes=attributes)
+        yield Name(intensity=intensity, text=words or units.listed(kernels, 2), attributes=attributes)
 
 
 def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from asv.commands.show import Show
 from asv.results import Results
 from asv.runner import BenchmarkResult
 
-from kernel_velocity import lock
+from kernel_velocity import asv_plugin, lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.names import DEVICES
-from kernel_velocity.runner import asv_commands, select
+from kernel_velocity.runner import select
 from tests.small_suite import SUITE
 
-CONTRACT = Path(__file__).parents[1] / "benchmarks" / "golden" / "contract.json"
+CONTRACT = Path(__file__).parent / "benchmarks" / "golden" / "contract.json"
 CONF = SimpleNamespace(benchmark_dir=str(SUITE.folder))
 BENCHMARKS = json.loads(CONTRACT.read_text())
 FOREIGN = {"name": "device_memory.time_copy", "params": [["'a'", "'b'"]]}  # of asv alone, in the same suite
@@ -36,7 +36,7 @@ def plain(monkeypatch):
 
 def selected(regex=None):
     """Return what `asv run` measures, as asv names it."""
-    benchmarks = asv_commands.TierBenchmarks(CONF, [*BENCHMARKS, FOREIGN], regex)
+    benchmarks = asv_plugin.TierBenchmarks(CONF, [*BENCHMARKS, FOREIGN], regex)
     names = set()
     for name, benchmark in benchmarks.items():
         combinations = list(itertools.product(*benchmark["params"]))
@@ -94,7 +94,7 @@ def test_unknown_tier_or_device_is_one_line(monkeypatch, variable, words):
 
 def test_selection_leaves_the_list_of_benchmarks_as_it_is(tmp_path):
     conf = SimpleNamespace(**vars(CONF), results_dir=str(tmp_path))
-    asv_commands.TierBenchmarks(conf, BENCHMARKS, "matmul").save()
+    asv_plugin.TierBenchmarks(conf, BENCHMARKS, "matmul").save()
     listed = json.loads((tmp_path / "benchmarks.json").read_text())
     assert [listed[benchmark["name"]] for benchmark in BENCHMARKS] == BENCHMARKS
 
@@ -110,7 +110,7 @@ def table(values, axes=(("'eager'", "'native'", "'triton'"), ("'float32-1M'", "'
     results = Results.unnamed()
     nothing = [None] * len(values)
     results.add_result(benchmark, BenchmarkResult(values, nothing, nothing, 0, "", None))
-    return asv_commands.format_result(results, benchmark)
+    return asv_plugin.format_result(results, benchmark)
 
 
 def test_table_has_no_row_and_no_column_of_na():
@@ -136,14 +136,14 @@ def test_show_leaves_out_a_benchmark_without_any_value(capsys):
     benchmark = {"name": "k.Cuda.time_hot", "params": [], "param_names": [], "version": "1", "unit": "seconds"}
     results = Results.unnamed()
     results.add_result(benchmark, BenchmarkResult([NA], [None], [None], 0, "", None))
-    asv_commands.print_benchmark(Show, "box", results, benchmark)
+    asv_plugin.print_benchmark(Show, "box", results, benchmark)
     assert capsys.readouterr().out == ""
-    asv_commands.print_benchmark(Show, "box", results, benchmark, show_details=True)
+    asv_plugin.print_benchmark(Show, "box", results, benchmark, show_details=True)
     assert "k.Cuda.time_hot" in capsys.readouterr().out
 
 
 def test_comparison_has_no_line_of_what_is_na():
-    rows = asv_commands.unroll_result("k", [["'a'", "'b'", "'c'"]], [1.0, NA, None], [None] * 3, [None] * 3)
+    rows = asv_plugin.unroll_result("k", [["'a'", "'b'", "'c'"]], [1.0, NA, None], [None] * 3, [None] * 3)
     assert [(name, value) for name, value, *_ in rows] == [("k('a')", 1.0), ("k('c')", None)]
 
 
@@ -155,10 +155,10 @@ def test_stale_library_is_refused_before_measuring(monkeypatch):
         raise UsageError(f"{package}/{kernel} was changed")
 
     monkeypatch.chdir(SUITE.folder.parent)
-    monkeypatch.setattr(asv_commands, "hold_locks", lambda: None)
-    monkeypatch.setattr(asv_commands, "check_build", refuse)
+    monkeypatch.setattr(asv_plugin, "hold_locks", lambda: None)
+    monkeypatch.setattr(asv_plugin, "check_build", refuse)
     with pytest.raises(util.UserError, match=r"^kernels/add_mul_exp was changed$"):
-        asv_commands.create_existing(SimpleNamespace())
+        asv_plugin.create_existing(SimpleNamespace())
 
 
 def test_variables_of_asv_reach_the_working_tree(monkeypatch, tmp_path):
@@ -166,8 +166,8 @@ def test_variables_of_asv_reach_the_working_tree(monkeypatch, tmp_path):
     ran = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASV_PYTHONPATH", "more")
-    monkeypatch.setattr(asv_commands, "_run_existing", lambda environment, args, env: ran.append(env))
+    monkeypatch.setattr(asv_plugin, "_run_existing", lambda environment, args, env: ran.append(env))
     environment = SimpleNamespace(_global_env_vars={"ASV_PROJECT": "p"})
-    asv_commands.run_existing(environment, [], env={"PATH": "x"})
+    asv_plugin.run_existing(environment, [], env={"PATH": "x"})
     assert ran[0].items() >= {"PATH": "x", "ASV_PROJECT": "p", "KV_ARTEFACTS": str(tmp_path)}.items()
     assert ran[0]["ASV_PYTHONPATH"] == f"{tmp_path}{os.pathsep}more" and ran[0]["OMP_NUM_THREADS"] == "1"
