@@ -176,14 +176,6 @@ def test_value_without_version_and_value_in_two_files(tree):
     assert "stands in two files" in note and "12 values of 2 such benchmarks" in note
 
 
-def test_note_on_an_unreadable_file_is_cached(tree):
-    path_of(tree, 0).write_text("{")
-    for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
-        site = check(tree)
-        assert site.past.directory.read == wanted
-        assert path_of(tree, 0).name in site.notes[0]
-
-
 def test_corrected_file_leaves_no_series_behind(tree):
     good = path_of(tree, 0).read_text()
     path_of(tree, 0).write_text(good.replace("'eager'", "'eagre'"))
