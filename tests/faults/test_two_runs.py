@@ -1,6 +1,5 @@
 """Runs that meet, that are interrupted, and that change their settings: nothing recorded is lost or misnamed."""
 
-import json
 import signal
 
 import pytest
@@ -95,22 +94,6 @@ def test_commit_that_cannot_be_checked_out_is_one_line(tiny):
     (line,) = lines_with(done.stdout, "build failed", bad[:8])
     assert "cannot be checked out" in line
     assert recorded(tiny, good) > 0
-
-
-@pytest.mark.slow
-def test_two_versions_of_torch_never_share_a_series(tiny):
-    assert tiny.track().returncode == 0
-    info = next(tiny.host.glob("torch-*.dist-info"))
-    info.rename(info.with_name("torch-10.0.0.dist-info"))
-    metadata = tiny.host / "torch-10.0.0.dist-info" / "METADATA"
-    metadata.write_text(metadata.read_text().replace("9.9.0", "10.0.0"))
-    assert tiny.track().returncode == 0
-    files = sorted(tiny.results.glob("*-host-*.json"), key=lambda path: path.name.split("-", 1)[1])
-    versions = [json.loads(path.read_text())["requirements"]["torch"] for path in files]
-    assert versions == ["10.0.0", "9.9.0"]
-    assert [path.name.split("-", 1)[1] for path in files] == [
-        f"host-py{tiny.python}-torch{version}.json" for version in versions
-    ]
 
 
 @pytest.mark.slow
