@@ -107,14 +107,13 @@ class _Suite:
         with log.open("a") as rounds:
             rounds.write(f"{os.environ.get('KV_SPOOL', 'history')} {os.environ.get('ASV_COMMIT')} {LAUNCH}\\n")
         result = self.call(1)
-        time.sleep(float(os.environ.get("TINY_PAUSE", "0")))  # s; lets a test do something while rounds are left
         if result != 2:
             raise AssertionError(f"scale {implementation} {case} is wrong: got {result}, wanted 2")
-        # The commit and TINY_PACE decide what a call takes, so no busy machine can make a test fail. The series of a
+        # The commit decides what a call takes, so no busy machine can make a test fail. The series of a
         # launch scatter alike, by 0.1%: native moves with its controls, and is adjusted by them.
         launches = len({line.split()[-1] for line in log.read_text().splitlines()})
         slower = getattr(sys.modules["kernels"], "SLOWER", 1) if implementation == "native" else 1
-        estimate = 1e-6 * slower * float(os.environ.get("TINY_PACE", "1")) * (1 + 1e-3 * (0.618 * launches % 1))
+        estimate = 1e-6 * slower * (1 + 1e-3 * (0.618 * launches % 1))
         record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
                        spent=0.01, setup=0.01, warmup=0.01, stop="converged", launch=LAUNCH,
                        method=method_hash(from_environment(os.environ), os.environ.get("KV_THREADS")))
