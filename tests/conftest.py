@@ -83,7 +83,7 @@ def on_host():
 LONGEST = (
     *("fleet/test_end_to_end", "scaffold/test_any_repository", "scaffold/test_adding_a_kernel", "faults/test_gate"),
     *("fleet/test_rehearsal", "faults/test_nightly", "faults/test_killed_nights"),
-    *("scaffold/test_new", "faults/test_full_disks", "kernels/test_build", "tricks/test_tricks", "faults/test_faults"),
+    *("scaffold/test_new", "kernels/test_build", "tricks/test_tricks", "faults/test_faults"),
     *("kernels/test_add_mul_exp", "site/test_browser_crawl", "kernels/test_cuda_on_host", "fake_cuda/test_cuda_tests"),
     *("faults/test_damaged_trees", "faults/test_errors_tracked", "scaffold/test_new_public", "site/test_other_suites"),
 )

@@ -15,6 +15,7 @@ from kernel_velocity import lock
 from kernel_velocity.compare import isolation
 from kernel_velocity.compare.isolation import JournalStep, ProcessJournal
 from kernel_velocity.errors import KernelVelocityError
+from tests.public_problems import TENSARA
 
 ROOT = Path(__file__).parents[2]
 
@@ -150,43 +151,21 @@ def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):
     assert journal.part(3).death("other", "any") == journal.death("other") == "its process died while it was loaded"
 
 
-PROBLEM = """
-import torch
-from problem import Problem
-
-class Twice(Problem):
-    parameters = [
-        {"name": "x", "type": "float", "pointer": True, "const": True},
-        {"name": "out", "type": "float", "pointer": True, "const": False},
-        {"name": "n", "type": "size_t", "pointer": False, "const": False},
-    ]
-    def __init__(self):
-        super().__init__("twice")
-    def reference_solution(self, x):
-        return x * 2
-    def generate_test_cases(self):
-        print("the problem speaks")
-        return [self.case(n) for n in (10, 20)]
-    def case(self, n):
-        return {"name": f"n{n}", "dims": (n,), "create_inputs": lambda: (torch.arange(float(n)),)}
-    def verify_result(self, expected, actual):
-        return bool(torch.equal(expected, actual)), {}
-"""
 SOLUTIONS = {
     "crashes": """
 import ctypes
-def solution(x, out, n):
-    if n == 20:
+def solution(x, out, n, m):
+    if n == 24:
         ctypes.string_at(0)
-    out.copy_(x * 2)
+    out.copy_(x.sum(1))
 """,
     "speaks": """
 import os, torch
 torch.set_default_dtype(torch.float64)
-def solution(x, out, n):
+def solution(x, out, n, m):
     print("the solution speaks")
     os.write(1, b"and so does machine code\\n")
-    out.copy_(x * 2)
+    out.copy_(x.sum(1))
 """,
     "aborts": "import os\nos.abort()\n",
 }
@@ -194,9 +173,10 @@ def solution(x, out, n):
 
 @pytest.mark.slow
 def test_crash_fails_one_implementation_and_output_stays_json(tmp_path):
-    for name, text in {"twice": PROBLEM, **SOLUTIONS}.items():
+    problem = f"{TENSARA['no_dims']}\nprint('the problem speaks')\n"
+    for name, text in {"sums": problem, **SOLUTIONS}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    command = [sys.executable, "-m", "kernel_velocity", "compare", str(tmp_path / "twice.py"), "--json=-"]
+    command = [sys.executable, "-m", "kernel_velocity", "compare", str(tmp_path / "sums.py"), "--json=-"]
     command += [f"--solution={tmp_path / name}.py" for name in SOLUTIONS]
     command += [
         "--rounds=2",
@@ -213,12 +193,17 @@ def test_crash_fails_one_implementation_and_output_stays_json(tmp_path):
     crashed = "its process died of SIGSEGV (Segmentation fault) while it was verified before timing"
     aborted = "its process died of SIGABRT (Aborted) while it was loaded"
     assert status == {
-        **{(name, who): ("right", None) for name in ("n10", "n20") for who in ("eager", "speaks")},
-        **{(name, "aborts"): ("FAILED", aborted) for name in ("n10", "n20")},
-        ("n10", "crashes"): ("right", None),
-        ("n20", "crashes"): ("FAILED", crashed),
+        **{(name, who): ("right", None) for name in ("rows=8", "rows=24") for who in ("eager", "speaks")},
+        **{(name, "aborts"): ("FAILED", aborted) for name in ("rows=8", "rows=24")},
+        ("rows=8", "crashes"): ("right", None),
+        ("rows=24", "crashes"): ("FAILED", crashed),
     }
-    for line in ("the problem speaks", "the solution speaks", "and so does machine code", f"crashes on n20: {crashed}"):
+    for line in (
+        "the problem speaks",
+        "the solution speaks",
+        "and so does machine code",
+        f"crashes on rows=24: {crashed}",
+    ):
         assert line in done.stderr
     change = "speaks changes PyTorch's default dtype from float32 to float64"
     assert any(change in warning for warning in document["warnings"])

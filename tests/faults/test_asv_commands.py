@@ -47,23 +47,3 @@ def test_same_python_records_nothing(tiny):
     assert [path.name for path in tiny.results.iterdir()] == ["machine.json"]
     refused = tiny.asv(*options, "--set-commit-hash", "HEAD")
     assert refused.returncode == 1 and lines_with(refused.stdout, "--python=same measures the working tree")
-
-
-def test_missing_torch_is_one_line(tiny):
-    (tiny.root.parent / "bare").mkdir()
-    hidden = tiny.root.parent / "bare" / "sitecustomize.py"
-    hidden.write_text(
-        "import importlib.metadata as m\n"
-        "real = m.version\n"
-        "def version(name):\n"
-        "    if name == 'torch':\n"
-        "        raise m.PackageNotFoundError(name)\n"
-        "    return real(name)\n"
-        "m.version = version\n"
-    )
-    path = f"{hidden.parent}:{tiny.host}"
-    done = tiny.track(PYTHONPATH=path)
-    assert done.returncode == 2
-    assert done.stdout.splitlines()[-1].startswith("error: torch is not installed") and "make venv" in done.stdout
-    plain = tiny.asv("run", "-m", "box", "HEAD^!", PYTHONPATH=path)
-    assert plain.returncode != 0 and "torch is not installed for" in plain.stdout

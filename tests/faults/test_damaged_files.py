@@ -1,57 +1,41 @@
 """Commands that read damaged files of a small repository: never a traceback, and at most one line of an error.
 
-`tests/test_damaged_files.py` damages the same files in many more ways, and checks what each reader says.
+Of files that people edit, whose changed values reach the commands. `tests/test_damaged_files.py` damages these and all
+others in many more ways, and checks what each reader says.
 """
 
 import io
 import json
 import os
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.findings import evidence, store
-from kernel_velocity.nightly import measure
-from kernel_velocity.roofline import ceilings
+from kernel_velocity.findings import store
 from kernel_velocity.runner import host
-from tests import synthetic
 from tests.faults.tiny import Tiny, make
-from tests.findings import evidenced
-from tests.findings.test_files import expectation, full
-from tests.fleet import node
-from tests.machine import test_device_figures
+from tests.findings.test_files import expectation
 from tests.mutations import PATHS, damage_path, mutants
 from tests.results import test_foreign
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SEED = 2020
 STATUSES = {0, 2, 10, 11, 20, 21, 22, 30}  # of the contract
-TRACK, NIGHT = ("track", "--range", "HEAD", "--no-site"), ("nightly", "--no-ceilings", "--no-site")
+TRACK = ("track", "--range", "HEAD", "--no-site")
 REPORT, LIST = ("report",), ("findings", "list", "--all")
 
 
 def measured(folder) -> Tiny:
-    """Return a repository with a measured commit, findings, evidence, a night, ceilings and a cache."""
+    """Return a repository with a measured commit, an expectation, and files of other programs."""
     tiny = make(folder)
-    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
+    assert tiny.track(KV_ROUNDS="2", KV_TIER="core", KV_BENCH="native.*1k").returncode == 0
     results = tiny.root / "results"
-    tree = synthetic.build(folder / "tree")
-    finding, bisected = evidenced.regression(tree)
-    for record in (finding, full(), expectation()):
-        store.write(results, record)
-    evidence.add(results, finding.id, "box", bisected)
-    ceilings.keep(tiny.root, test_device_figures.document(test_device_figures.a_machine()))
+    store.write(results, expectation())
     (tiny.root / "suite.json").write_text(json.dumps(test_foreign.google_benchmark(*test_foreign.COPIES)))
     (tiny.root / "gpu.json").write_text(json.dumps(test_foreign.nvbench(test_foreign.state("a", batch=1e-6))))
-    first = tiny.git("rev-list", "--max-parents=0", "HEAD")
-    node.tar(tiny.root.parent, (first, first), "node.tar.xz", measured=(0,))
-    (file,) = (tiny.root / ".asv" / "journals").glob("*.json")
-    night = measure.PlannedNight(began=time.time() - 60, commits=(first,), heartbeat=True)
-    measure.NightJournal(file, measure.NightJournal(file, "").record.setting).begin(night)
     return tiny
 
 
@@ -89,20 +73,11 @@ FILES = [  # below the repository; the commands that read it; damaged copies
     ("../.asv-machine.json", (TRACK,), 12),
     ("pyproject.toml", (TRACK,), 12),
     ("pyproject.toml", (("init",),), 12),
-    (".asv/env/*/asv-install-status.json", (TRACK,), 4),
     (".asv/env/*/asv-build-cache/*/toolchain.txt", (TRACK,), 2),
     (".asv/env/*/asv-build-cache/*/unpacked/**/build-info.json", (TRACK,), 4),
-    (".asv/journals/*.json", (NIGHT,), 12),
-    (".asv/cache/peaks/cpu/*.json", (REPORT,), 12),
-    (".asv/cache/report/report.sqlite", (REPORT,), 12),
-    (".asv/html/kernel-velocity/site.json", (REPORT,), 12),
-    ("results/findings/*.toml", (LIST, REPORT), 12),
     ("results/findings/expected/*.toml", (LIST, REPORT), 12),
-    ("results/findings/nights/*.toml", (REPORT,), 12),
-    ("results/findings/evidence/*/*.json", (REPORT,), 12),
     ("suite.json", (("ingest", "--google-benchmark", "suite.json", "--machine", "g"),), 30),
     ("gpu.json", (("ingest", "--nvbench", "gpu.json", "--machine", "n"),), 30),
-    ("../node.tar.xz", (("offline", "unpack", "../node.tar.xz", "--machine", "node"),), 12),
 ]
 
 
@@ -111,13 +86,13 @@ def test_command_that_reads_a_damaged_file_has_no_traceback(here, name, commands
     path = sorted(here.root.glob(name))[0] if not name.startswith("..") else here.root.parent / Path(name).name
     sound, statuses = path.read_bytes(), Counter()
     for argv in commands:
-        assert run(argv, "undamaged") == (10 if argv is NIGHT else 0)  # a finding is open
+        assert run(argv, "undamaged") == 0
     try:
         for number, (done, damaged) in enumerate(mutants(sound, SEED, count)):
             path.write_bytes(damaged)
             argv = commands[number % len(commands)]
             statuses[run(argv, f"{' '.join(argv)} with {name}, seed {SEED}: {done}")] += 1
-        for how in PATHS if commands[0] not in (TRACK, NIGHT) else ():
+        for how in PATHS if commands[0] is not TRACK else ():
             damage_path(path, how)
             run(commands[0], f"{name}: {how}")
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

@@ -109,14 +109,6 @@ def run(argv):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_report_of_a_damaged_tree(whole_tree, damaged, tmp_path):
-    argv = ["report", "--results", damaged / "results", "--repository", whole_tree.repository, "--out", tmp_path]
-    wrong = [done for done, _ in cases(damaged, 3, 15) if run([*map(str, argv)])[0] != 0]
-    assert not wrong
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_ingest_into_a_damaged_tree(damaged, tmp_path):
     wrong = []
     for number, (done, _) in enumerate(cases(damaged, 4, 20)):

@@ -24,7 +24,6 @@ class Cpu:
     version = "1"
 
     def setup_cache(self):
-        {before}
         return 5.0
 
     def track_peak_float32(self, found):
@@ -87,15 +86,6 @@ def test_run_times_in_rounds_and_tracks_errors_once(tiny):
     assert not lines_with(tiny.track(KV_ROUNDS="2").stdout, "] round")
 
 
-def test_error_that_the_problem_does_not_give_is_asked_for_once(tiny):
-    track_errors(tiny, returned="None")
-    settings = {"KV_BENCH": "native.*1k", "KV_RANGE": "HEAD"}
-    first = tiny.track(**settings)
-    assert first.returncode == 0, first.stdout
-    assert lines_with(first.stdout, "round 1/1")
-    assert not lines_with(tiny.track(**settings).stdout, "] round")
-
-
 def test_interrupted_errors_leave_what_was_timed(tiny):
     track_errors(tiny, returned="time.sleep(60)")
     head = tiny.git("rev-parse", "HEAD")
@@ -106,18 +96,13 @@ def test_interrupted_errors_leave_what_was_timed(tiny):
     assert len(telemetry.read_text().splitlines()) == 2  # rounds
 
 
-@pytest.mark.parametrize("before", ["pass", "raise OSError('the disk is full')"], ids=["measured", "failed"])
-def test_ceilings_of_the_newest_commit_and_their_failure(tiny, before):
-    (tiny.root / "benchmarks" / "device.py").write_text(CEILINGS.format(before=before))
+def test_ceilings_are_of_the_newest_commit(tiny):
+    (tiny.root / "benchmarks" / "device.py").write_text(CEILINGS)
     old, new = tiny.git("rev-parse", "HEAD"), tiny.commit("Faster", kernel=FASTER)
     done = tiny.track()
     assert done.returncode == 0, done.stdout
     result = rows(tiny, new)
     assert "track_peak_float32" not in rows(tiny, old)
-    if before == "pass":
-        assert "measuring the ceilings of the machine" in done.stdout
-        assert (result["track_peak_float32"]["result"], result["track_l1_size"]["result"]) == ([5.0], None)
-        assert "what the machine can do" not in tiny.track().stdout  # nothing was measured
-    else:
-        (note,) = lines_with(done.stdout, "note: the machine's ceilings")
-        assert "status 2" in note and result["track_peak_float32"]["result"] is None
+    assert "measuring the ceilings of the machine" in done.stdout
+    assert (result["track_peak_float32"]["result"], result["track_l1_size"]["result"]) == ([5.0], None)
+    assert "what the machine can do" not in tiny.track().stdout  # nothing was measured

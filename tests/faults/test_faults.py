@@ -1,14 +1,11 @@
 """Each fault costs one clear line and an exit status. Everything else is measured, shown and kept."""
 
-import pytest
-
 from kernel_velocity.past import past
 from kernel_velocity.results import lines
-from tests.faults.tiny import FASTER, GOOD, TORCH, WRONG, lines_with, page, plant, recorded, rounds_begun
+from tests.faults.tiny import FASTER, GOOD, TORCH, WRONG, lines_with, page, plant, recorded
 
 CRASHING = "import os\ndef scale(x):\n    os.kill(os.getpid(), 11)\n"
 HANGING = "import time\ndef scale(x):\n    time.sleep(100)\n"
-COMPILED = "int f() { return 0; }"
 BROKEN = "int f( {"
 
 
@@ -59,27 +56,6 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     assert session.facts["torch"] == TORCH and list(session.code) == ["scale"]
 
 
-@pytest.mark.slow
-def test_next_run_measures_what_is_missing(tiny):
-    assert tiny.track(KV_BENCH="native", KV_ROUNDS="2").returncode == 0
-    new = tiny.commit("Faster", kernel=FASTER)
-    done = tiny.track(KV_BENCH="native", KV_ROUNDS="2")
-    assert done.returncode == 0, done.stdout
-    assert lines_with(done.stdout, "1 commit measured already")
-    assert {line.split("commit ")[1][:8] for line in lines_with(done.stdout, "] round")} == {new[:8]}
-    for count, settings in [
-        (2, {"KV_ROUNDS": "2"}),  # series that were not asked for
-        (0, {"KV_ROUNDS": "2"}),
-        (2, {"KV_ROUNDS": "3"}),
-        (0, {"KV_ROUNDS": "3"}),
-        (2, {"KV_ROUNDS": "3", "KV_THREADS": "2"}),
-    ]:
-        before = rounds_begun(tiny)
-        assert tiny.track(**settings).returncode == 0
-        assert len(rounds_begun(tiny) - before) == count, settings
-    assert recorded(tiny, new, "eager") > 0
-
-
 def test_commit_that_does_not_build_is_named(tiny):
     bad = tiny.commit("Break", kernel=FASTER, source=BROKEN)
     alone = tiny.track(KV_RANGE="HEAD")
@@ -95,28 +71,6 @@ def test_commit_that_does_not_build_is_named(tiny):
     assert lines_with(done.stdout, "build failed", bad[:8]) and log.stat().st_mtime_ns == built  # it is not tried again
     assert recorded(tiny, good) > 0 and "Mend" in page(tiny)
     assert not list(tiny.results.glob(f"{bad[:8]}*"))  # no null stands for a build that may work elsewhere
-
-
-@pytest.mark.slow
-def test_build_on_a_full_disk_is_tried_again(tiny):
-    commit = tiny.commit("Compile", kernel=FASTER, source=COMPILED)
-    compiler = tiny.root.parent / "full-compiler"
-    compiler.write_text("#!/bin/sh\necho 'fatal error: error writing to a.o: No space left on device' >&2\nexit 1\n")
-    compiler.chmod(0o755)
-    done = tiny.track(KV_RANGE="HEAD", CXX=str(compiler))
-    assert done.returncode == 22 and lines_with(done.stdout, "build failed", "No space left on device"), done.stdout
-    done = tiny.track(KV_RANGE="HEAD")
-    assert done.returncode == 0 and recorded(tiny, commit) > 0, done.stdout
-
-
-@pytest.mark.slow
-def test_commit_older_than_the_kernel_does_not_apply(tiny):
-    tiny.commit("Remove", kernel="")
-    done = tiny.track(KV_RANGE="HEAD")
-    assert done.returncode == 0, done.stdout
-    (line,) = lines_with(done.stdout, "n/a:")
-    assert "native (float32-1k, float32-2k): no such kernel at this commit" in line
-    assert not lines_with(tiny.track(KV_RANGE="HEAD").stdout, "] round")
 
 
 FAILING = {
@@ -153,7 +107,6 @@ def scale(x):
         {act}
     return 2 * x
 """
-SINGLE = {"KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}
 
 
 def test_fault_in_one_round_of_many(tiny):
@@ -175,44 +128,6 @@ def test_fault_in_one_round_of_many(tiny):
     notes = [note for commit in commits.values() for value in opened.at(commit) for note in value.warnings]
     assert "a sound verdict needs 8 rounds, have 2" in notes
     assert any(note.startswith("1 further round lost to a crash or a timeout, the last with: ") for note in notes)
-
-
-@pytest.mark.slow
-def test_kernel_that_crashes_today_does_not_keep_its_old_time(tiny):
-    crash = "if os.environ.get('TINY_DO') == 'crash': os.kill(os.getpid(), 11)"
-    commit = tiny.commit("Crash on demand", kernel=f"import os\ndef scale(x):\n    {crash}\n    return 2 * x\n")
-    assert tiny.track(**SINGLE).returncode == 0
-    assert recorded(tiny, commit) > 0
-    done = tiny.track(**SINGLE, KV_AGAIN="1", TINY_DO="crash")
-    assert recorded(tiny, commit) is None, done.stdout
-    assert lines_with(done.stdout, "failed:", commit[:8])
-
-
-@pytest.mark.slow
-def test_value_survives_a_build_that_fails_today(tiny):
-    commit = tiny.commit("Compile", kernel=GOOD, source=COMPILED)
-    assert tiny.asv("run", "-m", "box", "-a", "rounds=2", "HEAD^!").returncode == 0
-    assert tiny.run("kernel_velocity", "ingest").returncode == 0
-    before = recorded(tiny, commit)
-    (cache,) = tiny.root.glob(".asv/env/*/asv-build-cache")
-    cache.rename(cache.with_name("gone"))
-    broken = tiny.root.parent / "broken-compiler"
-    broken.write_text("#!/bin/sh\necho 'fast.c:1:1: error: out of order' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    assert tiny.asv("run", "-m", "box", "-a", "rounds=2", "HEAD^!", CXX=str(broken)).returncode != 0
-    tiny.run("kernel_velocity", "ingest")
-    assert recorded(tiny, commit) == before
-
-
-@pytest.mark.slow
-def test_missing_compiler_is_the_fault_of_the_machine(tiny):
-    commit = tiny.commit("Compile", kernel=GOOD, source=COMPILED)
-    done = tiny.track(CXX="no-such-compiler")
-    (line,) = lines_with(done.stdout, "note: no C++ compiler found")
-    assert "apt install" in line
-    assert lines_with(done.stdout, "build failed", commit[:8], "no C++ compiler")
-    assert done.returncode == 21
-    assert tiny.track().returncode == 0  # so the commit is tried again
 
 
 def test_commit_is_measured_whatever_lies_around_it(tiny):

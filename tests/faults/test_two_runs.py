@@ -1,8 +1,6 @@
 """Runs that meet, that are interrupted, and that change their settings: nothing recorded is lost or misnamed."""
 
-import json
 import signal
-import time
 
 import pytest
 
@@ -51,8 +49,7 @@ def test_second_run_in_a_clone_is_refused_or_waits(tiny):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_interrupted_repetition_leaves_what_was_recorded(tiny, number):
+def test_killed_repetition_leaves_what_was_recorded(tiny):
     commit = tiny.commit("Stuck", kernel=STUCK)
     assert tiny.track(KV_ROUNDS="5", **SINGLE).returncode == 0
     value = recorded(tiny, commit)
@@ -60,9 +57,9 @@ def test_interrupted_repetition_leaves_what_was_recorded(tiny, number):
     processes.mkdir()
     process = tiny.begin("track", **SINGLE, KV_ROUNDS="8", KV_AGAIN="1", TINY_PROCESSES=str(processes))
     wait_for(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store five
-    rest = end(process, number)
+    end(process, signal.SIGKILL)
     done = tiny.track(KV_ROUNDS="5", **SINGLE)
-    assert lines_with(rest if number is signal.SIGINT else done.stdout, "restored from 5 rounds"), rest + done.stdout
+    assert lines_with(done.stdout, "restored from 5 rounds"), done.stdout
     assert lines_with(done.stdout, "1 commit measured already")
     assert (recorded(tiny, commit), recorded(tiny, commit, column="stats_repeat")) == (value, 5)
     telemetry = (tiny.results / "telemetry" / f"{commit[:8]}-{tiny.environment}.jsonl").read_text()
@@ -97,36 +94,6 @@ def test_commit_that_cannot_be_checked_out_is_one_line(tiny):
     (line,) = lines_with(done.stdout, "build failed", bad[:8])
     assert "cannot be checked out" in line
     assert recorded(tiny, good) > 0
-
-
-@pytest.mark.slow
-def test_other_compiler_is_named_and_again_builds_with_it(tiny):
-    tiny.commit("Compile", kernel=GOOD, source="int f() { return 0; }")
-    assert tiny.track(KV_RANGE="HEAD").returncode == 0
-    other = {"KV_RANGE": "HEAD", "KV_CUDA_ARCHITECTURES": "sm_90"}
-    done = tiny.track(**other)
-    assert lines_with(done.stdout, "note:", "was built with", "`kv track --again 1`")
-    assert not lines_with(done.stdout, "] round")
-    began = time.time()
-    assert lines_with(tiny.track(**other, KV_AGAIN="1").stdout, "built ", " in ")
-    (stamp,) = tiny.root.glob(".asv/env/*/asv-build-cache/*/toolchain.txt")
-    assert stamp.stat().st_mtime >= began and "sm_90" in stamp.read_text()
-
-
-@pytest.mark.slow
-def test_two_versions_of_torch_never_share_a_series(tiny):
-    assert tiny.track().returncode == 0
-    info = next(tiny.host.glob("torch-*.dist-info"))
-    info.rename(info.with_name("torch-10.0.0.dist-info"))
-    metadata = tiny.host / "torch-10.0.0.dist-info" / "METADATA"
-    metadata.write_text(metadata.read_text().replace("9.9.0", "10.0.0"))
-    assert tiny.track().returncode == 0
-    files = sorted(tiny.results.glob("*-host-*.json"), key=lambda path: path.name.split("-", 1)[1])
-    versions = [json.loads(path.read_text())["requirements"]["torch"] for path in files]
-    assert versions == ["10.0.0", "9.9.0"]
-    assert [path.name.split("-", 1)[1] for path in files] == [
-        f"host-py{tiny.python}-torch{version}.json" for version in versions
-    ]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from kernel_velocity import documents
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fleet import archive
-from kernel_velocity.fleet.archive import MANIFEST_FORMAT, Manifest
+from kernel_velocity.fleet.archive import MANIFEST_FORMAT
 from tests.fleet import node
 from tests.fleet.node import contents
 
@@ -146,12 +146,6 @@ def test_tar_without_a_manifest_is_refused(path, into):
         tar.addfile(tarfile.TarInfo("results"), io.BytesIO())
     with pytest.raises(ResultsError, match=r"no manifest\.json in it"):
         archive.read(path, into)
-
-
-def test_manifest_round_trip():
-    manifest = node.manifest(COMMITS)
-    assert Manifest.from_json(manifest.to_json(), "x") == manifest
-    assert manifest.stamp == node.STAMP and manifest.to_json().count("\n") == 1
 
 
 def test_node_writes_what_its_clone_recorded(tmp_path, home, monkeypatch):

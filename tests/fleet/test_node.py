@@ -31,10 +31,6 @@ def run(tmp_path):
     return script
 
 
-def test_script_is_short():
-    assert len(SCRIPT.read_text().splitlines()) <= 60
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -2,13 +2,13 @@
 
 import io
 import json
-import subprocess
 import zipfile
 
 import pytest
 
 from kernel_velocity import __main__
 from kernel_velocity.fleet import pack
+from tests.results.test_git import git
 
 
 def wheel(folder, name, size=10):
@@ -42,12 +42,6 @@ def clone(tmp_path, monkeypatch):
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", f"Commit {number}")
     return root
-
-
-def git(root, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *who, *args], cwd=root, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def packed(root, folder, *arguments):

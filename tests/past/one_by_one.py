@@ -24,40 +24,20 @@ from kernel_velocity.results.measurement import (
     SeriesKey,
     round_interval,
 )
-from kernel_velocity.results.records import Benchmark, History, Machine, ResultsFile
+from kernel_velocity.results.records import Benchmark, Machine, ResultsFile
 from kernel_velocity.site.text import platforms
 from kernel_velocity.stats.adjust_series import TimedSeries, fitted
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.verdict import change_points
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One commit on a trend."""
-
-    measurement: Measurement
-
-    @property
-    def is_applicable(self) -> bool:
-        """Whether there was something to measure: a time, or a failure."""
-        return self.measurement.outcome is not Outcome.NOT_APPLICABLE
+def is_applicable(value: Measurement) -> bool:
+    """Return whether there was something to measure: a time, or a failure."""
+    return value.outcome is not Outcome.NOT_APPLICABLE
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trend:
-    """A series over the commits that have a result of it, oldest first."""
-
-    key: SeriesKey
-    points: tuple[Point, ...]
-
-    @property
-    def latest(self) -> Point:
-        """The newest point that is not n/a. The newest where all are."""
-        return next((point for point in reversed(self.points) if point.is_applicable), self.points[-1])
-
-
-def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict[SeriesKey, Trend]:
-    """Return the trend of every series.
+def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict[SeriesKey, list[Measurement]]:
+    """Return the trend of every series: its measurements, oldest first.
 
     Args:
         measurements: of any number of series, in any order, at most one for a series and commit.
@@ -67,22 +47,16 @@ def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict
     for value in measurements:
         if value.commit in order:
             grouped.setdefault(value.key, []).append(value)
-    return {
-        key: Trend(
-            key=key,
-            points=tuple(Point(measurement=value) for value in sorted(values, key=lambda value: order[value.commit])),
-        )
-        for key, values in sorted(grouped.items())
-    }
+    return {key: sorted(values, key=lambda value: order[value.commit]) for key, values in sorted(grouped.items())}
 
 
-def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
+def applicable(trends: Mapping[SeriesKey, list[Measurement]]) -> dict[SeriesKey, list[Measurement]]:
     """Return the trends without those that were n/a at every commit and say nothing about an implementation.
 
     asv records a value for every combination of parameters. Test cases of another tier, or of a device that the machine
     lacks, are n/a for every implementation, and so is, for every test case, one that cannot exist on the device.
     """
-    applied = {key for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
+    applied = {key for key, trend in trends.items() if any(is_applicable(value) for value in trend)}
     return {key: trends[key] for key in telling(trends, applied)}
 
 
@@ -163,21 +137,15 @@ def fair(estimates: Sequence[float]) -> Adjusted:
 class Everything:
     """What is recorded, as objects."""
 
-    history: History
     machines: tuple[Machine, ...]
     measurements: tuple[Measurement, ...]  # of commits that the repository has
-    trends: Mapping[SeriesKey, Trend]
+    trends: Mapping[SeriesKey, list[Measurement]]
     problems: tuple[str, ...]  # what could not be read or shown
 
     @property
     def platforms(self):
         """The machines and environments that have measurements."""
         return platforms(self.machines, {(value.key.machine, value.key.environment) for value in self.measurements})
-
-    @property
-    def points(self):
-        """The points of all trends by series and commit."""
-        return {(key, point.measurement.commit): point for key, trend in self.trends.items() for point in trend.points}
 
 
 def everything(tree):
@@ -188,7 +156,7 @@ def everything(tree):
     shown = tuple(value for value in values if value.commit in past.commits)
     trends = applicable(build(shown, {sha: position for position, sha in enumerate(past.line)}))
     problems = (*stored.notes, *notes)
-    return Everything(history=past, machines=stored.machines, measurements=shown, trends=trends, problems=problems)
+    return Everything(machines=stored.machines, measurements=shown, trends=trends, problems=problems)
 
 
 def columns_of(values: Sequence[Measurement], order: Mapping[str, int]) -> Columns:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.engine.telemetry import GAUGES, parse
@@ -110,7 +110,8 @@ def times(site):
     }
 
 
-@settings(max_examples=8)
+# Without shrinking: a counterexample would be looked for in hundreds of trees, for minutes
+@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     arrivals=st.permutations(range(COMMITS)),
     cuts=st.lists(st.integers(1, COMMITS), max_size=4),

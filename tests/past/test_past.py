@@ -57,8 +57,7 @@ def check(tree, site=None, notes=()):
     data = everything(tree)
     series, commits = values_of(site)
     check_same(commits, {(measurement.key, measurement.commit): measurement for measurement in data.measurements})
-    points = [point for trend in data.trends.values() for point in trend.points]
-    check_same(series, {(point.measurement.key, point.measurement.commit): point.measurement for point in points})
+    check_same(series, {(value.key, value.commit): value for trend in data.trends.values() for value in trend})
     assert set(site.keys) == set(data.trends)
     assert (site.platforms, site.past.machines) == (data.platforms, data.machines)
     assert site.past.problems == (*notes, *data.problems)
@@ -174,14 +173,6 @@ def test_value_without_version_and_value_in_two_files(tree):
     assert len(site.keys) == 12
     (note,) = site.notes
     assert "stands in two files" in note and "12 values of 2 such benchmarks" in note
-
-
-def test_note_on_an_unreadable_file_is_cached(tree):
-    path_of(tree, 0).write_text("{")
-    for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
-        site = check(tree)
-        assert site.past.directory.read == wanted
-        assert path_of(tree, 0).name in site.notes[0]
 
 
 def test_corrected_file_leaves_no_series_behind(tree):
@@ -391,34 +382,24 @@ from kernel_velocity.site import model as site
 from kernel_velocity.errors import KernelVelocityError
 os.sched_getaffinity = lambda _: {0, 1}
 reading.FILES_A_PROCESS, read_one, here = 2, reading._read, os.getpid()
-results, repository, cache, fails = sys.argv[1:]
+results, repository, cache = sys.argv[1:]
 
 def read(path, signature, names):
     if os.getpid() != here:
-        os.write(1, b"elsewhere\\n")
-        if fails:
-            os._exit(3)
+        os._exit(3)
     return read_one(path, signature, names)
 
 reading._read = read
 try:
-    print(len(site.read(Path(results), Path(repository), Path(cache)).past.directory.read))
+    site.read(Path(results), Path(repository), Path(cache))
 except KernelVelocityError as error:
     print(error)
 """
 
 
-def read_by_several(tree, cache, *, fails=False):
-    """Read a tree in two processes of one thread each, as this one has several. Return what they printed."""
-    return one_thread.run(READ, tree.results, tree.repository, cache, "fails" * fails).stdout.splitlines()
-
-
 def test_killed_reading_process_is_an_error(gauged, tmp_path):
-    notes = read_by_several(gauged, tmp_path, fails=True)
-    assert notes == [
-        "elsewhere",
-        "the process that makes a part of the site ended with status 3, without a result: run it again",
-    ]
+    notes = one_thread.run(READ, gauged.results, gauged.repository, tmp_path).stdout
+    assert notes == ("the process that makes a part of the site ended with status 3, without a result: run it again\n")
     check(gauged, model.read(gauged.results, gauged.repository, tmp_path))
 
 

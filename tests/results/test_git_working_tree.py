@@ -1,11 +1,10 @@
 """The working tree as a commit: all that would be built, and nothing of the user's is touched."""
 
-import subprocess
-
 import pytest
 
 from kernel_velocity.errors import HistoryError
 from kernel_velocity.results import git as working_tree
+from tests.results.test_git import git
 
 
 @pytest.fixture
@@ -18,12 +17,6 @@ def clone(tmp_path):
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-q", "-m", "First")
     return tmp_path
-
-
-def git(folder, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def change(clone):

@@ -32,6 +32,7 @@ def test_session_line_round_trips(began, facts, code):
         ("{}", "t: a Unix time is wanted, got None"),
         ('{"t": true}', "t: a Unix time is wanted, got True"),
         ('{"t": NaN}', "t: a Unix time is wanted, got nan"),
+        ('{"t": 1e300}', "t: a Unix time is wanted, got 1e"),
         ('{"t": 1, "facts": {"driver": 5}}', "facts: an object of texts is wanted"),
         ('{"t": 1, "code": []}', "code: an object of texts is wanted"),
     ],

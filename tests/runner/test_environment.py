@@ -162,6 +162,26 @@ def test_failed_build_in_a_folder_with_marks_of_cmake_names_them(tmp_path, monke
     assert env.failed_before(COMMIT) is is_recorded
 
 
+@pytest.mark.parametrize(
+    ("output", "has_compiler", "reason"),
+    [
+        ("x.cpp:1: error: y\n", False, environment.NO_COMPILER),
+        ("CMake Error: CMAKE_CXX_COMPILER not set, after EnableLanguage\n", True, environment.NO_COMPILER),
+        ("fatal error: error writing to a.o: No space left on device\n", True, "No space left on device"),
+    ],
+)
+def test_failed_build_by_fault_of_the_machine_is_tried_again(
+    tmp_path, monkeypatch, rebuilt, *, output, has_compiler, reason
+):
+    env, _ = rebuilt
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environment, "has_compiler", lambda: has_compiler)
+    monkeypatch.setattr(env, "_announced", lambda error: error)
+    with pytest.raises(CommitNotBuilt) as error:
+        env._remember_failure(COMMIT, output, Path("build.log"))
+    assert reason in error.value.reason and not env.failed_before(COMMIT)
+
+
 def test_build_whose_figures_were_changed_is_built_again(rebuilt):
     env, _ = rebuilt
     path = env.unpacked(COMMIT) / "kernels" / "build-info.json"

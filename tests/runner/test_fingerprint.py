@@ -13,81 +13,55 @@ import kernels
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.suite.config import Project
+from tests.engine import pretend_nvml
 
 BUILD_INFO = Path("kernels", "_native", "build-info.json")  # where the wheels of this repository have it
 
 
-class FakeNvml(types.ModuleType):
-    """A driver with two GPUs of one kind."""
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """A driver with two GPUs of one kind, which tells no clock of the memory. Return the power limits by handle, mW."""
+    limits = {"handle of GPU-0": 700, "handle of GPU-1": 700}
 
-    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, broken=False, power=(700, 700)):
-        super().__init__("pynvml")
-        self.broken, self.power, self.shut = broken, power, False
-
-    def nvmlInit(self):
-        if self.broken:
-            raise self.NVMLError("Driver Not Loaded")
-
-    def nvmlShutdown(self):
-        self.shut = True
-
-    def nvmlSystemGetDriverVersion(self):
-        return b"560.35"
-
-    def nvmlDeviceGetCount(self):
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return index
-
-    def nvmlDeviceGetUUID(self, handle):
-        return f"GPU-{handle}{handle}-x"
-
-    def nvmlDeviceGetName(self, handle):
-        return "Imaginary 9"
-
-    def nvmlDeviceGetApplicationsClock(self, handle, which):
-        if which == self.NVML_CLOCK_MEM:
-            raise self.NVMLError("Not Supported")
+    def clock(handle, which):
+        if which == pretend_nvml.NVML_CLOCK_MEM:
+            raise pretend_nvml.NVMLError("Not Supported")
         return 1980
 
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
-        return self.power[handle]
+    answers = {
+        "nvmlSystemGetDriverVersion": lambda: b"560.35",
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetUUID": lambda handle: f"{handle.removeprefix('handle of ')}-x",
+        "nvmlDeviceGetApplicationsClock": clock,
+        "nvmlDeviceGetEnforcedPowerLimit": limits.get,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(pretend_nvml, name, answer, raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", pretend_nvml)
+    pretend_nvml.reset()
+    yield limits
+    assert pretend_nvml.opened == []
+    pretend_nvml.reset()
 
 
-@pytest.fixture
-def nvml(monkeypatch):
-    def install(**options):
-        fake = FakeNvml(**options)
-        monkeypatch.setitem(sys.modules, "pynvml", fake)
-        return fake
-
-    return install
-
-
-def test_gpu_facts_without_unsupported_queries(nvml):
-    library = nvml()
+@pytest.mark.usefixtures("two_gpus")
+def test_gpu_facts_without_unsupported_queries():
     facts = fingerprint.now({})
     assert facts["driver"] == "560.35"
-    assert facts["gpu"] == "Imaginary 9; SM clock, MHz 1980; power limit, mW 700"
+    assert facts["gpu"] == "NVIDIA H200; SM clock, MHz 1980; power limit, mW 700"
     apart = fingerprint.now({"KV_ISOLATE": "1"})
     assert (facts["processes"], apart["processes"]) == ("one for a GPU's series", "one for each series")
-    assert library.shut
 
 
-def test_gpu_facts_of_equal_and_different_gpus(nvml):
-    nvml(power=(700, 500))
-    assert fingerprint.now({})["gpu"].count("Imaginary 9") == 2
-    assert fingerprint.now({"CUDA_VISIBLE_DEVICES": "GPU-11"})["gpu"].endswith("power limit, mW 500")
+def test_gpu_facts_of_equal_and_different_gpus(two_gpus):
+    two_gpus["handle of GPU-1"] = 500
+    assert fingerprint.now({})["gpu"].count("NVIDIA H200") == 2
+    assert fingerprint.now({"CUDA_VISIBLE_DEVICES": "GPU-1"})["gpu"].endswith("power limit, mW 500")
 
 
-def test_gpu_facts_absent_without_a_driver(nvml, monkeypatch):
-    nvml(broken=True)
+@pytest.mark.usefixtures("two_gpus")
+def test_gpu_facts_absent_without_a_driver(monkeypatch):
+    pretend_nvml.refused.add("nvmlInit")
     assert not {"driver", "gpu"} & fingerprint.now({}).keys()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert not {"driver", "gpu"} & fingerprint.now({}).keys()

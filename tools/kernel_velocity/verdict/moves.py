@@ -37,6 +37,7 @@ FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Ben
 # noise of .7%, a step of 2% is then confirmed within two commits in 1.00 of cases (.15: .96), for 1.5 re-runs of 12
 # series a night (.9).
 SUSPECTED = 0.4
+ASSUMED_SUSPECTED = 1e-3  # the same where the scatter is assumed: few values of one session tell none
 YOUNG = 20  # values since a step of the detector: of more, only the newest may show a step that it did not see
 MOST_TELLING = 256  # series of a platform that tell what is typical: more only cost time
 # Probability that a step began after `good`, and that it did by `bad`. Of steps of 2% at a noise of .7%, `good` is from
@@ -213,11 +214,25 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str]) -> Ite
     ]
     platforms = [_platform(history.identity) for history in histories]
     typical = pools(platforms, [history.identity.is_control for history in histories], untested)
-    # An outlier is suspected, too: a re-run tells it from a step
-    tails = {platform: pool and pool._replace(tails=1.0) for platform, pool in typical.items()}
-    both = steps(settled, untested, [tails[platform] for platform in platforms], SUSPECTED)
-    for history, (logs, _, machine), (sure, doubted) in zip(histories, series, both, strict=True):
-        suspected = [point for point in doubted if point.index >= len(history.observations) - SHORTER]
+    # An outlier is suspected, too: a re-run tells it from a step. Where no series has values that tell their scatter,
+    # what they show may be the step itself
+    sizes: dict[Hashable, int] = {}
+    for platform, (_, newest) in zip(platforms, untested, strict=True):
+        sizes[platform] = max(sizes.get(platform, 0), newest.entries.size)
+    assumed = {
+        platform
+        for platform, pool in typical.items()
+        if pool is not None and sizes[platform] <= FEWEST_TELLING and pool.sigma > BETWEEN_SESSIONS
+    }
+    suspecting = {
+        platform: pool and Pool(BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=1.0)
+        for platform, pool in typical.items()
+    }
+    both = steps(settled, untested, [suspecting[platform] for platform in platforms], SUSPECTED)
+    for history, platform, (logs, _, machine), (sure, doubted) in zip(histories, platforms, series, both, strict=True):
+        most = ASSUMED_SUSPECTED if platform in assumed else SUSPECTED
+        newest_of = len(history.observations) - SHORTER
+        suspected = [point for point in doubted if point.index >= newest_of and point.p < most]
         points = sorted((*sure, *suspected), key=lambda point: point.index)
         codes = [observation.code for observation in history.observations]
         code = codes.__getitem__ if history.identity.implementation == NATIVE else None
