@@ -25,7 +25,7 @@ GOOD = '"version": 1, "repo": "."'
         (f'{{{GOOD}, "results_dr": "x"}}', "'results_dr' is no setting of asv: results_dir is wanted"),
         (f'{{{GOOD}, "install_timeout": true}}', "install_timeout: a time in seconds is wanted, got True"),
         (f'{{{GOOD}, "launch_method": "fork"}}', "launch_method: auto, spawn or forkserver is wanted"),
-        (f'{{{GOOD}, "regressions_thresholds": {{"(": 1}}}}', "regressions_thresholds: an object whose keys are regul"),
+        (f'{{{GOOD}, "regressions_thresholds": {{"(": 1}}}}', "regressions_thresholds: an object of regular expr"),
         (f'{{{GOOD}, "project": "\\ud800"}}', "a text has half of a surrogate pair"),
     ],
 )
