@@ -32,6 +32,11 @@ def cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
     return tuple(f"{dtype}-{n}x{n}x{n}" for n in sizes)
 
 
+def moved(m: int, n: int, k: int, dtype: str) -> int:
+    """Return the bytes of all matrices, each moved once. Of items of one byte C has 4."""
+    return ITEM_BYTES[dtype] * (m * k + k * n) + (4 if ITEM_BYTES[dtype] == 1 else ITEM_BYTES[dtype]) * m * n
+
+
 def factors(seed: str, m: int, n: int, k: int, *, dtype: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8.
 
@@ -110,13 +115,12 @@ def within_tolerance(expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
     core={"cpu": cubes(256, 512), "cuda": (*cubes(1024), *cubes(4096, dtype="bfloat16"))},
     cold={"cpu": cubes(128, 256), "cuda": cubes(512, 1024, 2048)},
     flops=lambda m, n, k: 2 * m * n * k,  # a multiplication and an addition per term, as BLAS counts
-    # Each matrix moved once. Of items of one byte C has 4.
-    bytes=lambda m, n, k, dtype: (
-        ITEM_BYTES[dtype] * (m * k + k * n) + (4 if ITEM_BYTES[dtype] == 1 else ITEM_BYTES[dtype]) * m * n
-    ),
+    bytes=moved,
+    unfused_bytes=moved,  # one operation
     rows=("a",),
     signature="void solution(const float* a, const float* b, float* out, size_t m, size_t n, size_t k)",
     compiled=True,
+    counts=("float32-128x128x128",),
 )
 class Matmul:
     """a: (m, k), b: (k, n) -> out: (m, n), all row-major, out as a but for `_OUTPUTS`."""

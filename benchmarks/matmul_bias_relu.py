@@ -13,11 +13,13 @@ from kernel_velocity.problem.problem import Problem
     cold={"cpu": cubes(128), "cuda": cubes(1024, 2048)},
     flops=lambda m, n, k: 2 * m * n * k + 2 * m * n,  # the product, an addition and a comparison for each element
     bytes=lambda m, n, k: 4 * (m * k + k * n + n + m * n),  # each array moved once
+    unfused_bytes=lambda m, n, k: 4 * (m * k + k * n + n + 3 * m * n),  # relu reads and writes the biased product
     rows=("a",),
     signature=(
         "void solution(const float* a, const float* b, const float* bias, float* out, size_t m, size_t n, size_t k)"
     ),
     compiled=True,
+    counts=("float32-128x128x128",),
     devices=("cuda",),  # as quantize_int8_rows: three kernels take what tier core has for a commit on a CPU
 )
 class MatmulBiasRelu:

@@ -25,10 +25,14 @@ PERIOD = 1_048_576  # random values drawn: 256 rows; larger inputs repeat them
     # to int8 is not counted, nor the division of a row's maximum.
     flops=lambda rows, columns: 6 * rows * columns,
     bytes=lambda rows, columns, dtype: (ITEM_BYTES[dtype] + 1) * rows * columns + 4 * rows,
+    # Size, division, rounding and clamp move 8 bytes each, the maximum 4, the conversion 5, a cast of 16 bits 6. A
+    # row's maximum and its scale are written and read.
+    unfused_bytes=lambda rows, columns, dtype: (41 if dtype == "float32" else 47) * rows * columns + 16 * rows,
     tolerance=kv.Tolerance(rtol=0.0, atol=0.0, source="quantize_int8_rows: exact"),  # IEEE operations
     rows=("x",),
     signature="void solution(const float* x, int8_t* out, float* scales, size_t rows, size_t columns)",
     compiled=True,
+    counts=("float32-64x1024",),
     # Timed on CUDA alone, which it is made for: tier core has 150 s a commit on a CPU, and three kernels take them.
     # What `kv compare` runs on the CPU are the same test cases.
     devices=("cuda",),

@@ -2,12 +2,14 @@
 
 import dataclasses
 import shutil
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from kernel_velocity import lock
+from kernel_velocity import lock, progress
 from kernel_velocity.suite.originals import ORIGINALS
 from tests.machine.planted_limits import plant_limits
 from tests.site.browser import chromium, playwright, tab
@@ -18,6 +20,8 @@ except ImportError:  # a node that only measures has none
     pass
 else:  # a busy machine must fail no property: no deadline
     hypothesis.settings.register_profile("kernel-velocity", deadline=None)
+    # Where the CPU's code computes, which others test: what is around it does not depend on the numbers
+    hypothesis.settings.register_profile("fake device", deadline=None, max_examples=10)
     hypothesis.settings.load_profile("kernel-velocity")
 
 __all__ = ["chromium", "playwright", "tab"]  # one browser a process: Playwright starts once
@@ -36,8 +40,26 @@ def pytest_configure(config):
 
         if torch.version.cuda is not None:
             raise pytest.UsageError(f"--fake-cuda needs PyTorch's CPU build, here is {torch.__version__}")
+        if "hypothesis" in sys.modules:
+            hypothesis.settings.load_profile("fake device")
         with tempfile.TemporaryDirectory() as folder:
             plant(Path(folder))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard():
+    """A shell has what it starts in the background ignore Ctrl-C, and all that the tests start would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_progress_is_told():
+    """A command that takes 30 s on a busy machine prints what it prints on any other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "LINES", float("inf"))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,6 +101,7 @@ def on_host():
     return Builder()
 
 
+SLOW_FILES = pytest.StashKey()  # of the session's configuration: files with slow tests, of all that were collected
 # Files that begin, the longest first, else a core would be idle while the other is at one of these in the end.
 LONGEST = (
     *("fleet/test_end_to_end", "scaffold/test_any_repository", "scaffold/test_adding_a_kernel", "faults/test_gate"),
@@ -92,6 +115,7 @@ LONGEST = (
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):  # words: pytest gives its arguments by name
     """Begin with the longest files. Skip CUDA tests where there is no CUDA device, with the reason."""
+    config.stash[SLOW_FILES] = {test.path for test in items if test.get_closest_marker("slow")}
     ranks = {f"tests/{name}.py": rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda test: ranks.get(test.nodeid.partition("::")[0], len(ranks)))
     if not any("cuda" in test.keywords for test in items):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from kernel_velocity.__main__ import THREADS
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,7 +19,7 @@ def run(script, *arguments, status=0):
         env=os.environ | dict.fromkeys(THREADS, "1"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == status, done.stderr

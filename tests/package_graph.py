@@ -18,7 +18,7 @@ RANKS = (
     ("leaves",),
     ("engine",),
     ("problem",),
-    ("machine",),
+    ("machine", "counts"),
     ("suite",),
     ("results",),
     ("stats", "roofline"),
@@ -40,7 +40,7 @@ PURPOSES = {
 # Where a room stands in its row: lines past other rooms run between them
 COLUMNS = {"faces": 2, "scaffold": 5, "compare": 2.4, "nightly": 0.9, "site": 3.6, "ab": 1.4, "fleet": 0, "runner": 0.2}
 COLUMNS |= {"findings": 2.2, "verdict": 1.9, "past": 1.9, "roofline": 3.6, "stats": 1.7, "results": 2}
-COLUMNS |= {"suite": 2, "machine": 2, "problem": 2, "engine": 2, "leaves": 2}
+COLUMNS |= {"suite": 2, "counts": 3.2, "machine": 2, "problem": 2, "engine": 2, "leaves": 2}
 # The data from a commit to those who read them: box -> column, row, second line of its text
 FLOW = {
     "commit": (0.5, 0, "the code under test"),

@@ -308,6 +308,48 @@ def custom_kernel(data: input_t) -> output_t:
     x, out = data
     return torch.add(torch.mul(x, 2, out=out), 1, out=out)
 """
+NESTED_TASK = """
+import torch
+
+
+def generate_input(n, seed):
+    torch.manual_seed(seed)
+    return torch.rand(n), {"scale": torch.rand(n), "more": [torch.rand(n), (2.0,)]}
+
+
+def ref_kernel(data):
+    x, rest = data
+    shift, (power,) = rest["more"]
+    return {"whole": x * rest["scale"] + shift, "half": [x**power]}
+
+
+def check_implementation(data, output):
+    right = ref_kernel(data)
+    same = [torch.allclose(right["whole"], output["whole"]), torch.allclose(right["half"][0], output["half"][0])]
+    return all(same), f"equal: {same}"
+"""
+NESTED_SUBMISSION = """
+def custom_kernel(data):
+    x, rest = data
+    return {"half": [x * x], "whole": rest["more"][0] + x * rest["scale"]}
+"""
+NESTED_MODEL = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, state):
+        hidden = state["hidden"]
+        return x + hidden, {"hidden": hidden * 2, "cell": hidden - x}
+
+
+def get_inputs():
+    return [torch.rand(3, 4), {"hidden": torch.rand(3, 4)}]
+
+
+def get_init_inputs():
+    return []
+"""
 
 DEFINITION = {
     "name": "rmsnorm_d64",
@@ -362,6 +404,88 @@ TWO_RESULTS = {
     "    return {'index': index + offset, 'best': best}\n",
 }
 
+# A task in CUDA: inputs of two kinds, one of them nested
+CUDA_TASK = {
+    "scale/task.yml": """
+lang: cu
+files:
+  - {name: submission.cu, source: "@SUBMISSION@"}
+  - {name: task.h, source: task.h}
+  - {name: utils.h, source: ../utils.h}
+  - {name: reference.cuh, source: reference.cuh}
+config:
+  sources: [eval.cu, submission.cu]
+  defines: {LARGEST: 1000000}
+tests:
+  - {size: 6, seed: 1}
+benchmarks:
+  - {size: 300, seed: 2}
+  - {size: 1000, seed: 3}
+""",
+    "scale/task.h": """
+#pragma once
+#include <array>
+#include <tuple>
+#include <vector>
+using input_t = std::tuple<std::array<std::vector<float>, 2>, double>;
+using output_t = std::vector<float>;
+constexpr std::array<const char*, 2> ArgumentNames = {"size", "seed"};
+""",
+    "scale/reference.cuh": """
+#pragma once
+#include <cmath>
+#include <random>
+#include "task.h"
+static input_t generate_input(int size, int seed) {
+    if (size > LARGEST) throw std::runtime_error("too large");
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> values(-1, 1);
+    std::array<std::vector<float>, 2> both;
+    for (auto& numbers : both) {
+        numbers.resize(size);
+        for (auto& number : numbers) number = values(random);
+    }
+    return {both, 3.0};
+}
+static output_t ref_kernel(input_t data) {
+    auto& [both, factor] = data;
+    output_t out(both[0].size());
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = both[0][i] * float(factor) + both[1][i];
+    return out;
+}
+static void check_implementation(TestReporter& reporter, input_t data, output_t out, float epsilon = 1e-5) {
+    const output_t wanted = ref_kernel(data);
+    if (!reporter.check_equal("size", out.size(), wanted.size())) return;
+    for (std::size_t i = 0; i < out.size(); ++i)
+        if (!(std::fabs(out[i] - wanted[i]) <= epsilon)) {
+            reporter.fail() << "error at " << i;
+            return;
+        }
+    reporter.pass();
+}
+""",
+    "utils.h": """
+#pragma once
+#include <sstream>
+#include <string>
+class TestReporter {
+  public:
+    void pass() { passed_ = true; }
+    std::stringstream& fail() { return message_; }
+    bool has_passed() const { return passed_; }
+    std::string message() const { return message_.str(); }
+    template <class T>
+    bool check_equal(const char* what, const T& value, const T& expected) {
+        if (value != expected) fail() << what << ": got " << value;
+        return value == expected;
+    }
+  private:
+    bool passed_ = false;
+    std::stringstream message_;
+};
+""",
+}
+
 # Form, name -> the files of a folder. The first is what a user names.
 PUBLIC = {
     **{("Tensara", name): {"def.py": text} for name, text in TENSARA.items()},
@@ -371,6 +495,11 @@ PUBLIC = {
     },
     ("KernelBench", "weights"): {"12_Linear_ReLU_.py": KERNELBENCH},
     ("KernelBench", "no_weights"): {"3_Power.py": KERNELBENCH_PLAIN},
+    ("KernelBench", "nested"): {"5_State.py": NESTED_MODEL},
+    ("GPU MODE", "nested"): {
+        "nested/task.yml": "tests:\n  - {n: 6, seed: 1}\n",
+        "nested/reference.py": NESTED_TASK,
+    },
     ("GPU MODE", "writes_its_data"): {
         "task/task.yml": TASK,
         "task/reference.py": REFERENCE,

@@ -15,6 +15,7 @@ import pytest
 from kernel_velocity import documents
 from kernel_velocity.ab import rounds
 from kernel_velocity.compare import isolation
+from kernel_velocity.counts import compiled
 from kernel_velocity.documents import DamagedError
 from kernel_velocity.engine import reported
 from kernel_velocity.errors import KernelVelocityError
@@ -30,7 +31,7 @@ from kernel_velocity.results import asv_file, foreign
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, fingerprint
 from kernel_velocity.site import writer
-from kernel_velocity.suite import config, under_test
+from kernel_velocity.suite import config
 from kernel_velocity.verdict.verdicts import Verdicts
 from tests import synthetic
 from tests.findings import evidenced
@@ -170,11 +171,11 @@ def write_figure(folder):
 
 def info(path):
     build = path.parent
-    code = fingerprint.code_hashes(build), fingerprint.ptxas_of(fingerprint.build_info(build))
+    code = fingerprint.code_hashes(build), compiled.ptxas_of(fingerprint.build_info(build))
     document = documents.read(path)
     for name, target in (("registers", "sm_90"), ("code_bytes", "avx2"), ("spill_bytes", "sm_80")):
         with contextlib.suppress(NotImplementedError):
-            under_test.figure(document, "matmul", name, target)
+            compiled.figure(document, "matmul", name, target)
     return code, ()
 
 
@@ -237,7 +238,7 @@ def write_listing(folder):
 
 
 def ran(program, path):
-    return foreign.read(program, path), ()
+    return foreign.read(program, [path]), ()
 
 
 def definition(path):

@@ -23,6 +23,7 @@ from kernel_velocity.fields import KEY
 from kernel_velocity.statuses import OF_GATES, OF_NIGHTS, Status
 from kernel_velocity.suite.config import OfKernel, Project
 from tests.compare.live_comparisons import case, comparison, timed
+from tests.conftest import SLOW_FILES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -116,6 +117,12 @@ def test_targets_and_their_settings_exist():
     called += [shlex.split(code) for text in PAGES.values() for code in re.findall(r"`(make [a-z][^`]*)`", text)]
     assert {"track", "test", "venv", "build", "nightly", "docs", "lint"} <= {words[1] for words in called} <= targets
     assert {word.partition("=")[0] for words in called for word in words[2:]} <= settings
+
+
+def test_make_gives_every_file_with_slow_tests(pytestconfig):
+    (pattern,) = re.findall(r"^SLOW_FILES := .* '(.+)' tests\)$", MAKEFILE, re.MULTILINE)
+    files = pytestconfig.stash[SLOW_FILES]
+    assert [path for path in files if not re.search(pattern, path.read_text(encoding="utf-8"))] == []
 
 
 def options(words):
@@ -278,3 +285,12 @@ def test_shown_comparison_has_todays_form():
     printed = [heads(table.table(comparison(case("float32-1M", 10**6, *made)), width)) for width in widths]
     assert len(heads(shown)) == 4
     assert heads(shown) in printed
+
+
+def test_versions_that_are_installed_for_tests_are_listed():
+    listed = (DOCS / "reference" / "versions.md").read_text(encoding="utf-8")
+    files = [ROOT / ".ci/run", ROOT / "tests/results/test_foreign_programs.py", ROOT / "tests/kernels/test_triton.py"]
+    pins = {pin for path in files for pin in re.findall(r"([a-z-]+)==([0-9.]+)", path.read_text(encoding="utf-8"))}
+    assert len(pins) >= 6
+    missing = [f"{name} {version}" for name, version in pins if version not in listed]
+    assert not missing

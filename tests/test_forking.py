@@ -17,6 +17,7 @@ from kernel_velocity.past import cache
 from kernel_velocity.site import report
 from tests import one_thread
 from tests.one_thread import ROOT
+from tests.waiting import PATIENCE
 
 BEGIN = """
 import os, signal, sys, time
@@ -160,14 +161,14 @@ def test_child_ends_with_a_killed_parent():
     process, _ = begun()
     with process:
         process.kill()
-        assert process.communicate(timeout=60) == (b"", b"")  # both hold the pipe
+        assert process.communicate(timeout=PATIENCE) == (b"", b"")  # both hold the pipe
 
 
 def test_interruption_ends_both():
     process, other = begun()
     with process:
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
     assert b"KeyboardInterrupt" in err
     assert err.count(b"Traceback") == 1  # this process tells of it, the other does not
     with pytest.raises(ProcessLookupError):

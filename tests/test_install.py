@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # A package of the same name as the one under test here, as Hugging Face publishes one.
 OTHER = "def get_kernel(name):\n    return name\n"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 def run(*command, status=0, **options):

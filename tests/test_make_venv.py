@@ -176,7 +176,7 @@ def test_nvcc_from_pip_is_a_command(tmp_path, monkeypatch):
     command = make_venv.add_nvcc(target)
     assert command == target / "bin" / "nvcc"
     assert subprocess.check_output([command, "--version", "a b"], text=True) == "nvcc --version a b\n"
-    assert "nvidia-cuda-nvcc>=13" in installed and "asv>=0.6.6" not in installed
+    assert "nvidia-cuda-nvcc>=13" in installed and "asv>=0.6.6,<0.7" not in installed
 
 
 def test_nvcc_in_another_place_is_an_error(tmp_path, monkeypatch):

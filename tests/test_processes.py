@@ -4,42 +4,39 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from kernel_velocity import lock, processes
+from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")
 
 # Starts a child and a grandchild, each in a session of its own. A forked one has its parent's environment.
 STARTS = r"""
-import subprocess, sys
+import os, subprocess, sys, time
 from pathlib import Path
 from kernel_velocity import lock
 from kernel_velocity.processes import contained
 CHILD = "import os, time; os.fork(); os.write(1, b'%d\\n' % os.getpid()); time.sleep(600)"
 with {context}, contained():
+    {first}
     subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True)
     sys.stdin.readline()
 """
 
 
-def started(context):
+def started(context, first="pass"):
     """Start a process that ends by a line of input. Return it and the numbers of its child and grandchild."""
-    command = [sys.executable, "-c", STARTS.format(context=context)]
+    command = [sys.executable, "-c", STARTS.format(context=context, first=first)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     return process, [int(process.stdout.readline()) for _ in range(2)]
 
 
 def wait_for_the_end(*pids):
-    """Wait until processes have ended, a minute at most: no busy machine makes this fail."""
-    until = time.monotonic() + 60
-    while alive := [pid for pid in pids if is_alive(pid)]:
-        assert time.monotonic() < until, f"{alive} are still there"
-        time.sleep(0.02)
+    wait_until(lambda: not any(map(is_alive, pids)), f"{pids} are still there")
 
 
 def is_alive(pid):
@@ -68,9 +65,42 @@ def test_child_and_grandchild_end_with_a_killed_parent():
     wait_for_the_end(*pids)
 
 
+FORKS = r"""
+import os, sys, time
+from kernel_velocity.processes import contained
+with contained():
+    if os.fork() == 0:
+        is_orphan = os.fork() == 0
+        os.write(1, b"%d\n" % os.getpid())
+        time.sleep(600 if is_orphan or {stays} else 0)
+        os._exit(0)
+    sys.stdin.readline()
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_forks_end_with_the_body_though_they_hold_its_pipes(stays):
+    command = [sys.executable, "-c", FORKS.format(stays=stays)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        pids = [int(process.stdout.readline()) for _ in range(2)]
+        process.stdin.write("end\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ended\n"
+        wait_for_the_end(*pids)
+
+
+def test_fork_that_holds_the_pipe_does_not_hide_the_death():
+    """The watcher sees that the process is gone, though the pipe stays open."""
+    process, pids = started("contained()", "os.fork() or time.sleep(600)")
+    process.kill()
+    wait_for_the_end(*pids)
+    process.communicate()
+
+
 def test_body_ends_with_all_that_it_started_and_no_watcher():
     process, pids = started("contained()")
-    process.communicate("end\n", timeout=60)
+    process.communicate("end\n", timeout=PATIENCE)
     assert process.returncode == 0 and not any(map(is_alive, pids))
     assert not watchers(process)
 
@@ -83,9 +113,9 @@ def test_inner_body_ends_what_it_started_alone(monkeypatch):
         with processes.contained():
             within = subprocess.Popen(sleep)
             assert os.environ[processes.RUN] != outer[processes.RUN]
-        assert within.wait(60) == -signal.SIGKILL
+        assert within.wait(PATIENCE) == -signal.SIGKILL
         assert before.poll() is None and os.environ[processes.RUN] == outer[processes.RUN]
-    assert before.wait(60) == -signal.SIGKILL
+    assert before.wait(PATIENCE) == -signal.SIGKILL
     assert processes.RUN not in os.environ
 
 

@@ -1,4 +1,4 @@
-"""Tables as text: aligned columns, and percentages that cannot mislead."""
+"""Tables as text: aligned columns, and percentages that cannot mislead. The progress bar."""
 
 import pytest
 

@@ -222,6 +222,13 @@ function viewOf(commits, { range }) {
   return [range === "all" ? 0 : Math.max(last + 1 - Number(range), 0), last];
 }
 
+/** Returns which values of another suite are better, for the title of the axis; of kernels the quantity says it. */
+function hintOf([line]) {
+  const { unit, levels } = line?.series.columns ?? {};
+  const better = unit === undefined ? "neither" : levels.better ?? "lower";
+  return better === "neither" ? "" : ` (${better} is better)`;
+}
+
 /** Returns all that the chart of a test case, its tip and its table show (trend.js). */
 function modelOf(page, choice, loaded, axis, testCase) {
   const commits = axis.commits.map((index) => page.commits[index]);
@@ -247,7 +254,7 @@ function modelOf(page, choice, loaded, axis, testCase) {
   return {
     case: testCase, x, lines, marks, commits, isTime: choice.isTime, scale: choice.scale, chosen: chosen < 0 ? null : chosen, per,
     title: choice.scale === "percent" && commits.length ? `${quantity}, % against ${commits[base].sha.slice(0, 8)}`
-      : ["", "%", "×"].includes(unit) ? quantity : `${quantity}, ${unit}`,
+      : `${quantity}${["", "%", "×"].includes(unit) ? "" : `, ${unit}`}${hintOf(lines)}`,
     view: /** @type {[number, number]} */ (commits.length ? [x[first] - beyond, x[last] + beyond] : [-0.5, 0.5]),
     marksAt: (at) => marks.all.filter((mark) => mark.at === at),
   };

@@ -101,7 +101,7 @@ function startTip(stage, goTo) {
     /** Takes the charts that were drawn. */
     restart(drawn) {
       panels = drawn;
-      rest();
+      queueMicrotask(rest); // uPlot knows where a commit lies only once it has drawn, which it does in one of these
     },
     /** Returns what uPlot is to do with the pointer on a panel. */
     events: (panel) => ({

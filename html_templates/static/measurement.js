@@ -39,9 +39,12 @@ function seriesOf(file, labels) {
   return series;
 }
 
+/** Returns what stands for a commit in the names of files. */
+const inName = (index, sha) => (index.whole.includes(sha) ? sha : sha.slice(0, 8));
+
 /** Returns a promise of what was measured of a commit at a place, by name, or null where its files are lost. */
-async function loadMeasured(sha, place) {
-  const file = await loadOrNull(`rounds-${sha.slice(0, 8)}-${place}`);
+async function loadMeasured(index, sha, place) {
+  const file = await loadOrNull(`rounds-${inName(index, sha)}-${place}`);
   const labels = file && await loadOrNull(file.series);
   return labels && seriesOf(file, labels.series);
 }
@@ -221,10 +224,10 @@ function showRounds({ columns, words }, rounds) {
 // ---- choosing -------------------------------------------------------------------------------------------------------
 
 /** Returns the first of some measured commits, [SHA, number of its place], that has rounds of a series, else one whose file is lost, or null. */
-async function firstOf(commits, series) {
+async function firstOf(index, commits, series) {
   let lost = null;
   for (const commit of commits) {
-    const measured = await loadMeasured(...commit);
+    const measured = await loadMeasured(index, ...commit);
     if (measured === null) lost ??= commit;
     else if (series === null || series in measured) return commit;
   }
@@ -235,7 +238,7 @@ async function firstOf(commits, series) {
 async function showMeasurement(index, commitOf, wanted, isStep) {
   const mine = (turn += 1);
   const [sha, place] = fieldsOf.commit.value.split(" ");
-  const [measured, fits] = await Promise.all([loadMeasured(sha, place), loadOrNull(`fits-${place}`)]);
+  const [measured, fits] = await Promise.all([loadMeasured(index, sha, place), loadOrNull(`fits-${place}`)]);
   if (mine !== turn) return;
   const labels = Object.entries(measured ?? {}).map(([name, of]) => [name, [of.benchmark, of.implementation, of.case].map(isolated).join(" · ")]);
   if (measured !== null) fill(fieldsOf.series, labels, wanted ?? fieldsOf.series.value);
@@ -262,7 +265,7 @@ async function followAddress(index, commitOf) {
   const query = Address.read();
   const [prefix, series] = [query.get("commit") ?? "", query.get("series")];
   const commits = index.places.flatMap((place, number) => place.commits.map((sha) => [sha, number]));
-  const commit = prefix && await firstOf(commits.filter(([sha]) => sha.startsWith(prefix)), series);
+  const commit = prefix && await firstOf(index, commits.filter(([sha]) => sha.startsWith(prefix)), series);
   if (mine !== turn) return;
   const placed = ({ machine, environment }) => (index.places.length > 1 ? ` · ${isolated(machine)} · ${isolated(environment)}` : "");
   fill(fieldsOf.commit, commits.map(([sha, number]) =>
@@ -276,7 +279,7 @@ async function followAddress(index, commitOf) {
 async function startMeasurement() {
   const [index, commits] = await Promise.all([KV.load("rounds-index"), loadOrNull("commits")]);
   const bySha = new Map(commits?.commits.map((commit) => [commit.sha, commit]));
-  const commitOf = (sha) => bySha.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` }; // of one beside the line
+  const commitOf = (sha) => bySha.get(sha) ?? { sha, subject: "", page: `commit-${inName(index, sha)}.html` }; // of one beside the line
   $("choice").addEventListener("change", () => showMeasurement(index, commitOf, null, true));
   window.addEventListener("hashchange", () => followAddress(index, commitOf));
   await followAddress(index, commitOf);

@@ -44,12 +44,15 @@ const Numbers = (() => {
 
   const MULTIPLE_FROM = 2; // a change from here on reads better as a multiple, as in units.py
 
-  /** Returns a ratio of values, old / new, in words: "3.2% faster", "2.10× slower", "5.0% larger". Percentages are of the value. */
+  /** Returns whether a ratio of values, old / new, reads best as a multiple: not that of a rate that fell. */
+  const isMultiple = (ratio, ofUnit = "seconds") => 1 / ratio >= MULTIPLE_FROM || (ratio >= MULTIPLE_FROM && ofUnit in WORDS);
+
+  /** Returns a ratio of values, old / new, in words: "3.2% faster", "2.10× slower", "50.0% lower". Percentages are of the value. */
   function change(ratio, ofUnit = "seconds") {
     if (ratio === 1) return "unchanged";
     const factor = Math.max(ratio, 1 / ratio);
     const [less, more] = WORDS[ofUnit] ?? ["lower", "higher"];
-    return `${factor >= MULTIPLE_FROM ? `${significant(factor)}×` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
+    return `${isMultiple(ratio, ofUnit) ? `${significant(factor)}×` : share(Math.abs(1 / ratio - 1))} ${ratio > 1 ? less : more}`;
   }
 
   /** Returns a value in a unit as asv writes it: "1.23 ms" of "seconds", "12.3 MB" of "bytes". */
@@ -79,7 +82,7 @@ const Numbers = (() => {
   }
 
   return {
-    MULTIPLE_FROM, ticks, significant, readable, seconds, share, change, inUnit, value,
+    isMultiple, ticks, significant, readable, seconds, share, change, inUnit, value,
     count: (number) => grouped(String(number)),
     tick: (number) => (Math.abs(number) < 1e-4 && number !== 0
       ? number.toExponential(0) : grouped(String(Number(number.toPrecision(5))))).replace("-", "−"),
@@ -93,41 +96,79 @@ const Numbers = (() => {
 const Verdicts = {
   MIN_EFFECT: Math.log(1.01),
   MOST_WITHIN: 0.5,
+  REACH: 100,
+  CONSTANT: 3,
 
   /**
-   * Returns what a series did from one entry to another: {word, ratio, low, high, within}. Ratios are of times, new / old.
+   * Returns what a series did from one entry to another: {word, ratio, low, high, within, causes, ends}. Ratios are of
+   * values, new / old; `causes` are the possible ones of its steps; `ends` are both values where one is 0, without a ratio.
    * `levels` are those of its file; `seconds` its times, null where there is none.
    */
-  between({ steps = [], doubt = null, within }, seconds, from, to) {
+  between({ steps = [], causes = [], doubt = null, within, visits = [], better }, seconds, from, to) {
     const [old, now] = from < to ? [from, to] : [to, from];
-    const passed = steps.filter(([entry]) => old < entry && entry <= now);
-    const counted = passed.filter(([, , , , isBlamed]) => isBlamed);
-    const effect = (from < to ? 1 : -1) * counted.reduce((sum, [, ratio]) => sum + Math.log(ratio), 0);
-    if (Math.abs(effect) >= Verdicts.MIN_EFFECT) {
-      const half = Math.hypot(...counted.map(([, , low, high]) => Math.log(high / low) / 2));
-      const [ratio, low, high] = [0, -half, half].map((side) => Math.exp(effect + side));
-      return { word: effect > 0 ? "slower" : "faster", ratio, low, high, within: null };
-    }
-    const level = steps.filter(([entry]) => entry <= old).length;
+    const isPassed = (step) => step !== undefined && old < step[0] && step[0] <= now;
+    const [passed, counted] = [steps.filter(isPassed), [...steps.keys()].filter((at) => isPassed(steps[at]) && steps[at][4])];
     const edges = [0, ...steps.map(([entry]) => entry), seconds.length];
     const timed = (start, end) => seconds.slice(start, end).filter((value) => value !== null).length;
-    const sizes = within[level];
-    const shorter = Math.min(timed(edges[level], old + 1), timed(old + 1, edges[level + 1]), sizes.length);
-    const least = sizes[Math.max(shorter, 1) - 1];
+    const { effect, half, ends } = Verdicts.rest(steps, counted, (level) => Math.max(timed(edges[level], edges[level + 1]), 1));
+    const verdict = { ratio: 1, low: null, high: null, within: null, causes: [], ends: null };
+    const isSure = counted.length === 1 || Math.abs(effect) >= half;
+    if (Math.abs(effect) >= Verdicts.MIN_EFFECT && isSure) {
+      const sign = from < to ? 1 : -1;
+      const changed = { ...verdict, word: Verdicts.wordOf(sign * effect, better), causes: causes.filter((_, at) => counted.includes(at)) };
+      if (ends !== null) return { ...changed, ratio: null, ends: from < to ? ends : ends.toReversed() };
+      const [ratio, low, high] = [0, -half, half].map((side) => Math.exp(sign * effect + side));
+      return { ...changed, ratio, low, high };
+    }
+    const zeros = [seconds[old], seconds[now]].filter((value) => value === 0).length;
+    if (zeros > 0) {
+      const last = seconds.slice(0, now + 1).filter((value) => value !== null).slice(-Verdicts.CONSTANT);
+      const isConstant = last.length === Verdicts.CONSTANT && last.every((value) => value === 0)
+        && (counted.length > 0 || !seconds.slice(old, now + 1).some(Boolean));
+      return { ...verdict, word: zeros === 2 && isConstant ? "unchanged" : "undecided" };
+    }
+    const leastAt = (entry, sizeIn) => {
+      const level = steps.filter(([start]) => start <= entry).length;
+      const sizes = within[level];
+      return sizes[Math.max(Math.min(sizeIn(edges[level], edges[level + 1]), sizes.length), 1) - 1];
+    };
+    const visited = visits.filter(([entry]) => entry === old || entry === now).map(([, most]) => most);
+    const least = Math.max(leastAt(old, (start) => timed(start, old + 1)), leastAt(now, (_, end) => timed(now, end)),
+      ...visited, counted.length ? Math.expm1(Math.abs(effect) + half) : 0); // NaN where nothing tells
     const isOpen = (doubt !== null && old < doubt && doubt <= now) || passed.length > counted.length || !(least <= Verdicts.MOST_WITHIN);
-    return { word: isOpen ? "undecided" : "unchanged", ratio: 1, low: null, high: null, within: isOpen ? null : least };
+    return { ...verdict, word: isOpen ? "undecided" : "unchanged", within: isOpen ? null : least };
+  },
+
+  /** Returns what steps leave together, log units, half its interval, and both levels where one is 0 (verdict/events.py). */
+  rest(steps, numbers, sizeOf) {
+    if (numbers.some((at) => steps[at][1] === null)) {
+      const [before, after] = [steps[numbers[0]][5][0], steps[numbers[numbers.length - 1]][5][1]];
+      const effect = before === after ? 0 : Math.log(after) - Math.log(before);
+      return { effect, half: 0, ends: Math.min(before, after) === 0 ? [before, after] : null };
+    }
+    const shares = numbers.map((at) => {
+      const [older, newer] = [at, at + 1].map((level) => Math.min(sizeOf(level), Verdicts.REACH));
+      const whole = (Math.log(steps[at][3] / steps[at][2]) / 2) ** 2 / (older + newer);
+      return (numbers.includes(at - 1) ? 0 : whole * newer) + (numbers.includes(at + 1) ? 0 : whole * older);
+    });
+    const sum = (values) => values.reduce((total, value) => total + value, 0);
+    return { effect: sum(numbers.map((at) => Math.log(steps[at][1]))), half: Math.sqrt(sum(shares)), ends: null };
   },
 
   /** Returns why two values have no ratio; null where they have one, "" where nothing has to be said. */
   lacking(a, b) {
-    if (a.seconds === null || b.seconds === null || Math.min(a.seconds, b.seconds) <= 0) return "";
+    if (a.seconds === null || b.seconds === null || Math.min(a.seconds, b.seconds) < 0) return "";
     if (a.method !== null && b.method !== null && a.method !== b.method) return "timed by another method";
     return a.version === b.version ? null : "another version of the benchmark";
   },
-  isChange: ({ word }) => word === "slower" || word === "faster",
-  /** Returns how a verdict is coloured: of values in an unknown unit nobody knows whether less is better. */
-  tone({ word = "" }, unit = "seconds") {
-    return Verdicts.isChange({ word }) && !["seconds", "bytes"].includes(unit) ? "same" : word;
+  /** Returns the word for a change of the logarithm of a value of a series, of which the `better` values are. */
+  wordOf(effect, better = "lower") {
+    if (better === "neither") return effect > 0 ? "higher" : "lower";
+    return (effect > 0) === (better === "lower") ? "slower" : "faster";
   },
-  words: ({ word, ratio }, unit) => (Verdicts.isChange({ word }) ? Numbers.change(1 / ratio, unit) : word),
+  isChange: ({ word }) => ["slower", "faster", "higher", "lower"].includes(word),
+  /** Returns how a verdict is coloured. Where neither direction is better, a change has no colour. */
+  tone: ({ word = "" }) => (["higher", "lower"].includes(word) ? "same" : word),
+  words: ({ word, ratio, ends }, unit) => (ends ? ends.map((end) => (end === 0 ? "0" : Numbers.inUnit(end, unit))).join(" to ")
+    : Verdicts.isChange({ word }) ? Numbers.change(1 / ratio, unit) : word),
 };

@@ -202,7 +202,7 @@ const Trend = (() => {
         mark.box = write(area, boxes, mark.label, ctx.fillStyle, (width) => [[x + 11 * unit, y], [x - 11 * unit - width, y]]);
       }
       for (const mark of model.marks.change.filter(isInside)) {
-        const [x, y, tip] = [across(mark.x), up(mark.y), (mark.faster ? -7 : 7) * unit];
+        const [x, y, tip] = [across(mark.x), up(mark.y), (["faster", "higher"].includes(mark.word) ? -7 : 7) * unit];
         Object.assign(ctx, { fillStyle: mark.colour, strokeStyle: colour("--ink"), lineWidth: 1.5 * unit });
         shape(() => { for (const [a, b] of [[-7, -0.8], [7, -0.8], [0, 1], [-7, -0.8]]) ctx.lineTo(x + a * unit, y + b * tip); });
         ctx.stroke();

@@ -3,11 +3,12 @@
 // form says. A commit's page begins with that commit as B.
 "use strict";
 
+const MOST_CAUSES = 3; // named in a row
 const SHORTEST = 4, DIGITS = 12; // of a hash that is understood, and of one in a link
 const MOST_ROWS = 300; // at once
 const AT_ONCE = 32; // files loaded together
 const SIDES = ["a", "b"];
-const WORDS = ["slower", "faster", "unchanged", "undecided"];
+const WORDS = ["slower", "faster", "higher", "lower", "unchanged", "undecided"];
 
 const page = Object.fromEntries(["choice", "progress", "problems", "result", "summary", "means", "rows", "notes", "none", "more"].map((id) => [id, document.getElementById(id)]));
 const fields = page.choice.elements;
@@ -129,15 +130,15 @@ const Ratios = {
     return { ratio, low, high, adjusted, word: "undecided" };
   },
 
-  /** Sets the words of some comparisons: slower or faster where the share of false ones among all is controlled. */
-  decide(changes) {
+  /** Sets the words of the comparisons of some rows: slower or faster where the share of false ones among all is controlled. */
+  decide(rows) {
     const p = ({ ratio, low, high }) => {
       const z = Math.abs(Math.log(ratio)) / (Math.log(high / low) / 2 / Ratios.HALF);
       return z > 0 ? Math.min(1, (2 * Math.exp(-z * z / 2)) / (z * Math.sqrt(2 * Math.PI))) : 1; // a bound, near where it counts
     };
-    const ordered = changes.filter(({ low }) => low !== null).map((change) => ({ change, p: p(change) })).sort((x, y) => x.p - y.p);
+    const ordered = rows.filter(({ change }) => change.low !== null).map((row) => ({ ...row, p: p(row.change) })).sort((x, y) => x.p - y.p);
     const last = ordered.findLastIndex((test, at) => test.p <= (Ratios.FALSE_DISCOVERIES * (at + 1)) / ordered.length);
-    for (const { change } of ordered.slice(0, last + 1)) change.word = change.ratio > 1 ? "slower" : "faster";
+    for (const { change, better } of ordered.slice(0, last + 1)) change.word = Verdicts.wordOf(Math.log(change.ratio), better);
   },
 };
 
@@ -172,7 +173,7 @@ function valueOf(versions, commit) {
 function compared(a, b, sameMachine) {
   const why = a && b ? Verdicts.lacking(a, b) : "";
   if (why !== null) return { why };
-  if (a.series !== b.series) return Ratios.compare(a, b, sameMachine);
+  if (a.series !== b.series) return Math.min(a.seconds, b.seconds) > 0 ? Ratios.compare(a, b, sameMachine) : { why: "" };
   return { ...Verdicts.between(a.series.levels, a.series.seconds, a.entry, b.entry), isOneSeries: true };
 }
 
@@ -190,16 +191,16 @@ function rowsOf() {
       new URLSearchParams({ state, machine, environment, case: test, commit: sideB.commit.slice(0, 8) })}`;
     return [{
       kernel, place: [device, state].filter(Boolean).join(" · "), test, trend, names, a, b, change: compared(a, b, sideA.place === sideB.place),
-      unit: (a ?? b).series.unit ?? "seconds", name: [kernel, device, state, names, test].join(" "),
+      unit: (a ?? b).series.unit ?? "seconds", better: (a ?? b).series.levels.better, name: [kernel, device, state, names, test].join(" "),
     }];
   });
-  Ratios.decide(rows.map(({ change }) => change).filter(({ ratio, isOneSeries }) => ratio !== undefined && !isOneSeries));
+  Ratios.decide(rows.filter(({ change: { ratio, isOneSeries } }) => ratio !== undefined && !isOneSeries));
   return rows;
 }
 
 /** Returns rows sorted by their effect, the largest first, then by name; rows without a ratio come last. */
 function sorted(rows) {
-  const rank = ({ change: { ratio } }) => (ratio === undefined ? Infinity : -Math.abs(Math.log(ratio)));
+  const rank = ({ change: { ratio } }) => (ratio === undefined ? Infinity : ratio === null ? -Infinity : -Math.abs(Math.log(ratio)));
   const byName = new Intl.Collator("en", { numeric: true }).compare;
   return rows.toSorted((x, y) => (rank(x) === rank(y) ? byName(x.name, y.name) : rank(x) - rank(y)));
 }
@@ -211,14 +212,23 @@ const asFast = (ratio) => `${Numbers.significant(1 / ratio)}× as fast`;
 const words = (change, unit) => (change.isOneSeries ? Verdicts.words(change, unit)
   : unit === "seconds" ? asFast(change.ratio) : Numbers.change(1 / change.ratio, unit));
 
+/** Returns the possible causes of changes in words. */
+function causesIn(causes) {
+  const words = causes.slice(0, MOST_CAUSES).map(([good, bad, commits]) => {
+    const [first, from, to] = [commits[0] ?? "", good, bad].map((sha) => sha.slice(0, 8));
+    return commits.length === 1 ? first : `one of ${Numbers.count(commits.length)} commits, ${from}..${to}`;
+  });
+  return words.length ? `by ${[...words, ...(causes.length > MOST_CAUSES ? [`${causes.length - MOST_CAUSES} more`] : [])].join("; ")}` : "";
+}
+
 function ratioCell({ change, unit }) {
   if (change.ratio === undefined) return valueCell("", "", change.why ? [span("change", "not comparable"), change.why] : []);
   const { ratio, low, high, within } = change;
-  const half = (high - low) / 2 / (Math.max(ratio, 1 / ratio) >= Numbers.MULTIPLE_FROM ? ratio : 1); // of a multiple, a share
+  const half = (high - low) / 2 / (Numbers.isMultiple(1 / ratio, unit) ? ratio : 1); // of a multiple, a share
   const details = change.isOneSeries
-    ? [within && `within ${Numbers.share(within)}`, low !== null && `±${Numbers.share(half)}`]
+    ? [change.ends && { slower: "worse", faster: "better" }[change.word], within && `within ${Numbers.share(within)}`, low !== null && `±${Numbers.share(half)}`, causesIn(change.causes ?? [])]
     : [low === null ? "no interval: too few rounds" : `${Numbers.significant(1 / high)} to ${Numbers.significant(1 / low)}×`];
-  return valueCell(Verdicts.tone(change, unit), "", [span("change", words(change, unit)), ...details]);
+  return valueCell(Verdicts.tone(change), "", [span("change", words(change, unit)), ...details]);
 }
 
 // The footnotes of the rows, in order of first use: remark without its counts of rounds -> such remarks
@@ -262,39 +272,44 @@ function sideCell(value, isAdjusted) {
 /** Returns the table row of a test case. */
 function caseRow(row) {
   return make("tr", {},
-    head(make("a", { href: row.trend }, foreign(row.kernel), " ", foreign(row.test)), make("br", {}), span("names", row.place && `${row.place} · `, foreign(row.names))),
+    head(make("a", { href: row.trend }, foreign(row.kernel), " ", foreign(row.test)), make("br", {}), span("names", row.place && (row.names ? `${row.place} · ` : row.place), foreign(row.names))),
     ratioCell(row), ...[row.a, row.b].map((value) => sideCell(value, row.change.adjusted)));
 }
 
-const counts = (rows) => WORDS.map((word) => rows.filter(({ change }) => change.word === word).length);
+const counts = (rows, of = WORDS) => of.map((word) => rows.filter(({ change }) => change.word === word).length);
 
-/** Returns the geometric mean of rows as a comparison. */
-function meanOf(rows) {
+/** Returns the geometric mean of rows as a comparison: of those that have a ratio. */
+function meanOf(all) {
+  const rows = all.filter(({ change: { ratio } }) => ratio !== null);
+  if (rows.length === 0) return { isOneSeries: true, word: "–" };
   const ratio = Math.exp(rows.reduce((sum, { change }) => sum + Math.log(change.ratio), 0) / rows.length);
-  return { ...rows[0].change, ratio, word: ratio > 1 ? "slower" : ratio < 1 ? "faster" : "unchanged" };
+  return { ...rows[0].change, ratio, word: ratio === 1 ? "unchanged" : Verdicts.wordOf(Math.log(ratio), rows[0].better) };
 }
 
 /** Returns a row for each kernel, and one for all of them. */
 function meanRows(rows) {
   const nameOf = ({ kernel, place }) => `${kernel} ${place}`;
+  const heads = Array.from(page.means.querySelectorAll("thead th"), (cell) => cell.textContent);
+  const listed = WORDS.filter((word) => heads.includes(word));
   const groups = [...new Set(rows.map(nameOf))].sort().map((name) => [name, rows.filter((row) => nameOf(row) === name)]);
-  const times = rows.filter(({ unit }) => unit === "seconds");
+  const times = rows.filter(({ unit, change: { ratio } }) => unit === "seconds" && ratio !== null);
   if (groups.length > 1 && times.length) groups.push([times.length < rows.length ? "all times" : "all", times]);
   return groups.map(([name, members]) => make("tr", {}, head(foreign(name)), valueCell("", "", [span("change", words(meanOf(members), members[0].unit))]),
-    ...[members.length, ...counts(members)].map((number) => make("td", {}, String(number)))));
+    ...[members.length, ...counts(members, listed)].map((number) => make("td", {}, String(number)))));
 }
 
 /** Returns the result in one sentence, and its tone; `known` are the rows that have a ratio. */
 function sentence(known, all) {
   if (all.length === 0) return ["Neither side has a value here, or A and B are the same."];
   if (known.length === 0) return ["No test case can be compared: none has times of both sides."];
-  const times = known.filter(({ unit }) => unit === "seconds");
+  const times = known.filter(({ unit, change: { ratio } }) => unit === "seconds" && ratio !== null);
   const numbers = counts(known).map((number, at) => number && `${number} ${WORDS[at]}`).filter(Boolean).join(", ");
   const cases = (rows) => `${rows.length} ${rows.length === 1 ? "test case" : "test cases"}`;
   if (times.length === 0) return [`${cases(known)} compared: ${numbers}.`];
   const { ratio, isOneSeries, word } = meanOf(times);
   const result = ratio === 1 ? "as fast as A" : isOneSeries ? `${Numbers.change(1 / ratio)} than A` : `${asFast(ratio)} as A`;
-  return [`B is ${result} in the geometric mean of ${cases(times)}: ${numbers}.`, times.some(({ change }) => change.word === word) ? word : ""];
+  const others = times.length < known.length ? `; of all ${known.length}` : "";
+  return [`B is ${result} in the geometric mean of ${cases(times)}${others}: ${numbers}.`, times.some(({ change }) => change.word === word) ? word : ""];
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------------

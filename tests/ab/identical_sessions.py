@@ -1,18 +1,15 @@
-"""Generated sessions of identical code: seeded rounds with gauges and blocks, in memory or as files."""
+"""Generated sessions of identical code: seeded rounds with gauges, in memory or as files."""
 
 import dataclasses
 import gzip
-import json
 import math
 import random
 
-from kernel_velocity.ab.false_alarms import Measured
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.telemetry import Round
 
 CASE = "float32-256x256x256"
 SECONDS = {"native": 1e-3, "eager": 5e-4, "compile": 4e-4}
-BLOCKS = 16
 GAUGE = 2e-5  # s of the gauge of the core, undisturbed
 COPY = 7e-5  # s of the gauge of memory
 
@@ -26,22 +23,19 @@ def _round(session, number, named, factor, rng, *, noise, gauges):
     benchmark, params = named
     estimate = SECONDS[params[0]] * factor * math.exp(rng.gauss(0, noise))
     core, memory = GAUGE * factor * math.exp(rng.gauss(0, noise / 10)), COPY * math.exp(rng.gauss(0, noise))
-    return Measured(
-        Round(
-            benchmark=benchmark,
-            params=params,
-            time=float(session * 1000 + number),
-            estimate=estimate,
-            n=99,
-            batch=1,
-            spent=0.1,
-            stop="budget",
-            core_gauge=core if gauges else None,
-            memory_gauge=memory if gauges else None,
-            method="m",
-            launch=f"{session}-{9 - number}",  # in as little order as the real ones
-        ),
-        tuple(estimate * math.exp(rng.gauss(0, noise)) for _ in range(BLOCKS)),
+    return Round(
+        benchmark=benchmark,
+        params=params,
+        time=float(session * 1000 + number),
+        estimate=estimate,
+        n=99,
+        batch=1,
+        spent=0.1,
+        stop="budget",
+        core_gauge=core if gauges else None,
+        memory_gauge=memory if gauges else None,
+        method="m",
+        launch=f"{session}-{9 - number}",  # in as little order as the real ones
     )
 
 
@@ -86,28 +80,16 @@ def sessions(
     return result
 
 
-def changed(measured, **fields):
-    """Return a round with other telemetry, or other blocks."""
-    means = fields.pop("blocks", measured.blocks)
-    return Measured(dataclasses.replace(measured.round, **fields), means)
-
-
 def slowed(measured, factor):
     """Return a round that took so many times as long, which no gauge shows."""
-    means = tuple(value * factor for value in measured.blocks)
-    return changed(measured, estimate=measured.round.estimate * factor, blocks=means)
-
-
-def line(measured):
-    """Return a round with its blocks as a line of a session's file."""
-    return json.dumps(telemetry.parse(telemetry.encode(measured.round)) | {"blocks": list(measured.blocks)})
+    return dataclasses.replace(measured, estimate=measured.estimate * factor)
 
 
 def write(by_session, folder, *, compressed=False):
     """Write sessions as files. Return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, measured in by_session.items():
-        text = "".join(f"{line(round_)}\n" for round_ in measured).encode()
+        text = "".join(f"{telemetry.encode(round_)}\n" for round_ in measured).encode()
         path = folder / (f"{name}.jsonl.gz" if compressed else f"{name}.jsonl")
         path.write_bytes(gzip.compress(text, mtime=0) if compressed else text)
     return folder

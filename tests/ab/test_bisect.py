@@ -51,7 +51,7 @@ def test_commits_that_do_not_build_are_passed_over():
     assert unsettled and unsettled <= {"c5", "c6"}
     result = search(Machine(speed=slow_from("c6"), unbuildable=("c5", "c6")))
     assert (result.left, result.culprit, result.isolated) == (("c5", "c6", "c7"), None, None)
-    assert "one of 3 commits" in result.reason and "commit c5 does not build" in result.reason
+    assert not result.goes_on and "one of 3 commits" in result.reason and "commit c5 does not build" in result.reason
 
 
 def test_commit_with_known_code_is_not_measured():
@@ -59,11 +59,29 @@ def test_commit_with_known_code_is_not_measured():
     machine = Machine(speed=slow_from("c7"), codes=codes, placements=dict.fromkeys(codes, "here") | {"c6": "there"})
     result = search(machine)
     assert result.culprit == "c7"
-    assert {request[:2] for request in machine.requests} == {("good", "c12"), ("c6", "c7")}
+    assert {request[:2] for request in machine.requests} == {("good", "c12")}  # c6 and c7 have the code of these two
+    assert (result.pair, result.isolated) == (("good", "c12"), result.whole)
     assert all(step.comparison.reason.startswith("the same machine code as ") for step in result.tried[1:])
     reasons = {step.commit: step.comparison.reason for step in result.tried}
     assert reasons["c6"] == "the same machine code as good: only its place in the library can differ"
     assert reasons["c9"] == "the same machine code as c12, in the same place"
+
+
+def test_commits_of_equal_code_are_no_candidates():
+    codes = dict(zip(("good", *LINE), "1112223334444", strict=True))
+    result = search(Machine(speed=slow_from("c6"), codes=codes), budget=16.0)  # as long as GOOD and BAD take
+    assert result.left == ("c3", "c6", "c9") and result.reason == "one of 3 commits: no time is left"
+    only = Machine(speed=slow_from("c9"), codes=dict.fromkeys(LINE[8:], "2") | {"good": "1", "c8": "1"})
+    result = search(only, budget=16.0)
+    assert (result.culprit, result.pair, result.isolated.slower) == ("c9", ("good", "c12"), True)
+
+
+def test_isolating_takes_the_rounds_of_equal_code():
+    codes = {"good": "0", **dict.fromkeys(LINE[2:5], "1"), **dict.fromkeys(LINE[5:], "2")}
+    machine = Machine(speed=slow_from("c6", 1.2) | dict.fromkeys(LINE[2:5], 1.02), codes=codes, unbuildable=("c4",))
+    result = search(machine)
+    assert (result.culprit, result.pair, result.isolated.slower) == ("c6", ("c3", "c12"), True)
+    assert {request[:2] for request in machine.requests} == {("good", "c12"), ("good", "c3"), ("c3", "c12")}
 
 
 @pytest.mark.parametrize(
@@ -80,13 +98,15 @@ def test_commit_with_known_code_is_not_measured():
 def test_ends_that_leave_nothing_to_search_say_why(machine, reason):
     result = search(machine)
     assert result.reason.startswith(reason)
-    assert (result.left, result.culprit, len(result.tried)) == ((), None, 1)
+    assert (result.left, result.culprit, len(result.tried), result.goes_on) == ((), None, 1, False)
     assert len({request[:2] for request in machine.requests}) <= 1
 
 
 def test_budget_that_ends_leaves_a_range_with_the_culprit_in_it():
     result = search(Machine(speed=slow_from("c7")), budget=33.0)
     assert result.culprit is None and result.left == LINE[6:] and result.tried[-1].slow is None
+    assert result.goes_on
+    assert search(Machine(speed=slow_from("c7")), budget=10.0).goes_on  # too few rounds of the ends
     machine = Machine(speed=slow_from("c7"), noise=0.03)
     search(machine, budget=100.0)
     assert machine.now <= 102

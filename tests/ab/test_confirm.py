@@ -41,9 +41,9 @@ def test_settled_series_is_not_measured_again():
     ("budget", "rounds", "reason"),
     [
         (HOUR, 64, "more than 64 rounds are never measured"),
-        (17, 8, "the budget ended before 16 rounds a side"),
-        (40, 16, "the budget ended before 32 rounds a side"),
-        (70, 32, "the budget ended before 64 rounds a side"),
+        (17, 8, "the budget ended before 16 rounds a side, about 0.3 minutes more"),
+        (40, 16, "the budget ended before 32 rounds a side, about 0.5 minutes more"),
+        (70, 32, "the budget ended before 64 rounds a side, about 1.1 minutes more"),
     ],
 )
 def test_noisy_series_ends_with_the_budget_or_the_last_look(budget, rounds, reason):
@@ -107,6 +107,17 @@ def test_machine_without_rounds_is_not_asked_for_ever():
     result = only(machine)
     assert result.answer is Answer.UNKNOWN and result.reason.endswith("asv measured no round more")
     assert calls == [0, 8]
+
+
+def test_budget_that_ends_before_a_round_is_not_blamed_on_asv():
+    machine = Machine()
+
+    def ends(before, after, series, rounds, deadline):
+        machine.now = deadline if rounds else machine.now
+        return {}
+
+    machine.measure_pair = ends
+    assert only(machine, budget=9).reason.endswith("the budget ended before 8 rounds a side")
 
 
 def test_step_of_the_machine_accuses_nobody():

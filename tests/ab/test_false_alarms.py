@@ -6,37 +6,27 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.ab import false_alarms, session
-from kernel_velocity.ab.false_alarms import ADJUSTED, OURS, RAW, SAMPLE_SIZES, by_intervals, judge
+from kernel_velocity.ab.false_alarms import ADJUSTED, RAW, judge
 from kernel_velocity.engine.sampling import ROUNDS
-from kernel_velocity.engine.spool import append, append_blocks, append_line, blocks_path
+from kernel_velocity.engine.spool import append
+from kernel_velocity.engine.telemetry import decode, encode, parse
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.results.measurement import round_interval
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import Ended
 from kernel_velocity.stats.adjust import slopes
 from tests.ab import identical_sessions as generated
-from tests.ab.identical_sessions import changed, series
+from tests.ab.identical_sessions import series
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "false_alarms.txt"
-NAMES = [str(size) for size in SAMPLE_SIZES]
-
-
-def test_intervals_are_those_of_the_pages():
-    centres = np.array([0.0, 0.002, 0.004, 0.0015, 0.0])
-    sample = math.log(1e-3) + centres[:, None, None] + np.random.default_rng(3).normal(0, 0.001, (5, 8, 1))
-    shown = [round_interval(np.exp(row[:, 0]).tolist()) for row in sample]
-    wanted = [[interval.high < other.low or other.high < interval.low for other in shown] for interval in shown]
-    assert by_intervals(sample, 0.0).astype(bool).tolist() == wanted
-    assert 0 < sum(map(sum, wanted)) < 20
 
 
 # From sessions to tables.
@@ -52,22 +42,12 @@ def command(tmp_path):
     return run
 
 
-def powers(judged, size, kind, change):
-    (value,) = judged[size, "ours", kind].powers[change].values()
-    return value
+def is_matmul(round_):
+    return round_.benchmark == series()[0]
 
 
-def sizes_of(judged, wanted):
-    """Return the sample sizes in which a series is judged, by all tests and kinds of values alike."""
-    by_size = {
-        size: {wanted in result.by_series for key, result in judged.items() if key[0] == size} for size in SAMPLE_SIZES
-    }
-    assert all(len(answers) < 2 for answers in by_size.values())
-    return [str(size) for size, answers in by_size.items() if answers == {True}]
-
-
-def replaced(by_session, name, change, chosen=lambda round_: round_.series == series()):
-    """Return the sessions with other rounds of the first series in one of them."""
+def replaced(by_session, name, change, chosen):
+    """Return the sessions with other rounds in one of them."""
     return by_session | {name: [change(round_) if chosen(round_) else round_ for round_ in by_session[name]]}
 
 
@@ -80,36 +60,37 @@ def test_golden(command, accept):
 
 def test_planted_change_is_found_by_its_size():
     result = judge(generated.sessions(8, changes=[1.2]))
-    assert result[OURS, "ours", ADJUSTED].alarms.different == 7  # of the session that no gauge explains
-    result = judge(generated.sessions(8))
-    assert [powers(result, OURS, RAW, change) for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
-    assert powers(result, OURS, RAW, 0.01) < 1
+    assert result[ROUNDS, ADJUSTED].alarms.different == 7  # of the session that no gauge explains
+    powers = judge(generated.sessions(8))[ROUNDS, RAW].powers
+    assert [min(powers[change].values()) for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
+    assert min(powers[0.01].values()) < 1
 
 
 def test_every_series_has_a_row(command):
     result = generated.sessions(8, kernels=("add", "matmul"))
-    wild = replaced(result, "03", lambda round_: generated.slowed(round_, 1.2))
+    wild = replaced(result, "03", lambda round_: generated.slowed(round_, 1.2), is_matmul)
     calm, odd = (line.split() for line in command(wild)[1].splitlines()[-2:])
     assert (calm[0], odd[0]) == ("add.Cpu.time_hot", "matmul.Cpu.time_hot")
     assert (calm[3:7], odd[3], odd[5]) == (["0%", "<52.7%", "0%", "<52.7%"], "25.0%", "25.0%")
 
 
-def test_series_with_too_few_blocks_or_rounds_is_left_out():
+def test_series_with_too_few_rounds_is_left_out():
     result = generated.sessions(5, kernels=("add", "matmul"), count=16)
     add, matmul = series(kernel="add"), series()
-    result = replaced(result, "01", lambda round_: changed(round_, blocks=round_.blocks[:15]))
-    result["02"] = [entry for entry in result["02"] if entry.series == matmul or entry.round.time < 2003]
+    result["02"] = [round_ for round_ in result["02"] if round_.benchmark == matmul[0] or round_.time < 2009]
     judged = judge(result)
-    assert sizes_of(judged, matmul) == [NAMES[0], *NAMES[2:]]
-    assert sizes_of(judged, add) == ["2 x 5"]
+    assert {key: set(answer.by_series) for key, answer in judged.items()} == {
+        **{(8, kind): {add, matmul} for kind in (RAW, ADJUSTED)},
+        **{(16, kind): {matmul} for kind in (RAW, ADJUSTED)},
+    }
 
 
 def test_series_without_gauges_has_no_adjusted_figures(command):
     def bare(round_):
-        return changed(round_, core_gauge=None, memory_gauge=None)
+        return replace(round_, core_gauge=None, memory_gauge=None)
 
     def single(round_):
-        return round_.series == series() and round_.round.launch == "2-3"
+        return is_matmul(round_) and round_.launch == "2-3"
 
     status, out, err = command(replaced(generated.sessions(5, kernels=("add", "matmul")), "02", bare, single))
     assert (status, err) == (0, "")
@@ -117,7 +98,7 @@ def test_series_without_gauges_has_no_adjusted_figures(command):
     assert cells[0] == "matmul.Cpu.time_hot"
     assert [text == "-" for text in cells[3:]] == [False, False, True, True, *[False, True] * 3]
     _, out, _ = command({name: list(map(bare, rounds)) for name, rounds in generated.sessions(5).items()}, "none")
-    assert not any(line.split()[4:5] == ["adjusted"] for line in out.splitlines())
+    assert not any(line.split()[1:2] == ["adjusted"] for line in out.splitlines())
     assert out.splitlines()[-1].split()[3:7] == ["0%", "<77.6%", "-", "-"]
 
 
@@ -138,41 +119,30 @@ PATH = Path("kept", "01.jsonl")
 
 
 class Asv:
-    """Runs instead of asv: it spools the rounds of the next session, stores their blocks and ends as planned."""
+    """Runs instead of asv: it spools the rounds of the next session and ends as planned."""
 
     def __init__(self):
         self.sessions = list(generated.sessions(6, common=0.03, kernels=("add", "matmul")).values())
         self.calls = []
         self.ends = 0  # a status, or an exception
         self.spools = True
-        self.torn = None  # a file that gets half a line
 
     def __call__(self, arguments, *, root, environment, log, on_line):
         rounds = self.sessions[len(self.calls)]
         self.calls.append((arguments, environment))
-        named = {**environment, "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
         spool = Path.cwd() / environment["KV_SPOOL"] / "env" / f"{COMMIT}.jsonl"
         for round_ in rounds if self.spools else ():
-            append(spool, round_.round)
-        for round_ in reversed(rounds):
-            if round_.blocks:
-                append_blocks(round_.round, round_.blocks, Path.cwd(), named)
+            append(spool, round_)
         Path("results", session.MACHINE).mkdir(parents=True)
         Path("results", "benchmarks.json").write_text("asv's list of the session")
-        if self.torn:
-            append_line({"spool": spool, "means": means()}[self.torn], '{"b":')
         if isinstance(self.ends, BaseException):
             raise self.ends
         return Ended(self.ends, "", log)
 
 
-def means():
-    return blocks_path(Path.cwd(), "env", COMMIT)
-
-
 def left_behind():
     """Return the files and folders of a session that nobody would remove."""
-    paths = PATH.with_suffix(""), means(), Path("results", session.MACHINE), Path("results", "benchmarks.json")
+    paths = PATH.with_suffix(""), Path("results", session.MACHINE), Path("results", "benchmarks.json")
     return [path for path in paths if path.exists()]
 
 
@@ -207,19 +177,11 @@ def obtain(*argv):
     return false_alarms.obtain(parser.parse_args(argv), 3, out, err), out.getvalue(), err.getvalue()
 
 
-def test_session_stores_telemetry_and_blocks_of_the_same_round(asv):
-    first, *others = asv.sessions[0]
-    asv.sessions[0] = [changed(first, blocks=()), *others]
-    named = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
-    append_blocks(first.round, first.blocks, Path.cwd(), named)  # of a session that was interrupted
+def test_session_stores_the_telemetry_of_a_run(asv):
     assert measure() is False
     (read,) = false_alarms.read(PATH.parent).values()
-    for round_, planted in zip(read, asv.sessions[0], strict=True):
-        assert (round_.series, round_.round.launch) == (planted.series, planted.round.launch)
-        assert round_.round.estimate == planted.round.estimate
-        assert round_.blocks == pytest.approx(planted.blocks, rel=1e-4)
-    ((arguments, environment),) = asv.calls
-    assert environment["KV_BLOCKS"] == "1"
+    assert read == [decode(encode(round_)) for round_ in asv.sessions[0]]
+    ((arguments, _),) = asv.calls
     assert Path(arguments[1].removeprefix("HASHFILE:")).read_text() == f"{COMMIT}\n"
     assert f"rounds={ROUNDS}" in arguments and "--interleave-rounds" in arguments
     assert arguments[-4:] == ["--bench", "one", "--bench", "two"]
@@ -227,20 +189,18 @@ def test_session_stores_telemetry_and_blocks_of_the_same_round(asv):
 
 
 @pytest.mark.parametrize(
-    ("ends", "spools", "torn", "error", "text"),
+    ("ends", "spools", "error", "text"),
     [
-        (0, True, None, None, ""),
-        (2, True, None, None, ""),  # a series failed, and the others are kept
-        (1, True, None, NothingMeasured, "status 1"),
-        (0, False, None, NothingMeasured, "status 0"),
-        (KeyboardInterrupt("now"), True, None, KeyboardInterrupt, "now"),
-        (OSError("no space left"), True, None, OSError, "no space left"),
-        (0, True, "spool", ResultsError, "measure the session again"),
-        (0, True, "means", ResultsError, "measure the session again"),
+        (0, True, None, ""),
+        (2, True, None, ""),  # a series failed, and the others are kept
+        (1, True, NothingMeasured, "status 1"),
+        (0, False, NothingMeasured, "status 0"),
+        (KeyboardInterrupt("now"), True, KeyboardInterrupt, "now"),
+        (OSError("no space left"), True, OSError, "no space left"),
     ],
 )
-def test_session_leaves_nothing_behind(asv, *, ends, spools, torn, error, text):
-    asv.ends, asv.spools, asv.torn = ends, spools, torn
+def test_session_leaves_nothing_behind(asv, *, ends, spools, error, text):
+    asv.ends, asv.spools = ends, spools
     if error is None:
         assert measure() is (ends == 2)
     else:
@@ -258,7 +218,7 @@ def test_only_missing_sessions_are_measured(asv, compressed):
     assert [line.partition(":")[0] for line in out.splitlines()] == [f"session {n}/3" for n in (1, 2, 3)]
     failed = [f"session {n}: a series failed" for n in (1, 2, 3)]
     assert [line.partition(" (")[0] for line in err.splitlines()] == failed
-    (folder,) = Path(".asv", "sessions").glob(f"env-*/{COMMIT[:8]}")
+    (folder,) = Path(".asv", "sessions").glob(f"env-*/{COMMIT}")
     path = folder / "01.jsonl"
     if compressed:
         path.with_name("01.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -295,7 +255,7 @@ def test_too_few_is_a_usage_error(argv, text):
 
 def spoilt(**fields):
     """Return a session's line with other fields."""
-    return json.dumps(json.loads(generated.line(generated.sessions(1)["00"][0])) | fields).encode()
+    return json.dumps(parse(encode(generated.sessions(1)["00"][0])) | fields).encode()
 
 
 GOOD = spoilt()
@@ -305,7 +265,6 @@ BROKEN = {
     "empty": (b"", "no rounds"),
     "shared launch": (GOOD + b"\n" + GOOD, "rounds of one series share a launch"),
     "no time": (spoilt(e=0), "e: a positive time is wanted, got 0"),
-    "no blocks": (spoilt(blocks=[0]), "blocks: a list of positive times is wanted, got"),
     "cut off": (gzip.compress(GOOD)[:-12], ""),
 }
 
@@ -327,7 +286,7 @@ def test_sessions_need_one_method_and_different_names(tmp_path):
     with pytest.raises(ResultsError, match=rf"{re.escape(str(tmp_path))}: no sessions; wanted files such as"):
         false_alarms.read(tmp_path)
     planted = generated.sessions(3)
-    planted["01"] = [changed(round_, method="other") for round_ in planted["01"]]
+    planted["01"] = [replace(round_, method="other") for round_ in planted["01"]]
     with pytest.raises(ResultsError, match=rf"{re.escape(str(tmp_path))}: .* 2 methods \(m, other\)"):
         false_alarms.read(generated.write(planted, tmp_path))
     generated.write(generated.sessions(1), tmp_path, compressed=True)
@@ -339,17 +298,17 @@ def test_signals_are_gauges_of_nearly_all_rounds():
     result = generated.sessions(3, common=0.03, kernels=("add", "matmul"))
     of = false_alarms.signals_of(result)
     core = {
-        (name, round_.round.launch): math.log(round_.round.core_gauge)
+        (name, round_.launch): math.log(round_.core_gauge)
         for name, rounds in result.items()
         for round_ in rounds
-        if round_.series == series(kernel="add")
+        if round_.benchmark == series(kernel="add")[0]
     }
     (first, first_value), *others = of[series(kernel="add")][0].items()
     assert {key: value - first_value for key, value in others} == pytest.approx(
         {key: core[key] - core[first] for key, _ in others}
     )
     always = {
-        name: [changed(round_, control_gauge=round_.round.core_gauge * 9) for round_ in rounds]
+        name: [replace(round_, control_gauge=round_.core_gauge * 9) for round_ in rounds]
         for name, rounds in result.items()
     }
     assert [len(false_alarms.signals_of(source)[series()]) for source in (result, always)] == [2, 3]

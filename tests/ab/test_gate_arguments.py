@@ -2,12 +2,13 @@
 
 import io
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
-from kernel_velocity.ab import gate
+from kernel_velocity.ab import bisect, gate
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.results import git as results_clone
 from kernel_velocity.results.git import resolve
@@ -48,10 +49,10 @@ def git(folder, *args):
     subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True)
 
 
-def complaint(clone, *args):
+def complaint(clone, *args, status=2):
     """Run a command that must be refused. Return its one line."""
     out, err = io.StringIO(), io.StringIO()
-    assert main([*args, "--root", str(clone)], out, err) == 2
+    assert main([*args, "--root", str(clone)], out, err) == status
     assert not out.getvalue()
     (line,) = err.getvalue().splitlines()
     return line.removeprefix("error: ")
@@ -69,10 +70,13 @@ GATE = ("gate", "HEAD~1", "HEAD")
         (("gate", "HEAD"), "the following arguments are required: HEAD"),
         ((*GATE, "--budget", "soon"), "--budget must be a positive number of minutes (got 'soon')"),
         ((*GATE, "--json", "-", "--junit", "-"), "one format alone can go to standard output"),
-        ((*GATE, "--json", "/"), "--json '/': a file is wanted"),
+        ((*GATE, "--json", "/"), "--json /: must be a file in an existing folder"),
+        ((*GATE, "--markdown", "/proc/new"), "--markdown /proc/new: cannot be written ("),
         ((*GATE, "--bench", "["), "is not a regular expression"),
         ((*GATE, "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.time_hot"),
         ((*GATE, "--tier", "half"), "TIER must be core"),
+        ((*GATE, "--counts", "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.track_instructions"),
+        ((*GATE, "--counts", "--lock-clocks"), "--lock-clocks: counts need no clock; give one of --counts and"),
         (("bisect", "matmul.Cpu.time_hot", "nowhere", "HEAD"), "GOOD='nowhere' names no commit"),
         (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "nowhere"), "BAD='nowhere' names no commit"),
         (("bisect", "matmul.Cpu.time_hot", "HEAD", "HEAD"), "GOOD and BAD are the same commit"),
@@ -88,6 +92,18 @@ GATE = ("gate", "HEAD~1", "HEAD")
 )
 def test_malformed_arguments_are_one_line(clone, args, words):
     assert words in complaint(clone, *args)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("HEAD", "BASE and HEAD are the same commit"),
+        (".", "BASE and the unchanged working tree are the same commit"),
+    ],
+)
+def test_commit_is_not_compared_with_itself(clone, head, words):
+    line = complaint(clone, "gate", "HEAD", head, status=22)
+    assert line.startswith(words) and "name an earlier BASE, such as" in line
 
 
 def test_folder_without_asv_conf_is_refused(tmp_path):
@@ -137,7 +153,7 @@ class FakeRunner(Machine):
         return {key: failed if self.wrong and key[1][1] == self.wrong else pair for key, pair in pairs.items()}
 
     def folder(self, before, after):
-        return f"{before}-{after}"
+        return Path(f"{before}-{after}")
 
     def build_info(self, commit):
         if not self.spills:
@@ -178,6 +194,57 @@ def test_exit_statuses_of_gate(clone, monkeypatch, cause):
     args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
     assert main(args, out, io.StringIO()) == status
     assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")
+
+
+def notes(clone, monkeypatch, **behaviour):
+    """Return the notes of a gate."""
+    monkeypatch.setattr(gate, "AsvRunner", lambda *positional, **named: fake_runner("", **behaviour))
+    out = io.StringIO()
+    args = [*GATE, "--bench", r"matmul\..*native.*256x", "--budget", "10", "--root", str(clone)]
+    assert main(args, out, io.StringIO()) in (0, 11)
+    return [line for line in out.getvalue().splitlines() if line.startswith("note: ")]
+
+
+def test_changes_that_are_not_compared_are_noted(clone, monkeypatch):
+    questions, codes = [], dict.fromkeys((resolve(clone, "", "HEAD~1"), resolve(clone, "", "HEAD")), "the same")
+    assert notes(clone, monkeypatch, codes=codes) == []
+    monkeypatch.setattr(
+        results_clone, "changed_files", lambda *args: questions.append(args[1:]) or ("benchmarks/a.py",)
+    )
+    (note,) = notes(clone, monkeypatch, codes=codes)
+    assert note == "note: not compared, because both sides run the benchmarks that lie here: changes of benchmarks/a.py"
+    assert questions == [(resolve(clone, "BASE", "HEAD~1"), resolve(clone, "HEAD", "HEAD"), SUITE.folder)]
+
+
+def test_cuda_code_that_nothing_here_runs_is_noted(clone, monkeypatch):
+    (note,) = notes(clone, monkeypatch)
+    assert note == "note: not compared, because there is no GPU here: the CUDA code of matmul"
+
+
+def test_suite_of_pytorch_alone_is_no_comparison(clone, monkeypatch):
+    monkeypatch.setattr(gate, "CONTROLS", ("eager", "compile", "native", "triton"))
+    assert "the suite times eager and compile and native and triton alone" in complaint(clone, *GATE, status=22)
+
+
+@pytest.mark.parametrize(
+    ("machine", "status", "words"),
+    [
+        (
+            {"cost": 60.0},
+            22,
+            "5 of the 8 rounds a side that the first look takes; the budget ended before 8 rounds a side",
+        ),
+        ({"noise": 0.3}, 11, "1% or more, but p is not below 0.001; more than 64 rounds are never measured"),
+    ],
+)
+def test_bisection_that_is_not_settled(clone, monkeypatch, machine, status, words):
+    monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
+    monkeypatch.setattr(bisect, "AsvRunner", lambda *positional, **named: fake_runner("", **machine))
+    out = io.StringIO()
+    args = ["bisect", "matmul", "HEAD~1", "HEAD", "--case", "float32-256x256x256", "--budget", "10"]
+    assert main([*args, "--root", str(clone)], out, io.StringIO()) == status
+    assert f"whether BAD is slower than GOOD is not settled: {words}" in out.getvalue()
+    assert ("the same command goes on from here" in out.getvalue()) == (status == 22)
 
 
 def test_expected_slowdown_passes(clone, monkeypatch):

@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from kernel_velocity.ab import gate_report
-from kernel_velocity.ab.gate_report import CodeChange, GateReport, code_changes
+from kernel_velocity.ab.gate_report import GateReport
+from kernel_velocity.counts import compiled
+from kernel_velocity.counts.changes import Change, FigureKey, differing
 from kernel_velocity.findings.report import as_json, as_junit, as_markdown
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle, known_same, not_compared
@@ -40,7 +42,8 @@ FAILED = not_compared(Obstacle.FAILED, "failed at 7744c6af: AssertionError: a|b 
 ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel")
 MENDED = not_compared(Obstacle.MENDED, "failed at 6e4c8f6d: WrongResultError: nan")
 GONE = not_compared(Obstacle.GONE, "n/a at 7744c6af, and not before: no such kernel")
-UNSEEN = Comparison(answer=Answer.UNKNOWN, rounds=3, reason="3 of the 8 rounds; the budget ended")
+UNSEEN = Comparison(answer=Answer.UNKNOWN, rounds=7, reason="7 of the 8 rounds; the budget ended", next_look=8)
+UNMEASURED = Comparison(answer=Answer.UNKNOWN, reason="0 of the 8 rounds; the budget ended", next_look=8)
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
 
 
@@ -95,10 +98,21 @@ def test_exit_status_is_the_first_of_the_contract(comparisons, status):
             (),
             11,
             "suspect: neither confirmed nor ruled out; slower by the floor or more, but not settled; "
-            "too few rounds for a look; gone: it had times before",
+            "too few rounds for a look (7 of 8); gone: it had times before; the same command goes on from here",
         ),
         ([BROKEN, BROKEN], (), 22, "nothing was measured or compared; does not build"),
-        ([CODE, UNSEEN], (), 22, "nothing was measured or compared; too few rounds for a look"),
+        (
+            [CODE, UNSEEN],
+            (),
+            22,
+            "nothing was compared yet; too few rounds for a look (7 of 8); the same command goes on from here",
+        ),
+        (
+            [UNMEASURED],
+            (),
+            22,
+            "nothing was measured or compared; too few rounds for a look (0 of 8); the same command goes on from here",
+        ),
         ([SLOWER, UNSEEN], (), 10, "regression confirmed"),
         ([SLOWER, SAME], [0], 0, "clean; 1 slower as expected"),
         ([SLOWER, SLOWER, SUSPECT], [0, 2], 10, "regression confirmed; 2 slower as expected"),
@@ -106,7 +120,8 @@ def test_exit_status_is_the_first_of_the_contract(comparisons, status):
             [SLOWER, UNSEEN],
             [0],
             11,
-            "suspect: neither confirmed nor ruled out; too few rounds for a look; 1 slower as expected",
+            "suspect: neither confirmed nor ruled out; too few rounds for a look (7 of 8); "
+            "the same command goes on from here; 1 slower as expected",
         ),
     ],
 )
@@ -129,8 +144,8 @@ def test_expected_series_are_reported_with_their_reason():
     assert suite.get("failures") == "0" and reason in suite[0].findtext("system-out")
 
 
-REGISTERS = CodeChange("matmul", "cuda", "sm_90", "registers", 168, 1280)
-MORE_SPILLS = CodeChange("matmul", "cuda", "sm_90", "spill_bytes", 0, 16)
+REGISTERS = Change(FigureKey("matmul", "native", "sm_90", "registers"), 168, 1280)
+MORE_SPILLS = Change(FigureKey("matmul", "native", "sm_90", "spill_bytes"), 0, 16)
 
 
 @pytest.mark.parametrize(
@@ -162,16 +177,19 @@ def info(registers=168, spilled=0, avx2=900, architecture="sm_90"):
 
 
 def test_code_changes_are_figures_that_both_builds_have():
-    differing = code_changes(info(), info(registers=1128, spilled=16, avx2=950), ["matmul"])
-    assert list(map(str, differing)) == [
+    def changes(before, after, kernel="matmul"):
+        return differing(compiled.figures(before, [kernel]), compiled.figures(after, [kernel]))
+
+    result = changes(info(), info(registers=1128, spilled=16, avx2=950))
+    assert list(map(str, result)) == [
         "matmul avx2: 900 -> 950 bytes",
         "matmul sm_90: 168 -> 1,128 registers of a thread",
         "matmul sm_90: 0 -> 16 bytes spilled",
     ]
-    assert [change.device for change in differing] == ["cpu", "cuda", "cuda"]
+    assert [change.device for change in result] == ["cpu", "cuda", "cuda"]
     for other in ({}, info(), info(architecture="sm_80", registers=1)):
-        assert code_changes(other, info(), ["matmul"]) == ()
-    assert code_changes(info(), info(registers=1), ["other"]) == ()
+        assert changes(other, info()) == ()
+    assert changes(info(), info(registers=1), "other") == ()
 
 
 PAGES = [
@@ -194,6 +212,19 @@ def test_json_has_every_number():
     assert data["series"][0].items() >= wanted.items()
     assert data["series"][1]["obstacle"] == "failed" and data["series"][1]["ratio"] is None
     assert [row["suspect"] for row in data["series"]].count(True) == 1
+
+
+def test_regression_of_several_commits_names_their_range():
+    between = ("a" * 40, commit("7744c6af", "").sha)
+    command = (
+        f"kv bisect matmul.Cpu.time_hot {'6e4c8f6d' * 5} {'7744c6af' * 5} --implementation native --case float32-0"
+    )
+    cause = f"slower by one of 2 commits, 6e4c8f6d..7744c6af: {command}"
+    slower = report(SLOWER, commits=between)
+    assert cause in gate_report.as_text(slower) and f"`{cause}`" in as_markdown(gate_report.as_report(slower))
+    assert json.loads(as_json(gate_report.as_report(slower)))["candidates"] == [*between]
+    for other in (report(SLOWER, commits=between[1:]), report(SLOWER), report(SAME, commits=between)):
+        assert "one of" not in gate_report.as_text(other)
 
 
 def test_junit_has_a_failure_an_error_and_what_is_skipped():

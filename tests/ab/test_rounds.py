@@ -1,5 +1,6 @@
 """The rounds of an A/B session: pairs, failures, incomplete lines, what counts as this session."""
 
+import dataclasses
 import time
 from types import SimpleNamespace
 
@@ -36,6 +37,13 @@ def rounds(*times):
 def test_rounds_are_paired(before, after, blocks, pairs):
     pair = ab_rounds.paired(rounds(*before), rounds(*after), blocks)
     assert [tuple(round_.time for round_ in side) for side in (pair.before, pair.after)] == pairs
+
+
+def test_check_that_null_answers_pass_is_told():
+    doubted = [dataclasses.replace(round_, flags=("unproven_zeros",)) for round_ in rounds(*range(8))]
+    pair = Pair(before=tuple(rounds(*range(8))), after=tuple(doubted))
+    (answer,) = ab_rounds.judge({SERIES: pair}, [SERIES], {}).values()
+    assert answer.reason.endswith("; unproven: zeros would pass")
 
 
 def test_incomplete_line_is_left_out_at_the_end_alone(tmp_path):

@@ -146,13 +146,12 @@ def test_wrong_output_is_caught_and_located(faulty):
         assert (right, said_of(details, name)["nan"]) == (False, 1)
 
 
-@pytest.mark.parametrize("step", [1, 7, 97])
-def test_subset_is_right_and_has_the_last_result(faulty, step):
+def test_draw_of_rows_is_right_and_finds_wrong_tiles(faulty):
     problem, inputs, outputs, _, output = faulty
-    part, picked = problem.subset(inputs, outputs, step)
+    part, picked = problem.subset(inputs, outputs, 7)
     assert problem.verify_result(problem.expected(*part), picked)[0]
-    output.view(-1)[-1] += 1
-    part, picked = problem.subset(inputs, outputs, step)
+    output[-2 * 7 :] += 1  # each part of 7 rows has a drawn one
+    part, picked = problem.subset(inputs, outputs, 7)
     assert not problem.verify_result(problem.expected(*part), picked)[0]
 
 
@@ -172,7 +171,7 @@ def test_tensor_scale_gives_the_same_integers():
     assert torch.equal(problem.reference_solution(x, tensor, zero_point), number)
     assert problem.native_arguments((x, tensor, zero_point))[1] == tensor.item()
     (part, same, _), _ = problem.subset((x, tensor, zero_point), number, 97)
-    assert part.numel() == 1031
+    assert part.numel() == 1031  # of 100,000, one in 97
     assert same is tensor
 
 

@@ -43,6 +43,7 @@ def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3
         "flops": None if flops is None else flops * elements,
         "bytes": None if moved is None else moved * elements,
         "memory": memory,
+        "unfused_bytes": None if moved is None else 28 * elements,
         "footprint": None,
         "timed": timings,
     }

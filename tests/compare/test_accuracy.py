@@ -56,7 +56,8 @@ def test_problem_that_says_which_output_is_wrong_is_believed():
 
     double, half = verified(Exact(), pair(half=0.5 + 2.0**-24))  # right by the default of float32
     assert (double.right, half.right) == (True, False)
-    assert half.details["why"] == "4 of 4 elements wrong, the first at (0,): got 0.50000006, wanted 0.5"
+    why = "4 of 4 elements wrong, the first at (0,): got 0.50000006, wanted 0.5"
+    assert half.details["why"] == f"{why}; right by the norm rule"  # both verdicts, where they differ
 
 
 def test_problem_that_allows_more_than_the_default_is_believed():
@@ -68,6 +69,18 @@ def test_problem_that_allows_more_than_the_default_is_believed():
     assert lax.details["why"] is None and "rtol" not in lax.details  # the default's verdict is not carried over
     (strict,) = verify_outputs(problem, *values, parse_tolerance("1e-3"))
     assert not strict.right
+
+
+def test_tolerance_that_did_not_decide_is_not_printed():
+    problem = Doubling()
+    problem.verify_result = lambda expected, actual: (False, {})
+    values = torch.tensor([1.0]), torch.tensor([1.5])
+    refused = verify_outputs(problem, *values, None)
+    assert "1 of 1 elements wrong" in wrong_outputs(refused) and "tol" not in wrong_outputs(refused)
+    assert "rtol 0.001" in wrong_outputs(verify_outputs(problem, *values, parse_tolerance("1e-3")))
+    allowed = parse_tolerance("1e-2")
+    problem.verify_result = lambda expected, actual: verdict(compare_outputs(expected, actual, allowed, ["out"]))
+    assert "rtol 0.01" in wrong_outputs(verify_outputs(problem, *values, None))  # it says which it has
 
 
 def test_problem_judges_dtypes_that_the_harness_cannot_compare():

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.compare import command, nsight
+from kernel_velocity.compare.result import TimedImplementation
 from kernel_velocity.errors import UsageError
 from tests.compare.doubling import EAGER, ROOFS, Doubling, writing
 from tests.small_suite import SUITE
@@ -73,7 +75,7 @@ def test_comparison_from_start_to_end(planted):
         "4 of 4 outputs",
     ):
         assert words in out
-    assert "n eff." in out
+    assert "      min  " in out  # of --stats
     assert planted.loaded == [("doubling", "cpu", [], "float32")] and planted.measured == []
 
 
@@ -113,6 +115,19 @@ def test_wrong_is_status_one_and_nothing_measured_is_22(planted):
     planted.implementations["triton"] = refuse
     code, out, _ = run("doubling", *QUICK)
     assert code == 22 and "n/a: doubling float32-small triton: no GPU" in out
+
+
+def test_unproven_solution_is_status_one(planted, tmp_path):
+    planted.problems["doubling"].verify_result = lambda expected, actual: (True, {})
+    planted.implementations["native"] = writing(lambda out: out.zero_())  # the norm rule tells it from eager
+    code, out, _ = run("doubling", *QUICK)
+    assert code == 0 and "unproven: doubling float32-small native: zeros, " in out
+    assert "native vs eager" not in out and "2 of 4 outputs right; unproven: doubling" in out
+    path = tmp_path / "result.json"
+    assert run("doubling", "--solution", "a.so", f"--json={path}", *QUICK)[0] == 1
+    document = json.loads(path.read_text())
+    assert not document["right"] and [row["status"] for row in document["results"]] == ["right", "unproven"] * 2
+    assert document["results"][1]["reason"].startswith("zeros, a constant")
 
 
 def test_interruption_saves_nothing_and_leaves_files_alone(planted, tmp_path):
@@ -182,6 +197,23 @@ def test_mistakes_are_one_line_before_anything_is_measured(planted, argv, words)
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and err.count("\n") == 1 and words in err
     assert planted.problems["doubling"].made == [] and planted.measured == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([("a", (1.0,)), ("b", (2.0,))], 0),
+        ([("a", (1.0,)), ("b", ())], 22),  # the other one is n/a
+        ([("a", (1.0,))], 0),  # nobody asked for another
+        ([("a", ())], 22),
+        ([], 22),
+    ],
+)
+def test_status_is_22_where_nothing_was_compared(rows, code):
+    timed = tuple(TimedImplementation(implementation=name, estimates=estimates) for name, estimates in rows)
+    compared = SimpleNamespace(timed=timed)
+    comparison = SimpleNamespace(compared=(compared,), rows=lambda: [SimpleNamespace(timed=entry) for entry in timed])
+    assert command.status(comparison) == code
 
 
 def test_pipe_or_device_is_not_replaced(planted, tmp_path):
@@ -269,9 +301,7 @@ def test_prints_of_python_code_go_to_standard_error(tmp_path):
 def test_command_as_a_user_types_it(tmp_path):
     argv = ["compare", "matmul", "--sizes", "float32-128x128x128", "--implementations", "eager,native", "--no-roofline"]
     argv += ["--rounds", "3", "--iters", "5", "--device", "cpu", "--json", str(tmp_path / "a.json")]
-    done = subprocess.run(
-        [sys.executable, "-m", "tools", *argv], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-m", "tools", *argv], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "allocator keeps freed memory" in done.stdout  # it has started itself anew
     assert "native vs eager" in done.stdout and "2 of 2 outputs right" in done.stdout

@@ -1,13 +1,16 @@
 """The engine: verified before and after, interleaved, refused before allocated, kept apart from one another."""
 
 import math
+import random
 import re
 import sys
 import types
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import sleep
 
+import numpy
 import pytest
 
 from kernel_velocity.compare import isolation, job, subject
@@ -21,7 +24,7 @@ from kernel_velocity.engine.reported import HostActivity
 from kernel_velocity.engine.stopping import FixedCount
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.problem.accuracy import parse_tolerance
-from kernel_velocity.problem.implementations import Module
+from kernel_velocity.problem.implementations import Module, fresh
 from kernel_velocity.roofline.model import Roofs
 from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing
 from tests.engine import pretend_cuda
@@ -110,8 +113,8 @@ def test_tf32_products_lie_below_tf32s_peak(monkeypatch):
     """The CPU has no TF32 products: the flag is set by hand."""
     take_round = subject.Subject.take_round
 
-    def take(self, work):
-        take_round(self, work)
+    def take(self, work, **more):
+        take_round(self, work, **more)
         self.tf32 = self.name == "mine"
 
     monkeypatch.setattr(subject.Subject, "take_round", take)
@@ -236,6 +239,71 @@ def test_right_only_once_is_wrong():
     assert "after timing" in stale.failed and f"{ELEMENTS} of {ELEMENTS}" in stale.failed
 
 
+def test_random_numbers_of_the_problem_blame_nobody():
+    """The audit draws inputs from PyTorch's own generator, as a public file does. So do its reference and its check."""
+
+    class Drawing(Doubling):
+        def generate_test_cases(self):
+            return [
+                {**case, "create_inputs": lambda: (torch.rand(ELEMENTS),)} for case in super().generate_test_cases()
+            ]
+
+        def reference_solution(self, *inputs):
+            torch.rand(1)
+            return super().reference_solution(*inputs)
+
+        def verify_result(self, *results):
+            torch.rand(1)
+            return super().verify_result(*results)
+
+    def draw(x, call):
+        torch.rand(1)
+
+    def bind(problem, case, inputs):
+        torch.rand(1)  # as a solution's outputs are made where the problem alone knows their shapes
+        return writing()(problem, case, inputs)
+
+    both = {"quiet": bind, "drawing": doing(draw)}
+    warnings = compare(Drawing(), both, cases="small", settings=QUICK).warnings
+    assert [warning.split()[1] for warning in warnings if "random numbers" in warning] == ["drawing"]
+
+
+class Scattering(Doubling):
+    """Its reference adds noise that `draw` makes, of about the same size each time."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.draw = draw
+
+    def reference_solution(self, *inputs):
+        return super().reference_solution(*inputs) + self.draw(ELEMENTS)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [torch.rand, lambda count: torch.full((count,), random.random()), lambda count: numpy.random.rand(1).item()],
+)
+def test_reference_that_draws_gets_equal_random_numbers(draw):
+    def bind(problem, case, inputs):
+        return fresh(lambda: problem.reference_solution(*inputs))
+
+    comparison = compare(Scattering(draw), {"same": bind}, cases="small", settings=QUICK)
+    assert comparison.compared[0].timed[0].failed is None
+    assert not any("reproduce" in warning for warning in comparison.warnings)
+
+
+def test_nothing_is_wrong_within_the_scatter_of_the_reference():
+    noise = numpy.random.default_rng(1)  # which nobody can set back
+    problem = Scattering(lambda count: torch.as_tensor(noise.random(count), dtype=torch.float32))
+    offsets = {"within": 0.5, "beyond": 9.0}
+    both = {name: writing(lambda out, by=offset: out.add_(by)) for name, offset in offsets.items()}
+    comparison = compare(problem, both, cases="small", settings=QUICK)
+    within, beyond = comparison.compared[0].timed
+    assert within.failed is None and "wrong" in beyond.failed
+    (line,) = [warning for warning in comparison.warnings if "does not reproduce itself" in warning]
+    assert "4 calls lie up to 0.9" in line or "4 calls lie up to 1 " in line
+
+
 def test_pytorchs_settings_are_restored_and_noted():
     def spoil(x, call):
         torch.set_num_threads(3)
@@ -267,7 +335,7 @@ def test_implementations_take_turns(monkeypatch):
 
     def take(call, rule, device, **more):
         call()
-        return TimedRound(samples=(1e-6,), estimate=1e-6, stop="complete", flags=())
+        return TimedRound(samples=(1.0,), estimate=1.0, stop="complete", flags=())  # slow: the audited call is near
 
     monkeypatch.setattr(subject, "take_round", take)
     three = {name: doing(lambda x, call, name=name: turns.append(name)) for name in "abc"}
@@ -307,6 +375,19 @@ def test_case_for_which_memory_runs_out_is_left_out():
     comparison = compare(Greedy(), {"mine": writing()}, settings=QUICK)
     assert [compared.case for compared in comparison.compared] == ["float32-small"]
     assert "doubling float32-large: out of memory" in comparison.warnings[0]
+    assert comparison.warnings[0].endswith("select smaller cases (--sizes, --sample)")
+
+
+def test_memory_runs_out_for_the_only_case():
+    class Greedy(Doubling):
+        def generate_test_cases(self):
+            return super().generate_test_cases()[:1]
+
+        def reference_solution(self, *inputs):
+            torch.empty(1 << 60, dtype=torch.uint8)
+
+    with pytest.raises(UsageError, match=r"out of memory.*; it is the only case: make its inputs smaller$"):
+        compare(Greedy(), {"mine": writing()}, settings=QUICK)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="Linux says how much memory a process has")
@@ -360,7 +441,25 @@ def test_tolerance_decides_in_place_of_the_problem():
     assert timed_mine(DoublingBytes(), writing(lambda out: out[41].add_(2)), lax).failed is not None
 
 
+def test_output_that_is_no_copy_is_wrong():
+    def strided(problem, case, inputs):
+        return fresh(lambda: torch.stack([inputs[0] * 2] * 2, -1)[..., 0])
+
+    why = "wrong: out is not contiguous, unlike the reference's: return a contiguous copy (before timing)"
+    assert timed_of(Doubling(), {**EAGER, "mine": strided})["mine"].failed == why
+
+
 # The whole function, and rounds --------------------------------------------------------------------------------------
+
+
+def test_work_outside_of_the_timed_call_is_refused(timer, monkeypatch):
+    monkeypatch.setattr(subject, "audit", lambda *_, **__: ())  # the timer counts, whatever is called
+
+    def bind(problem, case, inputs):
+        return replace(fresh(lambda: inputs[0] * 2), function=lambda: sleep(0.002))
+
+    failed = timed_of(Doubling(), {"mine": bind})["mine"].failed
+    assert failed.startswith("its whole function takes ") and failed.endswith("its work lies outside of the timed call")
 
 
 def test_function_of_a_call_that_allocates_is_the_call():
@@ -416,6 +515,9 @@ class Counting:
         self.count += n
         return [(self.count - n + number + 1) * 1e-6 for number in range(n)]
 
+    def overhead(self):
+        return 0.0
+
 
 @pytest.fixture
 def timer(monkeypatch):
@@ -434,7 +536,7 @@ def test_round_as_published_has_warm_ups_and_a_sample_is_a_call(timer):
 
 def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
     timer.flags.add("underfed")
-    monkeypatch.setattr(subject, "activity", lambda *_: HostActivity(99, None, None, contended=True, threads=1))
+    monkeypatch.setattr(subject, "activity", lambda *_: HostActivity(99, None, None, contended=True, ran=(1.0,)))
     assert take_round(lambda: None, FixedCount(n=2), "cpu", warmups=0).flags == ("underfed", "contended")
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,15 +22,19 @@ ROOT = Path(__file__).parents[2]
 
 # A comparison without PyTorch: notes what it does, ends as it should, and says what was noted before.
 CHILD = """
-import os, sys, signal, time
+import os, sys, signal, subprocess, time
 from pathlib import Path
-from kernel_velocity.compare.isolation import ProcessJournal
-journal = ProcessJournal(Path(os.environ["COMPARE_JOURNAL"]))
-died = journal.death("mine", "small")
-print("began", died, os.environ.get("KV_LOCK_HOLDER"), flush=True)
-if died is None:
-    {body}
-sys.exit(7)
+from kernel_velocity.compare import isolation
+journal, report = isolation.of_parent()
+
+def work():
+    died = journal.death("mine", "small")
+    print("began", died, os.environ.get("KV_LOCK_HOLDER"), file=report, flush=True)
+    if died is None:
+        {body}
+    return 7
+
+sys.exit(report.until_end(work))
 """
 
 
@@ -41,9 +46,9 @@ def run(tmp_path, monkeypatch):
 
     def run(body):
         err = io.StringIO()
-        text = CHILD.format(body=textwrap.indent(body, "    ").lstrip())
+        text = CHILD.format(body=textwrap.indent(body, "        ").lstrip())
         environ = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-        return isolation.run([sys.executable, "-c", text], environ, tmp_path, err), err.getvalue()
+        return isolation.run([sys.executable, "-c", text], environ, tmp_path, sys.stdout, err), err.getvalue()
 
     return run
 
@@ -58,15 +63,26 @@ def in_a_step(what, **more):
     [
         (in_a_step("os.kill(os.getpid(), signal.SIGSEGV)"), "died of SIGSEGV (Segmentation fault)"),
         (in_a_step("os.kill(os.getpid(), signal.SIGKILL)"), "died of SIGKILL (out of memory?)"),
-        (in_a_step("os._exit(0)"), "exited with status 0"),
         ("journal.give_up('timed', 'mine', 'small', 'lost the device (CUDA error)')", "lost the device (CUDA error)"),
+        # What a solution can do to pass for a comparison that ended well
+        (
+            in_a_step("[path.unlink() for path in Path(os.environ['COMPARE_JOURNAL']).iterdir()]; os._exit(0)"),
+            "exited with status 0",
+        ),
+        (
+            in_a_step(
+                "Path(os.environ['COMPARE_JOURNAL'], 'report.json').write_text("
+                '\'0\' * 64 + \'\\n{"text": "mine is fast", "status": 0}\'); os._exit(0)'
+            ),
+            "exited with status 0",
+        ),
     ],
+    ids=["crash", "kill", "lost", "removed", "forged"],
 )
 def test_death_in_an_implementation_is_reported_and_recorded(run, ends, how, capfd):
     assert run(ends) == (7, f"mine on small: its process {how} while it was timed\n")
     holder = os.getpid()  # between two processes the lock is held by the first one's parent
-    expected = ["began None None", f"began its process {how} while it was timed {holder}"]
-    assert capfd.readouterr().out.splitlines() == expected
+    assert capfd.readouterr().out == f"began its process {how} while it was timed {holder}\n"
     assert lock.HOLDER not in os.environ
 
 
@@ -84,7 +100,7 @@ def test_death_in_an_implementation_is_reported_and_recorded(run, ends, how, cap
 def test_other_ends_start_no_second_process(run, body, status, capfd):
     before = signal.getsignal(signal.SIGTERM)
     assert run(body) == (status, "")
-    assert capfd.readouterr().out == "began None None\n"
+    assert capfd.readouterr().out == ("began None None\n" if status in (2, 7) else "")
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -101,6 +117,41 @@ def test_other_ends_start_no_second_process(run, body, status, capfd):
 def test_death_outside_implementations_is_an_error(run, body, words):
     with pytest.raises(KernelVelocityError, match=words):
         run(body)
+
+
+def test_end_after_the_report_does_not_change_it(run, capfd):
+    ends_well = "import atexit; atexit.register(os._exit, 0)"
+    assert run(ends_well) == (7, "the measuring process exited with status 0 after its report\n")
+    assert capfd.readouterr().out == "began None None\n"
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        "import threading; threading.Thread(target=time.sleep, args=[600]).start()",
+        "import atexit; atexit.register(time.sleep, 600)",
+    ],
+    ids=["thread", "handler"],
+)
+def test_process_that_goes_on_after_its_report_is_killed(run, leaves, capfd):
+    late = "left running after the comparison, and killed: the measuring process, 2 s after its report\n"
+    assert run(leaves) == (7, late)
+    assert capfd.readouterr().out == "began None None\n"
+
+
+LEAVES = """
+os.fork() or time.sleep(600)
+subprocess.Popen(["sleep", "600"], env={})
+os.fork() or (subprocess.Popen(["sleep", "601"], env={}, start_new_session=True), os._exit(0))
+"""
+
+
+def test_what_is_left_running_is_killed_and_named(run):
+    status, err = run(LEAVES)
+    assert status == 7
+    left = re.findall(r"^left running after the comparison, and killed: process (\d+) \((.*)\)$", err, re.MULTILINE)
+    assert len(left) == 3 and {"sleep 600", "sleep 601"} < {command for _, command in left}
+    assert not any(Path("/proc", pid).exists() and "Z" not in Path("/proc", pid, "stat").read_text() for pid, _ in left)
 
 
 def test_death_after_the_report_fails_the_comparison(run, capfd):
@@ -127,11 +178,7 @@ DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
 @pytest.mark.usefixtures("capfd")
 def test_interruption_ends_the_measuring_process(run, monkeypatch, body, patience, printed):
     monkeypatch.setattr(isolation, "INTERRUPT_SECONDS", patience)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-    try:
-        assert run(in_a_step(body)) == (130, printed)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert run(in_a_step(body)) == (130, printed)
 
 
 def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):

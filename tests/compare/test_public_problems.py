@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from textwrap import indent
 
 import pytest
 
@@ -14,9 +15,19 @@ from kernel_velocity.compare.implementations import load
 from kernel_velocity.engine import reported
 from kernel_velocity.problem.user_file import import_file
 from tests.compare.doubling import QUICK
-from tests.public_problems import KERNELBENCH_SOLUTION, PUBLIC, REFERENCE_OF_ONE, RUN, SUBMISSION, TENSARA, write
+from tests.public_problems import (
+    KERNELBENCH_SOLUTION,
+    NESTED_MODEL,
+    NESTED_SUBMISSION,
+    PUBLIC,
+    REFERENCE_OF_ONE,
+    RUN,
+    SUBMISSION,
+    TENSARA,
+    write,
+)
 
-pytest.importorskip("torch", reason="problems make torch tensors")
+torch = pytest.importorskip("torch", reason="problems make torch tensors")
 pytestmark = pytest.mark.usefixtures("lock_of_its_own")
 ADD = """
 #include <stddef.h>
@@ -34,8 +45,8 @@ def run(path, *options):
     """Compare once in this process, and return status, rows by case and implementation, and what was printed."""
     out, err = io.StringIO(), io.StringIO()
     result = path.parent / "result.json"
-    argv = ["compare", str(path), "--device=cpu", "--rounds=1", "--iters=2", "--no-roofline", f"--json={result}"]
-    status = main([*argv, *map(str, options)], out, err)
+    argv = ["--device=cpu", "--rounds=1", "--iters=2", "--no-roofline", f"--json={result}"]
+    status = main(["compare", str(path), *map(str, options), *argv], out, err)
     cases = {}
     for row in json.loads(result.read_text())["results"] if result.is_file() else []:
         cases.setdefault(row["name"], {})[row["implementation"]] = row["status"]
@@ -52,9 +63,17 @@ def solution(probs, offset, best, index, B):
     index.copy_(probs.argmax(1) + offset)
     best.copy_(probs.amax(1))
 """
+NESTED_SOLUTION = """
+def solution(x, shift, power, scale, half, whole, n):
+    half.copy_(x**power)
+    whole.copy_(x * scale + shift)
+"""
 ALONE = SUBMISSION.replace("from task", "# ").replace(": input_t) -> output_t", ")")
 SOLUTIONS = [
     ("KernelBench", "weights", KERNELBENCH_SOLUTION, ("mul_(self.scale)", "mul_(2)")),
+    ("KernelBench", "nested", NESTED_MODEL.replace("class Model(", "class ModelNew("), ("hidden - x", "hidden + x")),
+    ("GPU MODE", "nested", NESTED_SUBMISSION, ("x * x", "x + x")),
+    ("GPU MODE", "nested", NESTED_SOLUTION, ("x * scale", "x / scale")),
     ("GPU MODE", "writes_its_data", ALONE, (", 1, out", ", 3, out")),
     (
         "GPU MODE",
@@ -80,6 +99,112 @@ def test_solution_in_python(tmp_path, form, name, text, mistake):
     assert run(path, f"--solution={mine}", "--implementations=mine")[0] == 1
 
 
+def test_dropout_is_right_compiled_too(tmp_path):
+    dropout = NESTED_MODEL.replace("return x +", "return torch.nn.functional.dropout(x, 0.5) +")
+    status, cases, text = run(write(tmp_path, {"7_Dropout.py": dropout}), "--implementations=eager,compile")
+    assert (status, cases) == (0, {"get_inputs": {"eager": "right", "compile": "right"}}), text
+
+
+def in_json(folder, text, **spec):
+    """Write a solution of the first definition, two files in FlashInfer's form, and return its path."""
+    path = folder / "mine.json"
+    spec = {"language": "python", "target_hardware": ["cpu"], "entry_point": "src/main.py::run", **spec}
+    sources = [{"path": spec["entry_point"].split("::")[0], "content": text}]
+    sources += [{"path": "src/scaling.py", "content": "import torch\n\nscale = torch.rsqrt\n"}]
+    solution = {"name": "mine", "definition": "rmsnorm_d64", "author": "me", "spec": spec, "sources": sources}
+    path.write_text(json.dumps(solution))
+    return path
+
+
+IN_CPP = """
+#include <torch/extension.h>
+void run(torch::Tensor input, torch::Tensor weight, double eps, torch::Tensor output) {
+    auto x = input.to(torch::kFloat);
+    output.copy_(x * torch::rsqrt((x * x).mean(-1, true) + eps) * weight.to(torch::kFloat));
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
+"""
+SCALED = "from scaling import scale\n" + RUN.replace("torch.rsqrt(", "scale(")
+IN_JSON = [
+    pytest.param(SCALED, {}, ("+ eps", "+ 1"), id="writes"),
+    pytest.param(RUN_RETURNS, {"destination_passing_style": False}, ("+ eps", "+ 1"), id="returns"),
+    pytest.param(
+        IN_CPP,
+        {"language": "cpp", "entry_point": "main.cpp::run", "binding": "torch"},
+        None,  # compiling it takes a minute
+        id="cpp",
+        marks=pytest.mark.slow,
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "spec", "mistake"), IN_JSON)
+def test_solution_in_json(tmp_path, text, spec, mistake):
+    path = write(tmp_path, PUBLIC["FlashInfer", "workloads"])
+    status, cases, printed = run(path, f"--solution={in_json(tmp_path, text, **spec)}", "--implementations=eager,mine")
+    assert status == 0 and all(row["mine"] == "right" for row in cases.values()), printed
+    if mistake is not None:
+        wrong = in_json(tmp_path, text.replace(*mistake), **spec)
+        assert run(path, f"--solution={wrong}", "--implementations=mine")[0] == 1
+
+
+CUDA = {"language": "cuda", "entry_point": "main.cu::run"}
+NO_JSON = [
+    ({"language": "fortran"}, None, "language is 'fortran', entry_point 'src/main.py::run'; wanted one of python, tri"),
+    ({"entry_point": "src/main.py::walk"}, None, "src/main.py has no function 'walk'"),
+    ({}, ('"rmsnorm_d64"', '"rope"'), "solves the definition 'rope', the problem is 'rmsnorm_d64'"),
+    ({}, ("src/scaling.py", "../scaling.py"), "no solution of FlashInfer; wanted"),
+    ({}, ("{", "{{"), "no JSON"),
+]
+
+
+@pytest.mark.parametrize(("spec", "change", "words"), NO_JSON)
+def test_json_that_is_no_solution_is_one_line(tmp_path, spec, change, words):
+    path, mine = write(tmp_path, PUBLIC["FlashInfer", "workloads"]), in_json(tmp_path, RUN, **spec)
+    mine.write_text(mine.read_text().replace(*change or ("", "")))
+    status, cases, printed = run(path, f"--solution={mine}", "--implementations=eager,mine")
+    assert (status, cases, printed.count("\n")) == (2, {}, 1) and f"error: {mine}:" in printed and words in printed
+
+
+def test_solution_in_cuda_is_not_applicable_on_the_cpu(tmp_path):
+    path, mine = write(tmp_path, PUBLIC["FlashInfer", "workloads"]), in_json(tmp_path, IN_CPP, **CUDA)
+    status, cases, printed = run(path, "--sample", f"--solution={mine}", "--implementations=eager,mine")
+    assert status == 22 and cases["batch_size=7"] == {"eager": "right", "mine": "n/a"}
+    assert "needs CUDA: the solution is in CUDA" in printed
+
+
+NOT_HERE = [  # what a public problem says, and what is said of it
+    ("import no_such_package\n", "needs the module no_such_package, which is not installed"),
+    ("raise RuntimeError('Torch not compiled with CUDA enabled')\n", "needs CUDA: RuntimeError: Torch not compiled"),
+    ("try:\n    import no_such\nexcept ImportError:\n    raise RuntimeError('no such')\n", "needs the module no_such,"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), NOT_HERE)
+def test_problem_that_needs_what_is_not_here(tmp_path, text, reason):
+    """It is n/a when it is imported or first called, and the other problems are compared."""
+    public = TENSARA["no_dims"]
+    late = public.replace("            return x.sum(1)", indent(text, " " * 12))
+    here = write(tmp_path / "here", {"def.py": public})
+    for name, changed in (("early", f"{text}{public}"), ("late", late)):
+        path = write(tmp_path / name, {"def.py": changed})
+        status, cases, printed = run(path, "--implementations=eager")
+        assert (status, cases, printed.count("\n")) == (22, {}, 1 if name == "early" else 2), printed
+        assert printed.startswith(f"n/a: {path}:") and reason in printed
+        _, cases, printed = run(here, path, "--implementations=eager")
+        assert len(cases) == 2 and f"note: n/a: {path}:" in printed and reason in printed, printed
+
+
+@pytest.mark.parametrize("where", ["", "def run(*_):\n    "])
+def test_solution_that_needs_what_is_not_here(tmp_path, where):
+    mine = tmp_path / "mine.py"
+    mine.write_text(f"{where}import no_such\n")
+    path = write(tmp_path, PUBLIC["FlashInfer", "two_outputs"])
+    status, cases, printed = run(path, f"--solution={mine}", "--implementations=eager,mine")
+    assert (status, cases) == (22, {"B=64": {"eager": "right", "mine": "n/a"}})
+    assert "needs the module no_such, which is not installed" in printed
+
+
 def test_sample_is_the_only_case(tmp_path):
     path = write(tmp_path, {"def.py": TENSARA["dims_of_other_kinds"].replace("64, device", "10**13, device")})
     status, cases, text = run(path, "--sample", "--implementations=eager")
@@ -96,11 +221,22 @@ def test_huge_case_is_left_out_and_named(tmp_path):
     assert "note: row-sums rows=1000000000000: out of memory (" in text
 
 
-def test_solution_has_the_time_of_its_whole_function(tmp_path):
+def test_solution_has_the_time_of_its_whole_function(tmp_path, monkeypatch):
     source = tmp_path / "mine.cpp"
     source.write_text(ADD)
     subprocess.run(["c++", "-O1", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "mine.so")], check=True)
     problem, binders = load(str(write(tmp_path, PUBLIC["Tensara", "no_dims"])), "cpu", [tmp_path / "mine.so"])
+    case = problem.generate_test_cases()[0]
+    inputs = case["create_inputs"]()
+    bound = binders["mine"](problem, case["name"], inputs)
+    with monkeypatch.context() as patch:  # the definition's methods cost milliseconds
+        for method in ("test_case", "get_extra_params", "generate_test_cases", "get_function_signature"):
+            patch.setattr(problem, method, None)
+        bound.poison()
+        bound.function()
+        assert bound.output().isnan().all()  # it writes outputs of its own
+        bound.call()
+    assert torch.allclose(bound.output(), problem.expected(*inputs))
     comparison = compare(problem, {"mine": binders["mine"]}, settings=QUICK)
     (row, *_) = comparison.rows()
     assert row.timed.failed is None and row.timed.function > 0 and row.overhead is not None

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_velocity import lock
-from kernel_velocity.compare import implementations, system
+from kernel_velocity.compare import implementations, job
 from kernel_velocity.compare.implementations import dtype_of, matching, select_cases
 from kernel_velocity.compare.settings import PRESETS, TimingSettings, settings
 from kernel_velocity.engine import gpu, reported
@@ -151,11 +151,11 @@ def test_dtype_is_in_the_name_or_in_the_parameters(case, dtype):
 
 def test_system_of_the_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(reported, "data_caches", lambda device: {"L1": 32 << 10, "L2": 3 << 19})
-    monkeypatch.setattr(system, "_CPUS", tmp_path)
-    monkeypatch.setattr(system, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(job, "_CPUS", tmp_path)
+    monkeypatch.setattr(job, "_CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text("model name : x\ncpu MHz\t\t: 2450.500\n")
     environ = {"KV_RULE": "cv", "OMP_NUM_THREADS": "2", "HOME": "/h", "CUDA_VISIBLE_DEVICES": "0", lock.HOLDER: "7"}
-    facts = system.environment("cpu", 3, environ)
+    facts = job.facts_of("cpu", 3, environ)
     assert list(facts) == [
         *("device", "caches", "free memory", "clocks", "load", "cores", "threads", "python", "torch", "system"),
         *("allocator", "CUDA_VISIBLE_DEVICES", "KV_RULE", "OMP_NUM_THREADS"),
@@ -167,7 +167,7 @@ def test_system_of_the_processor(monkeypatch, tmp_path):
         folder.mkdir(parents=True)
         (folder / "scaling_cur_freq").write_text(f"{clock}\n")
     monkeypatch.setattr(reported, "data_caches", lambda device: {})
-    again = system.environment("cpu", 3, measuring_variables(None))
+    again = job.facts_of("cpu", 3, measuring_variables(None))
     assert (again["clocks"], again["caches"], again["allocator"]) == ("2.60 GHz", "unknown", "keeps freed memory")
 
 
@@ -183,8 +183,8 @@ def test_system_of_a_gpu_is_what_its_driver_knows(monkeypatch):
     }
     monkeypatch.setattr(gpu, "uuid", lambda: "GPU-0")
     monkeypatch.setattr(gpu, "describe", lambda uuid: answers)
-    facts = system.environment("cuda", 1)
+    facts = job.facts_of("cuda", 1)
     assert (facts["device"], facts["driver"], facts["power limit"]) == ("Pretend", "560.1", "700 W")
     assert facts["clocks"] == "SM 1.98 GHz of 1.98 GHz, memory 2.60 GHz"
     monkeypatch.setattr(gpu, "describe", lambda uuid: "no driver")
-    assert system.environment("cuda", 1)["driver"] == "unknown"
+    assert job.facts_of("cuda", 1)["driver"] == "unknown"

@@ -101,13 +101,21 @@ def at(**changes):
         ([STATE, at(sm_clock=1.2e9), STATE], ("clock_drift",)),  # back again, but sampled between
         ([at(sm_clock=None), STATE], ()),
         ([at(sm_clock=None, memory_clock=None, reasons=None)] * 2, ()),
-        *(([STATE, at(reasons=bit)], ("throttled",)) for bit in (0x4, 0x8, 0x10, 0x20, 0x40, 0x80)),
+        *(
+            ([STATE, at(reasons=bit)], ("throttled",))
+            for bit in (0x4, 0x8, 0x10, 0x20, 0x40, 0x80, 0x200, 0x400, 0x800)
+        ),
         *(([STATE, at(reasons=bit)], ()) for bit in (0x1, 0x2, 0x100)),  # idle, and what the user set
         ([at(reasons=0x5), at(sm_clock=1.5e9)], ("clock_drift", "throttled")),
     ],
 )
 def test_flags(states, flags):
     assert gpu.flags(states) == flags
+
+
+def test_throttle_reasons_have_a_name_or_are_hexadecimal():
+    assert gpu.throttling(0x1 | 0x2 | 0x100) == []
+    assert gpu.throttling(0x1 | 0x4 | 0x200 | 0x400 | 0x2000) == ["power cap", "board limit", "reliability", "0x2000"]
 
 
 def test_activity_of_states():

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from kernel_velocity.engine import reported
-from kernel_velocity.engine.reported import HostCounters, activity, page_faults, read_counters
+from kernel_velocity.engine.reported import HostActivity, HostCounters, activity, page_faults, read_counters
 
 MIB = 1 << 20
 USUAL = (("1", "Data", "48K", "{cpu}"), ("1", "Instruction", "32K", "{cpu}"), ("2", "Unified", "2048K", "{cpu}"))
@@ -104,14 +104,37 @@ def test_masked_list_of_neighbours_is_empty(sysfs, text):
     [(0, 0.0, False), (1, 0.0, False), (11, 0.0, True), (0, 0.5, True), (0, None, False)],
 )
 def test_contention_of_one_second(switches, steal, contended):
-    before = HostCounters(5, 100.0, processor=7.0, threads={"1": 6.0, "2": 1.0})
+    before = HostCounters(5, 100.0, processor=7.0, threads={"1": 6.0, "2": 1.0}, read=7.0)
     after = HostCounters(
-        5 + switches, None if steal is None else 100.0 + steal, processor=9.0, threads={"1": 6.9, "2": 1.05, "3": 0.9}
+        5 + switches,
+        None if steal is None else 100.0 + steal,
+        processor=9.0,
+        threads={"1": 6.9, "2": 1.05, "3": 0.9},
+        read=9.1,
     )
     result = activity(before, after, 1.0)
-    assert (result.switches, result.steal, result.contended, result.threads) == (switches, steal, contended, 3)
-    assert activity(before, after, 100.0).threads == 3  # on a busy machine all of them run for less
+    assert (result.switches, result.steal, result.contended) == (switches, steal, contended)
+    assert result.ran == pytest.approx((0.9, 0.9, 0.15, 0.05))  # .15 of those that have ended
     assert [result.crowds(threads) for threads in (1, 2)] == [True, False]
+
+
+def test_time_of_reading_the_counters_is_no_threads():
+    before = HostCounters(0, None, processor=7.0, threads={"1": 7.2}, read=7.2)
+    after = HostCounters(0, None, processor=8.2, threads={"1": 8.4}, read=8.4)
+    assert activity(before, after, 1.0).ran == pytest.approx((1.2, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("ran", "crowds"),
+    [
+        ((1.0,), False),
+        ((1.0, 0.02, 0.02), False),  # they look after others
+        ((1.0,) * 30, True),
+        ((3.0, *[0.12] * 7), True),  # the first waits actively, on a busy machine
+    ],
+)
+def test_call_on_one_thread_is_crowded_by_all_others_together(ran, crowds):
+    assert HostActivity(0, None, None, contended=False, ran=ran).crowds(1) is crowds
 
 
 def test_counters_only_grow():

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from time import monotonic, sleep
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +17,7 @@ from kernel_velocity.engine import server  # noqa: E402
 from kernel_velocity.errors import UsageError  # noqa: E402
 from kernel_velocity.runner import host  # noqa: E402
 from kernel_velocity.runner.checks import check_settings  # noqa: E402
+from tests.waiting import PATIENCE, wait_until  # noqa: E402
 
 SUITE = """
 import os, signal, time
@@ -78,7 +78,7 @@ def start(tmp_path, monkeypatch):
         servers.append(client)
         assert client.preimport() == (True, "")
 
-        def run(name, timeout=30.0):
+        def run(name, timeout=PATIENCE):
             result = tmp_path / "result"
             result.write_text("")
             out, status = client.run(f"bench.{name}", "{}", "None", str(result), timeout, str(tmp_path))
@@ -136,9 +136,10 @@ def test_objects_that_hold_each_other_are_gone(state):
 
 
 def test_gpu_gives_unused_memory_back_when_it_is_idle(state, monkeypatch):
-    cuda = pytest.importorskip("torch", reason="it holds the memory").cuda
-    done = []
+    torch = pytest.importorskip("torch", reason="it holds the memory")
+    cuda, done = torch.cuda, []
     monkeypatch.setattr(cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(cuda, "get_rng_state", torch.get_rng_state)
     for name in ("synchronize", "empty_cache"):
         monkeypatch.setattr(cuda, name, lambda name=name: done.append(name))
     state().put_back()
@@ -166,10 +167,9 @@ def test_shared_process_ends_with_its_server(start):
     process = Path(f"/proc/{run('Cuda.track_process')}")
     stat = (process / "stat").read_text()
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
-    deadline = monotonic() + 10
-    while (process / "cmdline").exists() and (process / "cmdline").read_bytes():
-        assert monotonic() < deadline, "it outlived its server"
-        sleep(0.02)
+    wait_until(
+        lambda: not ((process / "cmdline").exists() and (process / "cmdline").read_bytes()), "it outlived its server"
+    )
 
 
 def test_other_values_are_refused_in_one_line():

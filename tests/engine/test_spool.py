@@ -7,16 +7,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from statistics import fmean
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kernel_velocity.engine import spool
-from kernel_velocity.engine.sampling import BLOCKS, block_means
 from kernel_velocity.engine.spool import EarlierRoundDiedError, SpoolError, append, append_failure, spool_path
-from kernel_velocity.engine.telemetry import decode, encode, parse
+from kernel_velocity.engine.telemetry import decode, encode
 from tests.engine.test_telemetry import FULL
 
 
@@ -67,42 +63,6 @@ def test_failure_is_one_short_line(tmp_path):
     assert text["error"].startswith("ValueError: a b")
     assert len(text["error"]) == 500
     assert text["p"] == ["native", "c"]
-
-
-SETTINGS = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
-
-
-@given(st.integers(1, 500))
-def test_block_means_cover_every_sample_once(n):
-    means = block_means(range(n))
-    assert len(means) == min(n, BLOCKS)
-    sizes, begin = [], 0
-    for mean in means:
-        size = round(2 * (mean - begin)) + 1  # of consecutive whole numbers from begin on
-        assert mean == fmean(range(begin, begin + size))
-        sizes.append(size)
-        begin += size
-    assert begin == n
-    assert max(sizes) - min(sizes) <= 1
-
-
-def stored(root):
-    path = root / ".asv" / "blocks" / "env" / f"{'c' * 40}.jsonl"
-    return [parse(line) for line in path.read_text().splitlines()] if path.exists() else None
-
-
-def test_block_means_are_one_line_per_round(tmp_path):
-    for means in ([1.2345678e-5, 2e-5], [3e-5]):
-        spool.append_blocks(FULL, means, tmp_path, SETTINGS)
-    identity = {"b": FULL.benchmark, "p": list(FULL.params), "l": FULL.launch}
-    assert stored(tmp_path) == [{**identity, "seconds": [1.2346e-5, 2e-5]}, {**identity, "seconds": [3e-5]}]
-
-
-@pytest.mark.parametrize("other", [{"KV_BLOCKS": ""}, {"KV_BLOCKS": "0"}, {"ASV_COMMIT": ""}, {"ASV_ENV_NAME": ""}])
-def test_no_block_means_unless_requested(tmp_path, other):
-    spool.append_blocks(FULL, [1e-5], tmp_path, SETTINGS | other)
-    spool.append_blocks(FULL, [1e-5], tmp_path, {name: SETTINGS[name] for name in SETTINGS if name not in other})
-    assert list(tmp_path.iterdir()) == []
 
 
 ENVIRON = {"ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}

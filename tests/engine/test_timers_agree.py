@@ -15,6 +15,7 @@ from kernel_velocity.documents import read_checked
 from kernel_velocity.engine.sampling import calibrate
 from kernel_velocity.engine.statistics import trimmed_mean
 from kernel_velocity.runner import asv
+from lab.series import of_suite
 from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="what is timed is PyTorch's")
@@ -26,8 +27,8 @@ TRIES = 3  # another program may disturb one of them
 SECONDS = 0.05  # s of calls per side and pass
 GRAPH = 1e-3  # s that a graph lasts at least: then its own launch, some 10 us, is no more than 1% of it
 ON_CUDA = [
-    SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024"),
-    SUITE.series("quantize_int8_rows", "cuda", "native", "float32-512x4096"),
+    of_suite(SUITE, "matmul", "cuda", "eager", "float32-1024x1024x1024"),
+    of_suite(SUITE, "quantize_int8_rows", "cuda", "native", "float32-512x4096"),
 ]
 
 
@@ -127,7 +128,7 @@ def one_thread():
 
 def test_host_timer_agrees_with_pytorchs(one_thread, monkeypatch):
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
-    bench = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256").set_up()
+    bench = of_suite(SUITE, "matmul", "cpu", "eager", "float32-256x256x256").set_up()
     timing = pytest.importorskip("torch.utils.benchmark")
     timer = timing.Timer(stmt="call()", globals={"call": bench.call}, num_threads=1)
     pairs = ratios(our_time(bench), lambda: trimmed_mean(timer.blocked_autorange(min_run_time=SECONDS).times))

@@ -21,7 +21,7 @@ from tests.findings.test_files import expectation
 from tests.mutations import PATHS, damage_path, mutants
 from tests.results import test_foreign
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 SEED = 2020
 STATUSES = {0, 2, 10, 11, 20, 21, 22, 30}  # of the contract
 TRACK = ("track", "--range", "HEAD", "--no-site")

@@ -80,7 +80,6 @@ def is_close(now, then):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1])  # further ones were tried by hand
 def test_no_value_changes_without_a_note(whole_tree, damaged, tmp_path, seed):
     """What the pages and the table of `track` show of a damaged tree."""
@@ -108,7 +107,6 @@ def run(argv):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_ingest_into_a_damaged_tree(damaged, tmp_path):
     wrong = []
     for number, (done, _) in enumerate(cases(damaged, 4, 20)):

@@ -46,6 +46,7 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     last = done.stdout.splitlines()[-1]
     assert last == f"Dashboard: {(tiny.root / '.asv/html/kernel-velocity/index.html').as_uri()}"
     assert "Faster" in page(tiny)
+    assert len(lines_with(done.stdout, "First look: ", "it renews itself")) == 1
     for word in ("build", "set-up", "warm-up", "timing"):
         assert lines_with(done.stdout, "cost, s", word)
     for commit in (printing, new):

@@ -17,9 +17,10 @@ import pytest
 from tests.faults.test_gate import evidence
 from tests.faults.test_killed_nights import left_over, measured, without_figures
 from tests.faults.test_nightly import plant
-from tests.faults.tiny import Tiny, lines_with, rounds_begun, wait_for
+from tests.faults.tiny import Tiny, lines_with, rounds_begun
+from tests.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 SEED = int(os.environ.get("TINY_SEED", "0"))
 ROUNDS = 4
 A_SIDE = 8  # rounds of a gate
@@ -142,12 +143,12 @@ def test_disk_without_room_costs_one_line_and_no_round(recorded, tmp_path, libra
     before, when, rounds = contents(tiny), tmp_path / "when", rounds_begun(tiny, "").total()
     full = {"LD_PRELOAD": str(library), "FULL_PATH": part, "FULL_ERROR": str(number), "FULL_WHEN": str(when)}
     process = tiny.begin(*command.words, **VARIABLES, **full)
-    wait_for(lambda: rounds_begun(tiny, "").total() >= rounds + begun or process.poll() is not None, 300)
+    wait_until(lambda: rounds_begun(tiny, "").total() >= rounds + begun or process.poll() is not None)
     when.touch()
-    printed, _ = process.communicate(timeout=400)
+    printed, _ = process.communicate(timeout=PATIENCE)
     print(*case, process.returncode, *printed.splitlines()[-1:], sep=" | ", flush=True)
     when.unlink()
-    again = tiny.run("kernel_velocity", *command.words, limit=500, **VARIABLES)
+    again = tiny.run("kernel_velocity", *command.words, **VARIABLES)
     assert again.returncode == command.status, printed + again.stdout
     command.check(tiny, again.stdout)
     assert contents(tiny) == before and not left_over(tiny), printed + again.stdout

@@ -7,14 +7,14 @@ import pytest
 
 from tests.faults.tiny import FASTER, GOOD, SLOWER, lines_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 SINGLE = ("--bench", "native.*1k")
 BY_5_PERCENT = f"{GOOD}SLOWER = 1.05\n"
 BROKEN = "int f( {"
 
 
 def gate(tiny, *args):
-    return tiny.run("kernel_velocity", "gate", *args, limit=400)
+    return tiny.run("kernel_velocity", "gate", *args)
 
 
 def evidence(tiny, commit):
@@ -70,7 +70,7 @@ def test_bisect_names_exactly_the_commit(tiny):
     culprit = tiny.commit("Check the argument", kernel=SLOWER)
     bad = tiny.commit("Say what it does", kernel=f'"""Scale."""\n{SLOWER}')
     args = ("scale.Cpu.time_hot", good, bad, "--case", "float32-1k")
-    done = tiny.run("kernel_velocity", "bisect", *args, limit=600)
+    done = tiny.run("kernel_velocity", "bisect", *args)
     assert done.returncode == 0, done.stdout
     assert lines_with(done.stdout, f"culprit: {culprit[:8]}  Check the argument (A)")
     assert re.search(r"against the commit before it: \+(9\.9\d|10\.\d)%", done.stdout)

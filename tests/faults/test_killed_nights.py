@@ -8,9 +8,10 @@ import pytest
 
 from kernel_velocity import files
 from tests.faults.test_nightly import findings, plant
-from tests.faults.tiny import end, lines_with, rounds_begun, wait_for
+from tests.faults.tiny import end, lines_with, rounds_begun
+from tests.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 ROUNDS = 4
 COMMITS = 3
 A_SIDE = 8  # rounds of a first look again
@@ -36,7 +37,7 @@ def night_at(tiny, reached, **more):
     """Begin a night, or go on with it. Return its process once a moment is reached. A site makes it end late."""
     series = {"KV_MACHINE": "box", "KV_TIER": "core", "KV_BENCH": "native.*1k"}
     process = tiny.begin("nightly", "--no-ceilings", **series, KV_ROUNDS=str(ROUNDS), **more)
-    wait_for(lambda: reached(tiny) or process.poll() is not None, seconds=400)
+    wait_until(lambda: reached(tiny) or process.poll() is not None)
     return process
 
 
@@ -113,7 +114,7 @@ def fill_at(tiny, reached):
     mark = tiny.root.parent / "full"
     process = night_at(tiny, reached, TINY_FULL=str(mark))
     mark.touch()
-    printed = process.communicate(timeout=200)[0]
+    printed = process.communicate(timeout=PATIENCE)[0]
     mark.unlink()
     assert process.returncode == 2 and "Traceback" not in printed, printed
     (line,) = lines_with(printed, "error: ")

@@ -8,8 +8,6 @@ import pytest
 from kernel_velocity.engine.telemetry import parse
 from tests.faults.tiny import GOOD, SLOWER, WRONG, lines_with, rounds_begun
 
-pytestmark = pytest.mark.timeout(900)
-
 
 def plant(tiny):
     """Commit an innocent change, one that is 10% slower, and another innocent one. Return the slow one."""

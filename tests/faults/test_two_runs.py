@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from tests.faults.tiny import FASTER, GOOD, end, lines_with, recorded, until, wait_for
+from tests.faults.tiny import FASTER, GOOD, end, lines_with, recorded, until
+from tests.waiting import wait_until
 
 STUCK = """\
 import os, pathlib, time
@@ -56,7 +57,7 @@ def test_killed_repetition_leaves_what_was_recorded(tiny):
     processes = tiny.root.parent / "processes"  # of the second run: one a round, and the third never ends
     processes.mkdir()
     process = tiny.begin("track", **SINGLE, KV_ROUNDS="8", KV_AGAIN="1", TINY_PROCESSES=str(processes))
-    wait_for(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store five
+    wait_until(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store five
     end(process, signal.SIGKILL)
     done = tiny.track(KV_ROUNDS="5", **SINGLE)
     assert lines_with(done.stdout, "restored from 5 rounds"), done.stdout

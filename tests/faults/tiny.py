@@ -11,10 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parents[2]
 TORCH = "9.9.0"
@@ -89,6 +90,7 @@ class _Suite:
     timeout = float(os.environ.get("TINY_TIMEOUT", "60"))  # s; a round takes less than one, on a busy machine a few
     flops = {case: 1000 for case in CASES}
     bytes = {case: 8000 for case in CASES}
+    unfused_bytes = {}
 
     def setup(self, implementation, case):
         import kernels
@@ -198,8 +200,8 @@ class Tiny:
         self.git("commit", "-q", "-m", message)
         return self.git("rev-parse", "HEAD")
 
-    def run(self, *args: str, limit: float = 120, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a Python module here, for `limit` s at most. Standard error is part of the output."""
+    def run(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a Python module here. Standard error is part of the output."""
         return subprocess.run(
             [sys.executable, "-m", *args],
             cwd=self.root,
@@ -207,7 +209,7 @@ class Tiny:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=limit,
+            timeout=PATIENCE,
             check=False,
         )
 
@@ -235,7 +237,7 @@ class Tiny:
     def nightly(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run what `make nightly` runs, on one series."""
         settings = {"KV_MACHINE": "box", "KV_TIER": "core", "KV_BENCH": "native.*1k", **more}
-        return self.run("kernel_velocity", "nightly", "--no-site", *args, limit=500, **settings)
+        return self.run("kernel_velocity", "nightly", "--no-site", *args, **settings)
 
 
 def make(folder: Path) -> Tiny:
@@ -304,12 +306,4 @@ def until(process, word):
 def end(process, number):
     """Send a signal to a process and its children. Return the rest of its output."""
     os.killpg(process.pid, number)
-    return process.communicate(timeout=200)[0]
-
-
-def wait_for(condition, seconds=60):
-    """Wait for a condition, so long at most."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, f"it did not come about within {seconds} s"
-        time.sleep(0.05)
+    return process.communicate(timeout=PATIENCE)[0]

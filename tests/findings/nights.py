@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from kernel_velocity.direction import better
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
 from kernel_velocity.nightly.confirm import ExaminedSeries, from_cases
 from kernel_velocity.results.identity import Identity
@@ -52,7 +53,8 @@ def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_
         )
         for index in range(length)
     ]
-    return SeriesHistory(identity=identity(**parts), observations=tuple(observations), floor=floor)
+    of = identity(**parts)
+    return SeriesHistory(identity=of, better=better(of.benchmark), observations=tuple(observations), floor=floor)
 
 
 def with_shared(*histories):
@@ -80,9 +82,11 @@ def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
     """Return a confirmed case of one series."""
     low, high = (None, None) if p is None else (ratio * 0.99, ratio * 1.01)
     return ExaminedSeries(
-        affected=Affected(identity=identity(**parts), ratio=ratio, low=low, high=high, p=p, rounds=16),
+        affected=Affected(identity=(of := identity(**parts)), ratio=ratio, low=low, high=high, p=p, rounds=16),
+        better=better(of.benchmark),
         commits=tuple(commits),
         anchor=LINE[29],
+        bad=commits[-1],
         how="A/B, 16 rounds a side in fresh processes",
         ruled_out=("the environment: eager and compile stood still",),
     )

@@ -63,6 +63,16 @@ def test_list_as_json_has_every_field(stored):
     assert data[NAME]["series"][0]["ratio"] == 1.1 and data[NAME]["culprit"] == finding().commits[0]
 
 
+def test_clone_that_cannot_tell_is_named(stored, tmp_path_factory):
+    where = tmp_path_factory.mktemp("no-clone")
+    status, out, err = run(stored, "list", "--repository", str(where))
+    assert status == 0 and "matmul-improvement-1" in out
+    assert err == (
+        f"note: whether today's values still hold the findings is unknown: {where}: no git repository, "
+        "a clone of the kernels' is wanted: name it with --repository\n"
+    )
+
+
 def test_show_has_everything_and_takes_the_beginning_of_an_id(stored):
     status, out, _ = run(stored, "show", "matmul-regression-0")
     assert status == 0

@@ -105,6 +105,33 @@ def test_regression_is_resolved_by_two_of_three_values(back, state):
     assert resolved(REGRESSION, dataclasses.replace(slow, observations=tuple(values))) is state
 
 
+@pytest.mark.parametrize(
+    ("ratio", "commit", "states"),
+    [
+        (1 / 1.1, 31, (State.RESOLVED, State.EXPECTED)),
+        (1 / 1.087, 31, (State.RESOLVED, State.EXPECTED)),  # what is left of it is within the interval
+        (1 / 1.05, 31, (State.CONFIRMED, State.CONFIRMED)),  # half of it is left
+        (1 / 1.2, 31, (State.CONFIRMED, State.CONFIRMED)),  # further than back
+        (1 / 1.1, 29, (State.CONFIRMED, State.CONFIRMED)),  # before it
+    ],
+)
+def test_improvement_that_takes_back_is_no_second_finding(ratio, commit, states):
+    regression = finding()
+    member = case(ratio=ratio, commits=LINE[commit : commit + 1]).affected
+    other = finding(Kind.IMPROVEMENT, commits=(LINE[commit],), affected=(member,))
+    both = decisions.taken_back((regression, other), ORDER, who="nightly", when=LATER)
+    assert tuple(record.state for record in both) == states
+    if states[0] is State.RESOLVED:
+        reasons = [record.decisions[-1].reason for record in both]
+        assert reasons == [f"back since {LINE[31][:8]}: {other.id} takes it back", f"takes back {regression.id}"]
+    more = dataclasses.replace(regression, affected=(*regression.affected, case(case="other").affected))
+    assert decisions.taken_back((more, other), ORDER, who="nightly", when=LATER) == [more, other]
+    assert decisions.taken_back((regression, other), ORDER, who="nightly", when=WHEN) == [
+        regression,
+        other,
+    ]  # of tonight
+
+
 def test_regression_is_not_resolved_by_too_little():
     assert resolved(REGRESSION, history(33)) is State.CONFIRMED
     assert resolved(REGRESSION, history(34)) is State.RESOLVED
@@ -119,7 +146,7 @@ def test_vanished_series_are_a_finding_until_all_return():
         for kernel in ("matmul", "quantize_int8")
         for size in ("a", "b")
     ]
-    result, other = of_vanished(vanished, when=WHEN)
+    result, other = of_vanished(vanished, ORDER, when=WHEN)
     assert (result.id, result.state, len(result.affected)) == (f"matmul-vanished-{LINE[4][:8]}", State.NEW, 2)
     assert other.id == f"quantize_int8-vanished-{LINE[4][:8]}"
     back, gone = history(6, case="a"), history(4, case="b")

@@ -72,7 +72,7 @@ def test_any_text_is_read_as_it_was_written(who, reason, how, name):
         ('id = "', 'id = "A', "id: an id of lower case letters"),
         ("found = 2026-11-22 03:00:00+00:00", "found = 2026-11-22 03:00:00", "found: a time with its zone"),
         ("subject = ", "subjekt = ", "subject: a text is wanted, got nothing"),
-        ("how = ", "why = ", "why: one of among, anchor, changes"),
+        ("how = ", "why = ", "why: one of among, anchor, bad, changes"),
         ('    "0000002e', '    "xyz', "commits[0]: a full hash of a commit is wanted, got 'xyz"),
         ("driver = [", "driver = [ 5,", "changes.driver: a list of 2 is wanted, got [5, '550', '560']"),
         ("[[decisions]]", "[decisions]", "not TOML"),

@@ -30,6 +30,14 @@ def test_joined_suspect_has_the_narrower_range_and_all_series():
     assert [decision.state for decision in after.decisions] == [State.SUSPECT, State.CONFIRMED]
 
 
+def test_commits_that_begin_alike_have_two_findings():
+    new = of_cause(case())
+    other = dataclasses.replace(new, commits=(LINE[30][:8] + "f" * 32,), state=State.RESOLVED)
+    after = joined([other], new)
+    assert after == dataclasses.replace(new, id=f"{new.id}-{LINE[30]}")
+    assert joined([other, after], new) == joined([after], new) == after
+
+
 @pytest.mark.parametrize("state", [State.CONFIRMED, State.ACKNOWLEDGED, State.EXPECTED])
 def test_joined_suspect_adds_nothing_to_a_settled_finding(state):
     weak = [case(ratio=1.3, p=None), case(ratio=1.3, p=None, case="float32-5M")]

@@ -101,6 +101,24 @@ def test_member_that_leaves_the_folder_refuses_the_tar(path, into, bad):
     assert not (into.parent / "motd").exists()
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([archive.MANIFEST], "'manifest.json' is in it twice"),
+        (["run/a", "./run//a"], "'run/a' is in it twice"),
+        (["run/" + "a/" * 5000 + "b"], "'run/a/a/.*: below more than 16 levels of folders"),
+        (["run/1", "run/2", "run/3"], "more than 3 files"),
+    ],
+    ids=["manifest", "twice", "deep", "many"],
+)
+def test_members_that_no_run_writes_refuse_the_tar(path, into, names, words, monkeypatch):
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
+    planted(path, *(member(name) for name in names))
+    with pytest.raises(ResultsError, match=words):
+        archive.read(path, into)
+    assert not any(into.iterdir())
+
+
 def test_tar_that_unpacks_to_too_much_is_refused(path, into, monkeypatch):
     planted(path, (tarfile.TarInfo("run/zeros"), bytes(3_000_000)))
     archive.read(path, into)

@@ -1,4 +1,4 @@
-"""Three machines measure twelve commits, each with its folder, lock and home: the same values as a serial run has.
+"""Three machines measure six commits, each with its folder, lock and home: the same values as a serial run has.
 
 The machines are processes on this one, behind a scheduler of Dask. One is killed while it measures. Another one is
 killed twice, and returns after its work went elsewhere.
@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,71 +15,55 @@ import pytest
 
 from kernel_velocity.results import blocks, lines
 from kernel_velocity.results.asv_file import StoredFile
-from tests.scaffold.test_any_repository import DOUBLE, PERSON
+from tests.faults import tiny
+from tests.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-pytest.importorskip("torch", reason="the references are PyTorch's")
-pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+pytestmark = pytest.mark.slow
+distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 400  # s
-COMMITS = 12
-KERNELS = ("twice", "thrice")  # a lane each: one of the three machines has nothing to do until another one is killed
-# A case outside of tier core has no error, which would take as long as all else
-SUITE = DOUBLE.replace('["float32-1k"]', '["float32-1k", "float32-2k", "float32-4k"]')
-BENCH = r"hot\('(eager|ours)', 'float32-2k"  # torch.compile takes ten seconds of each process
-SHORT = {"KV_T_MIN": ".01", "KV_T_SOFT": ".02", "KV_T_MAX": ".03"}
-SETTINGS = """{"version": 1, "project": "doubling", "repo": ".", "dvcs": "git", "branches": ["HEAD"], "hash_length": 8,
-"plugins": [".kernel_velocity.asv_plugin"], "environment_type": "host", "build_command": [], "install_command": [],
-"uninstall_command": [], "build_cache_size": 4000, "benchmark_dir": "benchmarks", "env_dir": ".asv/env",
-"results_dir": "measured", "html_dir": ".asv/html", "launch_method": "forkserver"}"""
-FILES = {
-    "kernel-velocity.toml": 'built-from = ["doubling"]\n',
-    "asv.conf.json": SETTINGS,
-    ".gitignore": ".asv/\n",
-    "benchmarks/__init__.py": "",
-    **{f"benchmarks/{name}.py": SUITE for name in KERNELS},
-}
-# A lost machine's work goes elsewhere after a second
-COMMAND = (
-    "from kernel_velocity import __main__; from kernel_velocity.fleet import run; run.LOST = 1.0; __main__.console()"
-)
+COMMITS = 6
+# Two lanes: one of the three machines has nothing to do until another one is killed
+# A round of any commit but the newest waits for the end of a file, so that its machine is killed in time
+HELD = """
+import os, time
+def scale(x):
+    while os.path.exists(os.environ.get("TINY_HELD", "")):
+        time.sleep(0.1)
+    return 2 * x
+"""
+BENCH = r"hot\('(eager|native)', 'float32-[12]k"
 
 
 def environ(home, **variables):
+    """Return the variables of a machine with a home of its own, and with the torch of `tiny`."""
     home.mkdir(exist_ok=True)
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("KV_")}
-    paths = os.pathsep.join([str(ROOT / "tools"), str(ROOT)])
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("KV_", "ASV"))}
+    paths = os.pathsep.join(map(str, (home.parent / "host" / "site-packages", ROOT / "tools", ROOT)))
     ours |= {"HOME": str(home), "PYTHONPATH": paths, "KV_PATIENCE": "0", "KV_LOCK_FOLDER": str(home)}
-    return {**ours, **PERSON, **variables}
+    ours |= {"TINY_HELD": str(home / "held"), "TINY_TIMEOUT": "1000"}
+    return {**ours, **certificates(home.parent), **variables}
+
+
+def certificates(folder):
+    """Return Dask's own configuration of TLS, with a certificate in a file of the folder."""
+    path = folder / "certificate.pem"
+    if not path.exists():
+        security = distributed.Security.temporary()
+        path.write_text(security.tls_client_key + security.tls_client_cert)
+    roles = [f"{role}__CERT" for role in ("CLIENT", "SCHEDULER", "WORKER")]
+    return {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(path) for name in ("CA_FILE", *roles)}
 
 
 def kv(folder, home, *args):
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *args],
+        [sys.executable, "-m", "kernel_velocity", *args],
         cwd=folder,
-        env=environ(home, **SHORT),
+        env=environ(home),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def repository(folder, commits):
-    """Make a repository whose commits change the kernels."""
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "doubling").mkdir()
-    for number in range(commits):
-        (folder / "doubling" / "__init__.py").write_text(f"def double(x):\n    return x + x  # {number}\n")
-        git(folder, "add", "-A")
-        git(folder, "commit", "-qm", f"Change {number}")
-
-
-def git(folder, *args):
-    subprocess.run(["git", *args], cwd=folder, env=os.environ | PERSON, check=True, capture_output=True)
 
 
 def values(results):
@@ -104,12 +87,14 @@ class Workers:
     def __init__(self, folder):
         self.folder, self.file = folder, folder / "scheduler.json"
         self.options = ["--scheduler-file", str(self.file), "--no-dashboard"]
-        command = [sys.executable, "-m", "dask", "scheduler", "--port", "0", *self.options]
+        command = [sys.executable, "-m", "dask", "scheduler", "--protocol", "tls", "--port", "0", *self.options]
         self.started = [start(command, environ(folder / "head"), folder / "head")]
         self.by_name = {}
         for name in ("one", "two", "three"):
+            (folder / name).mkdir()
+            (folder / name / "held").touch()
             self.start(name)
-        wait(self.file.exists)
+        wait_until(self.file.exists)
 
     @property
     def address(self):
@@ -124,13 +109,13 @@ class Workers:
 
     def kill(self, name):
         """Kill a worker while it measures its second commit."""
-        wait(lambda: self.commits_of(name) >= 2)
+        wait_until(lambda: self.commits_of(name) >= 2)
         self.by_name[name].kill()
 
     def commits_of(self, name):
         """Return how many commits the newest job of a machine has begun."""
         logs = sorted(self.folder.glob(f"{name}/*/{name}/.asv/logs/track-*.log"))
-        return logs[-1].read_text().count("For doubling commit") if logs else 0
+        return logs[-1].read_text().count("For kernel-velocity commit") if logs else 0
 
     def jobs_of(self, name):
         return len(list(self.folder.glob(f"{name}/*/{name}/.asv/logs/track-*.log")))
@@ -145,40 +130,40 @@ def workers(tmp_path):
         process.wait()
 
 
-def wait(condition):
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, "it takes too long"
-        time.sleep(0.1)
-
-
 def test_fleet_measures_what_a_serial_run_does(tmp_path, workers):
-    here, other = tmp_path / "here", tmp_path / "serial"
-    repository(here, COMMITS + 1)
-    git(tmp_path, "clone", "-q", str(here), str(other))
+    made, other = tiny.make(tmp_path), tmp_path / "serial"
+    here = made.root
+    for number in range(COMMITS):
+        kernel = HELD if number < COMMITS - 1 else tiny.GOOD
+        made.commit(f"Change {number}", kernel=f"{kernel}# {number}\n")
+    made.git("clone", "-q", ".", str(other))
     options = ["--tier", "full", "--bench", BENCH, "--rounds", "1", "--no-site", "--no-ceilings"]
     run = kv(here, tmp_path / "head", "track", "--range", f"HEAD~{COMMITS}..HEAD", *options, "--fleet", workers.address)
     workers.kill("three")
-    wait(lambda: workers.jobs_of("two"))  # has its job, which would stay with the third one if that returned at once
+    # It has the job, which would stay with the third one if that returned at once
+    wait_until(lambda: workers.jobs_of("two"))
     workers.start("three")
     workers.kill("one")
-    wait(lambda: workers.jobs_of("three") == 2)  # has that of the first one
+    wait_until(lambda: workers.jobs_of("three") == 2)  # has that of the first one
     workers.kill("three")
+    (tmp_path / "three" / "held").unlink()
     workers.start("three")
+    wait_until(lambda: workers.jobs_of("three") == 3)  # else the second one would do it, too
+    (tmp_path / "two" / "held").unlink()
     text, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, text
     assert text.count("three: its worker ended while it measured") >= 2 and "one: lost" in text
     assert f"{2 * COMMITS} of {2 * COMMITS} measured" in text
-    assert {path.parent.name for path in here.glob("measured/*/machine.json")} == {"two", "three"}
+    assert {path.parent.name for path in here.glob("results/*/machine.json")} == {"two", "three"}
     measured = Counter(
-        (name, sha) for block in blocks.read(here / "measured", []) for name in block.lanes for sha in block.commits
+        (name, sha) for block in blocks.read(here / "results", []) for name in block.lanes for sha in block.commits
     )
     assert len(measured) == 2 * COMMITS and set(measured.values()) == {1}
     assert not (tmp_path / "one" / ".asv-machine.json").exists()  # asv would call a machine by it from now on
     serial = kv(other, tmp_path / "head", "track", "--range", "HEAD^!", *options, "--machine", "serial")
     text, _ = serial.communicate(timeout=PATIENCE)
     assert serial.returncode == 0, text
-    of_head = {(series, rounds) for series, _, rounds in values(other / "measured")}
+    of_head = {(series, rounds) for series, _, rounds in values(other / "results")}
     assert len(of_head) == 4
     shas = {sha for _, sha in measured}
-    assert values(here / "measured") == Counter((series, sha, rounds) for sha in shas for series, rounds in of_head)
+    assert values(here / "results") == Counter((series, sha, rounds) for sha in shas for series, rounds in of_head)

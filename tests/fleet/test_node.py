@@ -1,6 +1,7 @@
 """The script of a node: what it refuses before anything is set up."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.fleet import pack
+from tests.fake_cuda.test_cuda_tests import ROOT, cuda_tests
 
 SCRIPT = Path(pack.__file__).with_name("node.sh")
+
+
+def test_node_runs_every_file_of_tests_for_a_gpu(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (listing,) = re.findall(r"\$\((grep -r.*fake_cuda)\)", SCRIPT.read_text())
+    done = subprocess.run(["sh", "-c", listing], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == sorted(map(str, cuda_tests())) != []
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.fleet.plan import Lane, Limits, missing, plan
+from kernel_velocity.runner.report import Pace
 
 COMMITS = tuple(f"{number:040x}" for number in range(40))
 MACHINES = ("a", "b", "c", "d")
@@ -26,8 +27,7 @@ def cases(draw):
         lanes.append(lane)
     limits = Limits(
         rounds=draw(st.integers(1, 8)),
-        a_round=draw(st.floats(0.1, 10)),
-        a_build=draw(st.floats(0, 60)),
+        pace=Pace(a_round=draw(st.floats(0.1, 10)), a_build=draw(st.floats(0, 60))),
         session=draw(st.floats(60, 7200)),
         budget=draw(st.sampled_from([600.0, 3600.0, float("inf")])),
         anchors=draw(st.integers(0, 4)),

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,14 @@ import pytest
 from kernel_velocity.fleet import archive, pack
 from tests.fake_cuda.test_cuda_tests import cuda_tests
 from tests.fleet import bare_node
+from tests.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 400  # s
 # The fake's kernels are the CPU's, so nobody compiles CUDA.
-NODE = ("KV_CUDA=OFF", "KV_ISOLATE=0")
+NODE = ("KV_CUDA=OFF", "KV_CXX_ARCHITECTURE=native", "KV_ISOLATE=0")
 BENCH = r"add_mul_exp\.Cuda.time_hot.*native.*1M|matmul\.Cuda.time_hot.*(eager|native).*float32-1024"
 SERIES = 3
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 def require(condition, reason):
@@ -75,13 +74,8 @@ def log_of(out):
 
 def wait_for(text, out, process):
     """Wait until the node's log says something."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if re.search(text, log_of(out)):
-            return
-        assert process.poll() is None, log_of(out)
-        time.sleep(0.2)
-    pytest.fail(f"{text!r} never came: {log_of(out)}")
+    wait_until(lambda: re.search(text, log_of(out)) or process.poll() is not None, f"{text!r} never came")
+    assert process.poll() is None, log_of(out)
 
 
 def test_pack_run_kill_run_unpack(clone, tmp_path):

@@ -138,7 +138,7 @@ class World:
         (self.root / "asv.conf.json").write_text("{}")
         (self.root / ".asv").mkdir()
         self.client = Client(folder, self.commits, ["one", "two", "three"])
-        self.scheduler = scheduler.parse("tcp://head:1")
+        self.scheduler = scheduler.parse("tls://head:1")
         self.fleet = self.start()
 
     def start(self):
@@ -315,7 +315,7 @@ def test_run_without_a_machine_waits_for_one(world, monkeypatch):
     world.client.silent |= {"one", "two", "three"}
     away = dict(world.client.there)
 
-    def wait(client, scheduler, say, wanted):
+    def wait(client, scheduler, say, wanted, jobs):
         client.silent.clear()
         client.there = away
 

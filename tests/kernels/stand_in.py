@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 FLOAT_POISON = np.float32(np.nan)
 INT_POISON = 77
 
-few_examples = settings(max_examples=40)  # of each dtype, with each instruction set
+# Of each dtype, with each instruction set
+few_examples = settings(max_examples=min(40, settings.default.max_examples))
 
 SEEDS = st.integers(0, 2**32 - 2)
 # Elements behind an aligned address at which a tensor begins. Half of them at 0: vectors need it of every tensor.

@@ -11,10 +11,9 @@ import pytest
 from tests.cuda_on_host.calling import Library, Memory, output
 from tests.cuda_on_host.traffic import SECTOR, SHARED, traffic
 from tests.kernels.numbers import FORMATS
-from tests.kernels.test_cuda_on_host import FLOAT16
 
 HALVES = ("float16", "bfloat16")
-FLOATS = pytest.mark.parametrize("dtype", ["float32", FLOAT16, "bfloat16"])
+FLOATS = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 TILE = pytest.mark.parametrize("tile", [64, 128])
 
 
@@ -101,12 +100,12 @@ def test_products_of_float32(on_host, kernel, tile):
 
 
 @TILE
-@pytest.mark.parametrize("dtype", [FLOAT16, "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_products_on_tensor_cores(on_host, dtype, tile):
     product(on_host, dtype, tile)
 
 
-@pytest.mark.parametrize("dtype", [FLOAT16, "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 @pytest.mark.parametrize(("tiles", "passes", "wide"), [(2, 2, 256), (1, 12, 128)])
 def test_blocks_of_a_cluster_share_on_hopper(on_host, dtype, tiles, passes, wide):
     """Of pairs of tiles, 256 x `wide`, each factor is loaded once for each pair, and so where clusters share one.

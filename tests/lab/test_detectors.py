@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from lab import detectors, scoring, true_night
+from lab import detectors, platforms, scoring, true_night
 from lab.__main__ import main
 from lab.contenders import CONTENDERS, OURS, SILENCE, Contender, DetectedChange
 from lab.detectors import ScoringPlan
+from lab.histories import UNSTEADY
 from lab.scoring import BEFORE, SHORT, Delay, count_alarms, delay
 from tests.stepped_series import stepped
 
@@ -111,8 +112,13 @@ def data(tmp_path):
 
 
 def run(monkeypatch, *argv, processes=1):
-    monkeypatch.setattr(detectors, "ScoringPlan", lambda: ScoringPlan(series=1, planted=1, short=25, worlds=1))
+    monkeypatch.setattr(
+        detectors, "ScoringPlan", lambda: ScoringPlan(series=1, planted=1, short=25, worlds=1, platforms=1)
+    )
+    monkeypatch.setattr(detectors, "QUIET", 1)
+    monkeypatch.setattr(platforms, "SHAPES", dict(list(platforms.SHAPES.items())[:2]))
     monkeypatch.setattr(detectors, "COMMITS", 30)
+    monkeypatch.setattr(platforms, "WANDERING", 20)
     monkeypatch.setattr(true_night, "SCENARIOS", true_night.SCENARIOS[:1])
     monkeypatch.setattr(true_night, "NOISES", true_night.NOISES[:1])
     monkeypatch.setattr(scoring.os, "cpu_count", lambda: processes)
@@ -128,8 +134,15 @@ def test_command_prints_its_page(monkeypatch, data):
     assert (status, err) == (0, "")
     assert out.startswith("# Detectors of change points\n\n")
     assert "\nPrinted by `python -m lab detectors people.json machine.json.gz`\non 20" in out
-    for title in ("False alarms, steady noise", "Power, real: machine", "Short levels", "Annotated: people"):
+    for title in (
+        "False alarms, steady noise",
+        "Power, real: machine",
+        "Short levels",
+        "Pages: planted changes",
+        "Annotated: people",
+    ):
         assert f"\n## {title}\n" in out
+    assert "\n## Pages: false changes\n" in out and "\n## Pages: unsteady noise\n" in out
     assert "3 series, and the F1 of either half of their ids (2 and 1)" in out
     annotated = out[out.index("## Annotated: people") :].splitlines()
     assert [line.split()[-5:] for line in annotated if line.startswith(OURS)] == [["1.000"] * 5]
@@ -137,3 +150,14 @@ def test_command_prints_its_page(monkeypatch, data):
     assert [line.split()[-5:] for line in annotated if line.startswith(SILENCE)] == [silent]
     assert "Among people" not in out and "## Annotated: machine" not in out
     assert "2%, noise 0.3%, changed code" in out
+
+
+def test_pages_name_an_old_change_alone_and_deny_none():
+    score = platforms.named("+3% 10 commits after the machine's +3%", seed=0, platforms=1)
+    assert (score.quiet, score.true) == (1.0, 1.0) and score.named >= 0.75
+    assert platforms.false_pages("normal", seed=0, platforms=2, size=20) == 0.0
+
+
+def test_pages_show_visits_of_a_machine_as_unsteady():
+    score = platforms.wandering(UNSTEADY["visits"], seed=0, platforms=1)
+    assert score.changes <= score.ever <= 2.0 and score.unsteady > 10

@@ -7,6 +7,7 @@ import pytest
 
 from lab import record as command
 from lab import traces
+from lab.series import of_suite
 from lab.traces import record
 from tests.engine import pretend_cuda
 from tests.package_graph import ROOT
@@ -24,7 +25,7 @@ def short(monkeypatch):
 
 def test_gpu_is_traced_by_two_timers(short, monkeypatch):
     waits = pretend_cuda.plant(monkeypatch, short)
-    series = SUITE.series("add_mul_exp", "cuda", "eager", "float32-1M")
+    series = of_suite(SUITE, "add_mul_exp", "cuda", "eager", "float32-1M")
     recorded = dict(record(series, 0.01, lambda name: None))
     kinds = {(trace["timer"], trace["state"]) for trace in recorded.values()}
     assert kinds == {(timer, state) for timer in ("CudaEventTimer", "SyncTimer") for state in ("hot", "cold")}

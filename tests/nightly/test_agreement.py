@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.stats import norm
 
+from kernel_velocity.direction import Better
 from kernel_velocity.findings.text import shown_by
 from kernel_velocity.nightly import confirm
 from kernel_velocity.nightly.judge import Agreement
@@ -20,7 +21,7 @@ def history(shift, **parts):
     observations = (
         Observation(commit=LINE[index], position=index, value=-7 + shift * (index >= 30)) for index in range(28, 32)
     )
-    return SeriesHistory(identity=identity(**parts), observations=tuple(observations))
+    return SeriesHistory(identity=identity(**parts), better=Better.LOWER, observations=tuple(observations))
 
 
 def weights_of(*shifts, rises=True):

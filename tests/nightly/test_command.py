@@ -72,6 +72,20 @@ def test_unwritable_report_leaves_the_others(ending, tmp_path):
     assert ended.status == 10 and ended.record.night is None
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("-", "--json -: a file is wanted"),
+        ("nowhere/a.json", "--json nowhere/a.json: must be a file in an existing folder"),
+        ("/proc/new", "--json /proc/new: cannot be written ("),
+    ],
+)
+def test_report_that_cannot_be_written_is_refused_at_once(monkeypatch, path, words):
+    monkeypatch.setattr(command, "measuring", lambda *_, **__: pytest.fail("measured"))
+    err = io.StringIO()
+    assert main(["nightly", "--json", path], io.StringIO(), err) == 2 and words in err.getvalue()
+
+
 def test_night_with_unwritten_findings_is_not_over(ending, tmp_path):
     verdict = dataclasses.replace(SLOWER, errors=("not all findings can be written",))
     ended = ending(verdict, lambda: tmp_path / "index.html", unwritten=True)

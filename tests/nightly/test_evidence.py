@@ -74,7 +74,7 @@ def test_bisection_is_recorded_with_the_check_of_its_culprit():
     assert path.tried[0].commit == LINE[25] and path.tried[0].slow is True
     assert {step.commit: step.slow for step in path.tried}[LINE[22]] is True
     culprits = [rerun for rerun in recorded.reruns if rerun.purpose is Purpose.CULPRIT]
-    assert [(rerun.before, rerun.after) for rerun in culprits] == [(LINE[21], LINE[22])] * 2
+    assert [(rerun.before, rerun.after) for rerun in culprits] == [(LINE[20], LINE[22])] * 2  # 21 has the code of 20
     assert {rerun.identity for rerun in culprits} == {affected.identity for affected in finding.affected}
     assert culprits[0].code == ("x", None)
 

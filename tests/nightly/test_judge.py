@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from kernel_velocity.direction import Better
+from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Kind, State, known_steps
 from kernel_velocity.findings.store import NO_MEMORY
 from kernel_velocity.findings.verdict import Failed, NightVerdict, exit_status
-from kernel_velocity.nightly import confirm, judge
+from kernel_velocity.nightly import conclude, confirm, judge
 from kernel_velocity.nightly.confirm import Remeasured, look_again, pending
 from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.stats.sequential import Answer
@@ -41,6 +43,7 @@ def history(levels, *, tonight=3, seed=0, noise=0.003, indices=None, codes=None,
     first = len(levels) - tonight
     return SeriesHistory(
         identity=identity(**of),
+        better=Better.LOWER,
         observations=tuple(
             Observation(
                 commit=LINE[index],
@@ -62,6 +65,13 @@ def several(count, levels=STEP, *, first=0, tonight=1, **of):
 
 def judged(*histories, recorded=(), since=NIGHT, **more):
     return judge.Night(histories, line=LINE, since=since, explained=known_steps(recorded, ORDER), **more).suspicions()
+
+
+def test_night_that_has_nothing_to_compare_with_says_so():
+    calm = [0.0] * 4
+    first, later = history(calm, tonight=4), history(calm, tonight=1)
+    for measured, count in (([first], 1), ([first, later], 0), ([later], 0), ([history(calm, tonight=0)], 0), ([], 0)):
+        assert len([*conclude._uncompared(measured, NIGHT)]) == count
 
 
 def after(outcome, suspected, *histories, recorded=(), expectations=(), when=WHEN):
@@ -180,6 +190,36 @@ def test_unmeasured_commits_are_bisected():
     assert "bisected over 6 commits" in result.how and any("bisection" in text for text in result.ruled_out)
 
 
+@pytest.mark.parametrize("budget", [16.0, 1e6])
+def test_commit_of_identical_code_is_no_candidate(budget):
+    """The bisection builds the first commit, whose code is that of the last measured one."""
+    codes = dict(zip(LINE[19:22], "aab", strict=True))
+    machine = Machine(speed=slower_from(21, 1.1), codes=codes)
+    series = [history(STEP, tonight=1, indices=[*range(20), 21], case=f"float32-{size}M", seed=size) for size in (1, 2)]
+    (result,), outcome = a_night(machine, *series, budget=2 * budget)
+    assert (result.state, result.culprit, len(result.affected)) == (State.CONFIRMED, LINE[21], 2)
+    assert {request[:2] for request in machine.requests} == {(LINE[19], LINE[21])}
+    assert all(rerun.commits == (LINE[21],) for rerun in outcome.reruns)
+
+
+def test_bisection_takes_the_rounds_of_the_night():
+    """The last commit, the measured one, changed documents alone."""
+    machine = Machine(speed=slower_from(21, 1.1), codes=dict(zip(LINE[19:24], "abccc", strict=True)))
+    (move,) = judged(history(STEP, tonight=1, indices=[*range(20), 23]), idle={LINE[23]}).suspects
+    assert move.candidates == LINE[20:23]
+    outcome = look_again([move], machine, budget=1e6)
+    assert outcome.cases[0].commits == (LINE[21],) and outcome.paths[0].bad == LINE[23]
+    pairs = {request[:2] for request in machine.requests}
+    assert pairs == {(LINE[19], LINE[23]), (LINE[19], LINE[20]), (LINE[20], LINE[23])}
+
+
+def test_budget_that_bisects_nothing_names_the_command():
+    machine = Machine(speed=slower_from(22, 1.1), codes={LINE[20]: "x", LINE[21]: "x"})
+    (result,), _ = a_night(machine, history(STEP, tonight=1, indices=BETWEEN), budget=16.0)
+    assert result.commits == (LINE[20], *LINE[22:26]) and "one of 5 commits: no time is left" in result.how
+    assert f"kv bisect scale.Cpu.time_hot {LINE[19]} {LINE[25]} --implementation native" in finding_text.details(result)
+
+
 def test_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
     real = confirm.bisect
     monkeypatch.setattr(confirm, "bisect", lambda *args, **more: replace(real(*args, **more), isolated=None))
@@ -248,6 +288,8 @@ def test_errors_and_figures_are_confirmed_without_a_rerun():
     errors = several(3, [0.0] * 20 + [0.5], method="", noise=1e-4, codes=codes)  # as times, so many would be an event
     series = history([0.0] * 20 + [math.log(16)], tonight=1, method="", noise=0, codes=codes)
     spills = replace(series.identity, benchmark="matmul.Cuda.track_spill_bytes", case="sm_90")
+    recorded = (replace(entry, figure=16.0 * (number == 20)) for number, entry in enumerate(series.observations))
+    series = replace(series, observations=tuple(recorded))
     error, figure = sorted(
         a_night(machine, *errors, replace(series, identity=spills))[0],
         key=lambda record: len(record.affected),
@@ -256,7 +298,7 @@ def test_errors_and_figures_are_confirmed_without_a_rerun():
     for record in (error, figure):
         assert (record.kind, record.state, record.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
     assert len(error.affected) == 3 and machine.requests == []
-    assert figure.how == "the compiler's figure is read, not timed"
+    assert figure.how == "the compiler's figure is read, not timed: 0 to 16.0 bytes"
     assert "a figure of the compiler" in finding_page.missing(figure)
 
 
@@ -271,7 +313,6 @@ def test_suspect_is_refuted_at_its_own_commit_alone():
 def test_suspect_of_an_earlier_night_is_measured_again():
     recorded, _ = a_night(Machine(), history([0.0] * 4 + [SLOWER], tonight=1), budget=0.0)
     later = history([0.0] * 4 + [SLOWER] * 12, tonight=1)
-    assert judged(later).suspects == ()  # the screen has got used to it
     (move,) = pending(recorded, [later], ())
     assert (move.good.commit, move.bad.commit) == (LINE[3], LINE[4])
     assert list(pending(recorded, [later], {(later.identity, LINE[4])})) == []

@@ -9,10 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_velocity.documents import with_checksum
-from kernel_velocity.errors import ResultsError
+from kernel_velocity.errors import NothingMeasured, ResultsError
 from kernel_velocity.nightly import measure
 from kernel_velocity.nightly.measure import JournalRecord, NightJournal, PlannedNight, journal_path
-from kernel_velocity.runner.report import LIMITS
+from kernel_velocity.runner.report import Pace
+
+SERIES = 10
+A_COMMIT = Pace().seconds(1, 8 * SERIES)  # s
 
 
 class Work:
@@ -21,6 +24,7 @@ class Work:
     def __init__(self, commits, *, measured=(), failed=(), broken=(), root="."):
         self.commits, self.rounds, self.root = tuple(commits), 8, root
         self._measured, self._failed, self._broken = set(measured), set(failed), set(broken)
+        self.series, self.pace = SimpleNamespace(series=range(SERIES)), Pace
         self.unreadable = {}
         self.done, self.since = [], {}
 
@@ -56,7 +60,7 @@ def a_night(*commits, began=50.0, **more):
 def begin(work, night=None, *, budget=1e5, now=100.0, **counts):
     out = io.StringIO()
     record = JournalRecord(night=night, **counts)
-    return measure.begin(work, record, budget=budget, tier="core", now=now, out=out), out.getvalue()
+    return measure.begin(work, record, budget=budget, now=now, out=out), out.getvalue()
 
 
 def test_night_takes_new_commits_in_the_order_of_the_line():
@@ -67,10 +71,33 @@ def test_night_takes_new_commits_in_the_order_of_the_line():
     assert (night.commits, night.heartbeat, text) == (("a",), True, "tonight: a (heartbeat)\n")
 
 
-def test_budget_is_counted_in_commits_of_the_tier():
-    night, text = begin(Work("abcdefg", measured="g"), budget=2.5 * LIMITS["core"] / 0.6)
+def test_shallow_clone_without_a_measured_commit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure.git, "cut_off", lambda root: "; this clone is shallow")
+    work = Work(["a" * 40], root=tmp_path)
+    work.results, work.machine, work.environment = tmp_path, "box", "host"
+    measure.check_line(work)  # the first night
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "bbbbbbbb-host.json").touch()
+    with pytest.raises(NothingMeasured, match=r"none of the 1 commit that were measured on box is in.*; this clone is"):
+        measure.check_line(work)
+    monkeypatch.setattr(measure.git, "cut_off", lambda root: "")
+    measure.check_line(work)  # a history that was rewritten
+    monkeypatch.undo()
+    (tmp_path / "box" / "aaaaaaaa-host.json").touch()
+    measure.check_line(work)
+
+
+def test_budget_is_counted_in_commits():
+    night, text = begin(Work("abcdefg", measured="g"), budget=2.5 * A_COMMIT / 0.6)
     assert night.commits == ("a", "b")
-    assert "left to another night, out of time: 4 commits" in text
+    assert "; 4 left to another night; --budget 23 has time for all" in text
+
+
+def test_budget_too_small_for_a_new_clone_is_said():
+    night, text = begin(Work("abcde"), budget=60.0)
+    assert night.commits == ("a",)
+    assert "note: a budget of 1 minutes is short for 3 commits: each takes about 2.2 minutes" in text
+    assert "--budget 12 has time" in text and "note" not in begin(Work("abcde"), budget=12 * 60.0)[1]
 
 
 @pytest.mark.parametrize(

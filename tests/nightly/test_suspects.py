@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kernel_velocity.findings import finding
+from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.nightly import confirm, judge
 from tests.findings.nights import LINE, NIGHT, ORDER, WHEN, case, history, of_cases, with_shared
@@ -15,8 +15,8 @@ STEP = math.log(1.1)
 CALM = [history(40, case=f"float32-{size}k", implementation="eager", code=None) for size in range(1, 5)]
 
 
-def judged(*histories, steps=()):
-    return judge.Night(histories, line=LINE, since=NIGHT, explained=steps).suspicions()
+def judged(*histories, steps=(), **more):
+    return judge.Night(histories, line=LINE, since=NIGHT, explained=steps, **more).suspicions()
 
 
 def suspects(*histories, steps=()):
@@ -37,6 +37,22 @@ def test_move_of_unmeasured_commits_has_all_candidates():
     sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
     assert [move.candidates for move in suspects(sparse)] == [LINE[36:40]]
     assert [move.candidates for move in suspects(history(40, step_at=39, step=STEP, code=None))] == [(LINE[39],)]
+
+
+def test_commits_that_no_build_depends_on_are_not_suspected():
+    series = history(40, step_at=39, step=STEP, code=None)
+    sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
+    (move,) = judged(sparse, idle={*LINE[36:38], LINE[39]}).suspects
+    assert (move.candidates, move.bad.commit) == ((LINE[38],), LINE[39])
+    unsettled = finding.Finding(
+        id="x", kind=Kind.REGRESSION, state=State.SUSPECT, subject="matmul", found=WHEN, commits=move.candidates,
+        anchor=move.good.commit, bad=move.bad.commit, affected=(case().affected,),
+    )  # fmt: skip
+    (again,) = confirm.pending([unsettled], [sparse], ())  # of which the suspected commit has no value
+    assert (again.good.commit, again.bad.commit, again.candidates) == (LINE[35], LINE[39], (LINE[38],))
+    reasons = {(sparse.identity, move.bad.commit): "nothing there"}
+    assert decisions.refuted(unsettled, reasons, who="night", when=WHEN).state is State.RESOLVED
+    assert judged(sparse, idle=LINE).suspects == ()
 
 
 @pytest.mark.parametrize(

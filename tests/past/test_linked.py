@@ -9,7 +9,7 @@ import pytest
 
 from kernel_velocity.fleet import worker
 from kernel_velocity.past import past
-from kernel_velocity.past.linked import SessionLinks
+from kernel_velocity.past.adjusted import SessionLinks
 from kernel_velocity.results import blocks
 from kernel_velocity.results.blocks import Block, Time
 from kernel_velocity.results.measurement import Fit, SeriesKey, Signal

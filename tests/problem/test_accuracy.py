@@ -111,6 +111,17 @@ def within(rtol=0.0, atol=0.0):
     return Tolerance(rtol=rtol, atol=atol, source="as given")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    [("float16", 1e3 * 2**-10), ("float32", 1e3 * 2**-23), ("float64", 1e3 * 2**-52), ("int32", 0)],
+)
+def test_epsilon_follows_the_dtype_of_the_output(dtype, allowed):
+    wanted = torch.full((2,), 8, dtype=getattr(torch, dtype))
+    result = compare(wanted, wanted + (1 if dtype == "int32" else 1.5 * allowed), "epsilon")
+    assert (result["right"], result["rtol"], result["atol"]) == (False, 0.0, allowed)
+    assert compare(wanted, wanted + (0 if dtype == "int32" else allowed / 2), parse_tolerance("epsilon"))["right"]
+
+
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
 def test_unsigned_output_of_signed_reference(dtype):
     wanted, got = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]).to(dtype)
@@ -230,7 +241,8 @@ def test_single_nan_is_named():
     result = compare(expected, actual)
     assert (result["right"], result["nan"], result["wrong"]) == (False, 1, 1)
     assert result["why"] == "1 of 20 elements wrong, the first at (2, 3): got nan, wanted 1"
-    assert in_words(result) == f"{result['why']}; nan 1; rtol 1e-05, atol 1e-05"
+    allowed = "the element rule allows rtol 1e-05, atol 1e-05 (default of float32: 1e-5, as published suites)"
+    assert in_words(result) == f"{result['why']}; nan 1; {allowed}; allow more by `tolerance=` in the definition"
 
 
 def test_single_off_by_one_int8_is_named():
@@ -443,3 +455,33 @@ def test_cuda_tensors_are_compared_on_the_device():
     assert (result["wrong"], result["nan"], result["first_wrong"]) == (1, 1, expected.numel() - 1)
     assert torch.cuda.max_memory_allocated() - before < 12 * 8 * accuracy_module.BLOCK_DEVICE
     assert compare(expected.cuda(), actual)["wrong"] == 1
+
+
+# The norm of the errors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", [3, 8, 1 << 16])
+def test_errors_below_the_absolute_tolerance_have_a_norm(monkeypatch, block):
+    monkeypatch.setattr(accuracy_module, "BLOCK_CPU", block)
+    expected = torch.full((6, 8), 1e-7)
+    figures = compare(expected, torch.zeros(6, 8))
+    assert not figures["right"] and (figures["rule"], figures["wrong"]) == ("norm", 0)
+    assert figures["norm_error"] == pytest.approx(1)
+    assert "the norm of the errors is 1 of that of the expected values; " in in_words(figures)
+    assert "the norm rule allows norm 1.01e-05 (default of float32" in in_words(figures)
+
+
+@pytest.mark.parametrize("block", [3, 8, 1 << 16])
+def test_row_is_judged_by_its_own_size(monkeypatch, block):
+    monkeypatch.setattr(accuracy_module, "BLOCK_CPU", block)
+    expected = torch.ones(6, 8)
+    expected[5] = 1e-8
+    actual = expected.clone()
+    actual[5] = 0
+    assert compare(expected, actual, by_row=True)["right"]  # such a row may be rounding errors of the others' size
+    expected[5] = actual[5] = 1e-3
+    actual[5, 7] += 9e-6
+    assert compare(expected, actual)["right"]
+    figures = compare(expected, actual, by_row=True)
+    assert (figures["rule"], figures["right"]) == ("row norm", False)
+    assert figures["why"] == "in row 5 the norm of the errors is 0.00318 of that of the expected values"

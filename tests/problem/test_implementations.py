@@ -6,6 +6,9 @@ import types
 import pytest
 
 from kernel_velocity.problem import implementations
+from kernel_velocity.problem.problem import outputs_of
+from kernel_velocity.problem.problem_file import load_file
+from tests.public_problems import NESTED_MODEL, write
 from tests.small_suite import SUITE
 
 CASE = "float32-128x128x128"
@@ -48,3 +51,18 @@ def test_last_output_is_given_back_on_cuda(device, alive):
     bound.call()
     assert before == [0, alive]
     assert bound.output() is not None
+
+
+@pytest.mark.slow
+def test_package_returns_every_output_and_draws_as_eager_does(tmp_path):
+    torch = pytest.importorskip("torch", reason="packages are PyTorch's")
+    text = NESTED_MODEL.replace("return x +", "return torch.nn.functional.dropout(x, 0.5) +")
+    problem = load_file(write(tmp_path, {"7_Dropout.py": text}), None, "cpu")
+    inputs = problem.generate_sample()["create_inputs"]()
+    bound = implementations.bind("compile", problem, "get_inputs", inputs, tmp_path)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        expected = outputs_of(problem.expected(*inputs))
+        torch.manual_seed(seed)
+        bound.call()
+        assert all(torch.allclose(*pair) for pair in zip(expected, outputs_of(bound.output()), strict=True))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_velocity.problem.problem import redirected
+from kernel_velocity.problem.problem import FEWEST_ROWS, drawn_rows, redirected
 
 torch = pytest.importorskip("torch", reason="what is redirected is torch")
 
@@ -42,6 +42,23 @@ def test_redirected_leaves_the_rest():
         assert torch.Generator is before
 
 
+def test_generator_stays_a_class_while_redirected():
+    outside = torch.Generator()
+    with redirected("cpu"), redirected("cpu"):
+        annotation = torch.Generator | None
+
+        class Seeded(torch.Generator):
+            pass
+
+        made, derived = torch.Generator("cuda"), Seeded(device="cuda:0")
+        assert all(isinstance(value, torch.Generator) for value in (outside, made, derived))
+        assert not isinstance(made, Seeded)
+        assert not isinstance(3, torch.Generator)
+    assert isinstance(made, annotation)
+    assert type(made) is torch.Generator
+    assert torch.rand(3, generator=derived).device.type == "cpu"
+
+
 def test_redirected_is_undone():
     before = torch.Generator
     with pytest.raises(ZeroDivisionError), redirected("cpu"):
@@ -50,3 +67,20 @@ def test_redirected_is_undone():
     if not torch.cuda.is_available():
         with pytest.raises((AssertionError, RuntimeError)):
             torch.rand(3, device="cuda")
+
+
+def test_rows_are_drawn_anew_and_pass_no_tile_over():
+    draws = [drawn_rows(10_000, 97) for _ in range(3)]
+    assert not torch.equal(draws[0], draws[1]) and not torch.equal(draws[1], draws[2])
+    for rows in draws:
+        assert len(rows) == 104 and int(rows[0]) >= 0 and int(rows[-1]) < 10_000
+        assert int(rows.diff().min()) > 0 and int(rows.diff().max()) < 2 * 97
+    assert len(drawn_rows(128, 97)) == FEWEST_ROWS and drawn_rows(3, 97).tolist() == [0, 1, 2]
+    assert len(drawn_rows(0, 97)) == 0
+
+
+def test_rows_depend_on_no_seed_of_torch():
+    torch.manual_seed(3)
+    first = drawn_rows(10_000, 97)
+    torch.manual_seed(3)
+    assert not torch.equal(first, drawn_rows(10_000, 97))

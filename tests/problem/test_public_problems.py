@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kernel_velocity.problem.implementations import poison
-from kernel_velocity.problem.problem import ProblemError, outputs_of
+from kernel_velocity.problem.problem import NotHereError, ProblemError, outputs_of
 from kernel_velocity.problem.problem_file import load_file, parameters_of, sizes
 from tests.public_problems import DEFINITION, KERNELBENCH, PUBLIC, REFERENCE, TASK, TENSARA, TWO_RESULTS, UTILS, write
 
@@ -93,6 +93,11 @@ def test_sizes_of_a_case_that_no_machine_holds_are_known(tmp_path):
     assert sizes(load(tmp_path, {"def.py": unknown}), problem.generate_test_cases()[1]) is None
 
 
+def test_sizes_of_a_model_with_weights_are_known(tmp_path):
+    huge = load(tmp_path, {"9_Linear.py": KERNELBENCH.replace("batch, features = 32,", "batch, features = 10**12,")})
+    assert sizes(huge, huge.generate_sample()) == (4 * 48 * 10**12, 4 * 96 * 10**12)
+
+
 def test_dtype_of_an_argument_is_torchs(tmp_path):
     problem = load(tmp_path, PUBLIC["Tensara", "unsigned"])
     assert (problem.param_dtype("x"), problem.param_dtype(3)) == (torch.int32, torch.int64)
@@ -130,11 +135,15 @@ def definition(**changes):
         ({"m.py": "import torch\n\ndef Model(x:\n"}, r"m\.py:3: does not import: SyntaxError"),
         ({"m.py": KERNELBENCH.replace("torch.relu", "torch.no_such")}, r"m\.py:13: reference_solution fails"),
         ({**TASK_FILES, "task.yml": "tests: [\n"}, "task.yml: no YAML"),
-        ({**TASK_FILES, "task.yml": "lang: cu\ntests: [{n: 1}]\n"}, "lang is 'cu'; only tasks in Python"),
+        (
+            {**TASK_FILES, "task.yml": "lang: cu\ntests: [{n: 1}]\n"},
+            r"task\.yml: no task\.h beside it, and none in `files`",
+        ),
+        ({**TASK_FILES, "task.yml": f"{TASK}\nmulti_gpu: true\n"}, "needs several GPUs"),
         ({**TASK_FILES, "task.yml": "tests: []\n"}, "benchmarks and tests have no case"),
         ({"task.yml": TASK}, "no reference.py beside it, and none in `files`"),
         ({**TASK_FILES, "reference.py": "x = 3\n"}, "reference.py: lacks ref_kernel, generate_input, check_implement"),
-        ({**TASK_FILES, "utils.py": "import no_such\n"}, r"reference\.py:4: does not import: ModuleNotFoundError"),
+        ({**TASK_FILES, "utils.py": "import no_such\n"}, r"reference\.py:4: needs the module no_such, which"),
         (
             {**TASK_FILES, "reference.py": REFERENCE.replace("seed: int)", "seed: int, k)")},
             "create_inputs fails: TypeErr",
@@ -143,10 +152,15 @@ def definition(**changes):
         ({"d.json": "[]"}, "wanted an object in JSON"),
         ({"d.json": json.dumps({"name": "x", "axes": {}})}, "the definition lacks inputs, outputs, reference"),
         (definition(reference="def run(x):\n    return (\n"), "line 2 of its reference fails: SyntaxError"),
-        (definition(reference="import no_such\n"), "line 1 of its reference fails: ModuleNotFoundError"),
+        (definition(reference="import no_such\n"), "line 1 of its reference needs the module no_such"),
         (definition(reference="x = 1\n"), "its reference has no function `run`"),
         (definition(inputs={"x": {"shape": ["Z"], "dtype": "float32"}}), "'x' has axis 'Z', which `axes` lacks"),
-        (definition(constraints=["batch_size == 3"]), "break its constraint 'batch_size == 3'; give it workloads"),
+        (definition(constraints=["batch_size <= 3"]), "break its constraint 'batch_size <= 3'; give it workloads"),
+        (definition(constraints=["batch_sise <= 3"]), "'batch_sise <= 3' names 'batch_sise', which is no axis and no"),
+        (
+            definition(constraints=["batch_size =< 3"]),
+            "constraint 'batch_size =< 3' is no expression of axes and inputs",
+        ),
         (definition(inputs={"x": {"shape": [], "dtype": "float128"}}), "dtype 'float128': this torch"),
         ({**definition(), "d.jsonl": '{"workload": {"axes": {"M": 3}}}\n'}, "has no axis 'batch_size'"),
         ({**definition(), "d.jsonl": "{}\n"}, r"d\.jsonl:1: a workload without `axes`"),
@@ -160,6 +174,13 @@ def test_mistake_in_a_file_is_one_line(tmp_path, files, words):
     assert "\n" not in str(caught.value)
 
 
+def test_gpu_mode_task_that_is_judged_by_itself_is_not_here(tmp_path):
+    with pytest.raises(NotHereError, match=r"lacks ref_kernel, .*: an eval\.py of its own judges it"):
+        load(tmp_path, {**TASK_FILES, "reference.py": "x = 3\n", "eval.py": ""})
+    with pytest.raises(NotHereError, match=r"lang is 'hip'; tasks in Python \(py\) and CUDA \(cu\) load"):
+        load(tmp_path, {"task.yml": "lang: hip\n"})
+
+
 def test_folder_is_its_problem(tmp_path):
     write(tmp_path / "gpu", TASK_FILES)
     write(tmp_path / "tensara", {"def.py": TENSARA["no_dims"]})
@@ -168,6 +189,65 @@ def test_folder_is_its_problem(tmp_path):
     assert load_file(tmp_path / "tensara", None, "cpu").name == "row-sums"
     with pytest.raises(ProblemError, match=r"a folder without task\.yml and def\.py"):
         load_file(tmp_path, None, "cpu")
+
+
+def test_flashinfer_axis_may_be_a_number_or_an_expression(tmp_path):
+    halves = {"input": {"shape": ["batch_size", 1, "hidden_size / 2"], "dtype": "float32"}}
+    about_values = ["hidden_size == 2 * input.shape[-1]"]
+    files = definition(
+        inputs=halves,
+        outputs={"out": halves["input"]},
+        reference="def run(x):\n    return -x\n",
+        constraints=about_values,
+    )
+    problem = load(tmp_path, files)
+    (x,) = problem.generate_sample()["create_inputs"]()
+    assert tuple(x.shape) == (64, 1, 32) and sizes(problem, problem.generate_sample()) == (x.nbytes, x.nbytes)
+
+
+PAGED = {
+    "name": "paged_sums",
+    "axes": {"batch": {"type": "var"}, "ends": {"type": "var"}, "pages": {"type": "var"}, "used": {"type": "var"}}
+    | {"page_size": {"type": "const", "value": 4}},
+    "inputs": {
+        "cache": {"shape": ["pages", "page_size"], "dtype": "float32"},
+        "kv_indptr": {"shape": ["ends"], "dtype": "int32"},
+        "kv_indices": {"shape": ["used"], "dtype": "int32"},
+        "kv_last_page_len": {"shape": ["batch"], "dtype": "int32"},
+        "page_size": {"shape": None, "dtype": "int32"},
+    },
+    "outputs": {"sums": {"shape": ["batch"], "dtype": "float32"}},
+    "constraints": ["ends == batch + 1", "used == kv_indptr[-1].item()"],
+    "reference": """
+import torch
+
+def run(cache, kv_indptr, kv_indices, kv_last_page_len, page_size):
+    assert kv_indptr[-1] == len(kv_indices) and page_size == cache.shape[1]
+    sums = []
+    for last, begin, end in zip(kv_last_page_len, kv_indptr[:-1], kv_indptr[1:], strict=True):
+        assert end > begin
+        sums.append(cache[kv_indices[begin:end]].flatten()[: last - page_size or None].sum())
+    return torch.stack(sums)
+""",
+}
+
+
+def test_flashinfer_draws_integers_by_their_meaning(tmp_path):
+    problem = load(tmp_path, {"paged_sums.json": json.dumps(PAGED)})
+    (test,) = problem.generate_test_cases()
+    assert test["name"] == "batch=64, ends=65, pages=64, used=64"
+    _, indptr, indices, last, _ = inputs = test["create_inputs"]()
+    assert indptr.tolist() == list(range(65)) and set(last.tolist()) == {4}
+    assert indices.min() >= 0 and indices.max() < 64
+    assert problem.expected(*inputs).shape == (64,)
+
+
+def test_flashinfer_workload_that_is_not_here_is_not_an_error(tmp_path):
+    source = {"type": "safetensors", "path": "./blob/x.safetensors", "tensor_key": "x"}
+    lines = json.dumps({"workload": {"axes": {"batch_size": 3}, "inputs": {"input": source}}})
+    problem = load(tmp_path, {**definition(), "d.jsonl": lines})
+    with pytest.raises(NotHereError, match=r"needs .*x\.safetensors|needs the module safetensors"):
+        problem.generate_sample()["create_inputs"]()
 
 
 def test_flashinfer_outputs_in_a_dictionary_come_in_order(tmp_path):

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from kernel_velocity.results import foreign
+from kernel_velocity.results.lines import Failure
 
 pytestmark = pytest.mark.slow
 BINDINGS = ("google-benchmark==1.9.5", "absl-py")
@@ -36,7 +37,7 @@ NVBENCH = "cuda-bench==0.3.0"
 def fetched(command, folder):
     """Run what fetches a package into a folder. Where that cannot be done, CI fails and others skip the test."""
     try:
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=150, check=False)
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         problem = result.stderr.strip()[-300:] if result.returncode else ""
     except FileNotFoundError as error:
         problem = str(error)
@@ -50,9 +51,7 @@ def installed(folder, *packages):
 
 
 def ran(*command, **more):
-    result = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=120, check=False, **more
-    )
+    result = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, **more)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -62,12 +61,12 @@ def test_file_of_google_benchmark_is_read(tmp_path):
     options = ("--benchmark_out=out.json", "--benchmark_repetitions=3", "--benchmark_min_time=0.01s")
     (tmp_path / "suite.py").write_text(SUITE, encoding="utf-8")
     ran("suite.py", *options, env=environ, cwd=tmp_path)
-    series = foreign.read("google-benchmark", tmp_path / "out.json").series
-    counts = {key: None if samples is None else len(samples) for key, samples in series.items()}
+    series = foreign.read("google-benchmark", [tmp_path / "out.json"]).series
+    counts = {key: part.error if isinstance(part, Failure) else len(part) for key, part in series.items()}
     assert counts == {
         ("BM_Sum.Cpu.time_hot", "native", "8"): 3,
         ("BM_Sum.Cpu.time_hot", "native", "64"): 3,
-        ("broken.Cpu.time_hot", "native", "default"): None,
+        ("broken.Cpu.time_hot", "native", "default"): "no GPU",
     }
 
 
@@ -75,8 +74,8 @@ def test_file_of_nvbench_is_read(tmp_path):
     file = (
         installed(tmp_path, NVBENCH) / "cuda" / "bench" / "scripts" / "test_ref.json"
     )  # of two GPUs, for its own tests
-    series = foreign.read("nvbench", file).series
+    series = foreign.read("nvbench", [file]).series
     cases = {benchmark: case for benchmark, _, case in series}
     assert cases["simple.Cuda.time_hot"] == cases["simple.Cuda.time_cold"] == "Device=1"
     assert cases["copy_type_sweep.Cuda.time_hot"] == "T=F64,Device=1"
-    assert () in series.values()  # a skipped conversion
+    assert any(isinstance(part, Failure) and part.skipped for part in series.values())  # a conversion

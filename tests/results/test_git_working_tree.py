@@ -84,6 +84,72 @@ def change_one(clone):
     (clone / "kernels" / "a.py").write_text("new\n")
 
 
+@pytest.fixture
+def submodules(clone):
+    """The clone with a submodule, which has one of its own."""
+    for name, inner in (("nest", None), ("lib", "nest")):
+        folder = clone.parent / f"{clone.name}-{name}"
+        folder.mkdir()
+        (folder / f"{name}.h").write_text("old\n")
+        (folder / ".gitignore").write_text("*.h\n")
+        git(folder, "init", "-q")
+        if inner:
+            add_submodule(folder, f"{clone.parent}/{clone.name}-{inner}", inner)
+        git(folder, "add", "-Af")
+        git(folder, "commit", "-q", "-m", name)
+    add_submodule(clone, f"{clone.parent}/{clone.name}-lib", "third_party/lib")
+    git(clone, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init", "--recursive")
+    git(clone, "commit", "-qam", "Use a submodule")
+    return clone / "third_party" / "lib"
+
+
+def add_submodule(folder, source, name):
+    git(folder, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source, name)
+
+
+def listed(clone, sha):
+    return git(clone, "ls-tree", "-r", "--name-only", sha, "third_party").split()
+
+
+@pytest.mark.parametrize("edited", ["lib.h", "nest/nest.h"])
+def test_edit_inside_a_submodule_is_in_the_commit(clone, submodules, edited):
+    (submodules / edited).write_text("new\n")
+    (submodules / "more.c").write_text("unknown to git\n")
+    (submodules / "junk.h").write_text("ignored\n")
+    before = git(clone, "status", "--porcelain")
+    sha = working_tree.working_tree(clone)
+    inside = [".gitignore", ".gitmodules", "lib.h", "more.c", "nest/.gitignore", "nest/nest.h"]
+    assert listed(clone, sha) == [f"third_party/lib/{name}" for name in inside]
+    assert git(clone, "show", f"{sha}:third_party/lib/{edited}") == "new"
+    assert git(clone, "status", "--porcelain") == before
+    git(submodules, "checkout", "-q", "--recurse-submodules", "-f", "HEAD")
+    (submodules / "more.c").unlink()
+    assert working_tree.working_tree(clone) == git(clone, "rev-parse", "HEAD")
+
+
+def test_deleted_file_of_a_submodule_is_not_in_the_commit(clone, submodules):
+    (submodules / "lib.h").unlink()
+    sha = working_tree.working_tree(clone)
+    assert "third_party/lib/lib.h" not in listed(clone, sha) and "third_party/lib/nest/nest.h" in listed(clone, sha)
+
+
+def test_submodule_that_moved_is_in_the_commit(clone, submodules):
+    """Its commit may be nowhere else, where a build would look for it."""
+    (submodules / "lib.h").write_text("new\n")
+    git(submodules, "commit", "-qam", "Moved")
+    sha = working_tree.working_tree(clone)
+    assert git(clone, "show", f"{sha}:third_party/lib/lib.h") == "new"
+
+
+def test_submodule_that_was_never_checked_out_stays(clone, submodules):
+    (submodules / "lib.h").write_text("new\n")
+    git(submodules, "submodule", "--quiet", "deinit", "-f", "nest")
+    inside = [".gitignore", ".gitmodules", "lib.h"]
+    assert listed(clone, working_tree.working_tree(clone)) == [f"third_party/lib/{name}" for name in inside]
+    git(clone, "submodule", "--quiet", "deinit", "-f", ".")
+    assert working_tree.working_tree(clone) == git(clone, "rev-parse", "HEAD")
+
+
 def test_working_tree_error_is_gits_message(tmp_path):
     with pytest.raises(HistoryError, match="git rev-parse: fatal: not a"):
         working_tree.working_tree(tmp_path)

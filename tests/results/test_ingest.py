@@ -3,6 +3,7 @@
 import fcntl
 import io
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.engine import telemetry
-from kernel_velocity.engine.spool import append_line, spool_path
+from kernel_velocity.engine.spool import SpoolError, append_line, spool_path
 from kernel_velocity.results import asv_file, ingest, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from tests.results.spooled import (
@@ -145,7 +146,7 @@ def test_ingest_waits_for_the_line_of_a_writer(tmp_path):
             time.sleep(0.001)
         writer.write(telemetry.encode(at(2.0, 2.0)).encode() + b"\n")
         writer.close()
-        assert summary.result(timeout=10).moved == 2
+        assert summary.result().moved == 2
     assert estimates(tmp_path) == [1.0, 2.0]
 
 
@@ -211,6 +212,37 @@ def test_wrong_numbers_are_forgotten_after_a_success(tmp_path):
     spool(tmp_path, at(50.0, 6.0))
     ingest.ingest(tmp_path, now=60.0)
     assert stored_lines(tmp_path, suffix=".failures.jsonl") == []
+
+
+def pipe(path):
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def device(path):
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+def many_lines(path):
+    path.write_text("{}\n" * (lines.MOST_LINES + 1))
+
+
+@pytest.mark.parametrize("put", [pipe, device, many_lines])
+@pytest.mark.parametrize("name", ["{}", "{}.claimed-1"], ids=["waiting", "claimed"])
+def test_what_is_no_file_of_lines_stays_in_the_spool(tmp_path, put, name):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    strange = path.with_name(name.format(path.name))
+    put(strange)
+    (problem,) = ingest.ingest(tmp_path, now=10.0).problems
+    assert strange.name in problem and "\n" not in problem
+    assert estimates(tmp_path) == ([1.0] if strange != path else [])
+    assert [file for file in path.parent.iterdir() if file.name.startswith(strange.name)]
+    if put is pipe and strange == path:
+        with pytest.raises(SpoolError, match="a regular file is wanted"):
+            append_line(path, "{}")
 
 
 def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):

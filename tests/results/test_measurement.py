@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from kernel_velocity.engine import gpu
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.results import measurement
 from kernel_velocity.results.measurement import SeriesKey
@@ -92,6 +93,23 @@ def test_flags_are_counted():
     repeated = rounds([1.0] * 6) + rounds([1.0] * 2, flags=("contended",))
     repeated = [dataclasses.replace(round_, launch=str(number)) for number, round_ in enumerate(repeated)]
     assert measure(repeated).warnings == ("contended in 2 of 8 rounds",)
+
+
+def test_check_that_null_answers_pass_is_a_warning():
+    doubted = rounds([1.0] * 8, flags=("unproven_zeros", "unproven_constant", "unproven_same"))
+    (warning,) = measure(doubted).warnings
+    assert warning == "unproven: zeros, a constant would pass; the right output does not depend on the inputs"
+
+
+def test_what_slowed_a_gpu_down_is_named():
+    activity = gpu.activity(
+        [gpu.GpuState(sm_clock=None, memory_clock=None, power=None, temperature=None, reasons=0xA01)]
+    )
+    slowed = rounds([1.0] * 8, flags=("throttled",), gpu=activity)
+    (warning,) = measure(slowed).warnings
+    assert warning == "throttled in 8 of 8 rounds (the driver slowed the GPU down: board limit, 0x800)"
+    (unknown,) = measure([dataclasses.replace(round_, gpu=None) for round_ in slowed]).warnings
+    assert unknown == "throttled in 8 of 8 rounds (the driver slowed the GPU down)"
 
 
 def test_methods_are_not_mixed():

@@ -7,6 +7,7 @@ import math
 import pytest
 from asv.results import Results
 from asv.runner import BenchmarkResult
+from asv_runner.benchmarks._base import _unique_param_ids
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.past.packing import NO_TELEMETRY, measured
@@ -148,6 +149,14 @@ def test_malformed_row_is_noted(tree, row, complaint):
     assert len(result.files) == 5
 
 
+@pytest.mark.parametrize("name", ["x\0y", "x\ud800y"])
+def test_name_that_no_file_can_have_is_noted(tree, name):
+    wanted, before = "name: a text without NUL and halves of surrogate pairs is wanted", newest(read(tree), tree).rows
+    edit(file_of(tree), lambda data: data["results"].update({f"{name}.Cpu.time_hot": [[1.0], [["'eager'"], ["'a'"]]]}))
+    result, note = the_note(tree)
+    assert wanted in note and newest(result, tree).rows == before
+
+
 def test_missing_machine_json_is_noted(tree, machine):
     (machine / "machine.json").unlink()
     result, note = the_note(tree)
@@ -260,6 +269,7 @@ def test_benchmark_of_another_suite_has_its_parameters_as_case(tmp_path, name, p
 
 
 def test_parameter_from_its_repr():
+    assert [reader.parameter(repr(text)) for text in ("a\0", "a\udc80")] == [r"'a\x00'", r"'a\udc80'"]  # no name
     assert [reader.parameter(text) for text in ("'native'", "3", "'a\\'b'", "<object>")] == [
         "native", "3", "a'b", "<object>",
     ]  # fmt: skip
@@ -430,3 +440,25 @@ def test_rounds_that_telemetry_lost_are_noted(tree, machine):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     _, note = the_note(tree)
     assert "rounds that its telemetry lacks, got 7 of 8 for" in note
+
+
+@pytest.mark.parametrize(
+    ("axis", "names"),
+    [
+        (["<function relu at 0x7f00aa>", "<function gelu at 0x7F00AB>"], ["<function relu>", "<function gelu>"]),
+        (["<f at 0x1>", "'a'", "<f at 0x2>", "<f>"], ["<f> (0)", "'a'", "<f> (1)", "<f> (2)"]),  # as asv numbers them
+        (["'<f at 0x1>'", "(<f at 0x1>, 2)", "a at 0x1"], ["'<f at 0x1>'", "(<f at 0x1>, 2)", "a at 0x1"]),
+        (["1", "1"], ["1", "1"]),
+    ],
+)
+def test_addresses_are_cut_as_asv_cuts_them(axis, names):
+    assert reader.without_addresses(tuple(axis)) == tuple(names)
+
+
+def test_objects_of_asv_have_the_names_of_the_recorded_ones():
+    def relu():
+        pass
+
+    objects = [relu, lambda: 0, lambda: 1, object(), "<f at 0x1>", (1, 2)]
+    recorded = tuple(map(repr, objects))
+    assert list(reader.without_addresses(recorded)) == _unique_param_ids([objects])[0]

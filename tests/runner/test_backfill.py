@@ -85,7 +85,8 @@ class Session:
         self.root, self.commits, self.series, self.machine = self.tree / "repository", commits, series, machine
         self.results, self.measured = self.tree / "results", commits
 
-    def measure(self, again, out):
+    def measure(self, again, out, *, first_look):
+        assert not first_look
         for sha in self.commits:
             synthetic.write_commit(self.results, sha, self.history.index(sha), machine=self.machine)
         lanes = dict.fromkeys(map(blocks.lane_of, self.series.series))
@@ -94,7 +95,7 @@ class Session:
     def nothing(self, *_):
         pass
 
-    recover = ingest = build = measure_ceilings = nothing
+    recover = announce = ingest = build = measure_ceilings = nothing
 
 
 def test_track_halves_where_a_test_case_changed(tmp_path, monkeypatch):

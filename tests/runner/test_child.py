@@ -3,15 +3,18 @@
 import os
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from kernel_velocity.runner import asv
+from tests.waiting import wait_until
 
 SAVES_WHEN_INTERRUPTED = """
-import time
+import signal, time
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # inherited, where our main thread blocks it
 try:
     print("ready", flush=True)
     time.sleep(60)
@@ -67,10 +70,7 @@ def test_lines_are_passed_on(run):
 def test_nothing_is_left_behind(run, program):
     status, (pid,) = run(program)
     assert status == 0
-    until = time.monotonic() + 30
-    while is_alive(pid):
-        assert time.monotonic() < until, f"process {pid} is still there"
-        time.sleep(0.05)
+    wait_until(lambda: not is_alive(pid), f"process {pid} is still there")
 
 
 def interrupted():
@@ -81,8 +81,44 @@ def failed():
     raise OSError
 
 
-@pytest.mark.parametrize(("act", "error", "lines"), [(interrupted, KeyboardInterrupt, 2), (failed, OSError, 1)])
-def test_signal_to_us_and_an_error_of_a_receiver_end_the_child(run, act, error, lines):
+def interrupted_here():
+    """Send us a signal that only this thread gets, as any thread may get it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    interrupted()
+
+
+@pytest.fixture
+def main_thread_is_not_woken():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    yield
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def test_second_interruption_ends_all_at_once(run, monkeypatch):
+    """What the child started holds its output open, and neither of them hears the first one."""
+    monkeypatch.setattr(asv, "SAVING", 600.0)
+    command = f"[sys.executable, '-c', {IGNORES_INTERRUPTS!r}]"
+    leaves = f"import subprocess, sys\nsubprocess.Popen({command}, start_new_session=True)\n"
+    began = []
+
+    def on_line(line):
+        began.append(line)
+        if len(began) == 2:  # both are deaf
+            for seconds in (0.0, 0.5):
+                Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(leaves + IGNORES_INTERRUPTS, on_line=on_line)
+    assert began == ["ready", "ready"]
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "lines"),
+    [(interrupted, KeyboardInterrupt, 2), (interrupted_here, KeyboardInterrupt, 2), (failed, OSError, 1)],
+)
+def test_signal_to_us_and_an_error_of_a_receiver_end_the_child(run, request, act, error, lines):
+    if act is interrupted_here:  # and not after a minute, when the child has ended
+        request.getfixturevalue("main_thread_is_not_woken")
     received = []
 
     def on_line(line):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
@@ -15,6 +14,7 @@ from kernel_velocity.engine import gpu, timing
 from kernel_velocity.errors import UsageError
 from kernel_velocity.runner import checks, host
 from tests.engine import pretend_nvml
+from tests.waiting import wait_until
 
 BODY = """
 import sys, time
@@ -62,10 +62,7 @@ def test_signal_that_ends_the_command_unlocks(changes, number):
         assert process.stdout.readline() == b"in it\n"
         assert changes() == ["lock 1500 1500"]
         os.killpg(process.pid, number)  # as a terminal does
-    deadline = monotonic() + 20
-    while changes() != ["lock 1500 1500", "reset"]:
-        assert monotonic() < deadline
-        sleep(0.02)
+    wait_until(lambda: changes() == ["lock 1500 1500", "reset"])
 
 
 def test_signal_just_behind_the_lock_unlocks(changes, tmp_path):

@@ -192,3 +192,14 @@ def test_command_in_this_repository(monkeypatch):
     assert main(["doctor"], out, out) == 0
     assert re.search(r"- Cpu, .*triton of add_mul_exp, .*: Triton needs a CUDA device", out.getvalue())
     assert "kv track" in out.getvalue().partition("What to run first")[2]
+
+
+def test_newer_versions_than_tested_are_named():
+    versions = dict.fromkeys(doctor.TESTED, "not installed") | {
+        "torch": "2.99.0+cu140",
+        "asv": "0.6.6",
+        "numpy": "2.4.9",
+    }
+    assert [*doctor.newer_than_tested(versions)] == [
+        "torch 2.99.0+cu140 is newer than 2.13, the newest that was tested"
+    ]

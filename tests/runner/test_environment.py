@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 from asv.build_cache import BuildCache
 from asv.config import Config
 from asv.machine import Machine, MachineCollection
+from asv.repo import get_repo
 from asv.util import UserError
 
 from kernel_velocity.ab import session
@@ -23,7 +25,9 @@ from kernel_velocity.results import sessions
 from kernel_velocity.runner import asv, environment, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
 from kernel_velocity.suite.config import Project
+from tests.results.test_git import git
 
+ANY_FOLDER = ("-c", "protocol.file.allow=always")  # of git: submodules in folders
 GXX = """
 CMake Warning: nothing of interest
 /tmp/x/matmul.cpp:3:10: error: expected ';' before '}' token
@@ -203,6 +207,76 @@ def test_damaged_record_of_the_installed_commit_means_none(rebuilt, monkeypatch,
     whole = {"version": 1, "commit_hash": COMMIT, "install_checksum": None}
     (env.folder / "asv-install-status.json").write_text(json.dumps(whole))
     assert env._get_installed_commit_hash() == COMMIT
+
+
+def test_submodule_with_an_address_relative_to_the_repositorys(tmp_path, monkeypatch):
+    """A clone of the clone would look for it beside the clone."""
+    for name in ("lib", "kernels"):
+        folder = tmp_path / "host" / name
+        folder.mkdir(parents=True)
+        (folder / "a.h").write_text(f"{name}\n")
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", name)
+    git(folder, *ANY_FOLDER, "submodule", "--quiet", "add", "../lib", "lib")
+    git(folder, "commit", "-qam", "Use it")
+    clone = tmp_path / "clone"
+    git(tmp_path, *ANY_FOLDER, "clone", "-q", "--recursive", str(folder), str(clone))
+    monkeypatch.chdir(clone)
+    checkout = tmp_path / "checkout"
+    env = object.__new__(HostTorch)
+    env._build_root, env._global_env_vars = str(checkout), {}
+    env.checkout_project(
+        get_repo(Config.from_json({"project": "kernels", "repo": "."})), git(clone, "rev-parse", "HEAD")
+    )
+    assert (checkout / "lib" / "a.h").read_text() == "lib\n"
+    assert not [name for name in os.environ if name.startswith("GIT_CONFIG_")]
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Return a folder with a repository whose builds count themselves, and a function that builds its newest commit."""
+    folder, log = tmp_path / "repository", tmp_path / "builds.log"
+    (folder / "benchmarks").mkdir(parents=True)
+    conf = {"version": 1, "project": "lib", "repo": ".", "environment_type": "host"}
+    (folder / "asv.conf.json").write_text(json.dumps(conf))
+    git(folder, "init", "-q")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(environment, "hold_locks", ExitStack)
+    monkeypatch.setattr(environment, "torch_version", lambda: "9.9.0")
+    command = f"cp lib.c {{out}}; echo built >> {log}"
+    twins = []
+
+    def build(change, command=command):
+        (folder / change[0]).write_text(change[1])
+        toml = f"build = '{command}'\nbuilt-from = ['lib.c']\n"
+        (folder / "kernel-velocity.toml").write_text(toml)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "Change it")
+        conf, sha = asv.settings(), git(folder, "rev-parse", "HEAD")
+        env = asv.environment_of(conf)
+        env.create()
+        twins.append((sha, env.build(get_repo(conf), sha)))
+        return env.unpacked(sha).joinpath("lib.c").read_text(), len(log.read_text().splitlines())
+
+    return build, twins, command
+
+
+def test_commit_takes_the_build_of_the_same_files(repository):
+    build, twins, command = repository
+    assert build(("lib.c", "one")) == ("one", 1)
+    assert build(("README.md", "words")) == ("one", 1)
+    assert build(("lib.c", "two")) == ("two", 2)
+    assert build(("lib.c", "one")) == ("one", 2)  # a revert
+    assert [twin is not None for _, twin in twins] == [False, True, False, True]
+    assert twins[1][1] == twins[0][0]
+    assert build(("README.md", "other flags"), f"{command} # -O3") == ("one", 3)
+
+
+def test_build_that_names_its_folder_serves_no_other_commit(repository):
+    build, _, command = repository
+    build(("lib.c", "one"), f"{command}; echo {{out}} > {{out}}/where")
+    assert build(("README.md", "words"), f"{command}; echo {{out}} > {{out}}/where") == ("one", 2)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kernels
+from kernel_velocity.counts import compiled
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.suite.config import Project
@@ -125,6 +126,12 @@ def test_record_holds_the_instruction_set_of_the_library(wheel):
     assert fingerprint.isa_of(wheel) == {"isa": kernels.cpu_isa()}
 
 
+def test_empty_code_hash_is_unknown(wheel):
+    path = wheel / "kernels" / "build-info.json"
+    path.write_text(json.dumps({"kernels": {"matmul": {"code_hash": ""}, "relu": {"code_hash": "2"}}}))
+    assert fingerprint.code_hashes(wheel).keys() == {"relu"}
+
+
 def test_code_hash_differs_by_kernel_and_follows_its_own_code(wheel):
     before = fingerprint.code_hashes(wheel)
     assert before["matmul"] != before["relu"]
@@ -167,7 +174,7 @@ def test_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
     [{"matmul": {}}, {"matmul": {"ptxas": [{"architecture": "sm_90"}]}}, None],
 )
 def test_a_wheel_without_figures_of_the_cuda_compiler_has_none(recorded):
-    assert fingerprint.ptxas_of({"kernels": recorded}) == {}
+    assert compiled.ptxas_of({"kernels": recorded}) == {}
 
 
 def test_registers_and_spills_are_maxima_over_functions():
@@ -180,6 +187,6 @@ def test_registers_and_spills_are_maxima_over_functions():
         }
 
     figures = [function("sm_90", 168, 0, 0), function("sm_80", 32, 4, 8), function("sm_90", 40, 16, 0)]
-    assert fingerprint.ptxas_of({"kernels": {"matmul": {"ptxas": figures}}}) == {
+    assert compiled.ptxas_of({"kernels": {"matmul": {"ptxas": figures}}}) == {
         "matmul": "sm_80: 32 registers, 12 bytes spilled; sm_90: 168 registers, 16 bytes spilled"
     }

@@ -185,8 +185,28 @@ def test_absent_lines_group_by_implementation():
     assert report.absent_lines(measurements, {OLD: [skipped], NEW: [failed]}) == [line]
 
 
+def test_check_that_null_answers_pass_has_a_line():
+    doubted = dataclasses.replace(
+        measurement(NEW), warnings=("contended in 1 of 8 rounds", "unproven: zeros would pass")
+    )
+    line = "bbbbbbbb k.Cpu.time_hot native c: unproven: zeros would pass"
+    assert report.unproven_lines([measurement(OLD), doubted]) == [line]
+
+
 @pytest.mark.parametrize("count", [1, 7])
 def test_speed_table_shows_the_newest_commits(count):
     commits = [str(number) * 40 for number in range(count)]
     header = report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
     assert header[1:] == [commit[:8] for commit in commits[-report.COMMITS_SHOWN :]]
+
+
+@pytest.mark.parametrize(
+    ("times", "line"),
+    [
+        ([100.0, 106.0, 102.0, 104.0, 900.0], "about 4 minutes: 100 timings of 2.0 s, as in this machine's records"),
+        ([], "about 3 minutes: 100 timings of 1.5 s, as on other machines"),
+    ],
+)
+def test_forecast_is_made_from_what_rounds_took(times, line):
+    rounds = [dataclasses.replace(ROUND, time=time) for time in times]
+    assert report.forecast(builds=2, timings=100, pace=report.pace(rounds)) == line

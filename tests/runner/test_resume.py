@@ -13,23 +13,30 @@ from tests.ab.simulated_machine import OTHER, SERIES, a_round
 
 
 def test_steps_without_rounds_are_one():
-    assert session.resuming_steps({"b": 0, "a": 0}, 8) == (AsvRun(commits=("b", "a"), rounds=8, append=False),)
+    assert session.resuming_steps({"b": 0, "a": 0}, 8) == (AsvRun(commits=("b", "a"), rounds=8, before=0),)
+
+
+def test_first_look_needs_a_round_of_every_commit():
+    assert session.resuming_steps({"b": 0, "a": 0}, 8, first_look=True) == (
+        AsvRun(commits=("b", "a"), rounds=1, before=0),
+        AsvRun(commits=("b", "a"), rounds=7, before=1),
+    )
 
 
 def test_steps_begin_with_the_commits_that_are_behind():
     assert session.resuming_steps({"c": 5, "b": 5, "a": 4}, 8) == (
-        AsvRun(commits=("a",), rounds=1, append=True),
-        AsvRun(commits=("c", "b", "a"), rounds=3, append=True),
+        AsvRun(commits=("a",), rounds=1, before=4),
+        AsvRun(commits=("c", "b", "a"), rounds=3, before=5),
     )
-    assert session.resuming_steps({"b": 1, "a": 0}, 8)[0] == AsvRun(commits=("a",), rounds=1, append=False)
+    assert session.resuming_steps({"b": 1, "a": 0}, 8)[0] == AsvRun(commits=("a",), rounds=1, before=0)
 
 
-@given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 9), max_size=6), st.integers(1, 8))
-def test_steps_complete_every_commit_and_replace_no_round(done, rounds):
+@given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 9), max_size=6), st.integers(1, 8), st.booleans())
+def test_steps_complete_every_commit_and_replace_no_round(done, rounds, first_look):
     have = dict(done)
-    for step in session.resuming_steps(done, rounds):
+    for step in session.resuming_steps(done, rounds, first_look=first_look):
         for commit in step.commits:
-            assert step.append or have[commit] == 0
+            assert step.before or have[commit] == 0
             have[commit] += step.rounds
     assert have == {commit: max(number, rounds) for commit, number in done.items()}
 

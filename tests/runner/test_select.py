@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.names import DEVICES, FIGURES, TARGETS
+from kernel_velocity.names import COUNTS, DEVICES, FIGURES, TARGETS, counted_case
 from kernel_velocity.results.asv_file import StoredSeries
 from kernel_velocity.runner import select
 from kernel_velocity.runner.select import Selection
@@ -91,12 +91,15 @@ def test_compiler_figures_cover_all_devices_of_native_kernels(device):
         for code, class_name in DEVICES.items()
         for figure in FIGURES[code]
     }
+    counted = ("native", counted_case(*SUITE.figures("matmul", "cpu").problem.counts))
+    names |= {f"matmul.Cpu.track_{count}": {counted} for count in COUNTS}
     result = select.select(SUITE, device, "core", r"^matmul\.").figures
     assert {name: {params for kernel, params in result if kernel == name} for name, _ in result} == names
     everything = {name for name, _ in select.select(SUITE, device, "core", None).figures}
     for problem in SUITE.problems("cuda"):
         assert f"{problem.kernel}.Cuda.track_spill_bytes" in everything
-    assert {name.partition(".")[0] for name in everything if ".Cpu." in name} == set(SUITE.core("cpu"))
+    kernels = {name.partition(".")[0] for name in everything if ".Cpu." in name}
+    assert kernels == {problem.kernel for problem in SUITE.problems()}  # counted, if not timed
     assert select.select(SUITE, device, "core", r"^matmul\..*eager").figures == ()
 
 

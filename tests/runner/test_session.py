@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 import time
 from types import SimpleNamespace
 
@@ -169,3 +170,14 @@ def test_malformed_line_is_noted_and_skipped(work, more):
     assert work.recorded_rounds(COMMIT) == [telemetry.decode(telemetry.encode(record))]
     (note,) = work.notes
     assert note.startswith(f"{beside.parts[-3]}/telemetry/{beside.name}:2: ")
+
+
+def test_branch_that_is_switched_during_a_run_is_noted(work, tmp_path):
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=tmp_path, check=True)
+    run = Session(root=tmp_path, commits=(COMMIT,), series=work.series, rounds=8, machine="box")
+    run._ingest(8, io.StringIO())
+    assert not run.notes
+    subprocess.run(["git", "symbolic-ref", "HEAD", "refs/heads/results"], cwd=tmp_path, check=True)
+    run._ingest(8, io.StringIO())
+    (note,) = run.notes
+    assert "results/: main was checked out when this run began, results is now" in note

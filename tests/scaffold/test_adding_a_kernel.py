@@ -12,7 +12,7 @@ import pytest
 
 from kernel_velocity import lock
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="the reference is PyTorch's")
 pytest.importorskip("asv", reason="asv measures")
 
@@ -27,7 +27,7 @@ BUILD = [
 TARGETS = {
     "make test": [
         *BUILD,
-        f"{sys.executable} -m pytest -q tests/kernels/test_my_op.py tests/benchmarks/test_problems.py",
+        f"{sys.executable} -m pytest -q -k my_op tests/kernels/test_my_op.py tests/benchmarks/test_problems.py",
     ],
     "make track": [f"{sys.executable} -m kernel_velocity track --no-ceilings"],
 }

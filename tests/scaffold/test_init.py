@@ -50,7 +50,8 @@ def init(folder):
         ),
         (
             {"CMakeLists.txt": "", "csrc/a.cpp": "", "tests/a.cpp": ""},
-            "cmake -S . -B build-kv -DCMAKE_BUILD_TYPE=Release && cmake --build build-kv --parallel && "
+            "cmake -S . -B build-kv -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON && "
+            "cmake --build build-kv --parallel && "
             "find . -name '*.so' -exec cp {} {out}/ ';'",
             ("CMakeLists.txt", "csrc"),
         ),
@@ -128,7 +129,10 @@ def test_folder_within_a_repository_is_refused(repository):
     [
         ("build = 5", "build: a text is wanted, got 5"),
         ('build = "make"', "is wanted, got 'make'"),
-        ("built-form = []", "built-form: one of build, built-from, kernels, sources, toolchain is wanted, got []"),
+        (
+            "built-form = []",
+            "built-form: one of better, build, built-from, counts, kernels, sources, toolchain is wanted, got []",
+        ),
         ('built-from = "src"', "built-from: a list is wanted, got 'src'"),
         ("[kernels]\nnorm = 5", "kernels.norm: a table of keys is wanted, got 5"),
         (

@@ -2,14 +2,15 @@
 
 import io
 import shutil
+import subprocess
 import sys
 
 import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import UsageError
-from kernel_velocity.scaffold import files as new_files
 from kernel_velocity.scaffold import new
+from kernel_velocity.suite import config
 from tests.challenge_files import CHALLENGE
 from tests.scaffold import generating
 from tests.scaffold.generating import tool
@@ -73,7 +74,7 @@ def test_files_are_named(repository):
 def test_formatter_that_fails_is_named(repository, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/false")
     with pytest.raises(UsageError, match="ruff failed on"):
-        new_files.files(repository, "my_op")
+        new.vector_files(repository, "my_op")
 
 
 def test_signature_of_a_problem(repository, tmp_path):
@@ -87,17 +88,110 @@ def test_signature_of_a_problem(repository, tmp_path):
     )
 
 
-def test_other_repository_gets_a_library(tmp_path):
-    (tmp_path / "asv.conf.json").write_text('{"benchmark_dir": "perf"}')
-    (tmp_path / "perf").mkdir()
-    status, out, err = run("my_op", "--root", tmp_path)
+NAMED = 'name = "fast-ops"\n'
+PYPROJECT = f"""[build-system]
+requires = []
+build-backend = "setuptools.build_meta"
+
+[project]
+{NAMED}
+[tool.other]
+build = "theirs"
+
+[tool.kernel-velocity]
+build = "pip wheel -w {{out}} ." # comment
+built-from = ["src"]
+"""
+
+
+def other_repository(folder, files, section=""):
+    """Return a git repository of files, with a suite in `perf`."""
+    named = {"asv.conf.json": '{"benchmark_dir": "perf"}', "perf/__init__.py": "", **files}
+    for name, text in {**named, **({"kernel-velocity.toml": section} if section else {})}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for command in (("init", "-q"), ("add", "-A")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("section", "before"),
+    [
+        (
+            '# ours\nbuild = "make \\"{out}\\""\nbuilt-from = ["a",\n  "b"]\n\n[kernels.x]\nsources = ["x.c"]\n',
+            'make "{out}" && ',
+        ),
+        ("build = 'make {out}'  # all\n", "make {out} && "),
+        ('# build: none, the files of built-from are copied\nbuilt-from = ["src"]\n', "cp -R -- src {out}/ && "),
+        ("", ""),
+    ],
+)
+def test_other_repository_gets_a_library_and_its_build(tmp_path, section, before):
+    root = other_repository(tmp_path, {"src/a.c": ""}, section)
+    status, out, err = run("my_op", "--root", root)
     assert (status, err) == (0, "")
-    assert out.splitlines()[:3] == ["perf/my_op.py", "kernels/my_op.cpp", "kernels/my_op.cu"]
-    assert "note: a build that puts my_op.so into {out} gives its native times" in out
-    text = (tmp_path / "perf/my_op.py").read_text()
+    assert out.splitlines()[:4] == ["perf/my_op.py", "kernels/my_op.cpp", "kernels/my_op.cu", "kernel-velocity.toml"]
+    text = (root / "perf/my_op.py").read_text()
     assert 'native = kv.native("my_op.so", "void my_op(const float* x, float* out, size_t n)")' in text
-    assert "kernels" not in text and "harness" not in text
-    assert "kv.h" not in (tmp_path / "kernels/my_op.cpp").read_text()
+    assert "my_op_cuda.so" in text and "kernels" not in text and "harness" not in text
+    assert "kv.h" not in (root / "kernels/my_op.cpp").read_text()
+    project = config.project(root)
+    assert project.build.startswith(f"{before}if test -f kernels/my_op.cpp; then c++ ")
+    assert not project.built_from or project.built_from[-1] == "kernels"
+    assert project.sources_of("my_op") == ("kernels/my_op.cpp", "kernels/my_op.cu")
+    assert all(words in (root / "kernel-velocity.toml").read_text() for words in ("# ours", "x.c") if words in section)
+    assert run("another", "--root", root)[0] == 0
+    assert config.project(root).build.startswith(project.build + " && if test -f kernels/another.cpp")
+
+
+def test_build_in_two_lines_is_left_alone(tmp_path):
+    section = 'build = """make &&\ncp x {out}/"""\n'
+    root = other_repository(tmp_path, {"a.c": ""}, section)
+    out = run("my_op", "--root", root)[1]
+    assert "note: kernel-velocity.toml is left as it is; to have the kernel built, write build = " in out
+    assert (root / "kernel-velocity.toml").read_text() == section
+
+
+@pytest.mark.parametrize("ends", [("\r\n", "\r\n"), ("\r\n", "\n")])
+def test_line_ends_of_the_section_stay(tmp_path, ends):
+    root = other_repository(tmp_path, {"a.c": ""}, "x")
+    section = "# ours".join(("build = 'make {out}'" + ends[0], ends[1]))
+    (root / "kernel-velocity.toml").write_bytes(section.encode())
+    assert run("my_op", "--root", root)[0] == 0
+    text = (root / "kernel-velocity.toml").read_bytes().decode()
+    if ends[0] == ends[1]:
+        assert text.count("\n") == text.count("\r\n") > 2 and "if test -f kernels/my_op.cpp" in text
+    else:  # of two kinds: left alone, and a note says what to write
+        assert text == section
+
+
+def test_python_distribution_gets_a_function_of_its_package(tmp_path):
+    root = other_repository(tmp_path, {"pyproject.toml": PYPROJECT, "src/fast_ops/__init__.py": ""})
+    out = run("my_op", "--root", root)[1]
+    assert out.splitlines()[0] == "perf/my_op.py" and out.count("\n") == 2
+    assert "from fast_ops import my_op\n" in (root / "perf/my_op.py").read_text()
+    assert (root / "pyproject.toml").read_text() == PYPROJECT
+
+
+def test_python_distribution_with_c_code_gets_a_library(tmp_path):
+    root = other_repository(tmp_path, {"pyproject.toml": PYPROJECT, "src/fast_ops/x.cpp": ""})
+    assert "pyproject.toml" in run("my_op", "--root", root)[1].splitlines()
+    assert NAMED in (root / "pyproject.toml").read_text()
+    assert config.project(root).build.startswith("pip wheel -w {out} . && if test -f kernels/my_op.cpp")
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_written_build_makes_the_library(tmp_path):
+    section = '# build: none, the files of built-from are copied\nbuilt-from = ["src"]\n'
+    root = other_repository(tmp_path, {"src/a.py": ""}, section)
+    run("my_op", "--root", root)
+    (root / "kernels/my_op.cu").unlink()
+    for source, made in (("kernels/my_op.cpp", "my_op.so"), ("kernels/renamed.cpp", "no-my_op")):  # an older commit
+        (root / "kernels/my_op.cpp").rename(root / source)
+        (out := root / made.replace(".", "_out")).mkdir()
+        subprocess.run(config.project(root).build_command(out), shell=True, cwd=root, check=True)
+        assert sorted(path.name for path in out.iterdir()) == sorted([made, "src"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.scaffold import public
+from kernel_velocity.scaffold import new
 from tests.public_problems import PUBLIC, TENSARA, write
 from tests.scaffold.generating import STRICT, check_types, repository, tool
 
@@ -83,7 +83,7 @@ flops = {}
 for name in problems:
     bench_class = suite.benchmark(name, "cpu")
     flops[name] = bench_class.flops
-    for case in bench_class.params[1]:
+    for case in bench_class.params[1][:2]:  # not a plain kernel's 50M elements
         bench = bench_class()
         bench.setup("eager", case)  # verifies
         bench.call()
@@ -119,7 +119,18 @@ def test_case_too_large_for_a_cpu_is_tracked_on_cuda(tmp_path):
     assert wanted in out
     text = (root / "benchmarks/sums.py").read_text()
     assert '"cpu": ["float32-rows=8"]' in text and '"cuda": ["float32-rows=8", "float32-rows=100000000"]' in text
-    assert public.CPU_BYTES == 1 << 28
+    assert new.CPU_BYTES == 1 << 28
+
+
+def test_check_that_proves_nothing_is_told(tmp_path):
+    root = repository(tmp_path / "repository")
+    blind = "def verify_result(self, expected, actual):\n        return True, {}"
+    text = TENSARA["no_dims"]
+    assert text.count("def verify_result") == 1
+    before, after = text.split("    def verify_result")
+    rest = after.split("\n    def ", 1)
+    path = write(tmp_path, {"def.py": f"{before}    {blind}\n" + (f"\n    def {rest[1]}" if rest[1:] else "")})
+    assert "note: unproven: on rows=8" in run(root, "sums", path)[1]
 
 
 def test_starter_code_follows_from_a_signature_alone(tmp_path):
@@ -133,7 +144,7 @@ def test_starter_code_follows_from_a_signature_alone(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("import torch", "import torch\nimport no_such", "def.py:3: does not import: ModuleNotFoundError"),
+        ("import torch", "import torch\nimport no_such()", "def.py:3: does not import: SyntaxError"),
         ("'type': 'size_t'", "'type': 'quad'", "'n' is of type 'quad'; there are float, double"),
         ("return x.sum(1)", "return x.no_such()", r"def.py:16: reference_solution fails on tensors of shapes"),
     ],
@@ -154,10 +165,10 @@ def test_repository_without_our_package_gets_a_plain_solution(tmp_path):
     status, out, err = run(root, "sums", write(root / "public", PUBLIC["Tensara", "no_dims"]))
     assert (status, err) == (0, "")
     assert out.splitlines()[:3] == ["perf/sums.py", "problems/sums/sums.cpp", "problems/sums/sums.cu"]
-    assert "note: a build that puts sums.so into {out} gives its native times" in out
+    assert "{out}/sums.so" in (root / "kernel-velocity.toml").read_text()
     text = (root / "perf/sums.py").read_text()
     assert 'kv.problem_file(Path(__file__).parents[1] / "public/def.py", NAMES)' in text
-    assert 'native = kv.solution("sums.so")' in text and "harness" not in text
+    assert 'native = kv.solution("sums.so", device="cpu")' in text and "harness" not in text
     assert "kv.h" not in (root / "problems/sums/sums.cpp").read_text()
 
 
@@ -191,8 +202,6 @@ def test_public_problem_is_tracked_in_any_repository(tmp_path):
     assert run(root, "sums", write(tmp_path, PUBLIC["Tensara", "no_dims"]))[0] == 0
     source = root / "problems/sums/sums.cpp"
     source.write_text(source.read_text().replace("    // FILL IN: out\n", SUM_ROWS))
-    build = "c++ -O3 -shared -fPIC problems/sums/sums.cpp -o {out}/sums.so"
-    (root / "kernel-velocity.toml").write_text(f'build = "{build}"\nbuilt-from = ["problems"]\n')
     shell("git", "add", "-A")
     shell("git", "commit", "-q", "-m", "Add sums")
     settings = ("KV_ROUNDS=1", "KV_RANGE=HEAD", "KV_MACHINE=box", "KV_PATIENCE=0")

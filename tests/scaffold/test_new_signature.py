@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.scaffold.signature import TYPES, of_problem
+from kernel_velocity.scaffold.new import TYPES, of_problem
 
 WORDS = [
     *("x", "X", "A", "a", "shape", "input", "stream", "template"),

@@ -1,5 +1,6 @@
 """The site in a real browser, from file://, without a server and without a network: a tab, and steps in it."""
 
+import functools
 import os
 import shutil
 from contextlib import contextmanager
@@ -7,6 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.waiting import PATIENCE
+
+DESK = {"width": 1200, "height": 900}
 TREND = "section.trend[data-ready=yes]"
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -53,11 +57,37 @@ def playwright():
         yield driver
 
 
+def launched(browser, program, **options):
+    """Return a running browser of Playwright's."""
+    return browser.launch(executable_path=program, timeout=1000 * PATIENCE, **options)
+
+
+@functools.cache
+def window(browser, *, offline=True, scripts=True, touch=False):
+    """Return the window of a browser in which the tests open tabs. The pages store nothing that another tab could see.
+
+    Only what hangs ends a step.
+    """
+    context = browser.new_context(offline=offline, java_script_enabled=scripts, has_touch=touch)
+    context.set_default_timeout(1000 * PATIENCE)
+    context.new_page()  # stays: beside it two pages in a tab take 1.0 s of processor, without it, or in windows, 1.9 s
+    return context
+
+
+@contextmanager
+def opened(browser, size=DESK, **how):
+    """A new tab of a window, without a network unless `how` is otherwise."""
+    page = window(browser, **how).new_page()
+    page.set_viewport_size(size)
+    yield page
+    page.close()
+
+
 @pytest.fixture(scope="session")
 def chromium(request):
     """A running headless Chromium."""
     program = executable("chromium", "chromium-browser", "google-chrome")
-    browser = request.getfixturevalue("playwright").chromium.launch(executable_path=program, args=ARGUMENTS)
+    browser = launched(request.getfixturevalue("playwright").chromium, program, args=ARGUMENTS)
     yield browser
     browser.close()
 
@@ -68,16 +98,14 @@ def is_complaint(message):
 
 
 @contextmanager
-def watched(browser, schemes=("file://", "data:"), *, offline=True):
+def watched(browser, schemes=("file://", "data:"), **how):
     """A page that fails the test for anything it complains about, and for requests of other schemes."""
-    context = browser.new_context(offline=offline, viewport={"width": 1200, "height": 900})
-    page = context.new_page()
     complaints, requests = [], []
-    page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    yield page
-    context.close()
+    with opened(browser, **how) as page:
+        page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        yield page
     assert complaints == []
     assert all(url.startswith(schemes) for url in requests), requests
 
@@ -90,11 +118,17 @@ def tab(chromium):
 
 
 @pytest.fixture
+def page(chromium):
+    """A page without a network that may complain."""
+    with opened(chromium) as page:
+        yield page
+
+
+@pytest.fixture
 def without_script(chromium):
     """A page that runs no script."""
-    context = chromium.new_context(java_script_enabled=False, offline=True)
-    yield context.new_page()
-    context.close()
+    with opened(chromium, scripts=False) as page:
+        yield page
 
 
 def show(tab, out, name, address="", **choices):

@@ -24,7 +24,7 @@ from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.site import report, series_data
+from kernel_velocity.site import report, series_data, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Platform
@@ -32,6 +32,7 @@ from kernel_velocity.site.writer import Writer
 from kernel_velocity.suite.config import Project
 from kernel_velocity.verdict import verdicts
 from kernel_velocity.verdict.controls import Shared
+from kernel_velocity.verdict.ranges import CommitRange
 from tests.past.one_by_one import change_points_of
 
 BENCHMARK, CASE = "matmul.Cuda.time_hot", "float32-1024x1024x1024"
@@ -134,8 +135,16 @@ class LargeSite:
 
     def _levels(self, key, points):
         columns = self.series(key)
-        (noises,) = verdicts._noises([columns], [points], [None])
-        return verdicts.Levels(points=points, is_measured=columns.is_measured, noises=noises, doubt=None, p=0.001)
+        (unseen,) = verdicts.unseen([columns], [points], [None], 0.001)
+        ends = [columns.position[point.index - 1 : point.index + 1].tolist() for point in points]
+        ranges = tuple(
+            CommitRange(good=self.line[good], bad=self.line[bad], commits=self.line[good + 1 : bad + 1])
+            for good, bad in ends
+        )
+        return verdicts.Levels(points=points, values=columns.seconds, within=unseen.within, doubt=None, ranges=ranges)
+
+    def cause(self, commits, listed):
+        return text.cause(commits, self.commits.get(commits.culprit), listed, self.order)
 
     @property
     def evidence(self):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tests.site.browser import opened
+
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
+FEW = 3  # pages of each kind that are read, where all that is new is what all of a kind show
 LOCAL = ("file:", "data:", "blob:", "about:")
 SETTLED = (
     """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 60))))"""
@@ -103,25 +108,26 @@ def target_of(href: str) -> str:
     return unquote(urlsplit(href).path) if not urlsplit(href).scheme else ""
 
 
-def opened(browser) -> Reader:
-    """Return a reader with a new tab of a browser. Whatever is asked of a network is refused, and told."""
-    context = browser.new_context(offline=True, viewport=DESK)
-    reader = Reader(tab=context.new_page())
-    reader.at = ""
+@contextmanager
+def reading(browser) -> Iterator[Reader]:
+    """A reader with a new tab of a browser. Whatever is asked of a network is refused, and told."""
+    with opened(browser, DESK) as tab:
+        reader = Reader(tab=tab)
+        reader.at = ""
 
-    def refuse(route):
-        reader.say(f"asked for {route.request.url}")
-        route.abort()
+        def refuse(route):
+            reader.say(f"asked for {route.request.url}")
+            route.abort()
 
-    context.route(re.compile(f"^(?!{'|'.join(LOCAL)})"), refuse)
+        tab.route(re.compile(f"^(?!{'|'.join(LOCAL)})"), refuse)
 
-    def listen(message):
-        if message.type in ("error", "warning"):
-            reader.say(f"console: {message.text} {message.location['url'].rpartition('/')[2]}")
+        def listen(message):
+            if message.type in ("error", "warning"):
+                reader.say(f"console: {message.text} {message.location['url'].rpartition('/')[2]}")
 
-    reader.tab.on("console", listen)
-    reader.tab.on("pageerror", lambda error: reader.say(f"error: {error}"))
-    return reader
+        tab.on("console", listen)
+        tab.on("pageerror", lambda error: reader.say(f"error: {error}"))
+        yield reader
 
 
 def kind_of(name: str) -> str:

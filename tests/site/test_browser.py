@@ -97,7 +97,7 @@ def test_table_of_a_commit_is_compares(tab, whole_site, machine):
     show(tab, out, "compare.html", f"{chosen}&a={tree.commits[1][:8]}&b={tree.commits[2][:8]}")
     assert of_commit == tab.locator("#rows tbody tr, #means tbody tr, #summary, #notes li").evaluate_all(TEXTS)
     moved = tab.locator("#rows td:is(.slower, .faster)").all_inner_texts()
-    assert len(of_commit) > 12 and sorted(listed) == sorted(moved)
+    assert len(of_commit) > 12 and sorted(moved) == sorted(f"{text}\nby {tree.commits[2][:8]}" for text in listed)
 
 
 @pytest.mark.slow

@@ -9,9 +9,11 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from kernel_velocity.site import report
+from kernel_velocity.site import report, series_data
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.young import Noise
+from kernel_velocity.verdict import verdicts
+from kernel_velocity.verdict.ranges import CommitRange
 from kernel_velocity.verdict.verdicts import Levels
 from tests import synthetic
 from tests.site.pages import HOSTILE
@@ -23,6 +25,7 @@ PLATFORMS = (("bench-1", "py3.11-torch2.13"), ('<img src=x onerror="window.pwned
 BENCHMARKS = ("matmul.Cpu.time_hot", "add_mul_exp.Cpu.time_hot")
 SCALE = {"native": 1e-3, "eager": 2e-3, "<b>x</b>": 3e-3}  # s per call at the first commit
 FACTOR = (1.0, 1.1, 0.9, 0.9)  # of the times of `native`, by commit
+ALONE = CommitRange(good=SHAS[0], bad=SHAS[1], commits=SHAS[1:2])
 WITHIN = [0.05, 0.04, 0.03, 0.02, 0.01]  # by the values on the shorter side
 STEPS = {
     "steps": [[1, 1.1, 1.09, 1.11, True], [2, 0.9 / 1.1, 0.81, 0.825, True]],
@@ -205,9 +208,10 @@ def test_false_discoveries_among_two_series_are_controlled(tab, out):
 
     def side(effect):
         ratio = math.exp(effect + rng.gauss(0, half / 1.96))
-        return {"ratio": ratio, "low": ratio * math.exp(-half), "high": ratio * math.exp(half), "word": "undecided"}
+        ends = {"low": ratio * math.exp(-half), "high": ratio * math.exp(half)}
+        return {"change": {"ratio": ratio, **ends, "word": "undecided"}, "better": "lower"}
 
-    script = "(changes) => { Ratios.decide(changes); return changes.map(({ word }) => word); }"
+    script = "(rows) => { Ratios.decide(rows); return rows.map(({ change }) => change.word); }"
     quiet = tab.evaluate(script, [side(0.0) for _ in range(2000)])
     assert set(quiet) == {"undecided"}  # of 95% intervals, 100 exclude 1
     moved = tab.evaluate(script, [side(0.05) for _ in range(50)] + [side(-0.05) for _ in range(50)])
@@ -217,37 +221,48 @@ def test_false_discoveries_among_two_series_are_controlled(tab, out):
 def test_verdicts_are_pythons(tab, out):
     """Of all pairs of entries of random series, in both directions."""
     show(tab, out)
-    rng = random.Random(11)
-    for _ in range(20):
+    rng, words = random.Random(11), set()
+    for number in range(30):
         size = rng.randrange(12, 60)
-        indices = sorted(rng.sample(range(1, size), 3))
-        points = [
-            ChangePoint(
-                index=index, before=0.0, after=effect, low=math.exp(effect - 0.01), high=math.exp(effect + 0.01), p=0.0,
-                is_unsteady=rng.random() < 0.3,
+        indices = sorted(rng.sample(range(1, size), 4))
+        heights = [0.0]
+        for _ in indices:
+            heights.append(heights[-1] + rng.choice([-0.1, -0.2, 0.004, 0.1, 0.2]))
+        if number % 3 == 0:
+            heights[rng.randrange(5)] = -math.inf  # a level of 0
+        values = [math.exp(heights[sum(index <= entry for index in indices)]) for entry in range(size)]
+        points = []
+        for index, before, after in zip(indices, heights, heights[1:], strict=False):
+            effect, half = after - before, rng.choice([0.01, 0.1])
+            low, high = (math.exp(effect + side) if math.isfinite(effect) else 1.0 for side in (-half, half))
+            unsteady = rng.random() < 0.2
+            points.append(
+                ChangePoint(index=index, before=before, after=after, low=low, high=high, p=0.0, is_unsteady=unsteady)
             )
-            for index, effect in ((index, rng.choice([-0.1, 0.004, 0.2])) for index in indices)
-        ]  # fmt: skip
-        noises = (Noise(sigma=0.002, freedom=20.0), None, Noise(sigma=0.03, freedom=9.0), Noise(sigma=0.9, freedom=5.0))
+        noises = Noise(sigma=0.002, freedom=20.0), None, Noise(sigma=0.03, freedom=9.0), Noise(sigma=0.9, freedom=5.0)
         levels = Levels(
-            points=tuple(points), is_measured=np.ones(size, np.bool_), noises=noises, p=1e-4,
-            doubt=rng.choice([None, points[0]]),
+            points=tuple(points), values=np.array(values), doubt=rng.choice([None, points[0]]), ranges=(ALONE,) * 4,
+            within=tuple(verdicts.least_steps(rng.choice(noises), 20, 1e-4) for _ in heights),
+            visits={rng.randrange(size): 0.08},
         )  # fmt: skip
-        data = {
-            "steps": [[point.index, point.ratio, point.low, point.high, point.is_blamed] for point in points],
-            "doubt": None if levels.doubt is None else levels.doubt.index,
-            "within": levels.within,
-        }
         pairs = [(old, new) for old in range(0, size, 3) for new in range(old + 1, size, 2)]
         script = """([levels, seconds, pairs]) => pairs.map(([a, b]) =>
           [Verdicts.between(levels, seconds, a, b), Verdicts.between(levels, seconds, b, a)])"""
-        for (old, new), (there, back) in zip(pairs, tab.evaluate(script, [data, [1.0] * size, pairs]), strict=True):
+        both = tab.evaluate(script, [series_data.levels_of(levels), values, pairs])
+        for (old, new), (there, back) in zip(pairs, both, strict=True):
             verdict = levels.between(old, new)
-            assert there["word"] == verdict.word and there["ratio"] == pytest.approx(verdict.ratio)
-            assert back["ratio"] == pytest.approx(1 / verdict.ratio)
+            words.add((verdict.word, verdict.ends is None))
+            assert there["word"] == verdict.word
+            assert there["ends"] == (None if verdict.ends is None else pytest.approx(list(verdict.ends), rel=1e-4))
+            if verdict.ends is None:
+                assert there["ratio"] == pytest.approx(verdict.ratio, rel=1e-3)
+                assert back["ratio"] == pytest.approx(1 / verdict.ratio, rel=1e-3)
             for name in ("low", "high", "within"):
                 wanted = getattr(verdict, name)
-                assert there[name] == (None if math.isnan(wanted) else pytest.approx(wanted))
+                assert there[name] == (
+                    None if math.isnan(wanted) else pytest.approx(wanted, rel=0.01, abs=1e-3)
+                )  # of rounded ratios
+    assert len(words) == 6  # slower and faster with and without a ratio, unchanged, undecided
 
 
 def test_default_is_newest_against_before(tab, out):
@@ -379,7 +394,7 @@ def test_many_series_are_loaded_meanwhile(tab, out, tmp_path):
     tab.wait_for_function("window.hasChosen && document.body.dataset.ready === 'yes'")
     assert len(rows(tab)) == 20 and tab.evaluate("performance.getEntriesByType('resource').length") < 400
     tab.select_option("[name=kernel]", "")
-    tab.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+    tab.wait_for_selector("body[data-ready=yes]")
     assert len(rows(tab)) == 300
     assert (
         tab.locator("#more").inner_text()

@@ -7,13 +7,12 @@ from axe_playwright_python.sync_playwright import Axe
 
 from kernel_velocity.site import report
 from tests.findings.synthetic_extras import HOSTILE
-from tests.site.site_inspection import DESK, PHONE, SETTLED, kind_of, opened
+from tests.site.site_inspection import DESK, FEW, PHONE, SETTLED, kind_of, reading
 
 pytestmark = pytest.mark.slow
 
 SERIOUS = ("serious", "critical")
 ALSO = ("landmark-unique", "aria-allowed-role")  # less than serious, and a name for each region costs nothing
-FEW = 3  # pages of each kind that hostile_site names are read on
 FOCUS = """() => {
   const item = document.activeElement;
   const style = getComputedStyle(item), box = item.getBoundingClientRect();
@@ -34,25 +33,22 @@ STOPS = """(() => {
 
 @pytest.fixture(scope="module")
 def crawled(chromium, whole_site):
-    reader = opened(chromium)
-    reader.crawl(whole_site[1])
-    yield reader
-    reader.tab.context.close()
+    with reading(chromium) as reader:
+        reader.crawl(whole_site[1])
+        yield reader
 
 
 @pytest.fixture(scope="module")
 def crawled_hostile(chromium, hostile_site):
-    reader = opened(chromium)
-    reader.crawl(hostile_site[1], most=FEW)
-    yield reader
-    reader.tab.context.close()
+    with reading(chromium) as reader:
+        reader.crawl(hostile_site[1], most=FEW)
+        yield reader
 
 
 @pytest.fixture
 def reader(chromium):
-    reader = opened(chromium)
-    yield reader
-    reader.tab.context.close()
+    with reading(chromium) as reader:
+        yield reader
 
 
 def one_of_each_kind(pages):

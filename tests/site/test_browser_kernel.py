@@ -12,7 +12,7 @@ from kernel_velocity.roofline import model
 from kernel_velocity.site.writer import read_data
 from tests import synthetic
 from tests.site import large_site
-from tests.site.browser import INKED, PANEL, POINTS, TREND, change, choose, point, range_of, show, source
+from tests.site.browser import INKED, PANEL, POINTS, TREND, change, choose, opened, point, range_of, show, source
 from tests.site.large_site import FLOP
 from tests.site.pages import HOSTILE
 from tests.site.sites import site_of
@@ -76,7 +76,7 @@ def test_marks_of_what_is_planted(tab, medium):
     show(tab, out, PAGE)
     changes = source(tab, "change")
     assert [abs(x - position) <= 2 for x, position in zip(changes["x"], (200, 400), strict=True)] == [True, True]
-    assert changes["faster"] == [True, False]
+    assert changes["word"] == ["faster", "slower"]
     assert changes["label"][0].endswith("faster")
     assert source(tab, "tag")["x"] == [99, 199, 299, 399, 499, 599]
     assert source(tab, "environment")["x"] == [299.5]
@@ -211,6 +211,7 @@ def test_ways_to_look(tab, whole_site):
     tab.reload()
     tab.wait_for_selector(TREND)
     assert tab.locator(".tip a.sha").inner_text() == tree.commits[3][:8]
+    assert tab.locator(".tip").bounding_box()["width"] <= 400  # as wide as beside the pointer
 
 
 def test_mark_of_a_commit_not_shown(tab, site):
@@ -244,18 +245,16 @@ def test_keyboard_alone_is_enough(tab, site):
 
 def test_touch_shows_first_and_opens_then(chromium, site):
     tree, out = site
-    context = chromium.new_context(offline=True, has_touch=True, viewport={"width": 390, "height": 800})
-    page = context.new_page()
-    show(page, out, "kernel-matmul-Cpu.html")
-    page.locator(".tools").scroll_into_view_if_needed()
-    x, y = point(page, 2, 1)
-    change(page, lambda: page.touchscreen.tap(x, y))
-    assert page.locator(".tip a.sha").inner_text() == tree.commits[2][:8]
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    x, y = point(page, 2, 1)
-    page.touchscreen.tap(x, y)
-    page.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
-    context.close()
+    with opened(chromium, {"width": 390, "height": 800}, touch=True) as page:
+        show(page, out, "kernel-matmul-Cpu.html")
+        page.locator(".tools").scroll_into_view_if_needed()
+        x, y = point(page, 2, 1)
+        change(page, lambda: page.touchscreen.tap(x, y))
+        assert page.locator(".tip a.sha").inner_text() == tree.commits[2][:8]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        x, y = point(page, 2, 1)
+        page.touchscreen.tap(x, y)
+        page.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
 
 
 def test_source_of_any_version(tab, tmp_path):
@@ -466,14 +465,6 @@ def damaged(site, tmp_path):
     return shutil.copytree(site[1], tmp_path / "site")
 
 
-@pytest.fixture
-def page(chromium):
-    """A tab that may complain: a script that is cut off is a syntax error."""
-    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
-    yield context.new_page()
-    context.close()
-
-
 def files(out, **fields):
     """Return the data files of the kernel's series of which all this is said."""
     series = read_data(out / "data" / "kernel-matmul-Cpu.js")["series"]
@@ -495,7 +486,7 @@ def test_lost_data_is_loaded_again(page, damaged, length, loss):
     else:
         path.write_text(whole[:length])
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
-    page.wait_for_selector(TREND, timeout=8000)
+    page.wait_for_selector(TREND)
     assert status(page).startswith(f"data/{path.name} {loss}, so this is not shown: \u2068eager\u2069; write")
     assert status(page).endswith("5 commits")
     assert len(source(page, "line: native")["y"]) == 5
@@ -520,7 +511,7 @@ def test_damaged_data_is_named(page, damaged, name, pattern, words):
     for path in files:
         path.write_bytes(path.read_bytes()[:60])
     page.goto((damaged / name).as_uri())
-    page.wait_for_function(f"document.querySelector('main').textContent.includes({words!r})", timeout=8000)
+    page.wait_for_function(f"document.querySelector('main').textContent.includes({words!r})")
 
 
 def rewrite(path, value):
@@ -536,7 +527,7 @@ def test_data_of_two_reports(page, damaged):
         assert value["before"] == 0
         rewrite(path, value | {"before": 64})
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
-    page.wait_for_selector(TREND, timeout=8000)
+    page.wait_for_selector(TREND)
     assert " is of another report than data/newest-" in status(page)
     assert source(page, "line: native")["y"] == source(page, "line: eager")["y"] == []
 
@@ -547,7 +538,7 @@ def test_commits_of_another_report(page, damaged):
     value, sha = read_data(path), "f" * 40
     rewrite(path, value | {"commits": [{"sha": sha, "tags": [], "places": []}, *value["commits"]]})
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
-    page.wait_for_selector(TREND, timeout=8000)
+    page.wait_for_selector(TREND)
     assert status(page).startswith("the commits are of another report than the series, so this is not shown")
 
 

@@ -176,20 +176,17 @@ def test_whiskers_stay_in_the_chart(tab, site):
 
 
 @pytest.fixture
-def losing(chromium, site, tmp_path):
+def losing(page, site, tmp_path):
     """Return a function that opens a copy of the site without some data files, whose complaints are no failure."""
-    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
 
     def opened(name, lost):
         out = shutil.copytree(site[1], tmp_path / "site")
         for path in out.glob(f"data/{lost}.js"):
             path.unlink()
-        page = context.new_page()
         page.goto((out / name).as_uri())
         return page
 
-    yield opened
-    context.close()
+    return opened
 
 
 def test_lost_rounds(losing, site):

@@ -7,6 +7,7 @@ import pytest
 
 from kernel_velocity.findings.finding import State
 from kernel_velocity.site.pages import commit_facts
+from kernel_velocity.site.text import Cell
 from tests import synthetic
 from tests.site.pages import (
     PARTS,
@@ -142,17 +143,36 @@ def test_page_follows_from_its_inputs(tree):
 def test_build_against_the_newest_that_is_known(tree):
     facts = {"cxx compiler": "GNU", "cxx compiler version": "12.2.0", "driver": "550", "governor": "performance"}
     ptxas = {"matmul": "sm_90: 168 registers, 0 bytes spilled"}
-    code = {"matmul": "c" * 64, "add_mul_exp": "b" * 64, "new": "d" * 64}
-    add_session(tree, 0, facts=facts, code={"matmul": "a" * 64, "add_mul_exp": "b" * 64})
-    add_session(tree, 2, facts=facts | {"driver": "560"}, code=code, ptxas=ptxas)
+    code = {"matmul": "c" * 64, "add_mul_exp": "b" * 64, "new": "d" * 64, "relu": "2:" + "e" * 64}
+    add_session(tree, 0, facts=facts, code={"matmul": "a" * 64, "add_mul_exp": "b" * 64, "relu": "f" * 64})
+    whole = {"relu": "libk.so: relu goes through a pointer (call rax)"}
+    add_session(tree, 2, facts=facts | {"driver": "560"}, code=code, ptxas=ptxas, whole=whole)
     build = commit(tree, tree.commits[2]).sections[0].build
     assert build.kernels.rows == [
         ("add_mul_exp", "b" * 12, "same code", "not recorded"),
         ("matmul", "c" * 12, "other code", "sm_90: 168 registers, 0 bytes spilled"),
         ("new", "d" * 12, "not recorded", "not recorded"),
+        ("relu", Cell(text=f"{'e' * 12}, of the whole build: {whole['relu']}"), "not recorded", "not recorded"),
     ]
+    (html,) = [rendered(made) for made in commit_facts.build(read(tree)) if tree.commits[2][:8] in made.name]
+    assert "of the whole build: libk.so: relu goes through a pointer (call rax)" in html
     assert build.changed == [("driver", "550", "560")]
     assert build.against == tree.commits[0][:8]  # the second commit's is not known
+
+
+def test_figures_of_code_that_differ(tree):
+    name = "matmul.Cpu.track_instructions"
+    edit(tree.results / "benchmarks.json", lambda data: data.update({name: {"type": "track", "version": "1"}}))
+    axes = [["'native'"], ["'float32-8x8x8-avx2'"]]
+    for index, value in {0: 1000.0, 1: 1000.0, 3: 1010.0}.items():
+        row = [[value], axes, "1", 1767225600000, 1.0]
+        edit(results_file(tree, index), lambda data, row=row: data["results"].update({name: row}))
+    assert [len(commit(tree, tree.commits[index]).figures.rows) for index in range(4)] == [0, 0, 0, 1]
+    ((of, *values),) = commit(tree, tree.commits[3]).figures.rows
+    assert of.text == "matmul: instructions of a call, float32-8x8x8-avx2"
+    assert values == ["1,000", "1,010", "+10 (1.00%)", tree.commits[1][:8]]
+    (html,) = [rendered(made) for made in commit_facts.build(read(tree)) if tree.commits[3][:8] in made.name]
+    assert "instructions of a call" in html and "More or fewer is not slower or faster" in html
 
 
 def test_sources_that_a_commit_changed(tmp_path):

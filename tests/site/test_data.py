@@ -273,7 +273,14 @@ def test_findings_as_data(evidence_site):
     site = read(evidence_site[0])
     data = {file.name: as_json(file.value) for file in finding_page.build_list(site) if isinstance(file, DataFile)}
     listed = data.pop("findings")["findings"]
-    assert [{**text.as_data(finding), "page": f"finding-{finding.id}.html"} for finding in site.findings] == listed
+    assert [
+        {
+            **text.as_data(finding),
+            "page": f"finding-{finding.id}.html",
+            "today": site.today(finding) or None,
+        }
+        for finding in site.findings
+    ] == listed
     assert set(data) == {f"finding-{finding.id}" for finding in site.findings}
     for finding in site.findings:
         document = data[f"finding-{finding.id}"]

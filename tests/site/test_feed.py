@@ -40,9 +40,7 @@ def test_feed_has_the_cards(site):
     tree, out = site
     feed, entries = entries_of(out)
     cards = home(tree).cards
-    assert sorted(titles(entries)) == sorted(
-        f"{card.kernel} {card.case}: {card.change} {card.margin}" for card in cards
-    )
+    assert sorted(titles(entries)) == sorted(f"{card.name} {card.case}: {card.change} {card.margin}" for card in cards)
     assert cards and {tree.commits[2][:8]} == {entry.find(f"{ATOM}summary").text[:8] for entry in entries}
     times = [datetime.fromisoformat(entry.find(f"{ATOM}updated").text) for entry in entries]
     assert times == sorted(times, reverse=True)

@@ -1,6 +1,7 @@
 """The pages of findings: what they say of each kind and state, the evidence, the commands."""
 
 import io
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -13,13 +14,15 @@ from kernel_velocity.__main__ import _Parser, main
 from kernel_velocity.ab import bisect
 from kernel_velocity.findings import evidence, finding, store
 from kernel_velocity.findings.finding import Kind, State
+from kernel_velocity.past.past import Past
 from kernel_velocity.results import git as history
+from kernel_velocity.results import identity
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages.finding import DAY, REASON, by_slot, decisions, headline, looks
-from tests import synthetic
+from kernel_velocity.site.pages.finding import DAY, REASON, decisions, headline, looks
+from tests import large_tree, synthetic
 from tests.ab.simulated_machine import Machine
-from tests.findings import evidenced
+from tests.findings import evidenced, nights
 from tests.site.pages import Tags, read, rendered
 from tests.site.sites import written
 
@@ -127,8 +130,50 @@ def test_trend_of_the_last_environment(unknown):
     parts |= {"benchmark": "matmul.Cpu.time_hot", "implementation": "native"}
     new, old = (SeriesKey(environment=f"hosttorch-py3.11-torch{name}", **parts) for name in ("2.13.0", "2.9.0"))
     times = {new: 2e9, old: None if unknown else 1e9}
-    (shown,) = by_slot(SimpleNamespace(keys=(new, old), past=SimpleNamespace(last_measured=times.get))).values()
-    assert shown == new
+    past = SimpleNamespace(keys=(new, old), last_measured=times.get)
+    assert [*Past.slots.func(past).values()] == [new]
+
+
+def test_finding_says_what_today_does_not_hold(tmp_path):
+    """A lasting change, one that is back, one that the values deny, and one that is too small for them."""
+    shape, case = large_tree.Shape(commits=40, series=20), "float32-{}M".format
+    natives = {size: large_tree.PAIRS.index(("native", case(size))) for size in (1, 5, 10, 50)}
+    steps = [(20, 1.05, 1), (20, 1.05, 5), (28, 1 / 1.05, 5)]
+    truth = [large_tree.Change(at=at, factor=factor, series=(natives[size],)) for at, factor, size in steps]
+    commits = large_tree.build(tmp_path, shape, truth)
+    tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits)
+    site = read(tree)
+
+    def claiming(ratio, *sizes):
+        series = []
+        for size in sizes:
+            (key,) = [key for key in site.keys if (key.implementation, key.case) == ("native", case(size))]
+            series.append(finding.Affected(identity=identity.of(key, None), ratio=ratio))
+        at = {"commits": commits[20:21], "anchor": commits[19], "bad": commits[20]}
+        return nights.finding(affected=tuple(series), **at)
+
+    def note(*args):
+        return site.today(claiming(*args))
+
+    lasted = f"it lasted for 8 commits ({commits[20][:8]}..{commits[27][:8]}), back since {commits[28][:8]}."
+    assert note(1.05, 1) == "" == note(1.005, 50)
+    assert note(1.05, 1, 5) == f"In 1 of 2 series {lasted}"
+    assert re.fullmatch(
+        r"In 2 of 2 series the values recorded by now show no change there \(within [12]\.\d%\)\.", note(1.05, 10, 50)
+    )
+    assert "no change there" in note(0.95, 50)  # the other way
+
+    store.write(tree.results, claiming(1.05, 1, 5))
+    folders = ["--results", str(tree.results), "--repository", str(tree.repository)]
+
+    def printed(*argv):
+        out, err = io.StringIO(), io.StringIO()
+        assert (main(["findings", *argv, *folders], out, err), err.getvalue()) == (0, "")
+        return out.getvalue()
+
+    assert f"{claiming(1.05).id}: In 1 of 2 series {lasted}" in printed("list").splitlines()
+    assert f"  today:     In 1 of 2 series {lasted}" in printed("show", claiming(1.05).id).splitlines()
+    assert [record["today"] for record in json.loads(printed("list", "--json"))] == [note(1.05, 1, 5)]
 
 
 def test_many_suspected_commits(tree):

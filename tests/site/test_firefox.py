@@ -6,7 +6,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.site.browser import executable, watched
+from tests.site.browser import executable, launched, watched
 from tests.site.site_inspection import kind_of
 
 KINDS = ("index", "kernel", "commit", "finding", "findings", "compare", "measurement", "roofline", "machines")
@@ -27,7 +27,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def firefox(request):
     """A running headless Firefox, of the system: Playwright speaks WebDriver BiDi with it."""
     program = executable("firefox-esr", "firefox")
-    browser = request.getfixturevalue("playwright").firefox.launch(channel="moz-firefox", executable_path=program)
+    browser = launched(request.getfixturevalue("playwright").firefox, program, channel="moz-firefox")
     yield browser
     browser.close()
 

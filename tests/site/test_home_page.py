@@ -93,23 +93,41 @@ def test_answer_counts_every_row(tree):
     assert [name for name, _ in row_of(page, SMALL).others] == ["eager"]
 
 
+def test_single_commit_is_the_first(tree):
+    for index in range(4):
+        results_file(tree, index).unlink()
+    (where,) = home(tree).answer.where
+    assert (where.span, where.base, where.newest.short) == ("first commit", None, tree.commits[4][:8])
+
+
 def edit_configuration(tree, **settings):
     synthetic.write_json(tree.repository / "asv.conf.json", {"version": 1, "project": "x", "repo": "."} | settings)
+
+
+def test_first_look_renews_itself(tree, tmp_path):
+    def written(**more):
+        out = tmp_path / "site"
+        report.write_site(results=tree.results, repository=tree.repository, out=out, **more)
+        return (out / "index.html").read_text()
+
+    page = written(unfinished="Round 1 of 8 is measured")
+    assert 'http-equiv="refresh"' in page and "Round 1 of 8 is measured. This page renews itself." in page
+    assert "refresh" not in written()
 
 
 def test_cards_of_a_kernel_and_commit_are_one(tree):
     edit_configuration(tree, show_commit_url="https://example.org/commit/")
     page = home(tree)
-    assert [(card.kernel, card.change, card.tone, card.is_over) for card in page.cards] == [
-        ("add_mul_exp", "2.51× faster", "faster", False),
-        ("matmul", "2.50× faster", "faster", False),
+    assert [(card.name, card.change, card.tone, card.lasted) for card in page.cards] == [
+        ("add_mul_exp", "2.50× faster", "faster", ""),
+        ("matmul", "2.50× faster", "faster", ""),
     ]
     card = page.cards[1]
     assert (card.case, card.others, card.further) == (SMALL, [f"{LARGE} 2.50× faster"], 0)
     assert (card.commit.short, card.commit.author) == (tree.commits[2][:8], "Ada Lovelace")
     assert (card.times, card.diff) == ("6.72 ms → 2.69 ms", f"https://example.org/commit/{tree.commits[2]}")
     assert [(line.slower, line.faster) for line in page.commits] == [(0, 0), (0, 0), (0, 4), (0, 0), (0, 0)]
-    assert page.commits[2].largest == "add_mul_exp float32-5M 2.51× faster"
+    assert page.commits[2].largest == "add_mul_exp float32-5M 2.50× faster"
     edit_configuration(tree, show_commit_url="javascript:alert(1)//")
     assert {card.diff for card in home(tree).cards} == {""}
 
@@ -119,14 +137,23 @@ def test_change_that_was_undone_comes_last(tmp_path):
     small, large = (large_tree.PAIRS.index(("native", case)) for case in ("float32-1M", "float32-5M"))
     steps = [(22, 1.1, small), (34, 1 / 1.1, small), (30, 1 / 1.05, large)]
     truth = [large_tree.Change(at=at, factor=factor, series=(series,)) for at, factor, series in steps]
-    large_tree.build(tmp_path, shape, truth)
-    tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", ())
+    commits = large_tree.build(tmp_path, shape, truth)
+    tree = synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits)
     page = home(tree)
-    cards = [(card.case, card.tone, card.is_over) for card in page.cards]
-    assert cards == [
-        ("float32-1M", "faster", False),
-        ("float32-5M", "faster", False),
-        ("float32-1M", "slower", True),
+    first, last, back = (commits[at][:8] for at in (22, 33, 34))
+    lasted = f"for 12 commits ({first}..{last}), back since {back}"
+    assert [(card.case, card.tone, card.lasted) for card in page.cards] == [
+        ("float32-5M", "faster", ""),
+        ("float32-1M", "slower", lasted),
+    ]
+    feed, *_ = home_page.build(read(tree))
+    titles = [entry.title for entry in feed.context["feed"]["entries"]]
+    assert len(titles) == 2 and titles[0].endswith(lasted)  # at the time of its end
+    ends = {line.line.short: (line.slower, line.faster, line.back) for line in page.commits}
+    assert (ends[first], ends[back]) == ((1, 0, 0), (0, 0, 1))
+    assert [row.change.detail.partition(", ")[2] for at in (22, 34) for row in commit(tree, commits[at]).rows] == [
+        lasted,
+        f"takes back the change since {first}",
     ]
     assert row_of(page, "float32-1M").changes[0].tone == "unchanged"
     assert page.answer.parts == [("faster", "1 faster"), ("unchanged", "9 unchanged")]
@@ -154,13 +181,14 @@ def test_range_names_its_ends(tree):
     with git.Repo(tree.repository) as repo:
         actor = git.Actor("Grace Hopper", "g@example.org")
         shas = [repo.index.commit(f"Unmeasured {n}", author=actor, committer=actor).hexsha for n in range(5)]
-    keep(tree, state=State.SUSPECT, commits=(tree.commits[4], *shas))
+    keep(tree, state=State.SUSPECT, commits=(tree.commits[4], *shas), anchor=tree.commits[0])
     (line,) = home(tree).findings
-    assert [(commit.author, commit.href) for commit in line.commits] == [
-        ("Ada Lovelace", f"commit-{tree.commits[4][:8]}.html"),
-        ("Grace Hopper", ""),
-    ]
-    assert line.further == "first and last of 6 commits"
+    (cause,) = line.commits
+    assert cause.words == f"one of 6 commits, {tree.commits[0][:8]}..{shas[-1][:8]}"
+    assert (cause.href, cause.author, cause.subject) == (line.href, "", "")
+    keep(tree, state=State.SUSPECT, commits=(shas[0],))
+    (only,) = home(tree).findings[0].commits
+    assert only.words == f"{shas[0][:8]} Unmeasured 0 (Grace Hopper)"
 
 
 def test_span_since_a_tag(tree):
@@ -284,7 +312,10 @@ def test_links_to_a_trend_name_machine_and_state(tree):
     def check(cell, machine, **more):
         file, _, query = cell.href.partition("#")
         wanted = {"machine": machine, "environment": synthetic.ENVIRONMENT, "state": "hot", **more}
-        assert (file, dict(parse_qsl(query))) == (f"kernel-{cell.kernel}-Cpu.html", wanted)
+        assert (file, dict(parse_qsl(query))) == (
+            f"kernel-{getattr(cell, 'kernel', None) or cell.name}-Cpu.html",
+            wanted,
+        )
 
     rows, page = home(tree).rows, commit(tree, tree.commits[2])
     assert {row.machine for row in rows} == {row.machine for row in page.rows} == {"bench-1", "bench-2"}

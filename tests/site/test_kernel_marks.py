@@ -9,10 +9,12 @@ from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import model
 from kernel_velocity.site.pages import kernel_chart
-from kernel_velocity.site.pages.kernel_chart import Remeasured
+from kernel_velocity.site.pages.kernel_chart import MeasuredAgain
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict.controls import MachineStep
+from kernel_velocity.verdict.ranges import CommitRange
+from kernel_velocity.verdict.verdicts import Levels
 from tests import large_tree
 from tests.findings import nights
 from tests.site import pages
@@ -47,21 +49,26 @@ SLOWER = series(stepped(-7.0, -6.8))  # at the 40th of 80 commits
     ("reruns", "words"),
     [
         ([], "not re-measured"),
-        ([Remeasured(39, 40, Answer.DIFFERENT, 1.25)], "re-measured: 25.0% slower"),
+        ([MeasuredAgain(39, 40, Answer.DIFFERENT, 1.25)], "re-measured: 25.0% slower"),
         (
-            [Remeasured(10, 70, Answer.SAME, 1.0), Remeasured(41, 42, Answer.DIFFERENT, 1.25)],
+            [MeasuredAgain(10, 70, Answer.SAME, 1.0), MeasuredAgain(41, 42, Answer.DIFFERENT, 1.25)],
             "re-measured: 25.0% slower",
         ),
-        ([Remeasured(39, 40, Answer.SAME, 1.0)], "re-measured: unchanged"),
-        ([Remeasured(39, 40, Answer.DIFFERENT, 0.8)], "not re-measured"),  # the other way
-        ([Remeasured(60, 61, Answer.DIFFERENT, 1.25)], "not re-measured"),
+        ([MeasuredAgain(39, 40, Answer.SAME, 1.0)], "re-measured: unchanged"),
+        ([MeasuredAgain(39, 40, Answer.DIFFERENT, 0.8)], "not re-measured"),  # the other way
+        ([MeasuredAgain(60, 61, Answer.DIFFERENT, 1.25)], "not re-measured"),
     ],
 )
 def test_change_point_says_whether_it_was_remeasured(reruns, words):
-    points = detector.detect(np.log(SLOWER.seconds))
+    points, within = detector.detect(np.log(SLOWER.seconds)), ((), ())
     line = [f"{position:040x}" for position in range(80)]
-    (mark,) = kernel_chart.change_marks(SLOWER, points, line, reruns)
-    assert mark["detail"].startswith(words + "; ")
+    alone = CommitRange(good=line[39], bad=line[40], commits=(line[40],))
+    levels = Levels(points=points, values=SLOWER.seconds, within=within, doubt=None, ranges=(alone,))
+    (mark,) = kernel_chart.change_marks(SLOWER, levels, line, reruns)
+    assert mark["detail"].startswith(words + "; ") and not mark["cause"]
+    several = CommitRange(good=line[38], bad=line[40], commits=(line[39], line[40]))
+    levels = dataclasses.replace(levels, ranges=(several,))
+    assert kernel_chart.change_marks(SLOWER, levels, line, reruns)[0]["cause"] == str(several)
     assert mark["remeasured"] == (words == "re-measured: 25.0% slower")
 
 

@@ -1,6 +1,7 @@
 """A kernel's page: its tables and data, what its chart marks and offers, the compiled code, the source."""
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import git
@@ -8,13 +9,13 @@ import numpy as np
 import pytest
 
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.names import FIGURES
+from kernel_velocity.names import UNITS_OF_FIGURES
 from kernel_velocity.past.past import Tracked
 from kernel_velocity.results import git as results_git
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.site import model
+from kernel_velocity.site import model, text
 from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import BENEFIT, EFFICIENCY, GFLOPS, TIME
@@ -122,6 +123,21 @@ def test_page_follows_from_its_inputs(tree):
     assert differing() == [*of("add_mul_exp"), *of("matmul")]
 
 
+def test_traffic_of_unfused_operations_is_beside_the_kernels(tree):
+    before = kernel_files(tree)["kernel-add_mul_exp-Cpu.html"].inputs
+    path = tree.results / "benchmarks.json"
+    data = json.loads(path.read_text())
+    entry = data["add_mul_exp.Cpu.time_hot"]
+    first, *others = entry["bytes"]
+    entry["unfused_bytes"] = {first: entry["bytes"][first] * 7 / 3, **{case: entry["bytes"][case] for case in others}}
+    path.write_text(json.dumps(data))
+    (row,) = kernel(tree, "add_mul_exp-Cpu").traffic.rows
+    assert (row[0], row[3]) == (first, "2.33×")
+    page = kernel_files(tree)["kernel-add_mul_exp-Cpu.html"]
+    assert "of the reference's operations one by one" in words(page) and page.inputs != before
+    assert kernel(tree, "matmul-Cpu").traffic.rows == []
+
+
 @pytest.mark.parametrize("most", [1, 2, 128])
 def test_pages_are_made_in_parts(tmp_path, monkeypatch, most):
     shape = large_tree.Shape(commits=3, series=120)
@@ -193,12 +209,13 @@ def test_figures_where_they_changed():
     (code,) = kernel_chart.figures_of(figures, "matmul", "Cpu", LINE)
     (registers,) = kernel_chart.figures_of(figures, "matmul", "Cuda", LINE)
     named = {"machine": "m", "environment": "e", "benchmark": "matmul.Cuda.track_registers", "target": "sm_90"}
-    assert registers == {**named, "unit": "registers of a thread", "commit": ["a", "d"], "value": [168, 128]}
-    assert (code["commit"], code["value"]) == (["c"], [14534])
+    assert registers == {**named, "unit": "registers of a thread", "before": [None, "b"],
+                         "commit": ["a", "d"], "value": [168, 128]}  # fmt: skip
+    assert (code["before"], code["commit"], code["value"]) == ([None], ["c"], [14534])
 
 
 def test_figures_have_words():
-    assert set(kernel_page.FIGURES) == {f"track_{name}" for names in FIGURES.values() for name in names}
+    assert set(text.FIGURES) == {f"track_{name}" for name in UNITS_OF_FIGURES}
 
 
 def test_figures_and_errors_are_not_timed():

@@ -11,9 +11,10 @@ import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.site import report
+from kernel_velocity.site.writer import read_data
 from tests import foreign_tree, synthetic
 from tests.site.browser import change, hover, show
-from tests.site.site_inspection import opened
+from tests.site.site_inspection import FEW, kind_of, reading
 from tests.site.sites import site_of
 
 CHANGED = 12  # of 24 commits, where `io.Csv.time_read` gets slower
@@ -58,7 +59,8 @@ def test_pages_have_values_in_their_units_and_no_kernels(foreign_site):
     for value in (
         "344 bytes",
         "140 MB",
-        "track_errors 3.00 errors –",
+        "core.track_errors 0 to 3.00 errors",  # the first card: no change is larger
+        "track_errors 3.00 errors 0 to 3.00 errors",
         "3.00 errors",
         "-2.50",
         "core.sparse.Solve 1, lu, None time_solve",
@@ -67,9 +69,62 @@ def test_pages_have_values_in_their_units_and_no_kernels(foreign_site):
     pages = [words(path) for path in (*out.glob("kernel-*.html"), *out.glob("commit-*.html"), out / "index.html")]
     assert not any(word in page for page in pages for word in ("GFLOPS", "roof", "cache benefit"))
     commit = words(out / f"commit-{tree.commits[CHANGED][:8]}.html")
-    assert "4 slower" in commit
+    assert "5 slower" in commit
     assert "io.Csv 1000, c time_read" in commit
     assert "51.0% slower change point, not re-measured" in words(out / "kernel-io.Csv.html")
+
+
+RATES = {
+    "k.track_copy": ("GB/s", [], 100.0),  # falls to half: worse
+    "k.track_latency": ("ms", [], 100.0),  # falls to half: better
+    "k.track_threads": ("threads", [], 8.0),  # falls to half: nobody knows
+    "k.track_score": ("points", [], 8.0),  # stated in the section: less is better
+    "k.track_gain": ("points", [], 8.0),  # stated by its author: more is better
+}
+
+
+@pytest.fixture(scope="module")
+def rates_site(tmp_path_factory):
+    tree = foreign_tree.build(tmp_path_factory.mktemp("rates"), suite=RATES)
+    (tree.repository / "kernel-velocity.toml").write_text('[better]\n"*_score" = "lower"\n')
+    listed = json.loads((tree.results / "benchmarks.json").read_text())
+    listed["k.track_gain"]["higher_is_better"] = True
+    synthetic.write_json(tree.results / "benchmarks.json", listed)
+    for sha in tree.commits[CHANGED:]:
+        (path,) = tree.results.glob(f"*/{sha[:8]}-*.json")
+        data = json.loads(path.read_text())
+        for row in data["results"].values():
+            row[0][0] /= 2
+        path.write_text(json.dumps(data))
+    return site_of(tree)
+
+
+def test_direction_of_a_series_decides_what_is_slower(rates_site):
+    tree, out = rates_site
+    home = read_data(out / "data" / "home.js")
+    rows = {row["state"]: (row["better"], row["changes"][0]["verdict"]) for row in home["rows"]}
+    assert rows == {
+        "track_copy": ("higher", "slower"),
+        "track_latency": ("lower", "faster"),
+        "track_threads": ("neither", "lower"),
+        "track_score": ("lower", "faster"),
+        "track_gain": ("higher", "slower"),
+    }
+    page = words(out / "index.html")
+    assert "2 slower , 2 faster , 1 lower" in page and "▼ slower: 2 ▲ faster: 2 ◇ higher or lower: 1" in page
+    assert "k.track_copy: 50." in words(out / "feed.xml") and "× lower" not in page
+    assert "2 slower, 2 faster, 1 lower" in words(out / f"commit-{tree.commits[CHANGED][:8]}.html")
+
+
+def test_direction_is_that_of_the_browser_too(rates_site, tab):
+    tree, out = rates_site
+    show(tab, out, "compare.html", a=tree.commits[0][:12], b=tree.commits[-1][:12])
+    assert tab.locator("#summary").text_content() == "5 test cases compared: 2 slower, 2 faster, 1 lower."
+    worse = tab.locator("#rows td.slower").all_inner_texts()
+    assert len(worse) == 2 and all(re.match(r"(49|50)\.\d% lower", cell) for cell in worse)
+    show(tab, out, "kernel-k.html", state="track_copy")
+    tip, _ = hover(tab, "", CHANGED)
+    assert "% lower" in tip
 
 
 def test_name_that_no_file_can_have_has_a_page(foreign):
@@ -99,7 +154,9 @@ def test_trend_tip_and_comparison_in_a_browser(foreign_site, tab):
     assert "3.00 errors" in hover(tab, "", CHANGED)[0]
     show(tab, out, "compare.html", a=tree.commits[CHANGED - 1][:12], b=tree.commits[CHANGED][:12])
     summary = tab.locator("#summary").text_content()
-    assert "slower than A in the geometric mean of 14 test cases: 4 slower, " in summary
+    assert "slower than A in the geometric mean of 14 test cases; of all " in summary
+    first, *_ = tab.locator("#rows tbody tr").all_inner_texts()
+    assert "core" in first and "0 to 3.00 errors" in first and f"by {tree.commits[CHANGED][:8]}" in first
     text = tab.locator("#rows").text_content()
     assert "70.0 MB" in text and "3.00 errors" in text and "µs" in text
 
@@ -203,8 +260,7 @@ def test_tree_of_the_real_asv(tmp_path):
 @pytest.mark.slow
 def test_every_page_is_right(foreign_site, chromium):
     _, out = foreign_site
-    reader = opened(chromium)
-    reader.crawl(out)
-    reader.tab.context.close()
+    with reading(chromium) as reader:
+        reader.crawl(out, most=FEW)
     assert reader.complaints == []
-    assert set(reader.pages) == {path.name for path in out.glob("*.html")}
+    assert {kind_of(name) for name in reader.pages} == {kind_of(path.name) for path in out.glob("*.html")}

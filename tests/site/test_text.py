@@ -1,6 +1,7 @@
 """Results as words, cells and footnotes. Small figures."""
 
 import math
+import re
 from urllib.parse import parse_qsl
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import Outcome
+from kernel_velocity.results.records import Machine
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
 from kernel_velocity.verdict.verdicts import Verdict, Word
@@ -38,6 +40,14 @@ def test_kernel_link_holds_the_choice(name):
     file, _, fragment = text.kernel_href("matmul", "Cpu", **choice).partition("#")
     assert (file, dict(parse_qsl(fragment, keep_blank_values=True))) == ("kernel-matmul-Cpu.html", choice)
     assert text.kernel_href("matmul", "Cpu") == "kernel-matmul-Cpu.html"
+
+
+@pytest.mark.parametrize("kernel", ["a" * 260, "\xe9" * 130, "a/../b"])
+def test_kernel_whose_name_no_file_can_have_has_a_digest(kernel):
+    digest = text.in_file_name(kernel)
+    assert re.fullmatch("[0-9a-f]{16}", digest) and text.in_file_name(kernel + "b") != digest
+    assert text.kernel_href(kernel, "Cpu") == f"kernel-{digest}-Cpu.html"
+    assert text.in_file_name("a.b_2") == "a.b_2"
 
 
 # ---- small figures -------------------------------------------------------------------------------------------------
@@ -92,15 +102,35 @@ def test_sparkline_of_many_commits_shows_the_newest():
     ("verdict", "unit", "words"),
     [
         (Verdict(word=Word.SLOWER, ratio=1.05, low=1.04, high=1.06), "seconds", ("5.0% slower", "±1.0%", "slower")),
-        (Verdict(word=Word.FASTER, ratio=0.5, low=0.49, high=0.51), "GFLOPS", ("2.00× faster", "±2.0%", "faster")),
+        (Verdict(word=Word.SLOWER, ratio=0.5, low=0.49, high=0.51), "GB/s", ("50.0% lower", "±1.0%", "slower")),
         (Verdict(word=Word.SLOWER, ratio=1.05), "bytes", ("5.0% larger", "", "slower")),
-        (Verdict(word=Word.SLOWER, ratio=1.05), "errors", ("5.0% higher", "", "same")),
+        (Verdict(word=Word.HIGHER, ratio=1.05), "threads", ("5.0% higher", "", "same")),
+        (
+            Verdict(word=Word.SLOWER, ratio=math.nan, ends=(0.0, 8.0)),
+            "spills",
+            ("0 to 8.00 spills", "", "slower"),
+        ),
         (Verdict(word=Word.UNCHANGED, within=0.014), "seconds", ("unchanged", "within 1.4%", "unchanged")),
         (Verdict(word=Word.UNDECIDED), "seconds", ("undecided", "", "undecided")),
     ],
 )
 def test_verdict_in_words(verdict, unit, words):
-    assert (text.verdict(verdict, unit), text.verdict_detail(verdict), text.verdict_tone(verdict, unit)) == words
+    assert (text.verdict(verdict, unit), text.verdict_detail(verdict, unit), text.tone(verdict.word)) == words
+
+
+@pytest.mark.parametrize(
+    ("ram", "shown"),
+    [
+        ("8350281728", "7.78 GiB"),
+        ("8154572", "7.78 GiB"),  # an old asv wrote KiB
+        ("536870912", "512 GiB"),
+        ("1", "1"),
+        ("8GB", "8GB"),
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_memory_of_a_machine(ram, shown):
+    assert text.details_of(Machine(name="m", details=(("ram", ram),))) == (("memory", shown),)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))

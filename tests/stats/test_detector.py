@@ -144,6 +144,21 @@ def test_settled_levels_make_a_series_unsteady():
     assert [point.is_unsteady for point in points] == [False] * 3 + [True] * 12
 
 
+@pytest.mark.parametrize(("size", "sigmas"), [(3, 16), (4, 12), (5, 10)])
+def test_short_level_inside_a_history_is_found_if_it_is_far_away(size, sigmas):
+    values = stepped(0.0, 0.0, sigma=0.005)
+    values[40 : 40 + size] += 0.005 * sigmas
+    assert change_points(values) == [(40, True), (40 + size, False)]
+    values[40 : 40 + size] -= 0.005 * sigmas / 2
+    assert change_points(values) == []
+
+
+@pytest.mark.parametrize("since", range(1, 7))
+def test_level_of_eight_is_found_while_its_revert_is_new(since):
+    values = np.repeat([0.0, 0.05, 0.0], (40, 8, since)) + 0.005 * np.random.default_rng(0).standard_normal(48 + since)
+    assert (40, True) in change_points(values)
+
+
 def test_infinite_value_is_refused_with_its_index():
     with pytest.raises(ValueError, match="value 4 is infinite"):
         detect([None, *stepped(0.0)[:3], -math.inf])

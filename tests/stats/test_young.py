@@ -11,7 +11,7 @@ from kernel_velocity.stats.changepoints import young
 from kernel_velocity.stats.changepoints.young import Level, Pool
 
 SIGMA = 0.005
-POOL = Pool(sigma=SIGMA, tails=1.0)
+POOL = Pool(sigma=SIGMA, tails=young.NORMAL)
 STEADY = 41  # values, the newest of which may be new
 
 
@@ -41,7 +41,7 @@ def smallest(logs, pool=POOL):
 def test_noise_alone_is_no_step(family, false, size):
     """Of 1000 series. Tails heavier than a normal distribution's leave a few, whatever the p."""
     rng = np.random.default_rng(0)
-    pool = young.pool([family(rng, STEADY) for _ in range(40)], are_controls=True)
+    pool = young.pool([family(rng, STEADY) for _ in range(40)])
     ps = np.array([smallest(family(rng, size), pool) for _ in range(1000)])
     assert (ps < 0.01).mean() <= 0.02
     assert (ps < 1e-4).sum() <= false
@@ -61,12 +61,30 @@ def test_step_of_the_newest_values_is_found(effect, newest):
     assert np.quantile(ps, 0.9) < 1e-3
 
 
+def test_steps_are_found_at_any_age():
+    """A change of 15 values, and four after its end, which the detector takes for the same level."""
+    logs = normal(np.random.default_rng(4), 48)
+    logs[29:44] -= 0.034
+    (starts,) = young.likely_starts([logs])
+    assert {29, 44} <= set(starts)
+    steps = young.older_steps(Level(logs, POOL, math.nan), starts, [])
+    assert [step.by_now.index for step in steps] == [29, 44]
+    assert all(max(step.by_now.p, step.first.p) < 1e-3 for step in steps)
+    assert [step.by_now.index for step in young.older_steps(Level(logs, POOL, math.nan), starts, [29])] == [44]
+    noise = [normal(np.random.default_rng(seed), 100) for seed in range(50)]
+    by_chance = [
+        young.older_steps(Level(logs, POOL, math.nan), starts, [])
+        for logs, starts in zip(noise, young.likely_starts(noise), strict=True)
+    ]
+    assert sum(map(len, by_chance)) <= 1
+
+
 def test_outlier_is_no_step():
     logs = normal(np.random.default_rng(2), STEADY)
     logs[-1] += 0.05
     assert smallest(logs) < 1e-3
     logs[20] += 0.06  # the series has such values now and then
-    assert smallest(logs) == 1.0
+    assert smallest(logs) > 0.01
     right = normal(np.random.default_rng(2), STEADY)
     right[-2:] += 0.1, 0.02  # an outlier, and the newest is almost as before
     assert smallest(right) == 1.0
@@ -75,13 +93,13 @@ def test_outlier_is_no_step():
 def test_tails_of_the_machine_make_a_single_value_less_sure():
     logs = normal(np.random.default_rng(3), STEADY)
     logs[-1] += 0.03
-    assert smallest(logs, Pool(SIGMA, 2.0)) > 10 * smallest(logs, POOL)
+    assert smallest(logs, Pool(SIGMA, young.UNKNOWN_TAILS)) > 10 * smallest(logs, POOL)
     assert smallest(logs, None) > smallest(logs, POOL)  # where nothing tells them
 
 
 def test_short_history_is_judged_by_the_scatter_of_others():
     logs = np.array([0.0, 0.001, 0.05])
-    assert smallest(logs) < 1e-3 < smallest(logs, Pool(0.05, 1.0))
+    assert smallest(logs) < 1e-3 < smallest(logs, Pool(0.05, young.NORMAL))
     assert steps(logs, None, float("nan")) == []
 
 
@@ -112,7 +130,7 @@ def test_correlated_noise_makes_a_mean_less_sure():
     steady, drifting = (young.Noise(sigma=SIGMA, freedom=20, phi=phi) for phi in (0.0, 0.8))
     assert drifting.error((40, 4)) > 1.5 * steady.error((40, 4))
     assert drifting.error((1, 1)) == steady.error((1, 1))
-    assert drifting.least((40, 4), 1e-3) > steady.least((40, 4), 1e-3) > steady.least((40, 4), 1e-2)
+    assert drifting.least(40, 1e-3, 4)[-1] > steady.least(40, 1e-3, 4)[-1] > steady.least(40, 1e-2, 4)[-1]
 
 
 @settings(max_examples=50, deadline=None)
@@ -133,5 +151,24 @@ def test_steps_of_a_young_history_do_not_hide_each_other(pattern):
     rng = np.random.default_rng(5)
     levels = {"A": 0.0, "B": -0.9, "C": -0.5, "D": 0.3}
     logs = np.array([levels[name] for name in pattern]) + 0.002 * rng.standard_normal(len(pattern))
-    indices = [point.index for point in steps(logs, Pool(sigma=0.002, tails=1.2), math.nan) if point.p < 1e-6]
+    indices = [point.index for point in steps(logs, Pool(sigma=0.002, tails=young.NORMAL), math.nan) if point.p < 1e-6]
     assert indices == [index for index in range(1, len(pattern)) if pattern[index] != pattern[index - 1]]
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_least_step_that_a_test_is_said_to_see_is_seen(size):
+    """Also where the level has outliers."""
+    rng, p, is_seen = np.random.default_rng(7), 1e-5, []
+    for number in range(100):
+        logs = normal(rng, STEADY + size)
+        logs[5] += 0.04 * (number % 2)
+        (scatter,) = young.noises([Level(logs[:STEADY], POOL, math.nan)])
+        logs[STEADY:] += scatter.least(young.LONGER, p, size)[-1]
+        is_seen.append(smallest(logs) <= p * young.MOST_TRIED)
+    assert np.mean(is_seen) >= 0.97
+
+
+def test_new_step_needs_less_evidence_than_the_same_of_long_ago():
+    logs = normal(np.random.default_rng(8), STEADY)
+    logs[-2:] += 0.03
+    assert smallest(logs[::-1]) == pytest.approx((young.SHORTER + 1) / 3 * smallest(logs))

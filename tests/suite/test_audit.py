@@ -12,6 +12,7 @@ from kernel_velocity.engine.timers import HostTimer
 from kernel_velocity.problem.implementations import Bound
 from kernel_velocity.suite import audit as audit_
 from kernel_velocity.suite.audit import (
+    ApartError,
     AuditError,
     FreshInputs,
     audit,
@@ -75,12 +76,18 @@ class PlannedTimer(HostTimer):
         return [next(self._seconds)]
 
 
-def audit_planned(*seconds, fresh=None, estimate=1e-3, device="cpu"):
-    """Audit a call with planned times of single calls."""
+def audit_planned(*seconds, fresh=None, estimate=9.9e-4, device="cpu", alone=None, **more):
+    """Audit a call with planned times of single calls, those `alone` first: as long as in a row, unless given."""
+    alone = [estimate] * len(audit_.PAUSES) if alone is None else alone
+    seconds = (
+        (*alone, *seconds) if max(estimate, more.get("row", 0)) < audit_.LONG else (seconds[0], *alone, *seconds[1:])
+    )
     bound = Bound(lambda: None, lambda: None, lambda: None)
     timer = PlannedTimer(seconds)
     fresh = fresh or tensors(8)
-    flags = audit(bound, fresh, lambda: None, timer=timer, estimate=estimate, overhead=0.0, device=device)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_, "READINGS", 1)  # so that no time is added that a busy machine takes
+        flags = audit(bound, fresh, lambda: None, timer=timer, estimate=estimate, overhead=0.0, device=device, **more)
     assert not list(timer._seconds)
     return flags
 
@@ -130,8 +137,9 @@ def test_lucky_fixed_inputs_are_honest():
 
 
 def test_slow_calls_are_paired_less_often():
-    with pytest.raises(AuditError, match=r"at once: 1e\+03 us in a row, 3e\+07 us by itself"):
-        audit_planned(*[30.0] * audit_.TRIES, *pairs(*[(30.0, 30.0)] * audit_.FEWEST_PAIRS) * 2)
+    with pytest.raises(AuditError, match=r"at once: 1e\+06 us in a row, 3e\+07 us by itself"):
+        slow = [30.0] * audit_.TRIES
+        audit_planned(*slow, *pairs(*[(30.0, 30.0)] * audit_.FEWEST_PAIRS) * 2, estimate=1.0)
 
 
 def test_short_work_that_is_kept_by_address():
@@ -139,6 +147,49 @@ def test_short_work_that_is_kept_by_address():
     with pytest.raises(AuditError, match=r"at once: 0.45 us in a row, 100 us by itself"):
         audit_planned(*memo[0], *memo[1] * 2, estimate=4.5e-7)
     assert audit_planned(*memo[0], *memo[1][: 2 * (audit_.AGAIN + 1)], estimate=4.5e-7, device="cuda") == ()
+
+
+def test_call_by_itself_is_near_after_some_pause_of_each_kind():
+    near = [1.08e-3] * len(audit_.PAUSES)
+    assert audit_planned(1e-3, alone=near) == ()
+    assert audit_planned(1e-3, alone=[9e-3, 2e-3, *near]) == ()
+    assert audit_planned(2e-6, alone=[2.9e-6] * 3, estimate=1e-6) == ()
+    assert audit_planned(5e-4, alone=[1e-3] * 3, estimate=4e-4, row=9.5e-4) == ()  # the machine is slower now
+    assert audit_planned(1.05e-2, alone=[], estimate=1e-2) == audit_planned(1.2e-2, estimate=1e-2) == ()  # long
+
+
+@pytest.mark.parametrize(("alone", "estimate"), [(1.1e-3, 9e-4), (3e-6, 3e-7)])
+@pytest.mark.parametrize("kind", range(len(audit_.PAUSES)))
+def test_call_that_is_slower_after_every_pause_of_a_kind(alone, estimate, kind):
+    times = [*[estimate] * kind, *[alone] * audit_.SINGLES]
+    with pytest.raises(ApartError, match="times as fast when called again at once"):
+        audit_planned(alone=times, estimate=estimate)
+    sleeping = [estimate] * kind, [alone] * (len(audit_.PAUSES) - kind)
+    assert audit_planned(estimate, alone=[*sleeping[0], *sleeping[1]], estimate=estimate, threads=2) == ()
+
+
+def test_a_written_element_shows_who_watches_for_writes():
+    versions, times, x = [], [], torch.randn(40, 40)
+
+    def memo():
+        changed = versions[-1:] != [x._version]
+        versions.append(x._version)
+        time.sleep(2e-3 * changed)
+
+    fresh = FreshInputs((x,), lambda: (torch.randn(40, 40),), {})
+    before = x.clone()
+    with pytest.raises(ApartError):
+        audit(
+            Bound(memo, lambda: None, lambda: None),
+            fresh,
+            times.append,
+            timer=HostTimer(),
+            estimate=1e-6,
+            overhead=0.0,
+            device="cpu",
+        )
+    assert torch.equal(x, before) and times == []
+    fresh.check()
 
 
 def test_output_that_is_computed_when_it_is_read():
@@ -195,7 +246,7 @@ def test_output_that_is_written_after_the_call_returned():
         checked.set()
         written.wait()
 
-    bound = Bound(threading.Thread(target=write_late).start, lambda: out, lambda: out.fill_(math.nan))
+    bound = Bound(lambda: threading.Thread(target=write_late).start(), lambda: out, lambda: out.fill_(math.nan))
     with pytest.raises(AuditError, match="its outputs still changed after it had returned"):
         audit(bound, tensors(8), check, timer=HostTimer(), estimate=1, overhead=0.0, device="cpu")
 
@@ -211,7 +262,7 @@ def test_draws_are_secret_and_repeat_with_a_seed():
         problem = add_mul_exp.Cpu.problem
         inputs = problem.test_case("float32-500k")["create_inputs"]()
         fresh = FreshInputs(inputs, problem.test_case("float32-500k")["create_inputs"], environ)
-        return [inputs[0].clone(), *(fresh.draw()[0] for _ in range(2))]
+        return [inputs[0].clone(), *(fresh.draw().values[0] for _ in range(2))]
 
     first, second = draws(KV_SEED="a"), draws(KV_SEED="a")
     assert all(map(torch.equal, first, second))

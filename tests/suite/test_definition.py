@@ -93,11 +93,16 @@ def test_axes_and_costs(monkeypatch):
     assert module.Cpu.error_params[1] == module.Cpu.params[1]  # core: the first and the last
     assert module.Cpu.flops == {CASES[0]: 256, CASES[1]: 512}
     assert module.Cpu.bytes == {CASES[0]: 2048, CASES[1]: 4096}  # x and the result
+    assert module.Cpu.unfused_bytes == module.Cpu.bytes  # one operation
     assert module.Doubled.kernel == "twice" and not hasattr(module.Cpu, "track_code_bytes")
 
 
 def test_sizes_beside_names_and_bytes_by_formula(monkeypatch):
-    module = define(monkeypatch, {}, cases={"small": (2, 3)}, bytes=lambda rows, columns: 7 * rows, devices=["cpu"])
+    costs = {"bytes": lambda rows, columns: 7 * rows, "unfused_bytes": lambda rows, columns: 9 * columns}
+    module = define(monkeypatch, {}, cases={"small": (2, 3)}, **costs, devices=["cpu"])
+    assert module.Cpu.unfused_bytes == {"small": 27}
+    del costs["unfused_bytes"]  # then discovery does not ask PyTorch
+    assert define(monkeypatch, {}, cases={"small": (2, 3)}, **costs, devices=["cpu"]).Cpu.unfused_bytes == {}
     assert module.Cpu.params == [["eager"], ["small"]] and module.Cpu.bytes == {"small": 14}
     assert not hasattr(module, "Cuda")
 
@@ -124,6 +129,23 @@ def test_python_function_is_measured(asv_environment, monkeypatch, ours):
     bench = set_up(define(monkeypatch, {"ours": ours}), "ours")
     bench.measure("twice.Cpu.time_hot", "ours", CASES[0])
     assert rounds(asv_environment)[0].estimate > 0
+
+
+def test_null_answers_are_tried_once_and_flagged_always(asv_environment, monkeypatch):
+    verified = []
+    members = {name: lambda x: (20 * x).int() for name in ("reference", "ours")}
+    members["verify"] = lambda *pair: (verified.append(pair) or True, {})
+    module = define(monkeypatch, members)
+    counts = []
+    for _ in range(2):
+        verified.clear()
+        bench = set_up(module, "ours")
+        counts.append(len(verified))
+        bench.measure("twice.Cpu.time_hot", "ours", CASES[0])
+    assert counts[0] > 5 and counts[1] == 1
+    kinds = ("zeros", "constant", "untouched", "copy", "part", "stale")
+    for record in rounds(asv_environment):
+        assert {flag for flag in record.flags if "unproven" in flag} == {f"unproven_{kind}" for kind in kinds}
 
 
 def test_numpy_is_compared_as_tensors(asv_environment, monkeypatch):
@@ -180,9 +202,21 @@ def test_missing_artefact_is_na(asv_environment, monkeypatch, library):
         set_up(module, "ours")
 
 
+def test_function_of_what_is_not_there_is_na(asv_environment, monkeypatch):
+    def module(x):
+        import no_such_module  # noqa: F401
+
+    def name(x):
+        from kernel_velocity import no_such_name  # noqa: F401
+
+    for function in (module, name):
+        with pytest.raises(NotImplementedError, match=r"neither this commit nor this Python has it: .*no_such"):
+            set_up(define(monkeypatch, {"ours": function}), "ours")
+
+
 def test_function_of_another_device_is_na(asv_environment, monkeypatch, library):
     ours = native(library, "void scale(float* out, float* x)", device="cuda")
-    with pytest.raises(NotImplementedError, match="ours runs on cuda, not cpu"):
+    with pytest.raises(NotImplementedError, match="Ours needs a CUDA device"):
         set_up(define(monkeypatch, {"ours": ours}), "ours")
 
 
@@ -246,18 +280,21 @@ def test_own_expectation_verdict_and_outputs(asv_environment, monkeypatch):
         "ours": lambda x, out: torch.mul(x, 2, out=out),
     }
     bench = set_up(define(monkeypatch, members), "ours")
-    assert called == ["empty", torch.float64]
+    assert called[:2] == ["empty", torch.float64] and "empty" not in called[1:]
     assert bench.track_max_error("ours", CASES[0]) == 0.25
 
 
 @pytest.mark.parametrize(("rows", "lengths"), [((), (8, 8)), (("x",), (4, 4))])
 def test_rows_of_a_part(monkeypatch, rows, lengths):
     members = {"inputs": lambda n, m: (torch.randn(n, m), torch.randn(m)), "reference": lambda x, y: (x + y, x.sum(1))}
+    monkeypatch.setattr("kernel_velocity.problem.problem.FEWEST_ROWS", 2)
     problem = define(monkeypatch, members, rows=rows).Doubled()
     x, y = problem.inputs_of(CASES[0])
-    (part, same), outputs = problem.subset((x, y), problem.reference_solution(x, y), 2)
+    results = problem.reference_solution(x, y)
+    (part, same), outputs = problem.subset((x, y), results, 2)
     assert (len(part), same is y) == (lengths[0], True) and [len(output) for output in outputs] == [*lengths]
     assert problem.verify_result(problem.expected(part, same), outputs)[0]
+    assert problem.subset((x, y), (results[0][:3], results[1]), 2)[1][0].shape == (3, *x.shape[1:])  # is named as it is
 
 
 def test_inputs_leave_random_numbers_as_they_were(monkeypatch):

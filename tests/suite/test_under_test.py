@@ -6,6 +6,7 @@ import math
 import pytest
 
 from benchmarks import matmul
+from kernel_velocity.counts import compiled
 from kernel_velocity.names import TARGETS
 from kernel_velocity.suite import under_test
 from tests.suite.measuring import as_asv_runs, asv_environment, failure
@@ -32,7 +33,7 @@ INFO = {"kernels": {"matmul": {"code_bytes": {"sse2": 1000, "avx2": 900}, "ptxas
     ],
 )
 def test_figure_is_the_maximum_or_the_sum_of_spills(name, target, value):
-    assert under_test.figure(INFO, "matmul", name, target) == value
+    assert compiled.figure(INFO, "matmul", name, target) == value
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_figure_is_the_maximum_or_the_sum_of_spills(name, target, value):
 )
 def test_missing_figure_is_na(info, kernel, name, target):
     with pytest.raises(NotImplementedError, match=f"no {kernel} for {target}"):
-        under_test.figure(info, kernel, name, target)
+        compiled.figure(info, kernel, name, target)
 
 
 @pytest.fixture
@@ -94,10 +95,10 @@ def test_build_has_figures_of_its_targets():
     kernels = pytest.importorskip("kernels", reason="the native library is not built")
     info = json.loads((kernels._native.library.FOLDER / "build-info.json").read_text())
     for isa in info["isas"]:
-        assert under_test.figure(info, "matmul", "code_bytes", isa) > 1000
+        assert compiled.figure(info, "matmul", "code_bytes", isa) > 1000
     for architecture in info["cuda_architectures"]:
-        assert 16 <= under_test.figure(info, "matmul", "registers", architecture) <= 255
-        assert under_test.figure(info, "matmul", "spill_bytes", architecture) == 0
+        assert 16 <= compiled.figure(info, "matmul", "registers", architecture) <= 255
+        assert compiled.figure(info, "matmul", "spill_bytes", architecture) == 0
 
 
 def test_build_info_of_a_working_tree_is_the_one_of_its_package(tmp_path):

@@ -186,4 +186,38 @@ void ours(float* out, const float* x, int n) {
         "def reference(x):\n    return torch.nan_to_num(x)",
         "def ours(x):\n    return torch.nan_to_num(x)",
     ),
+    _of(
+        "branches at random, which a processor learns",
+        "float32-4000",
+        RANDOM,
+        "def reference(x):\n    return torch.where(x > 0, 2 * x, x / 2)",
+        library="""
+void ours(float* out, const float* x, int n) {
+    for (int i = 0; i < n; ++i) {
+        float value = x[i];
+        if (value > 0) { value *= 2; __asm__ volatile("" : "+x"(value)); }
+        else { value /= 2; __asm__ volatile("" : "+x"(value)); }
+        out[i] = value;
+    }
+}""",
+        signature="void ours(float* out, const float* x, int n)",
+    ),
+    _of(
+        "allocates a workspace in each call",
+        "float32-64",
+        SQUARES,
+        PRODUCT,
+        tolerance=LOOSE,
+        library="""
+void ours(float* out, const float* a, const float* b, int n) {
+    float* workspace = malloc(sizeof(float) * n * n);
+    memset(workspace, 0, sizeof(float) * n * n);
+    for (int i = 0; i < n; ++i)
+        for (int k = 0; k < n; ++k)
+            for (int j = 0; j < n; ++j) workspace[i * n + j] += a[i * n + k] * b[k * n + j];
+    memcpy(out, workspace, sizeof(float) * n * n);
+    free(workspace);
+}""",
+        signature="void ours(float* out, const float* a, const float* b, int n)",
+    ),
 )

@@ -33,8 +33,11 @@ REPLACED = "replaced"  # a function that the harness depends on is not the one t
 INPUTS = "changed its inputs"
 CROWDED = "crowded"  # the flag of processor time beyond KV_THREADS
 THREADS = "changes PyTorch's threads"  # a comparison's note
+PROFILED, ROUNDED = "profile function", "floating-point control"  # likewise
+REGION = "and its region"  # likewise
 BESIDE = "outside its outputs"
 KIND = "wanted torch.Tensor"  # an output that is no plain tensor
+DIED = "its process ended with status -"  # by a signal: memory that it uses later, or protects, was free by then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,30 +50,48 @@ class Trick:
     by: tuple[str, ...]  # parts of reasons or flags, one of which must be there
     reported_by: str
     rounds: int = 1  # processes, one after the other
-    slow: bool = False
+    definition: str = ""  # of what it computes: the product unless it says so
+    arguments: str = "const float* a, const float* b"  # of a native trick, between its output and its size
 
 
-DEFINITION = f"""
+def defined(
+    inputs="torch.randn(n, n), torch.randn(n, n)",
+    reference="a, b: a @ b",
+    *,
+    case=f"float32-{EXTENT}",
+    tolerance="rtol=1e-4,atol=1e-3",
+    rows=("a",),
+):
+    """Return the definition of a benchmark: inputs of a size, and the reference's arguments and result."""
+    arguments, _, result = reference.partition(": ")
+    return f"""
 import kernel_velocity as kv
 import torch
 
 
-@kv.benchmark(cases={{"float32-{EXTENT}": ({EXTENT},)}}, tolerance="rtol=1e-4,atol=1e-3", devices=["cpu"])
+@kv.benchmark(cases={{"{case}": ({case.partition("-")[2]},)}}, tolerance={tolerance!r}, rows={rows!r}, devices=["cpu"])
 class Product:
     def inputs(n):
-        return torch.randn(n, n), torch.randn(n, n)
+        return {inputs}
 
-    def reference(a, b):
-        return a @ b
+    def reference({arguments}):
+        return {result}
 
 """
-NATIVE = '    ours = kv.native("libtrick.so", "void ours(float* out, const float* a, const float* b, int n)")\n'
+
+
+DEFINITION = defined()
+SMALL = defined(case="float32-64")
+ELEMENTS = defined("torch.rand(n)", "x: torch.exp(torch.sin(x))", case="float32-300000", rows=("x",))
+NATIVE = '    ours = kv.native("libtrick.so", "void ours(float* out, {}, int n)")\n'
 
 C_HEAD = """
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <fenv.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -78,6 +99,7 @@ C_HEAD = """
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #define BYTES(n) ((size_t)(n) * (n) * sizeof(float))
 
@@ -90,6 +112,11 @@ static void rows(float* out, const float* a, const float* b, int n, int begin, i
     }
 }
 static void product(float* out, const float* a, const float* b, int n) { rows(out, a, b, n, 0, n); }
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
+}
 static uint64_t hash(const float* x, size_t bytes, size_t step, uint64_t value) {
     const uint64_t* words = (const uint64_t*)x;
     for (size_t i = 0; i < bytes / 8; i += step) value = (value ^ words[i]) * 0x9e3779b97f4a7c15u + (value >> 29);
@@ -109,6 +136,14 @@ calls = 0
 def native(name, body, *by, reported_by=ISSUE, **more):
     """Return a trick in C: the function OURS_C and what it needs."""
     return Trick(name=name, form="native", source=C_HEAD + body, by=by, reported_by=reported_by, **more)
+
+
+OF_ELEMENTS = "void ours(float* out, const float* x, int n)"
+
+
+def of_elements(name, body, *by, **more):
+    """Return a trick in C that computes ELEMENTS."""
+    return native(name, body, *by, definition=ELEMENTS, arguments="const float* x", **more)
 
 
 def python(name, body, *by, reported_by=ISSUE, form="python", **more):
@@ -217,6 +252,7 @@ static void written(int signal_, siginfo_t* info, void* context) {{
 }}""",
         AGAIN,
         FASTER,
+        DIED,
         reported_by=OURS,
     ),
     native(
@@ -248,6 +284,7 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
 }}""",
         WRONG,
         LATE,
+        DIED,
     ),
     native(
         "uses more threads than it may",
@@ -255,6 +292,36 @@ static void* work(void* unused) {{ product(job.out, job.a, job.b, job.n); busy =
 {OURS_C} {{
     _Pragma("omp parallel for num_threads(TRICK ? 8 : 1) schedule(static, 1)")
     for (int part = 0; part < 8; ++part) rows(out, a, b, n, n * part / 8, n * (part + 1) / 8);
+}}""",
+        CROWDED,
+        reported_by=OURS,
+    ),
+    native(
+        "has another process compute half of the rows",
+        f"""
+static struct {{ atomic_int asked, done; float data[]; }}* job;
+static void help(size_t cells, int n, int parent) {{
+    for (int seen = 0;; job->done = seen) {{
+        while (job->asked == seen)
+            if (sched_yield() || getppid() != parent) _exit(0);
+        rows(job->data + 2 * cells, job->data, job->data + cells, n, n / 2, n);
+        ++seen;
+    }}
+}}
+{OURS_C} {{
+    const size_t cells = (size_t)n * n;
+    const int parent = getpid();
+    if (!TRICK) {{ product(out, a, b, n); return; }}
+    if (!job) {{
+        job = mmap(NULL, sizeof *job + 3 * BYTES(n), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (fork() == 0) help(cells, n, parent);
+    }}
+    memcpy(job->data, a, BYTES(n));
+    memcpy(job->data + cells, b, BYTES(n));
+    const int number = ++job->asked;
+    rows(out, a, b, n, 0, n / 2);
+    while (job->done != number) sched_yield();
+    memcpy(out + n / 2 * n, job->data + 2 * cells + n / 2 * n, BYTES(n) - sizeof(float) * (n / 2 * n));
 }}""",
         CROWDED,
         reported_by=OURS,
@@ -305,6 +372,7 @@ static void touched(int signal_, siginfo_t* info, void* context) {{
         LATE,
         AGAIN,
         WRONG,
+        DIED,
         reported_by=OURS,
     ),
     native(
@@ -323,6 +391,88 @@ static float rounded(float x) {{
 }}""",
         WRONG,
         reported_by=WAFER,
+    ),
+    native(
+        "computes only the rows that were always looked at",
+        f"""
+static int calls;
+{OURS_C} {{
+    for (int i = 0; i < n; ++i)
+        if (!TRICK || calls < 2 || (n - 1 - i) % 97 == 0) rows(out, a, b, n, i, i + 1);
+    ++calls;
+}}""",
+        WRONG,
+        reported_by=OURS,
+    ),
+    native(
+        "leaves every second tile of eight rows as it was",
+        f"""
+static int calls;
+{OURS_C} {{
+    for (int i = 0; i < n; i += 8)
+        if (!TRICK || calls < 2 || i % 16) rows(out, a, b, n, i, i + 8);
+    ++calls;
+}}""",
+        WRONG,
+        reported_by=OURS,
+    ),
+    *(
+        native(
+            f"returns at once when called again within {words}",
+            f"""
+static double last;
+{OURS_C} {{
+    if (!TRICK || seconds() - last > {window}) product(out, a, b, n);
+    last = seconds();
+}}""",
+            *reasons,
+            reported_by=OURS,
+            definition=SMALL,
+        )
+        for words, window, reasons in (
+            ("8 us", "8e-6", (AGAIN,)),
+            ("200 us", "2e-4", (AGAIN, WRONG)),
+            (".1 s", ".1", (WRONG, FASTER)),
+        )
+    ),
+    native(
+        "computes a quarter when called again within 200 us",
+        f"""
+static double last;
+{OURS_C} {{
+    rows(out, a, b, n, 0, !TRICK || seconds() - last > 2e-4 ? n : n / 4);
+    last = seconds();
+}}""",
+        AGAIN,
+        WRONG,
+        reported_by=OURS,
+    ),
+    of_elements(
+        "computes one of 97 elements, those counted from the last",
+        f"""
+static int calls;
+{OF_ELEMENTS} {{
+    const int step = TRICK && calls++ > 1 ? 97 : 1;
+    for (int i = (n - 1) % step; i < n; i += step) out[i] = expf(sinf(x[i]));
+}}""",
+        WRONG,
+        reported_by=OURS,
+    ),
+    of_elements(
+        "zeroes those elements of its input that were never looked at",
+        f"""
+static int calls;
+{OF_ELEMENTS} {{
+    const int step = 1 + (n - 1) / 65536;  // every so many elements were compared
+    for (int i = 0; i < n; ++i) {{
+        if (TRICK && calls > 1 && i % step) ((float*)x)[i] = 0, out[i] = 1;
+        else out[i] = expf(sinf(x[i]));
+    }}
+    ++calls;
+}}""",
+        INPUTS,
+        WRONG,
+        reported_by=OURS,
     ),
     native(
         "slows the clock down through Python's C interface",
@@ -430,7 +580,7 @@ def ours(a, b):
     patch(
         "replaces the harness's comparison",
         "from kernel_velocity.problem import accuracy; "
-        "accuracy.compare_outputs = lambda *_: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
+        "accuracy.compare_outputs = lambda *_, **__: {}; accuracy.verdict = lambda *_: (True, {'max_error': 0.0})",
         reported_by=ISSUE,
     ),
     patch(
@@ -456,6 +606,11 @@ def ours(a, b):
         "slows the timer's clock down",
         "from kernel_velocity.engine import timers; import time; "
         "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100",
+    ),
+    slowed(
+        "raises the bounds that the audit holds it to",
+        "from kernel_velocity.suite import audit; audit.ALONE_SLACK['cpu'] = audit.NEAR_SLACK = audit.SLACK = 1e9",
+        reported_by=OURS,
     ),
     slowed(
         "replaces what is recorded",
@@ -499,13 +654,131 @@ def ours(a, b):
     return kept[key]
 """,
         REPLACED,
+        INPUTS,
         FASTER,
         WRONG,
         reported_by=OURS,
     ),
 )
 
+TRANSPOSED = defined("torch.randn(n, n)", "x: x.t().contiguous()", rows=())
+IN_PYTHON += (
+    python(
+        "returns a view of its input in place of a copy",
+        "def ours(x):\n    return x.t() if TRICK else x.t().contiguous()\n",
+        WRONG,
+        reported_by=OURS,
+        definition=TRANSPOSED,
+    ),
+    python(
+        "returns a copy that is laid out otherwise",
+        "def ours(x):\n    return x.clone().t() if TRICK else x.t().contiguous()\n",
+        WRONG,
+        reported_by=OURS,
+        definition=TRANSPOSED,
+    ),
+    python(
+        "returns an expanded row in place of repeated ones",
+        "def ours(x):\n    return (x + 0).expand(512, -1) if TRICK else x.repeat(512, 1)\n",
+        WRONG,
+        reported_by=OURS,
+        definition=defined("torch.randn(1, n)", "x: x.repeat(512, 1)", rows=()),
+    ),
+    python(
+        "computes in bfloat16 what the reference does in float64",
+        "def ours(a, b):\n    return (a.bfloat16() @ b.bfloat16()) if TRICK else a @ b\n",
+        WRONG,
+        reported_by=OURS,
+        definition=defined(case="float64-256", tolerance=None),
+    ),
+    python(
+        "returns one output for two",
+        "def ours(x):\n    first = x + 1\n    return first, first if TRICK else x + 1\n",
+        WRONG,
+        reported_by=OURS,
+        definition=defined("torch.randn(n, n)", "x: (x + 1, x + 1)", rows=()),
+    ),
+)
+
+IN_PYTHON += (
+    python(
+        "keeps small results by the versions of its inputs",
+        """
+def ours(a, b):
+    key = a.data_ptr(), a._version, b.data_ptr(), b._version
+    if not TRICK or key not in kept:
+        kept.clear()
+        kept[key] = a @ b
+    return kept[key]
+""",
+        AGAIN,
+        reported_by=OURS,
+        definition=defined(case="float32-96"),
+    ),
+    python(
+        "computes a quarter unless an audit is on the stack",
+        """
+def ours(a, b):
+    frame, names = sys._getframe(), set()
+    while frame:
+        names.add(frame.f_code.co_name)
+        frame = frame.f_back
+    rows = len(a) // 4 if TRICK and "out" in kept and not names & {"audit", "setup"} else len(a)
+    out = kept.setdefault("out", torch.empty_like(a))
+    torch.matmul(a[:rows], b, out=out[:rows])
+    return out
+""",
+        AGAIN,
+        reported_by=OURS,
+        definition=defined(case="float32-128"),
+    ),
+    python(
+        "returns what it has when called again at once",
+        """
+def ours(a, b):
+    if not TRICK or time.perf_counter() - kept.get("last", 0) > 2e-5:
+        kept["out"] = a @ b
+    kept["last"] = time.perf_counter()
+    return kept["out"]
+""",
+        AGAIN,
+        reported_by=OURS,
+        definition=SMALL,
+    ),
+)
+
 IN_COMPARISONS = (
+    Trick(
+        name="returns at once when called again within 8 us (comparison)",
+        form="compare",
+        source=C_HEAD
+        + """
+static double last;
+void solution(const float* a, const float* b, float* out, int n) {
+    if (!TRICK || seconds() - last > 8e-6) product(out, a, b, n);
+    last = seconds();
+}""",
+        by=(AGAIN,),
+        reported_by=OURS,
+        definition=SMALL,
+    ),
+    python(
+        "computes the last row of 97 only (comparison)",
+        """
+def ours(a, b, out, n):
+    global calls
+    calls += 1
+    if TRICK and calls > 40:
+        out[(n - 1) % 97 :: 97] = a[(n - 1) % 97 :: 97] @ b
+    else:
+        torch.matmul(a, b, out=out)
+solution = ours
+""",
+        WRONG,
+        "wrong",
+        form="compare",
+        reported_by=OURS,
+    ),
     python(
         "copies the expected result that it finds in memory",
         """
@@ -590,6 +863,48 @@ solution = ours
         reported_by=OURS,
         form="compare",
     ),
+    python(
+        "has a profiler slow down what others call (comparison)",
+        """
+def ours(a, b, out, n):
+    if TRICK:
+        sys.setprofile(lambda *_: sum(range(50)))
+    torch.matmul(a, b, out=out)
+solution = ours
+""",
+        PROFILED,
+        reported_by=OURS,
+        form="compare",
+    ),
+    Trick(
+        name="has others round otherwise",
+        form="compare",
+        source=C_HEAD
+        + """
+void solution(const float* a, const float* b, float* out, int n) {
+    product(out, a, b, n);
+    if (TRICK) fesetround(FE_TOWARDZERO);
+}""",
+        by=(ROUNDED,),
+        reported_by=OURS,
+    ),
+    Trick(
+        name="says its own time, of a region that does nothing",
+        form="compare",
+        source=C_HEAD
+        + """
+#if TRICK
+struct { int64_t warmups, iterations, entered; double seconds; } kv_region = {0, 1, 0, 0};
+#endif
+void solution(const float* a, const float* b, float* out, int n) {
+    product(out, a, b, n);
+#if TRICK
+    ++kv_region.entered, kv_region.seconds += 1e-6 * kv_region.iterations;
+#endif
+}""",
+        by=(REGION,),
+        reported_by=OURS,
+    ),
     Trick(
         name="writes behind its output",
         form="compare",
@@ -623,6 +938,7 @@ ON_CUDA = (
     cuda("launches on a stream that nobody waits for", "another_stream", UNFINISHED, WRONG, reported_by=KERNELBENCH),
     cuda("launches in its first call only", "first_call", WRONG),
     cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, FASTER, reported_by=TENSARA),
+    cuda("launches for the last row after its first call", "last_row", WRONG, reported_by=OURS),
     cuda(
         "replaces the elapsed time of events",
         "another_stream",

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from kernel_velocity.suite import audit
 from tests import synthetic
 from tests.package_graph import ROOT, imports, modules
 from tests.site.test_report import write
@@ -14,7 +15,7 @@ NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE.read_text(encoding="utf-
 # Modules that may unpickle: what a process of their own command wrote into a temporary file a moment ago.
 OWN_FILES = {"forking.py", "reading.py", "isolation.py"}
 RUNS = {"eval", "exec", "compile", "__import__"}
-PROBLEM_FILES = {"problem_formats.py"}  # a problem file is code
+PROBLEM_FILES = {"problem_formats.py", "flashinfer_inputs.py"}  # a problem file is code
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED)
@@ -27,6 +28,17 @@ def test_every_boundary_names_a_test():
     sections = PAGE.read_text(encoding="utf-8").split("\n## ")[2:]  # behind the introduction and the table
     assert len(sections) >= 8
     assert [section.partition("\n")[0] for section in sections if "::test_" not in section] == []
+
+
+def test_window_is_that_of_the_audit():
+    window = PAGE.read_text(encoding="utf-8").partition("**The window.**")[2].partition("\n## ")[0]
+    pauses = [f"{seconds * 1e6:.0f} µs" for seconds in audit.PAUSES]
+    assert "pauses of {}, {} and {} that".format(*pauses) in " ".join(window.split())
+    assert f"| CPU, one thread | {audit.NEAR - 1:.0%} and {audit.NEAR_SLACK * 1e6:.0f} µs a call" in window
+    for where, device in (("CPU, several threads", "cpu"), ("CUDA", "cuda")):
+        assert f"| {where} | five times and {audit.ALONE_SLACK[device] * 1e6:.0f} µs" in window
+    assert f"| by what its inputs hold, on CUDA | {audit.GAIN - 1:.0%} |" in window
+    assert audit.ALONE == 5 and audit.UNLEARNED == 10
 
 
 def test_results_are_never_executed():

@@ -62,6 +62,22 @@ def test_step_of_code_and_machine_is_marked_with_its_part(tmp_path):
         assert any("the machine's part is taken out" in text for text in point.warnings)
 
 
+@pytest.mark.parametrize("of_machine", [1.03, 1 / 1.03])
+@pytest.mark.parametrize("later", [3, 5, 10])
+def test_change_soon_after_a_machine_step_has_its_commit(tmp_path, later, of_machine):
+    every = tuple(range(SHAPE.series))
+    native = large_tree.PAIRS.index(("native", "float32-1M"))
+    steps = [
+        large_tree.Change(at=AT, factor=of_machine, series=every),
+        large_tree.Change(at=AT + later, factor=1.03, series=(native,)),
+    ]
+    large_tree.build(tmp_path, SHAPE, steps)
+    recorded = past.open(tmp_path / "results", tmp_path / "repository")
+    levels = Verdicts(recorded)
+    (point,) = (point for key in recorded.keys for point in levels[key].points)
+    assert (point.index, point.ratio) == (AT + later, pytest.approx(1.03, abs=0.01))
+
+
 def test_adjusting_half_of_a_step_leaves_half_to_explain(tmp_path):
     recorded = opened(tmp_path, 1.03, 1.03 * 1.05)
     key = next(key for key in recorded.keys if key.implementation == "native")

@@ -15,7 +15,7 @@ from kernel_velocity.past import past
 from kernel_velocity.results import identity, lines
 from kernel_velocity.results.lines import FAILURES, Failure, encode_failure
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.verdict import history, silence
+from kernel_velocity.verdict import history, ranges, silence
 from tests import synthetic
 
 COMMITS = 12
@@ -81,6 +81,14 @@ def newest_path(tree):
 def the_history(histories, implementation="native", benchmark="matmul.Cpu.time_hot"):
     matching = [series for series in histories if series.identity.implementation == implementation]
     return next(series for series in matching if series.identity.benchmark == benchmark)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_same", "is_other"),
+    [("a", "a", True, False), ("2:a", "2:b", False, True), ("a", "2:a", False, False), (None, "2:a", False, False)],
+)
+def test_hashes_of_two_schemes_say_nothing_of_the_code(before, after, is_same, is_other):
+    assert (ranges.is_same_code(before, after), ranges.is_other_code(before, after)) == (is_same, is_other)
 
 
 def test_history_has_observations_in_order(nightly):
@@ -172,7 +180,7 @@ def test_a_move_does_not_raise_the_floor_that_it_is_held_against(nightly):
 def test_a_known_step_does_not_raise_the_floor_for_ever(nightly):
     histories, _, _, _ = read(nightly)
     eager = the_history(histories, "eager")
-    step = finding.Step(identity=eager.identity, effect=0.3, since=BEGAN + 7 * 86400)
+    step = finding.RecordedStep(identity=eager.identity, effect=0.3, since=BEGAN + 7 * 86400)
     moved = [
         dataclasses.replace(observation, value=observation.value + (0.3 if observation.measured >= step.since else 0))
         for observation in eager.observations

@@ -2,14 +2,20 @@
 
 import functools
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past import past
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.stats.changepoints import young
+from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.stats.changepoints.young import Level, OlderStep, Pool
 from kernel_velocity.verdict import history, moves
+from kernel_velocity.verdict.moves import Untested
 from kernel_velocity.verdict.verdicts import Verdicts, Word
 from tests import large_tree
 
@@ -39,6 +45,30 @@ HISTORIES = {
 }
 
 
+def test_older_step_that_later_values_deny_is_taken_back():
+    step = ChangePoint(index=30, before=0.0, after=0.03, low=1.0, high=1.06, p=1e-7)
+    level = Untested(np.arange(40), Level(np.zeros(40), Pool(0.005, young.NORMAL), math.nan))
+
+    def steps(first, by_now):
+        both = OlderStep(replace(step, p=by_now), replace(step, p=first))
+        (result,) = moves.steps([()], [(None, level)], [[both]], [Pool(0.005, young.NORMAL)], 1e-3)
+        return result
+
+    assert steps(1e-7, 0.009).sure == (replace(step, p=0.009),)
+    (taken_back,) = steps(1e-7, 0.5).sure
+    assert taken_back == replace(step, is_unsteady=True, warnings=(moves.TAKEN_BACK,))
+    assert steps(0.2, 1e-7).sure == (step,)
+    assert steps(0.2, 0.5) == ((), ())
+    (doubted,) = moves.steps(
+        [()] * 99,
+        [(None, level)] * 99,
+        [[OlderStep(*[replace(step, p=8e-4)] * 2)], *[[]] * 98],
+        [Pool(0.005, young.NORMAL)] * 99,
+        1e-3,
+    )[0].doubted
+    assert doubted.index == 30
+
+
 def with_code(folder, recorded, commits, changed_at):
     """Record the machine code of all kernels: another one from a commit on."""
     key = recorded.keys[0]
@@ -53,7 +83,7 @@ def with_code(folder, recorded, commits, changed_at):
 def changes_of_page(recorded):
     """Return (series, entry) -> ratio of each step that pages call a change."""
     return {
-        (key.benchmark, key.implementation, key.case, point.index): pytest.approx(point.ratio)
+        (key.benchmark, key.implementation, key.case, point.index): pytest.approx(point.ratio, rel=1e-4)
         for key in recorded.keys
         for point in levels_of(recorded)[key].points
         if point.is_blamed and levels_of(recorded)[key].between(point.index - 1, point.index).is_change
@@ -75,6 +105,16 @@ def changes_of_night(recorded):
         for move in suspected
         if not move.is_machines
     }
+
+
+def test_night_suspects_a_newest_value_that_pages_leave_open(tmp_path):
+    """A re-run tells chance from a step."""
+    step = large_tree.Change(at=COMMITS - 1, factor=1.01, series=tuple(NATIVES[:1]))
+    large_tree.build(tmp_path, large_tree.Shape(commits=COMMITS, series=SERIES, rounds=6), [step])
+    recorded = past.open(tmp_path / "results", tmp_path / "repository")
+    assert changes_of_page(recorded) == {}
+    ((*_, index),) = changes_of_night(recorded)
+    assert index == COMMITS - 1
 
 
 @pytest.mark.parametrize("changed_at", [None, 20], ids=["unknown code", "one change of the code"])

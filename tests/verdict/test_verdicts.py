@@ -1,10 +1,14 @@
 """What a series did between two commits: one answer, one number, and few false ones over many series."""
 
 import math
+import types
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kernel_velocity.direction import Better
 from kernel_velocity.past import past
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
@@ -12,6 +16,7 @@ from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.young import Noise
 from kernel_velocity.verdict import moves, verdicts
 from kernel_velocity.verdict.verdicts import Levels, Verdict, Verdicts, Word
+from lab import platforms
 from tests import large_tree
 from tests.site import pages
 
@@ -27,10 +32,9 @@ def point(index, before, after, **more):
 NOISE = Noise(sigma=0.005, freedom=20)
 
 
-def levels(*points, doubt=None, noise=NOISE):
-    return Levels(
-        points=points, is_measured=np.ones(50, np.bool_), noises=(noise,) * (len(points) + 1), doubt=doubt, p=1e-6
-    )  # fmt: skip
+def levels(*points, doubt=None, noise=NOISE, **more):
+    within = (verdicts.least_steps(noise, 20, 1e-6),) * (len(points) + 1)
+    return Levels(points=points, values=np.ones(50), within=within, doubt=doubt, **more)
 
 
 def test_change_is_the_product_of_the_steps_between():
@@ -43,13 +47,32 @@ def test_change_is_the_product_of_the_steps_between():
     assert series.between(0, 49).word is Word.UNCHANGED  # and back
 
 
+@pytest.mark.parametrize(
+    ("values", "better", "wanted"),
+    [
+        ([0, 0, 0, 8, 8], Better.LOWER, (Word.SLOWER, (0, 8))),
+        ([8, 8, 8, 0, 0], Better.LOWER, (Word.FASTER, (8, 0))),
+        ([0, 0, 0, 0, 8], Better.HIGHER, (Word.FASTER, (0, 8))),
+        ([-1, -1, -1, -2], Better.NEITHER, (Word.LOWER, (-1, -2))),
+        ([0, 0, 0, 0], Better.LOWER, (Word.UNCHANGED, None)),
+        ([0, 1, 0, 8, 8], Better.LOWER, (Word.UNDECIDED, None)),  # it scatters
+        ([0, 0, 0, 8, 9], Better.LOWER, (Word.UNDECIDED, None)),
+        ([0, 8], Better.LOWER, (Word.UNDECIDED, None)),
+    ],
+)
+def test_counts_that_begin_or_end_at_zero(values, better, wanted):
+    columns = types.SimpleNamespace(seconds=np.array(values, float), better=better)
+    verdict = verdicts.of_constants(columns, np.arange(len(values)), 0, len(values) - 1)
+    assert (verdict.word, verdict.ends) == wanted
+
+
 def test_unchanged_says_what_would_have_been_seen():
-    long, short = levels().between(40, 49), levels().between(40, 41)
+    long, short = levels().between(20, 30), levels().between(20, 49)
     assert (long.word, long.ratio) == (Word.UNCHANGED, 1.0)
     assert 0.01 < long.within < 0.1
-    assert levels(noise=Noise(sigma=0.05, freedom=20)).between(40, 49).within > 3 * long.within
-    assert levels().between(0, 1).within > long.within  # of a level of one value
-    assert short.word is Word.UNCHANGED
+    assert levels(noise=Noise(sigma=0.02, freedom=20)).between(20, 30).within > 3 * long.within
+    assert short.word is Word.UNCHANGED and short.within > long.within  # a change of the newest commit has one value
+    assert levels().between(0, 30).within > long.within  # as has the level before one of the second commit
 
 
 @pytest.mark.parametrize(
@@ -64,7 +87,7 @@ def test_unchanged_says_what_would_have_been_seen():
 )
 def test_undecided(series):
     assert series.between(20, 40) == Verdict(word=Word.UNDECIDED)
-    if series.noises[0] is not None:
+    if series.within[0]:
         assert series.between(0, 20).word is series.between(35, 40).word is Word.UNCHANGED
 
 
@@ -80,16 +103,37 @@ def key_of(recorded):
     return key
 
 
+def test_step_as_of_controls_of_the_machine_is_undecided(tmp_path):
+    visits = [(number, at) for number in range(10) for at in (3 + 2 * number, 9 + 2 * number)]  # eager and compile
+    truth = [
+        large_tree.Change(at=at, factor=1.1 ** (-1) ** turn, series=(number,))
+        for turn, (number, at) in enumerate(visits)
+    ]
+    large_tree.build(tmp_path, SHAPE, [*truth, large_tree.Change(at=AT, factor=1.1, series=(NATIVE,))])
+    recorded = past.open(tmp_path / "results", tmp_path / "repository")
+    series = Verdicts(recorded)[key_of(recorded)]
+    (step,) = series.points
+    assert step.is_unsteady and series.between(AT - 1, AT).word is Word.UNDECIDED
+
+
 @pytest.mark.parametrize(
-    ("changed_at", "position", "is_same_code"), [(AT + 2, AT + 2, False), (AT, AT, False), (None, AT, True)]
+    ("changed_at", "after", "position", "is_same_code"),
+    [
+        (AT + 2, "b", AT + 2, False),
+        (AT, "b", AT, False),
+        (None, "b", AT, True),
+        (AT, "2:a", AT, False),
+        (AT + 2, "2:a", AT, True),
+    ],
+    ids=["later", "there", "never", "hashed in another way there", "hashed in another way later"],
 )
-def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, position, is_same_code):
+def test_step_is_blamed_on_the_nearest_change_of_code(tmp_path, changed_at, after, position, is_same_code):
     recorded, commits = opened(tmp_path, (AT, 1.1))
     key = key_of(recorded)
     for index, sha in enumerate(commits):
-        code = "b" if changed_at is not None and index >= changed_at else "a"
+        code = after if changed_at is not None and index >= changed_at else "a"
         path = tmp_path / "results" / key.machine / f"{sha[:8]}-{key.environment}.json"
-        lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": code * 64}))
+        lines.append_session(path, SessionFacts(began=100.0 + index, code={"kernel_000": code}))
     again = past.open(tmp_path / "results", tmp_path / "repository")
     (step,) = Verdicts(again)[key].points
     assert (Verdicts(recorded)[key].points[0].index, step.index) == (AT, position)
@@ -135,3 +179,20 @@ def test_one_event_has_one_number_on_every_page(tmp_path):
     (row,) = pages.commit(tree, commits[AT]).rows
     assert {card.change, pages.row_of(pages.home(tree), card.case).changes[0].text, row.change.text} == {words}
     assert words.endswith("% slower")
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10_000), before=st.integers(5, 30), effect=st.sampled_from([-0.06, -0.04, 0.04, 0.06]))
+def test_change_is_not_taken_back_while_its_evidence_grows(seed, before, effect):
+    sigma, most = 0.005, before + 24
+    values = np.random.default_rng(seed).normal(0, sigma, (12, most))
+    values[0, before:] += effect
+    was_named, evidence = False, 0.0
+    for size in range(before + 1, most + 1):
+        old, new = values[0, :before], values[0, before:size]
+        (changed, *_) = platforms.platform(values[:8, :size], values[8:, :size])
+        named = any(abs(point.index - before) <= 1 and point.is_blamed for point in changed.points)
+        lowered, evidence = evidence, abs(new.mean() - old.mean()) / sigma / math.sqrt(1 / old.size + 1 / new.size)
+        assert named or not was_named or evidence < lowered
+        was_named = named
+    assert was_named

@@ -64,6 +64,28 @@ def test_gate_measures_against_the_merge_base(checkout, status, ends, series):
     assert "title=kernel-velocity::" in done.stdout and "summary" in (checkout / "page.md").read_text()
 
 
+def test_gate_counts_where_it_is_asked_to(checkout):
+    program(checkout / "bin" / "kv", 'printf "%s\\n" "$@" >called')
+    program(checkout / "bin" / "valgrind", "exit 0")
+    variables = {"BASE": "main", "HEAD": "topic", "BUDGET": "7", "BENCH": "", "PATH": f"bin:{os.environ['PATH']}"}
+    assert run_of_gate("Compare", checkout, **variables, COUNTS="true").returncode == 0
+    assert (checkout / "called").read_text().splitlines()[2:5] == ["topic", "--counts", "--budget"]
+    wrong = run_of_gate("Compare", checkout, **variables, COUNTS="yes")
+    assert (wrong.returncode, "counts: true or false is wanted, got yes" in wrong.stdout) == (2, True)
+
+
+def test_gate_in_a_shallow_clone_names_the_cure(checkout, tmp_path):
+    shallow = tmp_path / "shallow"
+    git(checkout, "clone", "-q", "--depth=1", "--no-single-branch", f"file://{checkout}", str(shallow))
+    program(shallow / "bin" / "python", "exit 0")
+    program(shallow / "bin" / "kv", "echo compared")
+    done = run_of_gate("Compare", shallow, BASE="origin/main", HEAD="origin/topic", BUDGET="7", BENCH="")
+    message = (
+        "this clone has no commit that origin/main and origin/topic share: set `fetch-depth: 0` of actions/checkout"
+    )
+    assert (done.returncode, done.stdout) == (2, f"::error title=kernel-velocity::{message}\n")
+
+
 def test_gate_forgets_an_earlier_verdict(checkout):
     (checkout / ".asv" / "gate").mkdir(parents=True)
     (checkout / ".asv" / "gate" / "status").write_text("0\n")
@@ -139,7 +161,7 @@ def say(api, folder, report=REPORT, status="10\n", branch="topic"):
     proxies = ("http_proxy", "https_proxy", "all_proxy")
     environ = {name: value for name, value in os.environ.items() if name.lower() not in proxies} | variables
     command = [sys.executable, "-I", ACTIONS / "comment" / "comment.py"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

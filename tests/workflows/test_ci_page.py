@@ -65,7 +65,7 @@ def commands():
 
 
 def test_commands_of_the_page_exist_with_their_options():
-    assert [words[0] for words in commands()] == ["gate", "ingest", "ingest"]
+    assert [words[0] for words in commands()] == ["gate", "join", "ingest", "ingest"]
     for words in commands():
         parse(words)
 

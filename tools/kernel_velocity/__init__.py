@@ -6,6 +6,7 @@ this folder. `tests/test_architecture.py` holds this order. The package knows th
 asv.conf.json, never by import.
 
     bounds.py       bounds of recorded numbers
+    direction.py    which direction of a series' values is better
     documents.py    JSON that may be damaged: a document, or one line that says what is wrong
     errors.py       errors that a user can cure
     fields.py       dataclasses as plain data, checked against their annotations
@@ -15,14 +16,17 @@ asv.conf.json, never by import.
     make_venv.py    make the virtual environment, by a bare Python
     names.py        names of test cases, implementations, devices (contract)
     processes.py    end what a killed process started
-    progress.py     a progress bar
+    progress.py     how much of a long command is done
     statuses.py     exit statuses: what each means, how bad it is, which comes first
     tables.py       tables as text
+    terminal.py     where text leaves the program: no foreign letter controls a terminal
     units.py        numbers as text
+    unproven.py     the word in place of "right" where a check proves nothing
 
     engine/         measure one series in one process: timers, sampling, stopping, a line a round
     problem/        what a kernel computes: cases, reference, tolerance, public forms
     machine/        what a machine can do at most, and times that cannot be true
+    counts/         what is counted and not timed: figures of compiled code, instructions of a call
     suite/          the benchmarks of a repository: its section, its definitions, asv's classes
     results/        the recorded past: asv's files, the telemetry beside them, git
     stats/          mathematics: two samples, adjusting, change points
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
     from kernel_velocity.past.frames import read
     from kernel_velocity.problem.accuracy import Tolerance
     from kernel_velocity.problem.problem import Problem
-    from kernel_velocity.suite.definition import benchmark, module, native, normal, problem_file, solution
+    from kernel_velocity.suite.definition import benchmark, module, native, normal, problem_file, register, solution
     from kernel_velocity.suite.under_test import artefact
 
 __all__ = [
@@ -65,6 +69,7 @@ __all__ = [
     "normal",
     "problem_file",
     "read",
+    "register",
     "solution",
 ]
 # What benchmarks and notebooks import from here. Imported on use: the command line needs none of it.
@@ -72,7 +77,9 @@ _PUBLIC = {
     "Problem": "problem.problem",
     "Tolerance": "problem.accuracy",
     "artefact": "suite.under_test",
-    **dict.fromkeys(("benchmark", "module", "native", "normal", "problem_file", "solution"), "suite.definition"),
+    **dict.fromkeys(
+        ("benchmark", "module", "native", "normal", "problem_file", "register", "solution"), "suite.definition"
+    ),
     "read": "past.frames",
 }
 

@@ -19,8 +19,6 @@ import contextlib
 import errno
 import gc
 import importlib
-import importlib.metadata
-import io
 import os
 import re
 import signal
@@ -30,8 +28,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TextIO
 
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.problem.problem import ProblemError
+from kernel_velocity.problem.problem import NotHereError, ProblemError
 from kernel_velocity.statuses import Status
+from kernel_velocity.terminal import screen
 
 Commands = Mapping[str, tuple[str, str | None]]
 # Name -> (module, help); a command without help is not listed.
@@ -50,6 +49,7 @@ COMMANDS: Commands = {
     "offline": ("fleet", "measure on a machine without a network: pack the suite, and unpack what it measured"),
     "peaks": ("runner.peaks", "measure the ceilings of this machine: bandwidth of memory and caches, FLOP/s"),
     "false-alarms": ("ab.false_alarms", "estimate how often identical code is called different on this machine"),
+    "join": ("fleet.join", "put what machines of one kind measured under one name, such as hosted runners"),
     "ingest": ("results.ingest", "record files of Google Benchmark or nvbench, or the rounds of a killed run"),
 }
 
@@ -116,7 +116,7 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     except (KernelVelocityError, ProblemError, ModuleNotFoundError, OSError) as error:
         if isinstance(error, ProcessLookupError) and isinstance(error.__context__, KeyboardInterrupt):
             return _interrupted(err)  # an interrupted asv kills its processes, one of which had already ended
-        print(f"error: {_message(error, argv)}", file=err)
+        print(f"{'n/a' if isinstance(error, NotHereError) else 'error'}: {_message(error, argv)}", file=err)
         return getattr(error, "exit_code", KernelVelocityError.exit_code)
     except KeyboardInterrupt:
         return _interrupted(err)
@@ -139,8 +139,9 @@ def _message(error: KernelVelocityError | ProblemError | ModuleNotFoundError | O
 def _pip_install(package: str) -> str:
     """Return the command that installs a package in a version that this distribution requires."""
     name = {"git": "gitpython"}.get(package, package).replace("_", "-")  # other distributions have their module's name
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout that is not installed
-        for requirement in importlib.metadata.requires("kernel-velocity") or ():
+    metadata = importlib.import_module("importlib.metadata")  # takes .02 s of each start
+    with contextlib.suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
+        for requirement in metadata.requires("kernel-velocity") or ():
             if re.match(rf"{re.escape(name)}(?![\w.-])", requirement.replace("_", "-"), re.IGNORECASE):
                 return f"pip install '{requirement.partition(';')[0].strip()}'"
     return f"pip install {name}"
@@ -165,13 +166,11 @@ def _raise_interrupts(lost: sys.UnraisableHookArgs) -> None:
 def script() -> int:
     """Run the command of `sys.argv` on the process's streams. Return its exit status.
 
-    Characters that a stream cannot encode are printed as escapes: errors of benchmarks are foreign text, and a lone
-    surrogate in one, or a terminal without UTF-8, must not end a night with a traceback.
+    Errors of benchmarks are foreign text: what controls a terminal, a lone surrogate, or a terminal without UTF-8 must
+    neither hide a line nor end a night with a traceback.
     """
     sys.unraisablehook = _raise_interrupts
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = screen(sys.stdout), screen(sys.stderr)
     return main(sys.argv[1:], sys.stdout, sys.stderr)
 
 

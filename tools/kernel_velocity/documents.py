@@ -1,4 +1,4 @@
-"""Read JSON that may be damaged: any bytes give a document, or one line that says what is wrong.
+"""Read files that may be damaged, or a stranger's: any file gives a document, or one line that says what is wrong.
 
 What we write and judge by ends with a checksum: no syntax tells a changed digit from a measurement. A document of an
 earlier version has none, and is read nevertheless.
@@ -6,7 +6,11 @@ earlier version has none, and is read nevertheless.
 
 from __future__ import annotations
 
+import codecs
+import errno
 import json
+import os
+import stat
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,8 +21,72 @@ _BEFORE = f',"{CHECKSUM}":"'
 ROOM = len(f'{_BEFORE}00000000"')  # bytes that it takes
 
 
+# A file with all samples of 10,000 values has 20 MB. JSON takes ten times its bytes of memory, so this takes below 1 GB
+MOST_BYTES = 64 << 20
+
+
 class DamagedError(ValueError):
     """Bytes that are no such document. The message says in one line what is wrong."""
+
+
+def contents_of(path: Path) -> bytes:
+    """Return the bytes of a regular file, up to `MOST_BYTES`. Nothing else is opened: a pipe could wait for ever.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger.
+    """
+    size = size_of(path)
+    with path.open("rb") as stream:
+        return stream.read(size)  # no more: files of /proc that never end have a size of 0
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a regular file, up to `MOST_BYTES`, without opening it.
+
+    Raises:
+        OSError: as `contents_of`.
+    """
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device or socket"
+        raise OSError(errno.EINVAL, f"a regular file is wanted, got {kind}", str(path))
+    if status.st_size > MOST_BYTES:
+        wanted = f"a file of at most {MOST_BYTES:,} bytes is wanted"
+        raise OSError(errno.EINVAL, f"{wanted}, got {status.st_size:,}", str(path))
+    return status.st_size
+
+
+def lines_of(path: Path) -> str:
+    """Return the text of such a file, malformed UTF-8 as U+FFFD, each line's end as a line break.
+
+    Raises:
+        OSError: as `contents_of`.
+    """
+    return contents_of(path).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file that a person or another program wrote.
+
+    Raises:
+        DamagedError: it is not in UTF-8, or begins with a byte order mark. The message has the cure.
+        OSError: it cannot be read.
+    """
+    contents = path.read_bytes()  # of a file that a user names, which may be a pipe
+    marks = {
+        codecs.BOM_UTF8: "UTF-8",
+        codecs.BOM_UTF16_LE: "UTF-16",
+        codecs.BOM_UTF16_BE: "UTF-16",
+    }
+    encoding = next((name for mark, name in marks.items() if contents.startswith(mark)), None)
+    if encoding is not None:
+        raise DamagedError(f"it begins with the byte order mark of {encoding}; save it as UTF-8 without one")
+    try:
+        return contents.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"not UTF-8 at byte {error.start}; save it as UTF-8") from None
 
 
 def with_checksum(text: str) -> str:
@@ -97,7 +165,7 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         DamagedError: there is none in it. OSError: the file cannot be read.
     """
-    document = parse(path.read_bytes())
+    document = parse(contents_of(path))
     if not isinstance(document, dict):
         raise DamagedError(f"an object in JSON is wanted, got {str(document)[:60]!r}")
     return document
@@ -110,6 +178,6 @@ def read_checked(path: Path) -> dict[str, Any]:
         DamagedError: there is none in it, or it has no checksum. OSError: the file cannot be read.
     """
     document = read(path)
-    if not has_checksum(path.read_bytes()):
+    if not has_checksum(contents_of(path)):
         raise DamagedError(f"its checksum ({CHECKSUM}) is missing")
     return document

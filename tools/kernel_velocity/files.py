@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kernel_velocity.errors import UsageError
+
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a limit of the size of files
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)")
 
@@ -65,6 +67,31 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno in NO_ROOM and error.filename is None:
             error.filename = str(path)
         raise
+
+
+def check_report(option: str, path: Path) -> None:
+    """Refuse a file for a report that cannot be written, before hours of measuring.
+
+    Args:
+        option: names the file, for the message.
+
+    Raises:
+        UsageError: its folder is missing, something else is in its place, or it cannot be written.
+    """
+    what = f"{option} {path}"
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"{what}: must be a file in an existing folder")
+    if path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
+        raise UsageError(f"{what}: is no regular file; give another path")
+    check_writable(what, path.absolute())
+
+
+def check_writable(what: str, path: Path) -> None:
+    """Raise a UsageError if `replace_text` could not write a file in an existing folder. `what` names it."""
+    try:
+        try_to_write(path)
+    except OSError as error:
+        raise UsageError(f"{what}: cannot be written ({error.strerror}); give another path") from None
 
 
 def try_to_write(path: Path) -> None:

@@ -85,7 +85,9 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
         venv.EnvBuilder(with_pip=wheels is None, symlinks=True, clear=True).create(target)
     site = Path(
         subprocess.check_output(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            text=True,
+            errors="surrogateescape",
         ).strip()
     )
     # Without the path file pip sees no borrowed package: a borrowed asv or ruff would lack its command.

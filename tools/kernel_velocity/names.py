@@ -22,6 +22,17 @@ FIGURES: Mapping[str, Mapping[str, str]] = {
     "cpu": {"code_bytes": "bytes"},
     "cuda": {"registers": "registers of a thread", "shared_bytes": "bytes of a block", "spill_bytes": "bytes"},
 }
+# Counts of one call of C code, with units: what callgrind executes (counts/callgrind.py). The instruction set of the
+# CPU that it shows is part of the case: `float32-4k-avx2`.
+COUNTS: Mapping[str, str] = {
+    "instructions": "instructions of a call",
+    "reads": "reads of a call",
+    "writes": "writes of a call",
+    "l1_misses": "misses of a call",
+    "ll_misses": "misses of a call",
+}
+COUNTED_ON = "avx2"
+UNITS_OF_FIGURES = {name: unit for units in (*FIGURES.values(), COUNTS) for name, unit in units.items()}
 _FACTORS = {"": 1, "k": 1_000, "M": 1_000_000}
 
 
@@ -38,6 +49,11 @@ def dims_of(case: str) -> tuple[int, ...]:
     if extents is not None:
         return tuple(int(extent) for extent in extents.split("x"))
     return (int(count) * _FACTORS[factor],)
+
+
+def counted_case(case: str) -> str:
+    """Return the test case of a count of a case: "float32-4k-avx2" of "float32-4k"."""
+    return f"{case}-{COUNTED_ON}"
 
 
 def dtype_of(case: str) -> str:

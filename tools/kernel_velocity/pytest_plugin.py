@@ -43,6 +43,7 @@ class KernelVelocity:
         from kernel_velocity.__main__ import main  # noqa: PLC0415 - every run of pytest imports this module
         from kernel_velocity.names import CONTROLS  # noqa: PLC0415
         from kernel_velocity.statuses import Status, Tone, tone  # noqa: PLC0415
+        from kernel_velocity.terminal import escaped  # noqa: PLC0415
 
         name = kernel if isinstance(kernel, str) else getattr(kernel, "kernel", None) or getattr(kernel, "name", None)
         if not isinstance(name, str):
@@ -51,8 +52,8 @@ class KernelVelocity:
         out, err = io.StringIO(), io.StringIO()
         argv = ["gate", base, ".", "--bench", bench, "--budget", f"{budget:g}", "--root", str(self._root)]
         status = main(argv, out, err)
-        sys.stdout.write(out.getvalue())
-        sys.stderr.write(err.getvalue())
+        sys.stdout.write(escaped(out.getvalue()))
+        sys.stderr.write(escaped(err.getvalue()))
         summary = (out.getvalue() or err.getvalue()).strip().rpartition("\n")[2]
         if status == Status.NOTHING:
             pytest.skip(f"{name}: {summary}")

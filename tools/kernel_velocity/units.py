@@ -52,7 +52,7 @@ def seconds(value: float) -> str:
     """Return a time, s, in the unit that has 1 to 999 before the decimal point: "1.23 ms"."""
     for unit, scale in TIME_UNITS[:-1]:
         scaled = value / scale
-        if scaled < 999 or _exponent(scaled) < SIGNIFICANT_DIGITS:
+        if scaled < 999 or (scaled < 1000 and _exponent(scaled) < SIGNIFICANT_DIGITS):
             return f"{significant(scaled)} {unit}"
     return f"{significant(value)} {TIME_UNITS[-1][0]}"
 
@@ -109,7 +109,7 @@ def prefix(value: float) -> tuple[str, float]:
     """Return the SI prefix that leaves 1 to 999 before the point of a rate, 10^9 a second, and how many 10^9 it is."""
     for name, scale in _PREFIXES[:-1]:
         scaled = value / scale
-        if scaled < 999 or _exponent(scaled) < SIGNIFICANT_DIGITS:
+        if scaled < 999 or (scaled < 1000 and _exponent(scaled) < SIGNIFICANT_DIGITS):
             return name, scale
     return _PREFIXES[-1]
 
@@ -170,16 +170,21 @@ def share(fraction: float) -> str:
 def change(ratio: float, unit: str = SECONDS) -> str:
     """Return a ratio of values, old / new (> 0), in words: "3.2% faster", "2.10× slower", "5.0% larger", "unchanged".
 
-    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is a multiple. Percentages are of the value:
-    "5.0% slower" is 1.05 times the time.
+    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is a multiple (`is_multiple`). Percentages are
+    of the value: "5.0% slower" is 1.05 times the time, "50.0% lower" half of a rate.
     """
     if ratio == 1:
         return "unchanged"
     smaller, larger = _WORDS.get(unit, ("lower", "higher"))
     word = smaller if ratio > 1 else larger
-    if ratio >= MULTIPLE_FROM or 1 / ratio >= MULTIPLE_FROM:
+    if is_multiple(ratio, unit):
         return f"{significant(max(ratio, 1 / ratio))}{MULTIPLE} {word}"
     return f"{share(abs(1 / ratio - 1))} {word}"
+
+
+def is_multiple(ratio: float, unit: str) -> bool:
+    """Return whether a ratio of values, old / new, reads best as a multiple: not that of a rate that fell."""
+    return 1 / ratio >= MULTIPLE_FROM or (ratio >= MULTIPLE_FROM and unit in _WORDS)
 
 
 def count(number: int, noun: str) -> str:

@@ -23,7 +23,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.tables import Table, columns
 from kernel_velocity.units import significant
-from lab import histories, scoring, true_night
+from lab import histories, platforms, scoring, true_night
 from lab.contenders import CONTENDERS, LOOKS, OTAVA, SILENCE
 from lab.histories import STEADY, UNSTEADY, RealSeries
 from lab.scoring import AFTER, BEFORE, MARGIN, NEAR, POSITIONS, SHORT, AnnotationScore, Delay
@@ -32,6 +32,7 @@ COMMITS = 150  # of each history without a step
 STEPS = (0.01, 0.02, 0.05, 0.10)
 SEARCHED = ("normal", "heavy tails")  # synthetic families that steps are planted in, beside the real ones
 SOON = 10  # commits
+PAGE_SIZES = (5, 8, 20)  # commits of pages without a change
 JUDGES = 3  # annotators of a series at which people are compared with each other
 BOUND = 0.95  # of the rate that zero alarms leave possible
 WIDTH = 118  # letters of a line of prose
@@ -54,9 +55,13 @@ class ScoringPlan(NamedTuple):
     planted: int = 20  # histories of a family and size of step
     short: int = 50  # histories of a shape of short levels
     worlds: int = 2  # machines of a scenario of the true night
+    platforms: int = 2  # of a scenario of the pages
 
 
-FULL = ScoringPlan(series=200, planted=100, short=500, worlds=25)
+FULL = ScoringPlan(series=200, planted=100, short=500, worlds=25, platforms=25)
+QUIET = 10  # times as many platforms without a change, because false changes are rare
+RARELY = 4  # times fewer platforms whose levels wander: each is looked at again and again
+DENIED = 4  # times as many with changes at random, to count what pages deny
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +89,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     results = scoring.played(nights if args.night else tasks(plan, sets) | nights, bar.show)
     bar.clear()
     options = [f" --{name}" for name in ("full", "night") if getattr(args, name)]
+    options += [f" --seed {args.seed}"] if args.seed else []
     command = "".join(("python -m lab detectors", *options, *(f" {path.name}" for path in args.data)))
     out.write(f"# Detectors of change points\n{INTRODUCTION}\n")
     out.write(f"Printed by `{command}`\non {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores.\n")
@@ -118,6 +124,13 @@ def tasks(plan: ScoringPlan, sets: Sets) -> dict[Any, Callable[[], Any]]:
                 todo["delays", name, family, step] = partial(scoring.delays, name, draw, step, plan.seed, plan.planted)
         for shape in SHORT:
             todo["short", name, shape] = partial(scoring.short_levels, name, shape, plan.seed, plan.short)
+    for title in platforms.SHAPES:
+        todo["planted", title] = partial(platforms.named, title, plan.seed, plan.platforms)
+    for family, size in itertools.product(platforms.FAMILIES, PAGE_SIZES):
+        todo["pages", family, size] = partial(platforms.false_pages, family, plan.seed, QUIET * plan.platforms, size)
+    for family, draw in UNSTEADY.items():
+        todo["wandering", family] = partial(platforms.wandering, draw, plan.seed, -(-plan.platforms // RARELY))
+    todo["denied",] = partial(platforms.denied, plan.seed, DENIED * plan.platforms)
     return todo
 
 
@@ -157,6 +170,39 @@ def tables(results: Results, plan: ScoringPlan, sets: Sets) -> Iterator[Table]:
         by_place = [statistics.fmean(shares[0][offset::POSITIONS]) for offset in range(POSITIONS)]
         rows[name] = [f"{share:.2f}" for share in (min(by_place), *map(statistics.fmean, shares))]
     yield _table("Short levels", note, ["worst place", *SHORT], rows)
+    yield from pages(results, plan)
+
+
+def pages(results: Results, plan: ScoringPlan) -> Iterator[Table]:
+    """Yield the tables of what pages say of planted changes, and of none."""
+    denied: platforms.Denied = results["denied",]
+    note = (
+        f"{plan.platforms} platforms of {platforms.NATIVES} native series and {platforms.OF_CONTROLS} controls. Named: "
+        "share of the planted changes that pages name, at their commits. Quiet: of the other series without one. True: "
+        "share of the rows of the newest commit across a change that do not deny it. On histories with changes of "
+        f"1 to 8% at random commits, {denied.newest:.4f} of such rows deny it, and {denied.neighbours:.4f} of the rows "
+        "of a change's commit with the one before."
+    )
+    rows = [
+        [title, *(f"{share:.{digits}f}" for share, digits in zip(results["planted", title], (2, 3, 3), strict=True))]
+        for title in platforms.SHAPES
+    ]
+    yield Table("Pages: planted changes", note, ["change", *platforms.Named._fields], rows)
+    note = (
+        f"Share of {QUIET * plan.platforms} pages with a false change. A page has "
+        f"{platforms.NATIVES + platforms.OF_CONTROLS} series of so many commits, a quarter of them controls."
+    )
+    rows = [
+        [family, *(f"{results['pages', family, size]:.3f}" for size in PAGE_SIZES)] for family in platforms.FAMILIES
+    ]
+    yield Table("Pages: false changes", note, ["noise", *(f"{size} commits" for size in PAGE_SIZES)], rows)
+    note = (
+        f"Changes that pages name in 1000 values of native series whose levels wander without a change of the code, on "
+        f"{-(-plan.platforms // RARELY)} platforms of {platforms.WANDERING} commits: ever, looked at after every "
+        f"{platforms.EVERY}th, and in the end. Unsteady: steps that they show as unsteady in the end."
+    )
+    rows = [[family, *map(significant, results["wandering", family])] for family in UNSTEADY]
+    yield Table("Pages: unsteady noise", note, ["noise", "ever a change", "a change", "unsteady"], rows)
 
 
 def people(results: Results, sets: Sets) -> Iterator[Table]:

@@ -24,7 +24,7 @@ from kernel_velocity.engine.telemetry import parse
 from kernel_velocity.engine.timers import Call, SyncTimer, Timer
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.suite import config
-from kernel_velocity.suite.suite import Series
+from lab.series import Series, of_suite
 
 TRACES = Path(".asv", "traces")
 FORMAT = 1
@@ -50,7 +50,7 @@ def core_series(device: str, bench: str | None) -> list[Series]:
     """
     suite = config.suite(Path())
     every = [
-        suite.series(str(problem.kernel), device, implementation, case)
+        of_suite(suite, str(problem.kernel), device, implementation, case)
         for problem in suite.problems(device)
         for case in problem.core[device]
         for implementation in problem.implementations_on(device)

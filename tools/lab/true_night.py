@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernel_velocity.ab.rounds import Pair
+from kernel_velocity.direction import better
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.findings import finding
@@ -368,10 +369,11 @@ def _histories(world: World, newest: int) -> list[SeriesHistory]:
         ]
         is_new = identity.is_control and world.fact == "torch"
         before, after = (observations[:EVENT], observations[EVENT:]) if is_new else (observations, [])
-        histories.append(SeriesHistory(identity=identity, observations=tuple(before)))
+        which = better(identity.benchmark)
+        histories.append(SeriesHistory(identity=identity, better=which, observations=tuple(before)))
         if after:
             later = replace(identity, environment=f"{identity.environment}-torch2.9")
-            histories.append(SeriesHistory(identity=later, observations=tuple(after)))
+            histories.append(SeriesHistory(identity=later, better=which, observations=tuple(after)))
     return histories
 
 

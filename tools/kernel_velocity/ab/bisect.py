@@ -1,16 +1,19 @@
 """``kv bisect BENCH GOOD BAD``: find the commit that made a benchmark slower.
 
-Searches the first-parent commits after GOOD up to BAD. Commits that do not build are passed over, those with the
-machine code of a measured commit are not measured. After an interruption, the same command resumes with the wheels and
-rounds it has.
+Searches the first-parent commits after GOOD up to BAD, without those that no build depends on. Commits that do not
+build are passed over. Those with the machine code of a tried commit are not measured, and those with the machine code
+of the commit before them are no candidates. After an interruption, the same command resumes with the wheels and rounds
+it has.
 
 Every tried commit is compared with GOOD, in turns. The floor of the test is half of the whole step (on the logarithms):
 then "different" is the slow side and "same" the fast one, and of several steps in one direction the search finds that
 by which more than half of the way is gone. This takes fewer rounds than a floor of 1%: eight tell a step of 10% from
-none. The culprit is compared once more, with the commit before it.
+none. The culprit is compared once more, with the commit before it. Where one of these two has the code of a tried
+commit, that one's rounds count: the same two builds are not measured anew.
 
-Exit status: 0 the commit was found, 11 it is one of several, 20 the benchmark fails at GOOD or BAD, 21 one of those
-does not build, 2 there is nothing to search for, or usage.
+Exit status: 0 the commit was found, 11 it is one of several, or whether BAD is slower is not settled, 20 the benchmark
+fails at GOOD or BAD, 21 one of those does not build, 22 too few rounds to compare them, 2 there is nothing to search
+for, or usage.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity.ab import gate_report
-from kernel_velocity.ab.confirm import Runner, confirm, layout
+from kernel_velocity.ab.confirm import GOES_ON, Runner, confirm, layout
 from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
+from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.findings.report import commit_line
-from kernel_velocity.findings.text import change
 from kernel_velocity.names import DEVICES
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
@@ -43,7 +46,7 @@ from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
 from kernel_velocity.statuses import Status
 from kernel_velocity.suite import config
-from kernel_velocity.verdict.history import is_same_code
+from kernel_velocity.verdict.ranges import Value, commits_between, is_same_code
 
 BISECT_MINUTES = 60.0  # minutes
 
@@ -66,8 +69,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     with measuring(args.root, err, wait=args.wait, lock_clocks=args.lock_clocks):
         good, bad = (resolve(Path(), role, text) for role, text in (("GOOD", args.good), ("BAD", args.bad)))
         line = between(Path(), good, bad)
+        idle = git.idle(Path(), f"{good}..{bad}")
+        line = tuple(sha for sha in line if sha not in idle) or tuple(line)
         series = _series(args)
-        commits = git.read(Path(), [good, *line]).commits
+        commits = git.read(Path(), [good, *line, bad]).commits
         print(
             f"{gate_report.name(series)}: {len(line)} commits\nGOOD {commit_line(commits[good])}", file=out, flush=True
         )
@@ -82,8 +87,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         bisection = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
         _refuse(bisection)
         left = [commits[sha] for sha in bisection.left]
-    print(_conclusion(bisection, left), file=out)
+    print(_conclusion(bisection, left, good, bad), file=out)
     print(f"rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
+    if bisection.whole.unseen:
+        return Status.NOTHING
     return Status.CLEAN if bisection.isolated is not None and bisection.isolated.slower else Status.SUSPECT
 
 
@@ -114,18 +121,18 @@ def _figures(comparison: Comparison) -> str:
     """Return a comparison with GOOD in one line."""
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return comparison.reason
-    interval = f"{change(comparison.low)} to {change(comparison.high)}"
+    low, ratio, high = map(finding_text.change, (comparison.low, comparison.ratio, comparison.high))
     answer = f"{comparison.rounds} rounds a side: {comparison.answer.value}, {comparison.reason}"
-    return f"{change(comparison.ratio)} ({interval}), {answer}"
+    return f"{ratio} ({low} to {high}), {answer}"
 
 
 def _refuse(bisection: Bisection) -> None:
-    """Raise the reason why there is nothing to search between GOOD and BAD.
+    """Raise the reason why there is nothing to search between GOOD and BAD. Where more rounds can tell, there is.
 
     Raises:
         UsageError, BenchmarkFailed, BuildFailed: in one line.
     """
-    if bisection.left:
+    if bisection.left or (bisection.whole.answer is Answer.UNKNOWN and bisection.whole.obstacle is None):
         return
     if bisection.whole.obstacle is Obstacle.NOT_BUILT:
         raise BuildFailed(bisection.reason)
@@ -134,12 +141,17 @@ def _refuse(bisection: Bisection) -> None:
     raise UsageError(bisection.reason)
 
 
-def _conclusion(bisection: Bisection, left: Sequence[Commit]) -> str:
+def _conclusion(bisection: Bisection, left: Sequence[Commit], good: str, bad: str) -> str:
+    benchmark, (implementation, case) = bisection.series
+    command = finding_text.bisection(benchmark, implementation, case, good, bad)
+    reason = f"{bisection.reason}; {GOES_ON}: {command}" if bisection.goes_on else bisection.reason
+    if not left:
+        return reason
     if bisection.culprit is None:
         lines = [f"one of these {len(left)} commits made it slower:", *(f"  {commit_line(commit)}" for commit in left)]
-        return "\n".join([*lines, f"  ({bisection.reason})"])
+        return "\n".join([*lines, f"  ({reason})"])
     isolated = "" if bisection.isolated is None else f"\n  against the commit before it: {_figures(bisection.isolated)}"
-    return f"culprit: {commit_line(left[0])}{isolated}\n  {bisection.reason}"
+    return f"culprit: {commit_line(left[0])}{isolated}\n  {reason}"
 
 
 # ---- the search: measures through a `Runner`, opens no file ----
@@ -153,12 +165,23 @@ class Bisection:
     tried: tuple[Tried, ...]  # in the order they were tried, BAD first
     left: tuple[str, ...] = ()  # the commits, oldest first, of which one is the culprit
     isolated: Comparison | None = None  # the culprit with the commit before it
+    pair: tuple[str, str] | None = None  # whose rounds that is: tried commits with the code of those two
     reason: str
 
     @property
     def whole(self) -> Comparison:
         """The comparison of BAD with GOOD."""
         return self.tried[0].comparison
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more time can tell more."""
+        if self.isolated is not None:
+            return self.isolated.next_look is not None
+        unsettled = [step.comparison for step in self.tried if step.slow is None and step.commit in self.left]
+        return any(comparison.next_look for comparison in unsettled or [self.whole]) or (
+            len(self.left) > 1 and not unsettled
+        )
 
     @property
     def culprit(self) -> str | None:
@@ -180,7 +203,7 @@ def bisect(
 
     Args:
         runner: measures. series: the one in question. good, bad: full SHAs, before and after.
-        commits: those after GOOD up to BAD, oldest first, BAD the last.
+        commits: those after GOOD up to BAD that can be the culprit, oldest first. After the last one nothing changed.
         budget: s of measuring, for all of it.
         on_step: called with every commit that was tried, BAD first.
     """
@@ -190,10 +213,25 @@ def bisect(
     if not whole.slower or whole.ratio is None:
         return Bisection(series=series, tried=tuple(search.tried.values()), reason=_nothing_to_search(whole))
     low, high = search.narrow(max(FLOOR, math.sqrt(whole.ratio) - 1))
-    left = search.line[low + 1 : high + 1]
-    isolated = search.compare(search.line[low], search.line[high]) if len(left) == 1 else None
+    left = other_code(runner, series, search.line[low : high + 1])
     tried = tuple(search.tried.values())
-    return Bisection(series=series, tried=tried, left=left, isolated=isolated, reason=_reason(isolated, tried, left))
+    if len(left) > 1:
+        return Bisection(series=series, tried=tried, left=left, reason=_undecided(tried, left))
+    runner.prepare(search.line[high])  # which is not tried where it is the last of several with the build of BAD
+    pair = search.first_alike(search.line[low]), search.first_alike(search.line[high])
+    isolated = search.compare(*pair)
+    return Bisection(series=series, tried=tried, left=left, isolated=isolated, pair=pair, reason=_reason(isolated))
+
+
+def other_code(runner: Runner, series: Series, line: Sequence[str]) -> tuple[str, ...]:
+    """Return the commits of a line, after its first, that can have moved a series.
+
+    Those between two builds of equal code cannot. Of a commit that is not built, nothing is known.
+    """
+    codes = [runner.code(commit, series) for commit in line]
+    ends = (0, len(line) - 1)
+    built = [Value(position, code) for position, code in enumerate(codes) if code is not None or position in ends]
+    return commits_between(built, line)
 
 
 def _nothing_to_search(whole: Comparison) -> str:
@@ -206,20 +244,22 @@ def _nothing_to_search(whole: Comparison) -> str:
     return f"whether BAD is slower than GOOD is not settled: {whole.reason}"
 
 
-def _reason(isolated: Comparison | None, tried: Sequence[Tried], left: Sequence[str]) -> str:
-    if isolated is None:
-        reasons = dict.fromkeys(step.comparison.reason for step in tried if step.slow is None and step.commit in left)
-        return f"one of {len(left)} commits: {'; '.join(reasons) or 'no time is left'}"
-    if isolated.slower:
-        return "compared with the commit before it, it is slower by itself"
+def _undecided(tried: Sequence[Tried], left: Sequence[str]) -> str:
+    reasons = dict.fromkeys(step.comparison.reason for step in tried if step.slow is None and step.commit in left)
+    return f"one of {len(left)} commits: {'; '.join(reasons) or 'no time is left'}"
+
+
+def _reason(isolated: Comparison) -> str:
     if isolated.answer is Answer.UNKNOWN:
         return f"whether it is slower than the commit before it is not settled: {isolated.reason}"
+    if isolated.slower:
+        return "compared with the commit before it, it is slower by itself"
     return f"but it is no slower than the commit before it ({isolated.reason}): look at the commits around it"
 
 
 @dataclass
 class _CulpritSearch:
-    """The state of a bisection over `line`: GOOD, then the commits, oldest first, BAD the last."""
+    """The state of a bisection over `line`: GOOD, then the commits, oldest first."""
 
     runner: Runner
     series: Series
@@ -245,18 +285,25 @@ class _CulpritSearch:
             index = next((index for index in from_middle(low, high) if self.line[index] not in self.tried), None)
             if index is None:
                 break
-            step = self._try(self.line[index], (self.line[low], self.line[high]), floor)
+            step = self._try(self.line[index], floor)
             self.add(step)
             low, high = (low, index) if step.slow else (index, high) if step.slow is False else (low, high)
         return low, high
 
-    def _try(self, commit: str, ends: tuple[str, str], floor: float) -> Tried:
-        """Build a commit and compare it with GOOD. One with the code of an end of the range is not measured."""
+    def first_alike(self, commit: str) -> str:
+        """Return GOOD or the first tried commit that has a commit's code. The commit itself, where none has."""
+        code = self.runner.code(commit, self.series)
+        alike = (
+            other for other in (self.line[0], *self.tried) if is_same_code(self.runner.code(other, self.series), code)
+        )
+        return next(alike, commit)
+
+    def _try(self, commit: str, floor: float) -> Tried:
+        """Build a commit and compare it with GOOD. One with the code of a tried commit is not measured."""
         if (reason := self.runner.prepare(commit)) is not None:
             return Tried(commit=commit, comparison=sequential.not_compared(Obstacle.NOT_BUILT, reason), slow=None)
-        for end in ends:
-            if is_same_code(self.runner.code(commit, self.series), self.runner.code(end, self.series)):
-                return self._like(commit, end)
+        if (other := self.first_alike(commit)) != commit:
+            return self._like(commit, other)
         comparison = self.compare(self.line[0], commit, floor)
         slow = True if comparison.slower else None if comparison.answer is Answer.UNKNOWN else False
         return Tried(commit=commit, comparison=comparison, slow=slow)

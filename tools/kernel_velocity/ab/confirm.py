@@ -14,8 +14,9 @@ from kernel_velocity.ab.rounds import Pair, Terms, judge
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
-from kernel_velocity.verdict.history import is_same_code
+from kernel_velocity.verdict.ranges import is_same_code
 
+GOES_ON = "the same command goes on from here"  # where a budget ended
 FIRST = 8  # series of a first look, until it is known what a round takes: more may not fit into the budget
 
 
@@ -73,8 +74,6 @@ def confirm(
 
 def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
     """Return the series that run the same machine code at two built commits as the same, without measuring them."""
-    if before == after:
-        return dict.fromkeys(series, sequential.known_same("one and the same commit"))
     return {
         key: sequential.known_same(f"the machine code is unchanged{layout(runner, before, after)}")
         for key in series
@@ -100,7 +99,7 @@ class _Session:
     series: tuple[Series, ...]
     deadline: float
     terms: Mapping[Series, Terms]
-    stuck: set[Series] = field(default_factory=set)  # got no further round when they were measured last
+    stuck: set[Series] = field(default_factory=set)  # got no further round when they were measured last, in time
     pairs: dict[Series, Pair] = field(default_factory=dict)
     cost: float = 0.0  # s of a round of one series on both sides; 0 before the first measurement
 
@@ -118,7 +117,8 @@ class _Session:
         began, earlier = self.runner.clock(), {key: self._rounds(key) for key in chosen}
         self.pairs.update(self.runner.measure_pair(self.before, self.after, chosen, look, self.deadline))
         gained = {key: self._rounds(key) - earlier[key] for key in chosen}
-        self.stuck |= {key for key, rounds in gained.items() if rounds <= 0}
+        if self.runner.clock() < self.deadline:
+            self.stuck |= {key for key, rounds in gained.items() if rounds <= 0}
         if (rounds := sum(gained.values())) > 0:
             self.cost = (self.runner.clock() - began) / rounds
 
@@ -142,9 +142,11 @@ class _Session:
         """Return an answer. An unsettled one says, too, why no more was measured."""
         if answer.answer is not Answer.UNKNOWN or answer.obstacle is not None:
             return answer
-        why = f"the budget ended before {answer.next_look} rounds a side"
-        if answer.next_look is None:
-            why = f"more than {answer.rounds} rounds are never measured"
+        why = f"more than {answer.rounds} rounds are never measured"
+        if answer.next_look is not None:
+            missing = self.cost * (answer.next_look - self._rounds(key)) / 60
+            amount = f", about {missing:.1f} minutes more" if missing else ""
+            why = f"the budget ended before {answer.next_look} rounds a side{amount}"
         if key in self.stuck:
             why = "asv measured no round more"
         return replace(answer, reason=f"{answer.reason}; {why}")

@@ -1,15 +1,14 @@
 """``kv false-alarms``: estimate the false-alarm rate and the power from repeated sessions of one commit.
 
-Measures sessions of one commit (or reads recorded ones), compares every pair, and prints how often a test calls the
-two different, at several sample sizes, on raw and on adjusted values: asv's test, the pages' (intervals apart) and
-ours. It also prints how often each finds a planted change. A session is adjusted with slopes fitted on the others. The
-floor of a pair is that of the other sessions.
+Measures sessions of one commit (or reads recorded ones), compares every pair, and prints how often our test
+(stats/two_samples.py) calls the two different, on raw and on adjusted values, and how often it finds a planted change.
+A session is adjusted with slopes fitted on the others. The floor of a pair is that of the other sessions.
 
 Resampling within one session would be a permutation test, which cannot fail: the bounds resample whole sessions.
 
-A session is a whole run of asv, stored as a file in `.asv/sessions/<environment>-<method>/<commit8>/`: lines of
-telemetry, each with the means of its round's blocks of samples ("blocks"). Nothing of it is in results/. Sessions that
-are there are not measured again. A folder of such files, gzipped or not, can be kept anywhere and read from there.
+A session is a whole run of asv, stored as a file in `.asv/sessions/<environment>-<method>/<commit>/`: lines of
+telemetry. Nothing of it is in results/. Sessions that are there are not measured again. A folder of such files, gzipped
+or not, can be kept anywhere and read from there. `python -m lab samplings` compares other tests and sample sizes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import argparse
 import contextlib
 import gzip
 import hashlib
-import json
 import math
 import os
 import shutil
@@ -31,21 +29,18 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import numpy as np
-from asv import _stats
-from asv_runner.statistics import compute_stats
 
 from kernel_velocity import bounds, files, lock
 from kernel_velocity.ab.session import run_apart
-from kernel_velocity.documents import with_checksum
 from kernel_velocity.engine import telemetry, timing
 from kernel_velocity.engine.sampling import ROUNDS
-from kernel_velocity.engine.spool import blocks_path
-from kernel_velocity.engine.statistics import FloatArray, t_975
+from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.engine.telemetry import GAUGES, Round, TelemetryError
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.ingest import by_series
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.host import device
@@ -65,42 +60,9 @@ BOUND = 0.95  # of the one-sided upper bound
 RESAMPLING_SEED = 20
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]  # [i, j]: session j, slowed, is called different from i
-Judge = Callable[[FloatArray, float], Matrix]  # of (sessions, rounds, samples) log seconds and a relative change
-
-
-class Measured(NamedTuple):
-    """A round, and the means of its blocks of samples, s. None if they were not stored."""
-
-    round: Round
-    blocks: tuple[float, ...] = ()
-
-    @property
-    def series(self) -> Series:
-        """Return the series of the round."""
-        return self.round.benchmark, self.round.params
-
-
-IdenticalSessions = Mapping[str, Sequence[Measured]]  # by name
-
-
-class SampleSize(NamedTuple):
-    """How many rounds a side of a comparison has, and how many samples of each."""
-
-    rounds: int
-    samples: int
-
-    def __str__(self) -> str:
-        return f"{self.rounds} x {self.samples}"
-
-
-SAMPLE_SIZES = (
-    SampleSize(2, 5),  # asv's own default
-    SampleSize(4, 16),
-    SampleSize(4, 1),
-    SampleSize(8, 1),  # ours
-    SampleSize(16, 1),  # ours, when a change is to be confirmed
-)
-OURS, CONFIRMING = SAMPLE_SIZES[-2:]
+Judge = Callable[[FloatArray, float], Matrix]  # of (sessions, rounds) log seconds and a relative change
+IdenticalSessions = Mapping[str, Sequence[Round]]  # by name
+LOOKS = (ROUNDS, 2 * ROUNDS)  # rounds that a side has: those of a history, and those that confirm a change
 
 
 class Rate(NamedTuple):
@@ -121,14 +83,14 @@ class Rate(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """One test at one sample size on one kind of values."""
+    """A test at one number of rounds on one kind of values."""
 
     alarms: Rate
     by_series: Mapping[Series, Rate]
     powers: Mapping[float, Mapping[Series, float]]  # change -> share of pairs in which it was found, by series
 
 
-Judgements = Mapping[tuple[SampleSize, str, str], Judged]  # by sample size, test, and RAW or ADJUSTED
+Judgements = Mapping[tuple[int, str], Judged]  # by rounds, and RAW or ADJUSTED
 
 
 def add_arguments(parser: argparse.ArgumentParser, sessions: int = DEFAULT_SESSIONS) -> None:
@@ -150,8 +112,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure or read the sessions, print the tables."""
     sessions = obtain(args, MIN_SESSIONS, out, err)
     judged = judge(sessions)
-    sizes = [size for size in (OURS, CONFIRMING) if (size, "ours", RAW) in judged]
-    tables = [summary(judged, len(sessions)), *(by_series(judged, size) for size in sizes)]
+    looks = [rounds for rounds in LOOKS if (rounds, RAW) in judged]
+    tables = [summary(judged, len(sessions)), *(series_table(judged, rounds) for rounds in looks)]
     print("\n\n".join(map(aligned, tables)), file=out)
     return 0
 
@@ -159,7 +121,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 # Sessions of identical code: measured, read, adjusted
 
 
-def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> dict[str, list[Measured]]:
+def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> dict[str, list[Round]]:
     """Measure the sessions that are missing, or read those of --read. Return all.
 
     Raises:
@@ -175,7 +137,7 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
     with contextlib.chdir(args.root), lock.held(Path()):
         (commit,) = git.commits(Path(), args.commit)[:1]
         chosen = select.select(config.suite(Path()), device(), args.tier, args.bench).series
-        what = commit[:8]
+        what = commit
         if (args.tier, args.bench) != ("core", None):
             what += "-" + hashlib.sha256("\n".join(select.expressions(chosen)).encode()).hexdigest()[:8]
         what += "" if args.rounds == ROUNDS else f"-{args.rounds}"
@@ -193,45 +155,20 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
 
 def _measure(commit: str, series: Sequence[Series], rounds: int, path: Path) -> bool:
     """Measure one session and write it to `path`. Return whether a series failed."""
-    folder, environment = path.with_suffix(""), str(environment_of(settings()).name)
-    spool, means = folder / environment / f"{commit}.jsonl", blocks_path(Path.cwd(), environment, commit)
+    folder = path.with_suffix("")
+    spool = folder / str(environment_of(settings()).name) / f"{commit}.jsonl"
     try:
         shutil.rmtree(folder, ignore_errors=True)  # of a session that was interrupted
-        means.unlink(missing_ok=True)
-        environ = {**os.environ, "KV_BLOCKS": "1"}
-        ended = run_apart(folder, [commit], series, rounds, environ=environ, log=LOG.absolute())
+        ended = run_apart(folder, [commit], series, rounds, environ=os.environ, log=LOG.absolute())
         if not ended.is_whole or not spool.exists():
             raise NothingMeasured(str(ended))
-        files.replace_text(path, _joined(spool, means))
+        files.replace_bytes(path, spool.read_bytes())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        means.unlink(missing_ok=True)
     return ended.status != 0
 
 
-def _joined(spool: Path, means: Path) -> str:
-    """Return the lines of the spool, each with the block means of its round, joined by series and launch.
-
-    Raises:
-        ResultsError: a line of either file cannot be read.
-    """
-    by_round, lines = {}, []
-    try:
-        if means.exists():
-            for line in means.read_text(encoding="utf-8").splitlines():
-                document = telemetry.parse(line)
-                by_round[document["b"], tuple(document["p"]), document["l"]] = document["seconds"]
-        for line in spool.read_text(encoding="utf-8").splitlines():
-            round_ = telemetry.decode(line)
-            means_of = by_round.get((round_.benchmark, round_.params, round_.launch), [])
-            document = telemetry.parse(line) | {"blocks": means_of}
-            lines.append(with_checksum(json.dumps(document, separators=(",", ":"))) + "\n")
-    except (ValueError, LookupError, TypeError) as error:  # telemetry's are ValueErrors
-        raise ResultsError(f"{spool} and {means}: a line cannot be read ({error}); measure the session again") from None
-    return "".join(lines)
-
-
-def read(folder: Path) -> dict[str, list[Measured]]:
+def read(folder: Path) -> dict[str, list[Round]]:
     """Return the sessions in a folder, by name.
 
     Raises:
@@ -240,12 +177,12 @@ def read(folder: Path) -> dict[str, list[Measured]]:
     paths = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
     if not paths:
         raise ResultsError(f"{folder}: no sessions; wanted files such as 01.jsonl or 01.jsonl.gz")
-    sessions: dict[str, list[Measured]] = {}
+    sessions: dict[str, list[Round]] = {}
     for path in paths:
         if (name := path.name.partition(".")[0]) in sessions:
             raise ResultsError(f"{path}: a session named {name} is there already; rename or remove one of the two")
         sessions[name] = _rounds(path)
-    methods = sorted({entry.round.method for rounds in sessions.values() for entry in rounds})
+    methods = sorted({round_.method for rounds in sessions.values() for round_ in rounds})
     if len(methods) > 1:
         raise ResultsError(
             f"{folder}: the sessions were timed by {len(methods)} methods ({', '.join(methods)}): remove some of them"
@@ -253,39 +190,44 @@ def read(folder: Path) -> dict[str, list[Measured]]:
     return sessions
 
 
-def _rounds(path: Path) -> list[Measured]:
+def texts(path: Path) -> list[str]:
+    """Return the lines of a session's file.
+
+    Raises:
+        OSError, EOFError, UnicodeDecodeError, zlib.error: it cannot be read.
+    """
+    raw = path.read_bytes()
+    return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode().splitlines()
+
+
+def _rounds(path: Path) -> list[Round]:
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-        rounds = [_measured(line) for line in text.splitlines()]
+        rounds = [_round(line) for line in texts(path)]
         if not rounds:
             raise TelemetryError("no rounds")
-        if len({(entry.series, entry.round.launch) for entry in rounds}) < len(rounds):
+        if len({(round_.benchmark, round_.params, round_.launch) for round_ in rounds}) < len(rounds):
             raise TelemetryError("rounds of one series share a launch; wanted a run with --interleave-rounds")
     except (TelemetryError, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ResultsError(f"{path}: {error}; remove the file to measure that session again") from None
     return rounds
 
 
-def _measured(line: str) -> Measured:
+def _round(line: str) -> Round:
     round_ = telemetry.decode(line)
     for key, seconds in (("e", round_.estimate), *((telemetry.KEYS[name], getattr(round_, name)) for name in GAUGES)):
         if seconds is not None and not bounds.is_time(seconds):  # its logarithm is taken
             raise TelemetryError(f"{key}: a positive time is wanted, got {seconds!r}")
-    means = telemetry.parse(line).get("blocks", [])
-    if not isinstance(means, list) or not all(map(bounds.is_time, means)):
-        raise TelemetryError(f"blocks: a list of positive times is wanted, got {means!r}")
-    return Measured(round_, tuple(means))
+    return round_
 
 
 def logs_of(sessions: IdenticalSessions, name: str = "estimate") -> dict[Series, Logs]:
     """Return the logarithms of a field of the rounds, by series. Rounds without a value are left out."""
     values: dict[Series, dict[RoundKey, float]] = {}
     for session, rounds in sessions.items():
-        for entry in rounds:
-            by_round = values.setdefault(entry.series, {})
-            if (seconds := getattr(entry.round, name)) is not None:
-                by_round[session, entry.round.launch] = math.log(seconds)
+        for series, of_series in by_series(rounds).items():
+            seconds = {(session, round_.launch): getattr(round_, name) for round_ in of_series}
+            logs = {key: math.log(value) for key, value in seconds.items() if value is not None}
+            values.setdefault(series, {}).update(logs)
     return dict(values)
 
 
@@ -325,143 +267,109 @@ def out_of_sample(values: Logs, signals: Sequence[Logs]) -> tuple[dict[RoundKey,
 # Judging all pairs of sessions
 
 
-def judge(sessions: IdenticalSessions) -> Judgements:
-    """Return the judgement of every test at every sample size on raw and adjusted values.
+def kinds_of(sessions: IdenticalSessions) -> dict[str, dict[Series, Logs]]:
+    """Return the log seconds of our series, RAW and, where they can be, ADJUSTED.
 
     Raises:
-        ResultsError: too few sessions, or no series that has all its rounds in all of them.
+        ResultsError: too few sessions.
     """
     if len(sessions) < MIN_SESSIONS:
         raise ResultsError(f"{len(sessions)} sessions: wanted at least {MIN_SESSIONS}, to estimate a false-alarm rate")
     logs, signals = logs_of(sessions), signals_of(sessions)
     ours = [series for series in sorted(logs) if series[1][0] not in CONTROLS]
-    kinds: dict[str, dict[Series, Logs]] = {
+    return {
         RAW: {series: logs[series] for series in ours},
         ADJUSTED: {series: out_of_sample(logs[series], signals[series])[0] for series in ours if signals[series]},
     }
+
+
+def judge(sessions: IdenticalSessions) -> Judgements:
+    """Return the judgement of our test at every number of rounds on raw and adjusted values.
+
+    Raises:
+        ResultsError: too few sessions, or no series that has all its rounds in all of them.
+    """
     judged = {}
-    for size, (kind, values) in product(SAMPLE_SIZES, kinds.items()):
-        arrays = {series: array(size, series, values[series], sessions) for series in values}
-        whole = {series: matrix for series, matrix in arrays.items() if matrix is not None}
-        for test in TESTS if whole else ():
-            same = {series: TESTS[test](matrix, 0.0) for series, matrix in whole.items()}
-            judged[size, test, kind] = Judged(
-                rate([*same.values()]),
-                {series: rate([matrix]) for series, matrix in same.items()},
-                {
-                    change: {series: power(TESTS[test](matrix, change)) for series, matrix in whole.items()}
-                    for change in CHANGES
-                },
-            )
-    if (OURS, "ours", RAW) not in judged:
-        raise ResultsError(f"no series has {OURS.rounds} rounds in every one of {len(sessions)} sessions")
+    for (kind, logs), count in product(kinds_of(sessions).items(), LOOKS):
+        arrays = {series: array(series, values, sessions, count) for series, values in logs.items()}
+        whole = {series: values for series, values in arrays.items() if values is not None}
+        if whole:
+            judged[count, kind] = judged_by(differing, whole)
+    if (ROUNDS, RAW) not in judged:
+        raise ResultsError(f"no series has {ROUNDS} rounds in every one of {len(sessions)} sessions")
     return judged
 
 
-def array(size: SampleSize, series: Series, values: Logs, sessions: IdenticalSessions) -> FloatArray | None:
-    """Return (sessions, rounds, samples) log seconds of a series. None if a session has less than that.
-
-    Several samples of a round are means of its blocks, adjusted as its estimate was.
-    """
+def array(series: Series, values: Logs, sessions: IdenticalSessions, count: int) -> FloatArray | None:
+    """Return (sessions, rounds) of the first values of a series. None if a session has less than `count`."""
     rows = []
     for name, rounds in sessions.items():
-        of_series = [entry for entry in rounds if entry.series == series and (name, entry.round.launch) in values]
-        first = sorted(of_series, key=lambda entry: entry.round.time)[: size.rounds]
-        if len(first) < size.rounds or (size.samples > 1 and any(len(i.blocks) < size.samples for i in first)):
-            return None
-        row = []
-        for entry in first:
-            value = values[name, entry.round.launch]
-            moved = value - np.log(entry.round.estimate)
-            parts = np.array_split(np.array(entry.blocks), size.samples)
-            row.append([value] if size.samples == 1 else [float(np.log(part.mean()) + moved) for part in parts])
-        rows.append(row)
-    return np.array(rows)
+        in_order = sorted(by_series(rounds).get(series, ()), key=lambda round_: round_.time)
+        rows.append([values[key] for round_ in in_order if (key := (name, round_.launch)) in values][:count])
+    return np.array(rows) if min(map(len, rows)) == count else None
+
+
+def judged_by(test: Judge, arrays: Mapping[Series, FloatArray]) -> Judged:
+    """Return the judgement of a test on the log seconds of series."""
+    same = {series: test(values, 0.0) for series, values in arrays.items()}
+    powers = {change: {series: power(test(values, change)) for series, values in arrays.items()} for change in CHANGES}
+    return Judged(rate([*same.values()]), {series: rate([matrix]) for series, matrix in same.items()}, powers)
 
 
 def summary(judged: Judgements, sessions: int) -> Table:
-    """Return every test at every sample size: false alarms over all series, power as the median over them."""
+    """Return our test at every number of rounds: false alarms over all series, power as the median over them."""
     note = (
-        f"{sessions} sessions of identical code, {judged[OURS, 'ours', RAW].alarms.pairs} pairs; bound: 95%, bootstrap "
+        f"{sessions} sessions of identical code, {judged[ROUNDS, RAW].alarms.pairs} pairs; bound: 95%, bootstrap "
         "over sessions, where none differed (<) from disjoint pairs; found: planted changes, median over the series"
     )
-    heads = ["rounds x samples", "test", "values", "series", "called different", "bound"]
-    heads += [f"+{change:.0%} found" for change in CHANGES]
-    rows = [
-        [
-            *map(str, (*key, len(result.by_series))),
-            percent(result.alarms.share),
-            str(result.alarms),
-            *(percent(statistics.median(result.powers[change].values())) for change in CHANGES),
-        ]
-        for key in product(SAMPLE_SIZES, TESTS, (RAW, ADJUSTED))
-        if (result := judged.get(key)) is not None
-    ]
+    heads = ["rounds", "values", *HEADS]
+    rows = [[*map(str, key), *cells(judged[key])] for key in product(LOOKS, (RAW, ADJUSTED)) if key in judged]
     return Table("false alarms", note, heads, rows)
 
 
-def by_series(judged: Judgements, size: SampleSize) -> Table:
-    """Return our test at a sample size, series by series."""
+HEADS = ("series", "called different", "bound", *(f"+{change:.0%} found" for change in CHANGES))
+
+
+def cells(result: Judged) -> list[str]:
+    """Return a row below HEADS."""
+    powers = (statistics.median(result.powers[change].values()) for change in CHANGES)
+    return [str(len(result.by_series)), percent(result.alarms.share), str(result.alarms), *map(percent, powers)]
+
+
+def series_table(judged: Judgements, rounds: int) -> Table:
+    """Return our test at a number of rounds, series by series."""
     heads = ["series", "raw", "bound", "adjusted", "bound"]
     heads += [f"+{change:.0%} {kind}" for change in CHANGES[1:] for kind in (RAW, ADJUSTED)]
     rows = []
-    for series in judged[size, "ours", RAW].by_series:
+    for series in judged[rounds, RAW].by_series:
         shares, powers = [], []
         for kind in (RAW, ADJUSTED):
-            result = judged.get((size, "ours", kind))
+            result = judged.get((rounds, kind))
             if result is not None and series in result.by_series:
                 shares += [percent(result.by_series[series].share), str(result.by_series[series])]
                 powers.append([percent(result.powers[change][series]) for change in CHANGES[1:]])
             else:  # rounds of it were left out
                 shares += ["-", "-"]
                 powers.append(["-"] * len(CHANGES[1:]))
-        cells = [cell for both in zip(*powers, strict=True) for cell in both]
-        rows.append([f"{series[0]} {' '.join(series[1])}", *shares, *cells])
-    return Table("by series", f"{size}, our test: called different, and found when planted", heads, rows)
+        both = [cell for pair in zip(*powers, strict=True) for cell in pair]
+        rows.append([f"{series[0]} {' '.join(series[1])}", *shares, *both])
+    return Table("by series", f"{rounds} rounds: called different, and found when planted", heads, rows)
 
 
-def by_asv(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs of sessions by asv's own test and threshold. All samples of a session are one set."""
-    flat = np.exp(values.reshape(values.shape[0], -1))
-    called = np.zeros((len(flat), len(flat)))
-    for i, j in permutations(range(len(flat)), 2):
-        if change or i < j:
-            a, b = flat[i].tolist(), (flat[j] * (1 + change)).tolist()
-            called[i, j] = _stats.is_different(a, b, *(compute_stats(samples, 1)[1] for samples in (a, b)))
-    return _in_direction(called, np.median(flat, axis=1), change) if change else called + called.T
-
-
-def _in_direction(called: Matrix, medians: FloatArray, change: float) -> Matrix:
-    """Return the pairs called different for the right side: a change found for the other side is no success."""
-    return np.asarray(called * ((medians[None, :] * (1 + change) - medians[:, None]) * change > 0))
-
-
-def by_intervals(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs as the pages do, without other sessions: their intervals over rounds lie apart."""
-    rounds = values.mean(axis=2)
-    number = rounds.shape[1]
-    middle, centre = np.median(rounds, axis=1), rounds.mean(axis=1)
-    half = t_975(number - 1) * rounds.std(axis=1, ddof=1) / math.sqrt(number)
-    low, high = np.minimum(centre - half, middle), np.maximum(centre + half, middle)
-    moved = math.log1p(change)
-    called = ((low[None, :] + moved > high[:, None]) | (high[None, :] + moved < low[:, None])).astype(float)
-    np.fill_diagonal(called, 0.0)
-    return _in_direction(called, np.exp(middle), change) if change else called
-
-
-def by_ours(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs by ours. The floor of a pair is that of the other sessions."""
-    flat = values.reshape(values.shape[0], -1)
-    medians = np.median(flat, axis=1)
-    pairs = list(permutations(range(len(flat)), 2))
+def differing(values: FloatArray, change: float) -> Matrix:
+    """Judge all pairs of sessions by our test. The floor of a pair is that of the other sessions."""
+    medians = np.median(values, axis=1)
+    pairs = list(permutations(range(len(values)), 2))
     floors = np.array([two_samples.floor_of(np.delete(medians, pair)) for pair in pairs])
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
-    called = np.zeros((len(flat), len(flat)))
-    called[first, second] = two_samples.differs(flat[first], flat[second] + math.log1p(change), floors)
-    return _in_direction(called, np.exp(medians), change) if change else called
+    called = np.zeros((len(values), len(values)))
+    called[first, second] = two_samples.differs(values[first], values[second] + math.log1p(change), floors)
+    return in_direction(called, np.exp(medians), change) if change else called
 
 
-TESTS: Mapping[str, Judge] = {"asv's": by_asv, "intervals": by_intervals, "ours": by_ours}
+def in_direction(called: Matrix, medians: FloatArray, change: float) -> Matrix:
+    """Return the pairs called different for the right side: a change found for the other side is no success."""
+    return np.asarray(called * ((medians[None, :] * (1 + change) - medians[:, None]) * change > 0))
 
 
 def rate(matrices: Sequence[Matrix], seed: int = RESAMPLING_SEED) -> Rate:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kernel_velocity import statuses
+from kernel_velocity.ab.confirm import GOES_ON
+from kernel_velocity.counts.changes import Change
 from kernel_velocity.findings.report import (
     COMPARISON_HEADS,
     ComparedSeries,
@@ -18,50 +17,13 @@ from kernel_velocity.findings.report import (
     comparison_data,
     comparison_table,
 )
-from kernel_velocity.names import FIGURES, TARGETS
+from kernel_velocity.findings.text import bisection
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.records import Commit
-from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
+from kernel_velocity.stats.sequential import LOOKS, Answer, Comparison, Obstacle
 from kernel_velocity.statuses import Status
-from kernel_velocity.suite import under_test
 from kernel_velocity.tables import columns, literal
-
-SPILLS = "spill_bytes"
-
-
-@dataclass(frozen=True)
-class CodeChange:
-    """A figure of a kernel's code that differs between two builds."""
-
-    kernel: str
-    device: str  # "cpu" or "cuda", that the code is for
-    target: str  # "avx512", "sm_90"
-    figure: str  # of FIGURES
-    before: int
-    after: int
-
-    @property
-    def spills_more(self) -> bool:
-        """Whether more registers spill to memory: the one figure that is worse the higher it is."""
-        return self.figure == SPILLS and self.after > self.before
-
-    def __str__(self) -> str:
-        """Return it in words: "matmul sm_90: 168 -> 128 registers of a thread"."""
-        unit = "bytes spilled" if self.figure == SPILLS else FIGURES[self.device][self.figure]
-        return f"{self.kernel} {self.target}: {self.before:,} -> {self.after:,} {unit}"
-
-
-def code_changes(before: Mapping[str, Any], after: Mapping[str, Any], kernels: Iterable[str]) -> tuple[CodeChange, ...]:
-    """Return the figures of kernels that two builds (their build-info.json) both have, and that differ."""
-    differing = []
-    for kernel, (device, figures) in itertools.product(kernels, FIGURES.items()):
-        for target, figure in itertools.product(TARGETS[device], figures):
-            with suppress(NotImplementedError):  # a figure that one build lacks is no change
-                old, new = (under_test.figure(info, kernel, figure, target) for info in (before, after))
-                if old != new:
-                    differing.append(CodeChange(kernel, device, target, figure, old, new))
-    return tuple(differing)
-
+from kernel_velocity.verdict.ranges import CommitRange
 
 CODE = "The compiled code changed (HEAD against BASE, read from the builds):"
 NOTE = "change: of HEAD against BASE, + is slower; rounds: of each side; p: exact Mann-Whitney"
@@ -74,7 +36,7 @@ def doubt(comparison: Comparison) -> str:
     if comparison.suspect:
         return "slower by the floor or more, but not settled"
     if comparison.unseen:
-        return "too few rounds for a look"
+        return f"too few rounds for a look ({comparison.rounds} of {LOOKS[0]})"
     return "gone: it had times before" if comparison.obstacle is Obstacle.GONE else ""
 
 
@@ -89,7 +51,8 @@ class GateReport:
     measured: float  # s that measuring took
     evidence: str  # the folder of the rounds
     expected: Mapping[Series, str] = field(default_factory=dict)  # slower, or may be, as announced: the reason
-    code: tuple[CodeChange, ...] = ()
+    code: tuple[Change, ...] = ()
+    commits: tuple[str, ...] = ()  # after `base` up to `head`, that can have changed a build; (): not known
     device: str = "cpu"  # that was measured; code for the other one was not run
     notes: tuple[str, ...] = ()
 
@@ -98,7 +61,7 @@ class GateReport:
         return [comparison for series, comparison in self.comparisons.items() if series not in self.expected]
 
     @property
-    def _unrun(self) -> list[CodeChange]:
+    def _unrun(self) -> list[Change]:
         return [change for change in self.code if change.device != self.device]
 
     @property
@@ -132,8 +95,26 @@ class GateReport:
             reasons = [
                 comparison.obstacle.value if comparison.obstacle else doubt(comparison) for comparison in self._others
             ]
+        goes_on = GOES_ON if any(comparison.next_look for comparison in self._others) else ""
         expected = f"{len(self.expected)} slower as expected" if self.expected else ""
-        return "; ".join(dict.fromkeys(filter(None, (self.status.words, *reasons, expected))))
+        words = (self._lead, *reasons, goes_on * (self.status in (Status.NOTHING, Status.SUSPECT)), expected)
+        return "; ".join(dict.fromkeys(filter(None, words)))
+
+    @property
+    def _lead(self) -> str:
+        rounds = max((comparison.rounds for comparison in self._others if comparison.unseen), default=0)
+        return "nothing was compared yet" if self.status is Status.NOTHING and rounds else self.status.words
+
+    @property
+    def cause(self) -> str:
+        """Which of several commits made the worst series slower, and the command that finds it. "" without a doubt."""
+        slower = next((series for series, row in self.rows.items() if row.comparison.slower), None)
+        if slower is None or len(self.commits) < 2:
+            return ""
+        between = CommitRange(good=self.base.sha, bad=self.head.sha, commits=self.commits)
+        implementation, case = slower[1]
+        command = bisection(slower[0], implementation, case, self.base.sha, self.head.sha)
+        return f"slower by {between}: {command}"
 
     @property
     def rows(self) -> dict[Series, ComparedSeries]:
@@ -181,7 +162,13 @@ def as_text(report: GateReport) -> str:
     if report.code:
         lines += [CODE, *(f"  {change}" for change in report.code)]
     lines += [f"note: {note}" for note in report.notes]
-    lines += ["", _summary(report), f"rounds: {report.evidence}", f"verdict: {_verdict(report)}"]
+    lines += [
+        "",
+        _summary(report),
+        *filter(None, [report.cause]),
+        f"rounds: {report.evidence}",
+        f"verdict: {_verdict(report)}",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -222,11 +209,12 @@ def as_report(report: GateReport) -> Report:
             "exit_status": report.status,
             "base": _commit_data(report.base),
             "head": _commit_data(report.head),
+            "candidates": report.commits,
             "budget": report.budget,
             "measured": report.measured,
             "evidence": report.evidence,
             "notes": report.notes,
-            "code": [{**vars(change), "spills_more": change.spills_more} for change in report.code],
+            "code": [_change_data(change) for change in report.code],
             "series": [
                 {"benchmark": benchmark, "implementation": implementation, "case": case}
                 | comparison_data(row.comparison)
@@ -237,6 +225,12 @@ def as_report(report: GateReport) -> Report:
         cases=[_case(series, row) for series, row in rows.items()],
         suite={"name": "gate", "time": f"{report.measured:.1f}"},
     )
+
+
+def _change_data(change: Change) -> dict[str, str | int]:
+    kernel, _, target, figure = change.key
+    values = {"before": change.before, "after": change.after, "spills_more": change.spills_more}
+    return {"kernel": kernel, "device": change.device, "target": target, "figure": figure, **values}
 
 
 def _commit_data(commit: Commit) -> dict[str, str]:
@@ -253,6 +247,8 @@ def _markdown(report: GateReport) -> Iterator[str]:
         yield "\n".join([CODE, "", *(f"- {literal(str(change))}" for change in report.code)])
     yield from (f"Note: {literal(note)}" for note in report.notes)
     yield f"{_summary(report)}."
+    if report.cause:
+        yield f"{literal(report.cause)}."
 
 
 def _case(series: Series, row: ComparedSeries) -> JUnitCase:

@@ -27,6 +27,7 @@ from kernel_velocity.runner.session import LONGEST_SESSION
 from kernel_velocity.stats import adjust_series, sequential
 from kernel_velocity.stats.sequential import FLOOR, LOOKS, Answer, Comparison, Obstacle, Strata
 from kernel_velocity.stats.two_samples import P
+from kernel_velocity.unproven import in_flags
 
 CLOCK = 60.0  # s by which a clock may be set back during a session
 BLOCKS_FILE = "blocks.jsonl"  # beside the folder of the telemetry: when each run of asv began
@@ -83,6 +84,8 @@ def _judged(pairs: Pairs, series: Series, terms: Terms) -> Comparison:
         if pair.rounds >= look and answer.answer is Answer.UNKNOWN:
             before, after, adjusted = estimates(pairs, series, look)
             answer = sequential.compare(before, after, adjusted=adjusted, **vars(terms))
+    if unproven := in_flags(flag for round_ in (*pair.before, *pair.after) for flag in round_.flags):
+        answer = replace(answer, reason=f"{answer.reason}; {unproven}")
     return answer
 
 

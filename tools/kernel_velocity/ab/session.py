@@ -42,9 +42,10 @@ from kernel_velocity.names import CONTROLS
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import add_failure
-from kernel_velocity.runner import fingerprint
+from kernel_velocity.runner import code_identity, fingerprint
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
+from kernel_velocity.runner.session import built
 from kernel_velocity.suite import config
 
 MACHINE = "kv-ab"
@@ -87,6 +88,10 @@ class AsvRunner:
         """Return the time, s, of a clock that nobody sets."""
         return time.monotonic()
 
+    def is_prepared(self, commit: str) -> bool:
+        """Return whether a commit is built by the present toolchain, so that `prepare` has nothing to do."""
+        return self._environment.is_built(commit) and self._environment.other_toolchain(commit) is None
+
     def prepare(self, commit: str) -> str | None:
         """Build a commit unless it is built by the present toolchain. Return why it cannot be, in one line.
 
@@ -108,13 +113,15 @@ class AsvRunner:
         began = time.time()
         try:
             with asv_log.set_level(logging.CRITICAL):  # the caller reports it
-                self._environment.build(repo, commit)
+                twin = self._environment.build(repo, commit)
         except CommitNotBuilt as error:
             return str(error)
         finally:
             if self._environment.settle_build(commit):
                 self._say(f"note: {commit[:SHORT]} is not built again: its earlier build is restored")
-        self._say(f"built {commit[:SHORT]} in {time.time() - began:.1f} s")
+        self._say(built(commit, twin, time.time() - began))
+        for note in code_identity.notes(self.build_info(commit)):
+            self._say(f"note: {commit[:SHORT]}: {note}")
         return None
 
     def unpacked(self, commit: str) -> Path:
@@ -127,7 +134,7 @@ class AsvRunner:
 
     def placement(self, commit: str) -> str | None:
         """Return the hash of the place of all machine code in the libraries of a built commit. None: unknown."""
-        return fingerprint.placement(self._environment.unpacked(commit))
+        return code_identity.placement(self._environment.unpacked(commit))
 
     def build_info(self, commit: str) -> dict[str, Any]:
         """Return the build-info.json of a commit. {} where it is not built, or has none yet."""

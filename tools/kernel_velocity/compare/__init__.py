@@ -4,16 +4,15 @@ It may import every room but `scaffold`. No other room imports it.
 
     command.py          `kv compare`: options, jobs, printing and writing, exit status
     api.py              `compare` and `time_function`, for the command and for scripts
-    settings.py         how it is measured: rounds, stopping rule, presets of published work
+    settings.py         how it is measured: rounds, stopping rule, presets of published work, PyTorch's settings
     implementations.py  a problem and its implementations, by name or from files. Which of them, on which cases
     solutions.py        a user's solution, bound to inputs, its outputs between guards
-    job.py              problems on test cases: implementations take turns in rounds
+    job.py              problems on test cases: implementations take turns in rounds. What they ran on
     subject.py          one implementation on a test case: verified, timed in rounds, verified again
     isolation.py        the process that measures, and its journal
-    torch_state.py      PyTorch's settings: set for measuring, put back after every step
-    system.py           what it ran on
     profile.py          PyTorch's profiler around an implementation
     nsight.py           Nsight Compute around an implementation
     result.py           the values of a comparison, and their JSON
     table.py            the comparison in a terminal
+    google_benchmark.py  it as Google Benchmark writes one
 """

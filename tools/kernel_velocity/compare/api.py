@@ -42,10 +42,9 @@ from kernel_velocity.compare.implementations import Pattern, binders, select_cas
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.job import ComparisonJob, Progress, compare_jobs
 from kernel_velocity.compare.result import LiveComparison
-from kernel_velocity.compare.settings import TimingSettings
+from kernel_velocity.compare.settings import TimingSettings, prepared
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import take_round
-from kernel_velocity.compare.torch_state import prepared
 from kernel_velocity.engine.timers import Call
 from kernel_velocity.problem.problem import Problem
 from kernel_velocity.roofline.model import Roofs

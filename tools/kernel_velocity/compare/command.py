@@ -2,7 +2,7 @@
 
 Every implementation is verified before and after it is timed. They take turns in rounds, in a process of their own,
 which is started again if an implementation crashes it (compare/isolation.py). The exit status is 1 when one is wrong,
-2 for a usage error, 22 when there was nothing to measure.
+2 for a usage error, 22 when nothing was compared.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.compare import implementations, isolation, nsight, settings, table
+from kernel_velocity.compare.google_benchmark import as_google_benchmark
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.job import ComparisonJob, compare_jobs
 from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import LiveComparison, as_json
-from kernel_velocity.compare.settings import PRESETS, TimingSettings
+from kernel_velocity.compare.settings import PRESETS, TimingSettings, prepared
 from kernel_velocity.compare.solutions import Bind, binder
-from kernel_velocity.compare.torch_state import prepared, restored
 from kernel_velocity.engine import reported
+from kernel_velocity.engine.process_state import owned, restored
 from kernel_velocity.engine.stopping import RULES
 from kernel_velocity.errors import UsageError
-from kernel_velocity.files import replace_text, try_to_write
+from kernel_velocity.files import check_report, check_writable, replace_text
 from kernel_velocity.problem.accuracy import parse_tolerance
 from kernel_velocity.problem.implementations import Module
-from kernel_velocity.problem.problem import Problem
+from kernel_velocity.problem.problem import NotHereError, Problem
 from kernel_velocity.problem.problem_file import DTYPE
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.results import git
@@ -45,7 +47,7 @@ from kernel_velocity.suite.under_test import ARTEFACTS, find_info, root_folder
 ALL = "all"
 PROFILES = Path(".asv", "profiles")
 WIDTH_OF_FILES = 160  # characters, where there is no terminal to ask
-CHANGES = "loading {} changes PyTorch's {}, which was restored: set it in each call"
+CHANGES = "loading {} changes {}, which was restored: set it in each call"
 MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
 
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("what", nargs="+", metavar="PROBLEM", help=f"a kernel, a problem file (docs/how-to/problem-files.md), or {ALL}")
-    text = "a shared library or Python file that defines `solution`; may be repeated"
+    text = "a shared library or Python file that defines `solution`, or FlashInfer's JSON; may be repeated"
     add("--solution", action="append", type=Path, default=[], metavar="FILE", help=text)
     add("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
     text = "test cases: names or regular expressions, separated by commas (default: all)"
@@ -63,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "names or regular expressions, separated by commas (default: all)"
     add("--implementations", metavar="NAMES", help=text)
     add("--reference", metavar="NAME", help="the implementation that speed-ups are relative to (default: the first)")
-    add("--tolerance", help="allowed error: 1e-3, or rtol=1e-3,atol=1e-5; 1 allows integers off by one")
+    add("--tolerance", help="allowed error: 1e-3, rtol=1e-3,atol=1e-5, or epsilon; 1 allows integers off by one")
     add("--threads", type=int, help="CPU threads (default: KV_THREADS, else 1)")
 
     add = parser.add_argument_group("how it is measured").add_argument
@@ -88,10 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ncu", nargs="?", const="", metavar="PATH", help="run Nsight Compute, from PATH if given")
 
     add = parser.add_argument_group("output").add_argument
-    text = "also print mean, bootstrap interval, std, min, max, p50, p99, outliers and modes of all samples"
+    text = "also print mean, std, min, max, p50 and p99 of all samples"
     add("--stats", action="store_true", help=text)
     add("--quiet", action="store_true", help="print no progress bar and no notes")
     add("--json", metavar="FILE", help="write JSON; -: to standard output, the tables to standard error")
+    add("--gbench", metavar="FILE", help="write JSON as Google Benchmark does, for its tools")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -110,14 +113,14 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             environ = {**os.environ, **host.measuring_variables(threads), "KV_THREADS": threads}
             environ |= _artefacts(args, err)
             environ["PYTHONFAULTHANDLER"] = ""  # our report of a crash has one line, Python's has forty
+            environ["COLUMNS"] = str(_width(err if args.json == "-" else out))
             command = [sys.executable, *sys.orig_argv[1:]]
-            return isolation.run(command, environ, root_folder(os.environ), err, wait=args.wait)
-        out = isolation.take_standard_output()
-    try:
-        with redirect_stdout(err):  # what a user's Python code prints
-            return _compare(args, chosen, out, err)
-    finally:
-        out.flush()
+            return isolation.run(command, environ, root_folder(os.environ), out, err, wait=args.wait)
+        journal, report = isolation.of_parent()
+        with redirect_stdout(err):
+            isolation.leave(report.until_end(lambda: _compare(args, chosen, report, err, journal)))
+    with redirect_stdout(err):  # what a user's Python code prints
+        return _compare(args, chosen, out, err, ProcessJournal())
 
 
 def _artefacts(args: argparse.Namespace, err: TextIO) -> dict[str, str]:
@@ -172,39 +175,34 @@ def _check_files(args: argparse.Namespace) -> None:
         UsageError: no such folder, a folder in the file's place, no permission to write there, or Nsight Compute is
             not installed.
     """
-    if args.json not in (None, "-"):
-        path = Path(args.json)
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise UsageError(f"--json {path}: must be a file in an existing folder")
-        if path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
-            raise UsageError(f"--json {path}: is no regular file; give another path, or - for standard output")
-    if args.profile is not None and args.profile.exists() and not args.profile.is_dir():
-        raise UsageError(f"--profile {args.profile}: must be a folder, for traces (got a file)")
-    for option, file in (("json", args.json), ("profile", args.profile and args.profile / "trace")):
-        if file not in (None, "-"):
-            whole = Path(file).absolute()  # folders are made where they are not there yet
-            existing = next(folder for folder in whole.parents if folder.exists())
-            try:
-                try_to_write(existing / whole.name)
-            except OSError as error:
-                what = f"--{option} {getattr(args, option)}"
-                raise UsageError(f"{what}: cannot be written ({error.strerror}); give another path") from None
+    for option, file in (("--json", args.json), ("--gbench", args.gbench)):
+        if file is not None and (option, file) != ("--json", "-"):
+            check_report(option, Path(file))
+    if args.profile is not None:
+        if args.profile.exists() and not args.profile.is_dir():
+            raise UsageError(f"--profile {args.profile}: must be a folder, for traces (got a file)")
+        trace = args.profile.absolute() / "trace"
+        existing = next(folder for folder in trace.parents if folder.exists())  # the others are made
+        check_writable(f"--profile {args.profile}", existing / trace.name)
     if args.ncu is not None:
         nsight.find(args.ncu)
 
 
-def _compare(args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err: TextIO) -> int:
+def _compare(
+    args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err: TextIO, journal: ProcessJournal
+) -> int:
     """Compare in this process, print and write, and return the exit status."""
     device = args.device or host.device()
-    folder = os.environ.get(isolation.JOURNAL)
-    journal = ProcessJournal(Path(folder) if folder else None)
     tables = err if args.json == "-" else out
+    bar = ProgressBar(err, shown=not args.quiet and err.isatty())
     with prepared(device, chosen.threads):
-        jobs, notes = _jobs(args, device, chosen, journal)
+        try:
+            jobs, notes = _jobs(args, device, chosen, journal, bar)
+        finally:
+            bar.clear()
         # After loading: a mistake in a user's file is reported even while another run holds the lock
         with lock.held(root_folder(os.environ), wait=args.wait):
             roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
-            bar = ProgressBar(err, shown=not args.quiet and err.isatty())
             try:
                 comparison = compare_jobs(list(jobs.values()), roofs, bar.show, journal, notes)
             except KeyboardInterrupt:
@@ -217,19 +215,22 @@ def _compare(args: argparse.Namespace, chosen: TimingSettings, out: TextIO, err:
                 for text in _looks_inside(what, job, args, journal):
                     tables.write(f"\n{text}\n")
                     tables.flush()  # the next look may end the process
-    return status(comparison)
+    if (code := status(comparison, has_solutions=bool(args.solution))) == Status.NOTHING:
+        print("nothing was compared: no two implementations have a time on one test case", file=err)
+    return code
 
 
 def _jobs(
-    args: argparse.Namespace, device: str, chosen: TimingSettings, journal: ProcessJournal
+    args: argparse.Namespace, device: str, chosen: TimingSettings, journal: ProcessJournal, bar: ProgressBar
 ) -> tuple[dict[str, ComparisonJob], list[str]]:
     """Return the jobs by the user's name of the problem, and notes on settings that loading the solutions changed.
 
-    A problem without a matching case is left out where another has one. A solution that ended an earlier process while
-    it was loaded is not loaded again.
+    A problem without a matching case is left out where another has one, and so is one that is n/a, with a note. A
+    solution that ended an earlier process while it was loaded is not loaded again.
 
     Raises:
         UsageError: no such problem, case or implementation.
+        NotHereError: all problems are n/a.
     """
     kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()] if ALL in args.what else []
     whats = list(dict.fromkeys(name for what in args.what for name in (kernels if what == ALL else [what])))
@@ -239,19 +240,35 @@ def _jobs(
         name = path.stem
         if journal.death(name) is not None:
             return _dead
-        with journal.running("loaded", name), restored(lambda change: notes.append(CHANGES.format(name, change))):
-            bind = binder(path, problem)
+        bar.show(f"loading {name}", 0.0)
+        with (
+            journal.running("loaded", name),
+            restored(lambda change: notes.append(CHANGES.format(name, owned(change)))),
+        ):
+            try:
+                bind = binder(path, problem)
+            except NotHereError as error:
+                bind = partial(_not_here, error)
         notes.extend(f"loading {name} replaces {function}, which was restored" for function in ORIGINALS.put_back())
         return bind
 
-    loaded = [implementations.load(what, device, args.solution, args.dtype or DTYPE, load_solution) for what in whats]
-    problems = [problem for problem, _ in loaded]
+    loaded, missing = {}, []
+    for what in whats:
+        bar.show(f"loading {what}", 0.0)
+        try:
+            loaded[what] = implementations.load(what, device, args.solution, args.dtype or DTYPE, load_solution)
+        except NotHereError as error:
+            missing.append(str(error))
+    if not loaded:
+        raise NotHereError("\nn/a: ".join(missing))
+    notes = [*(f"n/a: {reason}" for reason in missing), *notes]
+    problems = [problem for problem, _ in loaded.values()]
     if args.sample:
         tests = [[problem.generate_sample()] for problem in problems]
     else:
         tests = implementations.select_cases(problems, args.sizes, args.dtype)
     jobs = {}
-    for what, (problem, binders), chosen_tests in zip(whats, loaded, tests, strict=True):
+    for (what, (problem, binders)), chosen_tests in zip(loaded.items(), tests, strict=True):
         where = f"{problem.name} on {problem.device}"
         names = implementations.matching("--implementations", args.implementations, list(binders), where)
         if chosen_tests:
@@ -262,6 +279,10 @@ def _jobs(
                 settings=chosen,
             )
     return jobs, notes
+
+
+def _not_here(error: NotHereError, *_: object) -> NoReturn:
+    raise error
 
 
 def _dead(*_: object) -> NoReturn:
@@ -283,11 +304,13 @@ def _report(comparison: LiveComparison, args: argparse.Namespace, tables: TextIO
     width = _width(tables)
     tables.write(table.table(comparison, width))
     if args.stats:
-        tables.write("\n" + table.all_samples(comparison, width))
+        tables.write("\n" + table.all_samples(comparison))
     if args.json == "-":
         out.write(as_json(comparison))
     elif args.json is not None:
         replace_text(Path(args.json), as_json(comparison))
+    if args.gbench is not None:
+        replace_text(Path(args.gbench), as_google_benchmark(comparison))
     for stream in (tables, out):
         stream.flush()  # a look inside may end the process
 
@@ -295,11 +318,11 @@ def _report(comparison: LiveComparison, args: argparse.Namespace, tables: TextIO
 def _width(to: TextIO) -> int:
     """Return COLUMNS or the width of a terminal, and WIDTH_OF_FILES for any other stream.
 
-    `shutil.get_terminal_size` asks descriptor 1, which is standard error's here (isolation.take_standard_output).
+    A report for the parent has the width that the parent says. `shutil.get_terminal_size` would ask descriptor 1.
     """
-    if not to.isatty():
-        return WIDTH_OF_FILES
     columns = os.environ.get("COLUMNS", "")
+    if not to.isatty() and not isinstance(to, isolation.ReportStream):
+        return WIDTH_OF_FILES
     return (
         int(columns)
         if columns.isdigit() and int(columns)
@@ -327,9 +350,15 @@ def _looks_inside(what: str, job: ComparisonJob, args: argparse.Namespace, journ
                 yield nsight.report(launches, row)
 
 
-def status(comparison: LiveComparison) -> int:
-    """Return the exit status: 1 where an implementation is wrong, 22 where nothing has a time, else 0."""
+def status(comparison: LiveComparison, *, has_solutions: bool = False) -> int:
+    """Return the exit status: 1 where an implementation is wrong, 22 where no two that were asked for have a time.
+
+    One alone is measured, not compared, and then has to have a time. Else 0. With solutions it is 1 where one is
+    unproven, too.
+    """
     timed = [row.timed for row in comparison.rows()]
-    if any(result.failed is not None for result in timed):
+    if any(result.failed is not None or (has_solutions and result.unproven) for result in timed):
         return Status.WRONG
-    return Status.CLEAN if any(result.estimates for result in timed) else Status.NOTHING
+    names = {result.implementation for result in timed}
+    counts = [sum(bool(result.estimates) for result in compared.timed) for compared in comparison.compared]
+    return Status.CLEAN if max(counts, default=0) >= min(2, len(names) or 1) else Status.NOTHING

@@ -17,7 +17,7 @@ from kernel_velocity.problem.implementations import bind as bind_implementation
 from kernel_velocity.problem.problem import Inputs, Problem, TestCase
 from kernel_velocity.problem.problem_file import dtype_of_parameter, load_file
 from kernel_velocity.problem.problem_formats import SUFFIXES, copies
-from kernel_velocity.problem.user_file import in_one_line
+from kernel_velocity.problem.user_file import in_one_line, lacking
 from kernel_velocity.runner.checks import check_build
 from kernel_velocity.suite import config
 
@@ -49,7 +49,9 @@ def load(
         ProblemError: there is no such file, the file does not import, or its class lacks something.
     """
     problem = _problem(what, device, dtype)
-    implementations = binders(*(problem.implementations_on(device) if problem.kernel is not None else CONTROLS))
+    implementations = binders(
+        *(name for name in problem.implementations_on(device) if problem.kernel is not None or name in CONTROLS)
+    )
     for path in solutions:
         if path.stem in implementations:
             raise UsageError(f"{path}: another implementation is called {path.stem!r}; rename the file")
@@ -92,7 +94,7 @@ def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
         try:
             problem.reference_solution(*(copies(inputs) if problem.in_place else inputs))
         except (AssertionError, RuntimeError) as error:
-            if problem.device == "cuda" or "CUDA" not in str(error):
+            if not lacking(error, has_cuda=problem.device == "cuda"):
                 raise
             raise NotImplementedError(f"the reference names a CUDA device in its code: {in_one_line(error)}") from None
         if problem.in_place:

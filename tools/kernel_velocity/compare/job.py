@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from kernel_velocity.compare import system
+from kernel_velocity import lock
 from kernel_velocity.compare.implementations import named_dtype
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import Compared, LiveComparison
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
-from kernel_velocity.compare.subject import Bench, SharedInputs, Subject
-from kernel_velocity.engine import reported
+from kernel_velocity.compare.subject import Bench, Scatter, SharedInputs, Subject
+from kernel_velocity.engine import gpu, process_state, reported
 from kernel_velocity.errors import UsageError
-from kernel_velocity.problem.problem import Problem, ProblemError, TestCase, outputs_of
+from kernel_velocity.problem import null_answers
+from kernel_velocity.problem.problem import NotHereError, Problem, ProblemError, TestCase, outputs_of
 from kernel_velocity.problem.problem_file import is_out_of_memory
-from kernel_velocity.roofline.model import Roofs, memory_of, roofline
+from kernel_velocity.problem.problem_formats import copies
+from kernel_velocity.problem.traffic import traffic
+from kernel_velocity.roofline.ceilings import size_text
+from kernel_velocity.roofline.model import MemoryLevel, Roofs, memory_of, roofline
+from kernel_velocity.runner.host import ALLOCATOR, torch_version
 from kernel_velocity.stats import speedup
-from kernel_velocity.suite.audit import FreshInputs
+from kernel_velocity.suite.audit import APART_TURNS, FreshInputs
 from kernel_velocity.suite.originals import ORIGINALS
-from kernel_velocity.units import memory
+from kernel_velocity.units import memory, significant
 
 Progress = Callable[[str, float], None]  # the current step, and the share of all steps that is done
 Turn = TypeVar("Turn")
@@ -56,14 +64,15 @@ def compare_jobs(
 
     Raises:
         UsageError: the reference is not compared, memory ran out for every case, or a problem raised.
+        NotHereError: no case was compared, and some are n/a.
     """
     settings, device = jobs[0].settings, jobs[0].problem.device
     for job in jobs:
         if settings.reference not in (None, *job.implementations):
             names = ", ".join(job.implementations)
             raise UsageError(f"--reference must be one of {names} (got {settings.reference!r})")
-    began, left_out = time.time(), list[str]()
-    environment = system.environment(device, settings.threads)
+    began, left_out, missing = time.time(), list[str](), list[str]()
+    environment = facts_of(device, settings.threads)
     steps = [(number, job, test) for number, job in enumerate(jobs) for test in job.tests]
     for step, (number, job, test) in enumerate(steps):
 
@@ -76,6 +85,9 @@ def compare_jobs(
             try:
                 with reported.memory_bound(device, MEMORY_SHARE):
                     compared = _compare_case(job, test, roofs, part, own_journal)
+            except NotHereError as error:
+                missing.append(str(error))
+                continue
             except MemoryError as error:
                 left_out.append(str(error))
                 continue
@@ -83,10 +95,10 @@ def compare_jobs(
         job.compared.append(compared)
     cases = [compared for job in jobs for compared in job.compared]
     if not cases:
-        raise UsageError(left_out[0])
+        raise NotHereError("\nn/a: ".join(missing)) if missing else UsageError(left_out[0])
     reference = settings.reference or next(iter(jobs[0].implementations), "none")
-    warnings = [*notes, *left_out, ONE_PROCESS]
-    warnings += [f"allocator: {system.NO_ALLOCATOR}"] if environment["allocator"] == system.NO_ALLOCATOR else []
+    warnings = [*notes, *(f"n/a: {reason}" for reason in missing), *left_out, ONE_PROCESS]
+    warnings += [f"allocator: {NO_ALLOCATOR}"] if environment["allocator"] == NO_ALLOCATOR else []
     warnings += [
         f"{compared.problem}: {note}" for compared in cases for timed in compared.timed for note in timed.notes
     ]
@@ -110,6 +122,7 @@ def _compare_case(
         MemoryError: the case needs more memory than it may use.
     """
     rounds = job.settings.rounds
+    progress("computing the reference", 0.0)
     try:
         with journal.running("computing the reference", None, test["name"]):
             bench = _bench(job.problem, test, job.settings, journal)
@@ -126,16 +139,25 @@ def _compare_case(
         for subject in subjects:
             if subject.runs:
                 subject.verify("after timing")
+        undecided = subjects
+        for turn in range(APART_TURNS):
+            last = turn == APART_TURNS - 1
+            undecided = [subject for subject in undecided if subject.runs and subject.audit(is_last=last)]
+            for subject in undecided:
+                subject.take_round(compared, counts=False)
         for subject in subjects:
-            if subject.runs:
-                subject.audit()
+            subject.note_left()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         free = reported.free_memory(job.problem.device)
         rest = "" if free is None else f" ({memory(free)} are free)"
-        text = f"{job.problem.name} {test['name']}: out of memory{rest}; select smaller cases (--sizes, --sample)"
-        raise MemoryError(text) from None
+        names = {case["name"] for case in (*job.problem.generate_test_cases(), job.problem.generate_sample())}
+        has_others = names - {test["name"]}
+        cure = (
+            "select smaller cases (--sizes, --sample)" if has_others else "it is the only case: make its inputs smaller"
+        )
+        raise MemoryError(f"{job.problem.name} {test['name']}: out of memory{rest}; {cure}") from None
     for subject in subjects:
         if roofs is not None and subject.runs and subject.timed.estimates:
             subject.timed.roofline = roofline(
@@ -172,20 +194,43 @@ def _bench(problem: Problem, test: TestCase, settings: TimingSettings, journal: 
     with _user_code(f"{where}: create_inputs"):
         inputs = test["create_inputs"]()
     shared = SharedInputs(problem, inputs)
-    with _user_code(f"{where}: its reference"):
-        expected = problem.expected(*inputs)
+    same_random = process_state.random_state()
+
+    def reference() -> Any:
+        same_random()
+        with _user_code(f"{where}: its reference"):
+            return problem.expected(*inputs)
+
+    others = None
+    with _user_code(f"{where}: create_inputs"):
+        drawn = null_answers.other_inputs(test["create_inputs"], inputs)
+    if drawn is not None:
+        same_random()
+        with _user_code(f"{where}: its reference"):
+            others = problem.expected(*drawn)
+    expected = reference()  # last: a public problem verifies for the last inputs
+    ORIGINALS.note(problem)  # it has its model now
     if changed := shared.restore():
         raise UsageError(
             f"{where}: its reference changes its inputs ({changed}), which all implementations share; "
             "make it work on a copy"
         )
+    scatter = Scatter.of(expected, reference)
+    unfused = problem.get_unfused_bytes(test)
+    if unfused is None:
+        unfused = traffic(problem.reference_solution, lambda: copies(inputs) if problem.in_place else inputs)
+    same_random()
     return Bench(
         problem=problem,
         case=test["name"],
         inputs=inputs,
         fresh=FreshInputs(inputs, test["create_inputs"], os.environ),
         shared=shared,
+        same_random=same_random,
         expected=expected,
+        others=others,
+        scatter=scatter,
+        unfused_bytes=unfused,
         settings=settings,
         journal=journal,
     )
@@ -221,7 +266,7 @@ def _facts(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roo
     values = (*bench.inputs, *outputs_of(bench.expected if outputs is None else outputs))
     tensors = [value for value in values if hasattr(value, "element_size")]
     largest = max(tensors, key=_size)
-    touched, levels = footprint(problem, test, tensors), roofs or system.reported_levels(problem.device)
+    touched, levels = footprint(problem, test, tensors), roofs or reported_levels(problem.device)
     return Compared(
         problem=problem.name,
         case=test["name"],
@@ -235,6 +280,7 @@ def _facts(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roo
         bytes=problem.get_bytes(test),
         footprint=touched,
         memory=None if levels is None else memory_of(touched, levels),
+        unfused_bytes=bench.unfused_bytes,
         timed=tuple(subject.timed for subject in subjects),
     )
 
@@ -255,3 +301,89 @@ def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
 
 def _size(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size())
+
+
+# What it ran on, as text ----------------------------------------------------------------------------------------------
+
+UNKNOWN = "unknown"
+# Ours, and those that control threads, allocation, the visible GPU, and PyTorch's arithmetic.
+VARIABLES = (
+    *("KV_", "OMP_", "MKL_", "GOMP_", "KMP_", "CUDA_", "NVIDIA_", "TORCH", "PYTORCH_", "TRITON_"),
+    *("MALLOC_", "GLIBC_"),
+)
+NO_ALLOCATOR = "not set up: times of large allocations include page faults (use the command `kv compare`)"
+_CPUS = Path("/sys/devices/system/cpu")
+_FREQUENCIES = "cpu[0-9]*/cpufreq/scaling_cur_freq"
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def facts_of(device: str, threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the facts of the machine and of this process, by name.
+
+    Args:
+        device: "cpu" or "cuda", which exists.
+        threads: of the CPU.
+        environ: the environment variables.
+    """
+    caches, free = reported.data_caches(device), reported.free_memory(device)
+    keeps = all(environ.get(name) == value for name, value in ALLOCATOR.items())
+    facts = {
+        "device": reported.name(device),
+        "caches": ", ".join(f"{name} {size_text(size)}" for name, size in caches.items()) or UNKNOWN,
+        "free memory": UNKNOWN if free is None else memory(free),
+        "clocks": clocks(device),
+        "load": significant(os.getloadavg()[0]) if hasattr(os, "getloadavg") else UNKNOWN,
+        "cores": str(os.cpu_count()),
+        "threads": str(threads),
+        "python": platform.python_version(),
+        "torch": torch_version() or UNKNOWN,
+        "system": f"{platform.system()} {platform.release()}",
+        "allocator": "keeps freed memory" if keeps else NO_ALLOCATOR,
+    }
+    if device == "cuda":
+        torch, driver = importlib.import_module("torch"), _nvml()
+        facts |= {"cuda": str(torch.version.cuda), "driver": str(driver.get("driver", UNKNOWN))}
+        if (power := driver.get("power_limit")) is not None:
+            facts["power limit"] = f"{significant(power)} W"
+    variables = [name for name in sorted(environ) if name.startswith(VARIABLES) and name != lock.HOLDER]
+    return facts | {name: environ[name] for name in variables}
+
+
+def reported_levels(device: str) -> Roofs | None:
+    """Return the memory levels with their reported sizes and no bandwidths, None where no cache is known.
+
+    They say which level holds a working set where no ceiling was measured.
+    """
+    caches = [MemoryLevel(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
+    return Roofs(levels=(*caches, MemoryLevel(name="DRAM", size=None, bandwidth=None)), peaks={}) if caches else None
+
+
+def clocks(device: str) -> str:
+    """Return the clocks now."""
+    if device == "cuda":
+        driver = _nvml()
+        sm, most = _hertz(driver.get("sm_clock")), _hertz(driver.get("sm_clock_most"))
+        return f"SM {sm} of {most}, memory {_hertz(driver.get('memory_clock'))}"
+    return _hertz(cpu_clock())
+
+
+def cpu_clock() -> float | None:
+    """Return the clock of the fastest core now, Hz: idle cores slow down, the measuring one does not. None: unknown."""
+    try:
+        clocks = [1e3 * int(file.read_text(encoding="ascii")) for file in _CPUS.glob(_FREQUENCIES)]  # kHz
+    except (OSError, ValueError):
+        clocks = []
+    if not clocks and _CPUINFO.exists():
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+        clocks = [1e6 * float(line.split(":", 1)[1]) for line in lines if line.startswith("cpu MHz")]
+    return max(clocks, default=None)
+
+
+def _hertz(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{significant(value / 1e9)} GHz"
+
+
+def _nvml() -> dict[str, Any]:
+    uuid = gpu.uuid()
+    described = UNKNOWN if uuid is None else gpu.describe(uuid)
+    return described if isinstance(described, dict) else {}

@@ -25,11 +25,12 @@ from kernel_velocity import units
 from kernel_velocity.compare.implementations import load
 from kernel_velocity.compare.profile import WARM_UPS
 from kernel_velocity.compare.result import ComparedRow
-from kernel_velocity.compare.torch_state import prepared
+from kernel_velocity.compare.settings import prepared
 from kernel_velocity.engine.timers import Call
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.tables import Table, aligned, percent
+from kernel_velocity.terminal import screen
 
 DURATION = "gpu__time_duration.sum"
 DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"  # of the section Speed Of Light
@@ -90,7 +91,9 @@ def ncu(child: Sequence[str], path: str) -> list[Launch]:
         options += ["--target-processes", "all", "--profile-from-start", "off"]
         command = [str(program), *options, "--metrics", ",".join(METRICS), *child]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UsageError(f"{program}: {error}") from None
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -193,9 +196,10 @@ def main(argv: Sequence[str]) -> int:
         with prepared(device, int(os.environ["KV_THREADS"])):
             problem, implementations = load(what, device, [Path(path) for path in solutions], dtype)
             inputs = problem.test_case(case)["create_inputs"]()
+            problem.expected(*inputs)  # says whether the reference writes its inputs
             make_calls(implementations[implementation](problem, case, inputs).call, device)
     except (KernelVelocityError, ProblemError, NotImplementedError, KeyError) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program of its own
+        print(f"error: {error}", file=screen(sys.stderr))
         return KernelVelocityError.exit_code
     return 0
 

@@ -4,8 +4,8 @@ Values, and the figures that follow from them. Times in seconds per call, rates 
 `as_json` writes them for scripts: strict JSON, base units but where a key says otherwise.
 
 The keys, version 1. Top: `schema` ("kernel-velocity/compare"), `version`, `began` (Unix time, s), `took_s`,
-`environment`, `settings` (text by name), `warnings`, `right` (false if any implementation is wrong or failed),
-`results`, `speed_ups`.
+`environment`, `settings` (text by name), `warnings`, `right` (false if any implementation is wrong, failed or
+unproven), `results`, `averages` (the fields of Average), `speed_ups`.
 
 Of a result, one per implementation and test case:
 
@@ -13,7 +13,8 @@ Of a result, one per implementation and test case:
     gflops, runtime_ms  10^9 FLOP/s and ms per call, from the median of the round estimates
     problem, implementation, device, dtype, dims, elements, tensor_bytes, flops, bytes, memory
     footprint           bytes of memory that a call touches, each once (`bytes` is its traffic)
-    status, reason      "right", "WRONG", "FAILED", "n/a" or "not verified", and why there is no value
+    traffic             bytes of one kernel (fused), of the reference's operations one by one (unfused), their ratio
+    status, reason      "right", "unproven", "WRONG", "FAILED", "n/a" or "not verified", and why it is not right
     seconds             value, low, high (95% interval over rounds), method, mean, std, min, p50, p99, max and samples
     bytes_per_second    traffic over time
     estimates_s, stops  of every round
@@ -32,12 +33,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from kernel_velocity.machine.limits import Work
 from kernel_velocity.roofline.model import Roofline
 from kernel_velocity.stats import speedup
 from kernel_velocity.stats.speedup import SpeedUp, Spread, Timing
+from kernel_velocity.unproven import UNPROVEN
 
 SCHEMA = "kernel-velocity/compare"  # of the JSON
 VERSION = 1  # of its keys
@@ -72,7 +75,8 @@ class TimedImplementation:
         roofline: None where no time counts, or the ceilings or the problem's FLOPs and bytes are unknown.
         missing: the reason why it is n/a. It has no rounds then.
         failed: the reason why it failed. Its rounds do not count then.
-        notes: what it changed in the process that all implementations share.
+        unproven: which null answers pass the check that its outputs passed ("zeros would pass"), "" for none.
+        notes: what it changed in the process that all implementations share, and where two rules differ on it.
     """
 
     implementation: str
@@ -85,18 +89,21 @@ class TimedImplementation:
     roofline: Roofline | None = None
     missing: str | None = None
     failed: str | None = None
+    unproven: str = ""
     notes: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
-        """Return RIGHT, WRONG (an output is), FAILED, MISSING or UNVERIFIED."""
+        """Return RIGHT, UNPROVEN, WRONG (an output is), FAILED, MISSING or UNVERIFIED."""
         if self.missing is not None:
             return MISSING
         if not all(output.right for output in self.accuracy):
             return WRONG
         if self.failed is not None:
             return FAILED
-        return RIGHT if self.accuracy else UNVERIFIED
+        if not self.accuracy:
+            return UNVERIFIED
+        return UNPROVEN if self.unproven else RIGHT
 
     @property
     def is_bad(self) -> bool:
@@ -114,6 +121,14 @@ class TimedImplementation:
         return [sample for samples in self.rounds for sample in samples] or list(self.estimates)
 
 
+class Traffic(NamedTuple):
+    """Memory traffic of a call, bytes: the least of one kernel, and that of the reference's operations one by one."""
+
+    fused: int
+    unfused: int
+    ratio: float  # unfused / fused
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compared(Work):
     """One test case of one problem, with the work of a call.
@@ -128,17 +143,41 @@ class Compared(Work):
     elements: int  # of the largest tensor
     tensor_bytes: int  # of the largest tensor
     memory: str | None  # the level that holds the working set ("L1", ..., "DRAM"); None: the caches are unknown
+    unfused_bytes: int | None  # traffic of the reference's operations one by one; None: unknown
     timed: tuple[TimedImplementation, ...]
 
     def rows(self) -> list[ComparedRow]:
         """Return every implementation with its figures."""
         return [ComparedRow(self, timed) for timed in self.timed]
 
+    @property
+    def traffic(self) -> Traffic | None:
+        """Return what fusing saves, None where that is unknown. A kernel moves the working set if nothing is said."""
+        fused = self.footprint if self.bytes is None else self.bytes
+        return Traffic(fused, self.unfused_bytes, self.unfused_bytes / fused) if self.unfused_bytes and fused else None
+
     def speed_ups(self, reference: str | None) -> list[SpeedUp]:
-        """Return the ratio of times of every pair of right implementations, those over `reference` first."""
-        rows = (row for row in self.rows() if not row.timed.is_bad)
+        """Return the ratio of times of every pair of right implementations, those over `reference` first.
+
+        None of one that is unproven: it may compute nothing.
+        """
+        rows = (row for row in self.rows() if not (row.timed.is_bad or row.timed.unproven))
         times = {row.timed.implementation: row.timing for row in rows if row.timing is not None}
         return list(speedup.pairwise(times, reference))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Average:
+    """Arithmetic means of an implementation over the test cases of a problem, of one dtype, that it has a time on."""
+
+    problem: str
+    device: str
+    dtype: str
+    implementation: str
+    cases: int
+    gflops: float | None  # 10^9 operations per second. None: the problem does not say for all of these cases
+    bytes_per_second: float | None  # likewise
+    runtime_ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,10 +205,33 @@ class LiveComparison:
             groups.setdefault((compared.problem, compared.device), []).append(compared)
         return groups
 
+    def averages(self) -> Iterator[Average]:
+        """Yield the averages of every implementation with a time, in order of first mention."""
+        groups: dict[tuple[str, str, str, str], list[ComparedRow]] = {}
+        for row in self.rows():
+            if row.timing is not None:
+                of = row.compared
+                groups.setdefault((of.problem, of.device, of.dtype, row.timed.implementation), []).append(row)
+        for (problem, device, dtype, implementation), rows in groups.items():
+            yield Average(
+                problem=problem,
+                device=device,
+                dtype=dtype,
+                implementation=implementation,
+                cases=len(rows),
+                gflops=_mean([None if row.rate is None else row.rate / 1e9 for row in rows]),
+                bytes_per_second=_mean([row.bandwidth for row in rows]),
+                runtime_ms=fmean(row.timing.seconds * 1e3 for row in rows if row.timing is not None),
+            )
+
     def rows(self) -> Iterator[ComparedRow]:
         """Yield every implementation on every test case."""
         for compared in self.compared:
             yield from compared.rows()
+
+
+def _mean(values: list[float | None]) -> float | None:
+    return None if None in values else fmean(value for value in values if value is not None)
 
 
 @dataclass(frozen=True)
@@ -221,13 +283,14 @@ def as_json(comparison: LiveComparison) -> str:
         "environment": comparison.environment,
         "settings": comparison.settings,
         "warnings": comparison.warnings,
-        "right": not any(row.timed.is_bad for row in comparison.rows()),
+        "right": not any(row.timed.is_bad or row.timed.unproven for row in comparison.rows()),
         "results": [
             _result(row, number)
             for group in comparison.problems().values()
             for number, compared in enumerate(group, 1)
             for row in compared.rows()
         ],
+        "averages": [asdict(average) for average in comparison.averages()],
         "speed_ups": [
             {"problem": compared.problem, "name": compared.case, "device": compared.device, **asdict(pair)}
             for compared in comparison.compared
@@ -263,8 +326,9 @@ def _result(row: ComparedRow, number: int) -> dict[str, Any]:
         "problem": compared.problem,
         "implementation": timed.implementation,
         **{name: getattr(compared, name) for name in same},
+        "traffic": None if compared.traffic is None else compared.traffic._asdict(),
         "status": timed.status,
-        "reason": timed.reason or None,
+        "reason": timed.reason or timed.unproven or None,
         "seconds": None if timing is None or spread is None else _seconds(timing, spread),
         "bytes_per_second": row.bandwidth,
         "estimates_s": timed.estimates,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kernel_velocity.engine.process_state import restored
 from kernel_velocity.engine.sampling import ROUNDS
 from kernel_velocity.engine.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
+from kernel_velocity.engine.timing import prepare_torch
 from kernel_velocity.errors import UsageError
 from kernel_velocity.problem.accuracy import Tolerance
+from kernel_velocity.suite.originals import ORIGINALS
 
 WARMUPS = 10  # calls before a fixed number of samples, as in published scripts for fused kernels
 
@@ -130,3 +136,29 @@ def settings(
     return TimingSettings(
         rule=chosen, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **more
     )
+
+
+@contextmanager
+def prepared(device: str, threads: int) -> Iterator[None]:
+    """Set PyTorch up as in measuring processes, and restore its settings at the end.
+
+    Raises:
+        UsageError: PyTorch or the device is not there.
+    """
+    try:
+        importlib.import_module("torch")
+    except ModuleNotFoundError:
+        raise UsageError("PyTorch is not installed for this Python: `make venv` installs it") from None
+    variable = os.environ.get("KV_THREADS")
+    os.environ["KV_THREADS"] = str(threads)  # read by native kernels, compiled packages and PyTorch
+    try:
+        with restored(lambda change: None):
+            try:
+                prepare_torch(device)
+            except NotImplementedError as error:
+                raise UsageError(f"--device {device}: {error}; use --device cpu") from None
+            ORIGINALS.note()
+            yield
+    finally:
+        os.environ.pop("KV_THREADS")
+        os.environ |= {} if variable is None else {"KV_THREADS": variable}

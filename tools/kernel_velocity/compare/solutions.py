@@ -2,9 +2,11 @@
 
     extern "C" void solution(pointers..., scalars...)       in a library, called through ctypes
     def solution(*inputs, *outputs, *scalars)               in a Python file, which writes its outputs
+    {"definition": ..., "spec": ..., "sources": [...]}      in FlashInfer's JSON (problem/flashinfer_solution.py)
 
 Both get their arguments in the order of the problem's `parameters`, the trailing ones from `get_extra_params`. They get
-no stream and return no status. On a GPU they run on the default stream. A Python file may also have what solutions of
+no stream and return no status. On a GPU they run on the default stream. A library may mark a region of itself to be
+timed (include/kernel_velocity.h). A Python file may also have what solutions of
 the problem's own form have, `ModelNew`, `custom_kernel` or `run`: a function that returns its outputs.
 
 Each output lies between guard bytes, which reveal a solution that writes outside of it. Without them such a solution
@@ -20,15 +22,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from kernel_velocity.engine.timers import Call
+from kernel_velocity.engine.timers import Call, RegionState, RegionTimer
 from kernel_velocity.errors import UsageError
+from kernel_velocity.problem.flashinfer_solution import load_solution
 from kernel_velocity.problem.implementations import Bound, fresh, poison
 from kernel_velocity.problem.problem import C_TYPES, Inputs, Problem, outputs_of
 from kernel_velocity.problem.problem_file import dtype_of, fits, parameters_of
-from kernel_velocity.problem.problem_formats import ReturningProblem, copies
+from kernel_velocity.problem.problem_formats import FlashInfer, GpuModeCuda, ReturningProblem, copies
 from kernel_velocity.problem.user_file import import_file
 
 # Binds an implementation to inputs: problem, name of a test case, its inputs. It raises NotImplementedError where the
@@ -45,7 +49,8 @@ def binder(path: Path, problem: Problem) -> Bind:
     """Return what binds a solution to the inputs of a case.
 
     Args:
-        path: a shared library (.so) or a Python file (.py). problem: what it solves, for messages.
+        path: a shared library (.so), a Python file (.py), FlashInfer's JSON, or CUDA (.cu) of a GPU MODE task in CUDA.
+        problem: what it solves.
 
     Raises:
         UsageError: no such file, it does not load, or has no function `solution`. The binder raises it where the
@@ -53,14 +58,24 @@ def binder(path: Path, problem: Problem) -> Bind:
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
-    if path.suffix not in (".py", ".so"):
+    if path.suffix == ".cu" and isinstance(problem, GpuModeCuda):
+        return _task_solution(path, problem)
+    if path.suffix not in (".py", ".so", ".json"):
         raise UsageError(
-            f"{path}: must be a shared library (.so) or a Python file (.py); compile C++ by "
+            f"{path}: must be a shared library (.so), a Python file (.py) or FlashInfer's JSON; compile C++ by "
             f"`c++ -O3 -shared -fPIC {path.name} -o {path.stem}.so`, CUDA by "
             f"`nvcc -O3 -shared -Xcompiler -fPIC {path.name} -o {path.stem}.so`"
         )
+    prepare: Prepare
     if path.suffix == ".so":
         prepare = _library(path, problem)
+    elif path.suffix == ".json":
+        if not isinstance(problem, FlashInfer):
+            raise UsageError(f"{path}: solves a definition of FlashInfer, and {problem.name} is none")
+        solution = load_solution(path, problem)
+        if not solution.writes:
+            return _returning(problem, solution.function)
+        prepare = _writing(solution.function, len(problem.definition["inputs"]) + len(problem.definition["outputs"]))
     else:
         module = import_file(path)
         if isinstance(problem, ReturningProblem) and hasattr(module, problem.entry):
@@ -70,29 +85,52 @@ def binder(path: Path, problem: Problem) -> Bind:
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
         check_dtypes(problem, case, inputs)
         outputs = [Guarded.like(output) for output in new_outputs(problem, case, inputs)]
-        arguments = ordered(problem, case, inputs, [guarded.output for guarded in outputs])
-        call = prepare(problem, case, arguments)
+        tensors = [guarded.output for guarded in outputs]
+        arguments = ordered(problem, case, inputs, tensors)
+        call, call_with = prepare(problem, case, arguments)
+        addresses = {id(tensor) for tensor in tensors}
+        written = [(position, value) for position, value in enumerate(arguments) if id(value) in addresses]
+        empty_like = importlib.import_module("torch").empty_like
 
         def function() -> None:
-            new = [guarded.output.new_empty(guarded.output.shape) for guarded in outputs]
-            prepare(problem, case, ordered(problem, case, inputs, new))()
+            values = [*arguments]
+            for position, output in written:
+                values[position] = empty_like(output)
+            call_with(values)
 
-        return _bound(call, problem, outputs, function)
+        return replace(_bound(call, problem, outputs, function), timer=_region_timer(path))
 
     return bind
 
 
-Prepare = Callable[[Problem, str, Sequence[Any]], Callable[[], Any]]  # problem, case, arguments -> the call
+# Problem, case, arguments -> the call on these, and a function that calls with others of the same kinds, as users do
+Prepare = Callable[[Problem, str, Sequence[Any]], tuple[Call, Callable[[Sequence[Any]], Any]]]
 
 
 def _returning(problem: ReturningProblem, function: Any) -> Bind:
     """Return what binds a solution that returns its outputs. One of a problem that works in place gets copies."""
-    solve = problem.solution_of(function)
 
-    def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
-        if not problem.in_place:
-            return fresh(lambda: solve(*inputs))
-        return restored(inputs, lambda written: fresh(lambda: solve(*written)))
+    def bind(_problem: Problem, _case: str, inputs: Inputs) -> Bound:
+        def bound(arguments: Inputs) -> Bound:
+            return fresh(problem.solution_call(function, arguments))
+
+        return restored(inputs, bound) if problem.in_place else bound(inputs)
+
+    return bind
+
+
+def _task_solution(path: Path, problem: GpuModeCuda) -> Bind:
+    """Return what binds a solution in CUDA of a GPU MODE task in CUDA. It is compiled here, with the task.
+
+    Raises:
+        NotHereError: it calls CUDA, and the device is "cpu". Or there is no nvcc.
+    """
+    task, library = problem.library(), problem.solution_library(path)
+    timer = RegionTimer(RegionState.in_dll(ctypes.CDLL(str(library.path)), "kv_region"))
+
+    def bind(_problem: Problem, _case: str, inputs: Inputs) -> Bound:
+        # Its own input is made in each call, outside the region that is timed: values of `inputs` may change between
+        return replace(fresh(lambda: task.outputs(library.solve(problem.input_of(inputs)))), timer=timer)
 
     return bind
 
@@ -117,7 +155,7 @@ def _python(path: Path, function: Any, problem: Problem) -> Prepare:
         raise UsageError(f"{path}: no function `{SOLUTION}`; wanted def {SOLUTION}(*inputs, *outputs, *scalars){other}")
     signature = inspect.signature(function)
 
-    def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
+    def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Any:
         try:
             signature.bind(*arguments)
         except TypeError as error:
@@ -125,32 +163,62 @@ def _python(path: Path, function: Any, problem: Problem) -> Prepare:
             raise UsageError(
                 f"{path}: {SOLUTION} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
             ) from None
-        return partial(function, *arguments)
+        return partial(function, *arguments), lambda values: function(*values)
 
     return prepare
 
 
+def _writing(function: Callable[..., Any], count: int) -> Prepare:
+    """Return what prepares a function that takes inputs and outputs, the first `count` arguments of a solution."""
+    return lambda _problem, _case, arguments: (
+        partial(function, *arguments[:count]),
+        lambda values: function(*values[:count]),
+    )
+
+
 def _library(path: Path, problem: Problem) -> Prepare:
     try:
-        function = getattr(ctypes.CDLL(str(path.resolve())), SOLUTION)
+        library = ctypes.CDLL(str(path.resolve()))
+        function = library[SOLUTION]
     except OSError as error:
         raise UsageError(f"{path}: the library does not load: {error}") from None
     except AttributeError:
         raise UsageError(f'{path}: no function `{SOLUTION}`; wanted extern "C" {c_signature(problem)}') from None
     function.restype = None
 
-    def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
+    def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Any:
         entries = signature_of(problem)
         if len(entries) != len(arguments):
             raise UsageError(
                 f"{path}: {problem.name} has {len(arguments)} arguments in case {case!r} (inputs, outputs and "
                 f"get_extra_params), but its signature {len(entries)}: {c_signature(problem)}"
             )
-        call = partial(function, *(_as_c(problem, *pair) for pair in zip(entries, arguments, strict=True)))
+        converted = [_as_c(problem, *pair) for pair in zip(entries, arguments, strict=True)]
+        call = partial(function, *converted)
         call.__dict__["tensors"] = arguments  # kept alive as long as the call is
-        return call
+        whole = library[SOLUTION]  # another than the call's: types make calls with converted arguments slower
+        whole.argtypes, whole.restype = [type(value) for value in converted], None
+        pointers = [position for position, entry in enumerate(entries) if entry["pointer"]]
+
+        def call_with(values: Sequence[Any]) -> None:
+            raw: list[Any] = [*converted]
+            for position in pointers:
+                raw[position] = values[position].data_ptr()
+            whole(*raw)
+
+        return call, call_with
 
     return prepare
+
+
+def _region_timer(path: Path) -> RegionTimer | None:
+    """Return the timer of a library that times a region of itself (include/kernel_velocity.h), None for any other."""
+    if path.suffix != ".so":
+        return None
+    try:
+        return RegionTimer(RegionState.in_dll(ctypes.CDLL(str(path.resolve())), "kv_region"))
+    except ValueError:  # no such symbol
+        return None
 
 
 def c_signature(problem: Problem) -> str:
@@ -193,12 +261,26 @@ def check_dtypes(problem: Problem, case: str, inputs: Inputs) -> None:
 
 def ordered(problem: Problem, case: str, inputs: Inputs, outputs: Sequence[Any]) -> tuple[Any, ...]:
     """Return the arguments of a solution in its order: inputs, outputs, what `get_extra_params` adds."""
-    extra = problem.get_extra_params(problem.test_case(case))
-    read, written = iter((*problem.native_arguments(inputs), *extra)), iter(outputs)
+    native = problem.native_arguments(inputs)
+    read, written = iter((*native, *_trailing(problem, case, native))), iter(outputs)
     arguments: list[Any] = []
     for entry in signature_of(problem):
         arguments.extend(islice(written if entry["pointer"] and not entry["const"] else read, 1))
     return (*arguments, *written, *read)
+
+
+def _trailing(problem: Problem, case: str, native: Inputs) -> list[Any]:
+    """Return what `get_extra_params` adds, without numbers that are inputs, too.
+
+    These are known where it returns more than `parameters` has behind the inputs, and the test case has those by name.
+    """
+    test = problem.test_case(case)
+    extra = problem.get_extra_params(test)
+    names = [entry["name"] for entry in signature_of(problem) if not entry["pointer"] or entry["const"]][len(native) :]
+    values = [cast(Mapping[str, Any], test).get(name) for name in names]
+    numbers = [value for value in (*native, *values) if isinstance(value, Real)]
+    is_repeated = len(names) < len(extra) and all(isinstance(value, Real) and value in numbers for value in extra)
+    return values if is_repeated and None not in values else extra
 
 
 def new_outputs(problem: Problem, case: str, inputs: Inputs) -> tuple[Any, ...]:

@@ -11,14 +11,13 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from kernel_velocity import units
-from kernel_velocity.compare.result import FAILED, Compared, ComparedRow, LiveComparison
+from kernel_velocity.compare.result import FAILED, Average, Compared, ComparedRow, LiveComparison
 from kernel_velocity.roofline import model
 from kernel_velocity.stats import speedup
-from kernel_velocity.stats.speedup import SpeedUp, Spread, effective_sample_size, modality, outliers
+from kernel_velocity.stats.speedup import SpeedUp, Spread
 from kernel_velocity.tables import columns
+from kernel_velocity.unproven import UNPROVEN
 
 WIDEST = 160  # characters: more than that is no easier to read
 NARROWEST = 60
@@ -66,7 +65,10 @@ def table(comparison: LiveComparison, width: int) -> str:
     for (problem, device), cases in comparison.problems().items():
         rows = [row for compared in cases for row in compared.rows()]
         times = speed_ups(cases, comparison.settings.get("reference"), width)
-        parts += [f"{problem} on {device}\n{_times(rows, width)}", times]
+        averages = [
+            average for average in comparison.averages() if (average.problem, average.device) == (problem, device)
+        ]
+        parts += [f"{problem} on {device}\n{_times(rows, width)}", times, _averages(averages), _traffic(cases)]
         parts += [_functions(rows), _accuracies(rows, width), "\n".join([*_absent(rows), *_doubts(rows)])]
     parts.append("\n".join([*(f"note: {warning}" for warning in comparison.warnings), accuracy_line(comparison)]))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -198,6 +200,51 @@ def _blocks(pairs: Sequence[Column], width: int) -> Iterator[list[Column]]:
     yield block
 
 
+def _averages(averages: Sequence[Average]) -> str:
+    """Return the average rates and times of a problem, "" where there is one test case."""
+    several = [average for average in averages if average.cases > 1]
+    if not several:
+        return ""
+    rates, bandwidths = _prefix(_rates(several)), _prefix(average.bytes_per_second for average in several)
+    heads = [f"{average.dtype}, {units.count(average.cases, 'case')}" for average in several]
+    kinds = sorted({units.rate_unit(average.dtype) for average in several})
+    table = [
+        Column("average", blank_repeats(heads)),
+        Column("by", [average.implementation for average in several]),
+        Column("time", [units.seconds(average.runtime_ms * 1e-3) for average in several]),
+        Column(
+            "/".join(f"{rates[0]}{kind[1:]}" for kind in kinds),
+            [_per_second(rate, rates) or NONE for rate in _rates(several)],
+        ),
+        Column(
+            f"{bandwidths[0]}B/s",
+            [_per_second(average.bytes_per_second, bandwidths) or NONE for average in several],
+        ),
+    ]
+    return f"{_lines(table)}\n  arithmetic means over the test cases with a time"
+
+
+def _rates(averages: Sequence[Average]) -> list[float | None]:
+    return [None if average.gflops is None else average.gflops * 1e9 for average in averages]
+
+
+def _traffic(cases: Sequence[Compared]) -> str:
+    """Return the traffic of one kernel and of the reference's operations, "" where it is unknown."""
+    table = [
+        (
+            compared.case,
+            *(units.value(amount, units.BYTES) for amount in (moved.fused, moved.unfused)),
+            f"{ratio(moved.ratio)}{units.MULTIPLE}",
+        )
+        for compared in cases
+        if (moved := compared.traffic) is not None and moved.ratio > 1
+    ]
+    if not table:
+        return ""
+    note = "fused: the least of one kernel; unfused: what the reference's operations move one by one"
+    return f"{columns([('traffic', 'fused', 'unfused', 'ratio'), *table])}\n  {note}"
+
+
 def _functions(rows: Sequence[ComparedRow]) -> str:
     """Return the times of whole functions and their overheads, "" where none was measured."""
     timed = [row for row in rows if row.overhead is not None]
@@ -238,7 +285,7 @@ def _accuracies(rows: Sequence[ComparedRow], width: int) -> str:
         Column("accuracy", blank_repeats([row.compared.case for row, _ in pairs])),
         Column("implementation", [row.timed.implementation for row, _ in pairs]),
         Column("output", [output.output for _, output in pairs]),
-        Column("result", ["right" if output.right else "FAIL" for _, output in pairs]),
+        Column("result", [_result(row) if output.right else "FAIL" for row, output in pairs]),
     ]
     for head, (name, keep) in figures.items():
         values = [output.number(name) for _, output in pairs]
@@ -247,12 +294,20 @@ def _accuracies(rows: Sequence[ComparedRow], width: int) -> str:
     return _lines(fitting(table, width))
 
 
+def _result(row: ComparedRow) -> str:
+    return UNPROVEN if row.timed.status == UNPROVEN else "right"
+
+
 def _absent(rows: Sequence[ComparedRow]) -> Iterator[str]:
-    """Yield a line for each implementation without a time, with the reason."""
+    """Yield a line for each implementation without a time, or whose check proves nothing, with the reason."""
     for row in rows:
         if row.timed.reason:
             kind = "FAIL" if row.timed.missing is None else "n/a"
             yield f"{kind}: {row_name(row)}: {row.timed.reason}"
+        elif row.timed.unproven:
+            yield f"{UNPROVEN}: {row_name(row)}: {row.timed.unproven}"
+    if any(row.timed.status == UNPROVEN for row in rows):
+        yield "  a tolerance in the outputs' own size (--tolerance rtol=1e-4,norm=1e-4), or other inputs, can prove it"
 
 
 def _doubts(rows: Sequence[ComparedRow]) -> list[str]:
@@ -285,7 +340,10 @@ def accuracy_line(comparison: LiveComparison) -> str:
     if not outputs:
         return f"accuracy: nothing was verified{failed}"
     wrong = [name for name, output in outputs if not output.right]
-    line = f"accuracy: {len(outputs) - len(wrong)} of {units.count(len(outputs), 'output')} right"
+    unproven = [row_name(row) for row in rows if row.timed.status == UNPROVEN]
+    doubted = sum(len(row.timed.accuracy) for row in rows if row.timed.status == UNPROVEN)
+    line = f"accuracy: {len(outputs) - len(wrong) - doubted} of {units.count(len(outputs), 'output')} right"
+    line += f"; {UNPROVEN}: {', '.join(unproven)}" if unproven else ""
     if wrong:
         return f"{line}; WRONG: {', '.join(wrong)}{failed}"
     errors = [(error, name) for name, output in outputs if (error := output.number("max_error")) is not None]
@@ -376,57 +434,18 @@ def cache_benefit(row: ComparedRow) -> str:
 
 # All samples (--stats) ------------------------------------------------------------------------------------------------
 
-# At least: a bootstrap of 8 values covers 91% (normal) to 84% (lognormal) where it should cover 95
-BOOTSTRAP_ROUNDS = 8
-STATISTICS = (
-    *("problem", "case", "implementation", "n", "n eff.", "mean", "95% (bootstrap)", "std", "min", "max"),
-    *("p50", "p99", "outliers", "mvalue"),
-)
-STATISTICS_LEGEND = (
-    "n eff.: effective sample size, the independent samples with an equally precise mean",
-    f"95%: interval of the mean, BCa bootstrap over rounds (from {BOOTSTRAP_ROUNDS} rounds)",
-    "outliers: beyond 1.5 interquartile ranges (their share of the variance)",
-    "mvalue: 2 for one mode, 4 for two equal modes",
-)
+STATISTICS = ("problem", "case", "implementation", "n", "mean", "std", "min", "max", "p50", "p99")
 
 
-def all_samples(comparison: LiveComparison, width: int) -> str:
-    """Return the figures of all samples of each implementation as a table, with its legend."""
+def all_samples(comparison: LiveComparison) -> str:
+    """Return the figures of all samples of each implementation as a table."""
     lines = [_sample_figures(row, row.spread) for row in comparison.rows() if row.spread is not None]
-    if not lines:
-        return "no samples\n"
-    return columns([STATISTICS, *lines]) + f"\n{wrapped('  ', STATISTICS_LEGEND, width)}\n"
+    return f"{columns([STATISTICS, *lines])}\n" if lines else "no samples\n"
 
 
 def _sample_figures(row: ComparedRow, spread: Spread) -> list[str]:
-    samples, interval = row.timed.samples, bootstrap_interval(row.timed.rounds)
-    independent, mvalue, outside = effective_sample_size(samples), modality(samples), outliers(samples)
-    share = f" ({units.share(outside.variance_share)})" if outside is not None and outside.count else ""
+    figures = (spread.mean, spread.deviation, spread.min, spread.max, spread.p50, spread.p99)
     return [
         *(row.compared.problem, row.compared.case, row.timed.implementation, f"{spread.n:,}"),
-        NONE if independent is None else f"{independent:,.0f}",
-        _seconds(spread.mean),
-        NONE if interval is None else " to ".join(map(_seconds, interval)),
-        *map(_seconds, (spread.deviation, spread.min, spread.max, spread.p50, spread.p99)),
-        NONE if outside is None else f"{outside.count}{share}",
-        NONE if mvalue is None else f"{mvalue:.1f}",
+        *(NONE if value is None else "0" if value == 0 else units.seconds(value) for value in figures),
     ]
-
-
-def _seconds(value: float | None) -> str:
-    return NONE if value is None else "0" if value == 0 else units.seconds(value)
-
-
-def bootstrap_interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean of all samples, s: BCa bootstrap (Efron 1987), seeded.
-
-    Whole rounds are drawn, since the samples of a round depend on each other. None below BOOTSTRAP_ROUNDS, and where
-    all rounds have the same mean.
-    """
-    means = [float(np.mean(samples)) for samples in rounds if samples]
-    if len(means) < BOOTSTRAP_ROUNDS or len(set(means)) == 1:
-        return None
-    from scipy.stats import bootstrap  # noqa: PLC0415 - takes half a second
-
-    interval = bootstrap((means,), np.mean, method="BCa", random_state=0).confidence_interval
-    return float(interval.low), float(interval.high)

@@ -3,6 +3,7 @@
 It imports the leaves, and torch only in functions. Every other room may import it.
 
     gpu.py         NVIDIA's driver: description, clocks, watching a GPU during a round
+    process_state.py  settings of the process, PyTorch's too, put back where code changed one
     quiet.py       the quiet-core filter, and the gauges beside the samples
     reported.py    what the operating system knows of the machine and of this process
     sampling.py    one round: warm-up, batch, samples, estimate

@@ -22,16 +22,20 @@ from typing import Any
 CLOCKS = "KV_LOCK_CLOCKS"
 BASE = "base"  # of CLOCKS: the clock that NVML calls that of the TDP, which no load should bring down
 LOCKED = "locked"  # what the program says when it holds the lock
-# nvml.h, nvmlClocksEventReasons (ThrottleReasons of old): what slows a busy GPU down against its settings.
-THROTTLING: Mapping[str, int] = {
-    "power cap": 0x4,
-    "hardware slowdown": 0x8,
-    "sync boost": 0x10,
-    "software thermal slowdown": 0x20,
-    "hardware thermal slowdown": 0x40,
-    "power brake": 0x80,
+# Bits of nvml.h, nvmlClocksEventReasons (ThrottleReasons of old): what slows a busy GPU down against its settings. The
+# last two have a name of the old kind alone. A driver newer than these names may set others: they count, too.
+THROTTLING: Mapping[int, str] = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",  # another GPU of its group has low clocks
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x200: "board limit",
+    0x400: "reliability",
 }
 SETTING_HOLDS = 0x2  # of the same bits: the clocks are those of a user's setting, a lock or application clocks
+HARMLESS = 0x1 | SETTING_HOLDS | 0x100  # no work, or a setting, of the display's clocks too, that holds in every round
 CLOCK_DRIFT = 0.01  # relative; a clock that moves more moves the time of a kernel as much
 
 Library = Any  # the module pynvml, opened
@@ -97,9 +101,14 @@ def flags(states: Sequence[GpuState]) -> tuple[str, ...]:
     clocks = ([state.sm_clock for state in states], [state.memory_clock for state in states])
     readings = [[clock for clock in values if clock is not None] for values in clocks]
     drifted = any(values and max(values) > (1 + CLOCK_DRIFT) * min(values) for values in readings)
-    mask = sum(THROTTLING.values())
-    throttled = any(state.reasons is not None and state.reasons & mask for state in states)
+    throttled = any(throttling(state.reasons or 0) for state in states)
     return (("clock_drift",) if drifted else ()) + (("throttled",) if throttled else ())
+
+
+def throttling(reasons: int) -> list[str]:
+    """Return what slowed a GPU down, of its reasons. A bit without a name in hexadecimal: "0x800"."""
+    bits = (1 << shift for shift in range(reasons.bit_length()))
+    return [THROTTLING.get(bit, f"{bit:#x}") for bit in bits if bit & reasons & ~HARMLESS]
 
 
 # The current CUDA device ----------------------------------------------------------------------------------------------

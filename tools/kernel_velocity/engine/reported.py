@@ -201,7 +201,9 @@ def write_figure(path: Path, document: Mapping[str, object]) -> None:
 
 # A preempted process loses a scheduler slice of milliseconds each time; ten a second move a mean by more than 1%.
 SWITCHES_PER_SECOND = 10.0
-RAN_SHARE = 0.05  # of the processor time of all threads: those that wait, or look after others, run for less
+# Share of the processor time of all threads that those beyond the allowed ones may take: what looks after others takes
+# less. All together, since each of 30 threads, or of 8 beside one that waits actively, takes less by itself.
+CROWDED = 0.05
 STEAL_SHARE = 0.01  # of the time spent, per CPU
 
 
@@ -211,8 +213,9 @@ class HostCounters:
 
     switches: int  # involuntary, of this process
     steal: float | None  # s, all CPUs together, since boot
-    processor: float  # s that this process ran, threads that have ended included
+    processor: float  # s that this process ran, threads that have ended included, before they were read
     threads: Mapping[str, float]  # s that each of its threads ran
+    read: float  # s that this process ran, after they were read: that takes 5% of a short round
 
 
 @dataclass(frozen=True)
@@ -223,11 +226,11 @@ class HostActivity:
     steal: float | None
     load: float | None  # 1-minute average at the end
     contended: bool
-    threads: int  # that ran for more than RAN_SHARE. Those that ended in between count as one
+    ran: tuple[float, ...]  # s of each thread, the longest first. Those that ended in between count as one
 
     def crowds(self, threads: int) -> bool:
         """Return whether more threads ran than a call on so many may have: beside it, PyTorch's pool times controls."""
-        return self.threads > 2 * threads - 1
+        return sum(self.ran[2 * threads - 1 :]) > CROWDED * sum(self.ran)
 
 
 def read_counters() -> HostCounters:
@@ -237,7 +240,8 @@ def read_counters() -> HostCounters:
     except OSError:
         fields = []
     steal = int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else None
-    return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal, process_time(), _ran())
+    switches, processor, threads_ = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, process_time(), _ran()
+    return HostCounters(switches, steal, processor, threads_, process_time())
 
 
 def _ran() -> dict[str, float]:
@@ -262,6 +266,5 @@ def activity(before: HostCounters, after: HostCounters, spent: float) -> HostAct
     contended = switches > max(1.0, SWITCHES_PER_SECOND * spent) or stolen
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     ran = [seconds - before.threads.get(thread, 0.0) for thread, seconds in after.threads.items()]
-    ran.append(after.processor - before.processor - sum(ran))
-    threads_ = sum(seconds > RAN_SHARE * sum(ran) for seconds in ran)
-    return HostActivity(switches, steal, load, contended, threads_)
+    ran.append(max(0.0, after.processor - before.read - sum(ran)))
+    return HostActivity(switches, steal, load, contended, tuple(sorted(ran, reverse=True)))

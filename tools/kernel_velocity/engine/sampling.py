@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import fmean
 from time import perf_counter
 
 from kernel_velocity.engine import statistics
@@ -30,7 +28,6 @@ FAULTING = 100.0
 TICK_FACTOR = 200  # a batch lasts at least 200 clock ticks, so that none moves the sample by more than .5%
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
 SHORT = 5  # flag: a call takes less than so many times what an empty one does: most of it may be the launch
-BLOCKS = 16  # means that are kept of a round where its blocks are asked for
 # s of sampling, whatever the rule still wants (`fixed` with 100 calls of 3 s): a process past asv's timeout of 120 s is
 # killed, and all its samples are lost. The rest is for set-up, verification and compiling.
 SAMPLING_MOST = 80.0
@@ -57,7 +54,6 @@ class RoundResult:
     memory_gauge: float | None
     control_gauge: float | None
     lost: float | None  # s of waiting for a quiet core
-    blocks: tuple[float, ...]  # means of consecutive samples after the burn-in
     clocks: tuple[float, ...]  # of the device beside the samples, Hz; empty where the timer reads none
     flags: tuple[str, ...]
 
@@ -165,7 +161,6 @@ def measure(
         memory_gauge=memory,
         control_gauge=control,
         lost=None if gate is None else gate.lost,
-        blocks=block_means(samples),
         clocks=tuple(clocks),
         flags=tuple(sorted(timer.flags | {flag for flag, is_raised in raised.items() if is_raised})),
     )
@@ -176,13 +171,6 @@ def _take(timer: Timer, call: Call, batch: int, n: int, _: float) -> tuple[list[
     began = perf_counter()
     samples = timer.samples(call, batch, n)
     return samples, perf_counter() - began
-
-
-def block_means(samples: Sequence[float]) -> tuple[float, ...]:
-    """Return the means of BLOCKS consecutive parts of the samples. Of fewer samples, they themselves."""
-    parts = min(BLOCKS, len(samples))
-    edges = [len(samples) * number // parts for number in range(parts + 1)]
-    return tuple(fmean(samples[begin:end]) for begin, end in pairwise(edges))
 
 
 def drift(samples: Sequence[float]) -> float | None:

@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
+from kernel_velocity.engine import process_state
 from kernel_velocity.names import DEVICES
 
 ISOLATE = "KV_ISOLATE"  # variable
@@ -58,9 +59,12 @@ class ProcessState:
         self._environ = dict(os.environ)
         gc.freeze()  # what is there now stays: a collection that looked at all of torch would take .1 s
         self._seed = sys.modules["torch"].initial_seed() if "torch" in sys.modules else None
+        self._settings = None if self._seed is None else process_state.State()
 
     def put_back(self) -> None:
-        """Restore the environment and torch's random numbers, and give back compiled code and memory."""
+        """Restore the environment and torch's settings, and give back compiled code and memory."""
+        if self._settings is not None:
+            self._settings.put_back()
         os.environ.clear()
         os.environ.update(self._environ)
         if "torch._dynamo" in sys.modules:

@@ -1,4 +1,4 @@
-"""Files that measuring processes leave below ``.asv/``: rounds, failures, block means, and marks of running rounds.
+"""Files that measuring processes leave below ``.asv/``: rounds, failures, and marks of running rounds.
 
 Lines of rounds and failures wait in the spool, ``.asv/spool/<environment>/``, until `results` moves them next to asv's
 own results, by environment, commit and time.
@@ -6,14 +6,16 @@ own results, by environment, commit and time.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel_velocity.documents import with_checksum
+from kernel_velocity.documents import contents_of, with_checksum
 from kernel_velocity.engine.telemetry import Round, encode
 
 
@@ -66,6 +68,8 @@ def append_line(path: Path, line: str) -> None:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise OSError(errno.EINVAL, "a regular file is wanted", str(path))
                 if _is_still(path, descriptor):
                     _write(descriptor, (line + "\n").encode())
                     written = True
@@ -108,28 +112,6 @@ def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: f
     append_line(path, with_checksum(json.dumps(line, separators=(",", ":"))))
 
 
-# Block means ----------------------------------------------------------------------------------------------------------
-
-
-def blocks_path(root: Path, environment: str, commit: str) -> Path:
-    """Return the file that KV_BLOCKS=1 fills with the block means of a commit's rounds.
-
-    One line of JSON per round, joined to the round's telemetry by series and launch: ``{"b": benchmark, "p":
-    parameters, "l": launch, "seconds": [...]}``.
-    """
-    return root / ".asv" / "blocks" / environment / f"{commit}.jsonl"
-
-
-def append_blocks(record: Round, means: Sequence[float], root: Path, environ: Mapping[str, str]) -> None:
-    """Append the block means of a round, s, where KV_BLOCKS asks for them and asv names a commit."""
-    where = location(environ)
-    if environ.get("KV_BLOCKS", "") in ("", "0") or where is None:
-        return
-    seconds = [float(f"{value:.5g}") for value in means]
-    line = {"b": record.benchmark, "p": list(record.params), "l": record.launch, "seconds": seconds}
-    append_line(blocks_path(root, *where), with_checksum(json.dumps(line, separators=(",", ":"))))
-
-
 # Marks of running rounds ----------------------------------------------------------------------------------------------
 
 
@@ -141,10 +123,10 @@ def this_run() -> str:
     """Return the identity of the run of asv that started this process: its process number and when that began."""
     parent = os.getppid()
     try:
-        stat = Path(f"/proc/{parent}/stat").read_text(encoding="ascii", errors="replace")
+        status = Path(f"/proc/{parent}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:  # no Linux: a number that is used again within one clone is the risk left
         return str(parent)
-    return f"{parent}-{stat.rpartition(')')[2].split()[19]}"  # field 22, starttime: proc(5)
+    return f"{parent}-{status.rpartition(')')[2].split()[19]}"  # field 22, starttime: proc(5)
 
 
 RUN = this_run()  # at import: in the server that forks the rounds, whose parent is asv
@@ -170,7 +152,7 @@ def begin(mark: Path | None, run: str = RUN) -> None:
     """
     if mark is None:
         return
-    if mark.exists() and mark.read_bytes() == run.encode():
+    if mark.exists() and contents_of(mark) == run.encode():
         with _writing(mark), mark.open("r+"):  # a mark that its round could not remove says nothing
             pass
         raise EarlierRoundDiedError(

@@ -39,9 +39,19 @@ FLAGS = {
     "crowded": "m",  # it used more threads than it was given
     "known_inputs": "k",  # faster on inputs that it has seen, by no more than a processor may have learned of them
     "same_inputs": "i",  # the inputs cannot be drawn anew: it was checked on those that it was timed on
+    # A null answer passes the check, so that "right" is unproven: of which kind (problem/null_answers.py)
+    "unproven_zeros": "z",
+    "unproven_constant": "v",
+    "unproven_untouched": "f",
+    "unproven_copy": "x",
+    "unproven_part": "h",
+    "unproven_stale": "j",
+    "unproven_same": "o",
     "unchecked": "l",  # no limit of the machine is known that its rate could be held against
     "clock_drift": "d",  # the GPU's clocks moved by over 1%
-    "throttled": "t",  # the GPU was slowed down for power or heat
+    "throttled": "t",  # the driver slowed the GPU down
+    "debug_build": "b",  # of another program, which warns that its library is a debug build
+    "scaling": "a",  # of another program, which warns that the processor's clock was scaled
 }
 
 
@@ -187,13 +197,16 @@ def _short(name: str, value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def encode(record: Round) -> str:
+def encode(record: Round, limit: int = LINE_LIMIT) -> str:
     """Return the line of a round, without newline. Where it would be too long, what is least missed is left out.
 
     A checksum is left out last, of a series with a name of that length.
 
+    Args:
+        limit: of its length, bytes, newline included.
+
     Raises:
-        TelemetryError: the line is longer than LINE_LIMIT all the same, or the estimate is no positive finite number.
+        TelemetryError: the line is longer all the same, or the estimate is no positive finite number.
     """
     if not (math.isfinite(record.estimate) and record.estimate > 0):
         raise TelemetryError(f"{record.benchmark}: estimate {record.estimate!r} is not a positive time")
@@ -202,21 +215,19 @@ def encode(record: Round) -> str:
         for name, key in KEYS.items()
         if (value := getattr(record, name)) is not None and value != ()
     }
-    whole, limit = dict(line), LINE_LIMIT - ROOM
+    whole, most = dict(line), limit - ROOM
     for name in _LEAST_MISSED:
-        if _size(line) >= limit:
+        if _size(line) >= most:
             line.pop(KEYS[name], None)
-    if _size(line) >= limit:
-        limit = LINE_LIMIT
-    if _size(line) >= limit:
-        raise TelemetryError(
-            f"{record.benchmark}: telemetry line of {_size(line) + 1} bytes, at most {LINE_LIMIT} allowed"
-        )
+    if _size(line) >= most:
+        most = limit
+    if _size(line) >= most:
+        raise TelemetryError(f"{record.benchmark}: telemetry line of {_size(line) + 1} bytes, at most {limit} allowed")
     for name in reversed(_LEAST_MISSED):  # more may have gone than was needed
         fuller = {key: value for key, value in whole.items() if key in line or key == KEYS[name]}
-        if _size(fuller) < limit:
+        if _size(fuller) < most:
             line = fuller
-    return _text(line) if limit == LINE_LIMIT else with_checksum(_text(line))
+    return _text(line) if most == limit else with_checksum(_text(line))
 
 
 def _text(line: Mapping[str, object]) -> str:

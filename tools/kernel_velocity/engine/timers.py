@@ -6,6 +6,7 @@ batches of launches, or around replays of a graph of them.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import warnings
@@ -151,6 +152,57 @@ class SyncTimer(HostTimer):
     def _settle(self) -> None:
         self._before()
         self._synchronize()
+
+
+class RegionState(ctypes.Structure):
+    """What a library that times a region of itself and its timer tell one another (include/kernel_velocity.h)."""
+
+    _fields_ = (
+        ("warmups", ctypes.c_int64),
+        ("iterations", ctypes.c_int64),
+        ("entered", ctypes.c_int64),
+        ("seconds", ctypes.c_double),
+    )
+
+
+class RegionError(RuntimeError):
+    """A call that did not enter the region that it is to time."""
+
+
+class RegionTimer(HostTimer):
+    """The clock of the code under test: a call times a region of itself, which it runs `batch` times after one more.
+
+    Args:
+        region: of the library that is called, all zeros but one iteration, as it is between the samples.
+    """
+
+    def __init__(self, region: RegionState) -> None:
+        super().__init__()
+        self.by_wall = True
+        self._region = region
+
+    def samples(self, call: Call, batch: int, n: int) -> list[float]:
+        """Return n samples in seconds per iteration of the region.
+
+        Raises:
+            RegionError: a call did not enter it.
+        """
+        region, samples = self._region, []
+        try:
+            with no_collection():
+                for _ in repeat(None, n):
+                    region.warmups, region.iterations, region.entered, region.seconds = 1, batch, 0, 0.0
+                    call()
+                    if not region.entered:
+                        raise RegionError("it did not enter its region (kv::region)")
+                    samples.append(region.seconds / batch)
+        finally:
+            region.warmups, region.iterations = 0, 1
+        return samples
+
+    def overhead(self) -> float:
+        """Return what an empty region reads as: a step of the clock."""
+        return self.tick()
 
 
 # On a CUDA device's clock ---------------------------------------------------------------------------------------------

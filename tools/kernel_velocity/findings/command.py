@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import units
-from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.findings import decisions, store
+from kernel_velocity import progress, units
+from kernel_velocity.errors import HistoryError, ResultsError, UsageError
+from kernel_velocity.findings import decisions, store, today
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import OPEN, Finding, State, slug
@@ -59,19 +60,44 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     for problem in stored.problems:
         print(f"error: {problem}", file=err)
     now = datetime.now(UTC).replace(microsecond=0)
-    {None: _list, "list": _list, "expect": _expect}.get(args.action, _of_one)(args, stored, now, out)
+    if args.action in (None, "list", "show"):
+        _print(args, stored, now, out, err)
+    elif args.action == "expect":
+        _expect(args, stored, now, out)
+    else:
+        _decide(args, stored, now, out)
     return ResultsError.exit_code if stored.problems else 0
 
 
-def _list(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
+def _print(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO, err: TextIO) -> None:
+    """Show a finding, or list all of them."""
+    if args.action == "show":
+        finding = _finding(stored, args.id, UNKNOWN, now)
+        print(finding_text.details(finding, today=_today([finding], args, err).get(finding.id, "")), file=out)
+        return
     findings = [decisions.refreshed(finding, who=UNKNOWN, when=now) for finding in stored.findings]
     shown = [finding for finding in findings if getattr(args, "all", False) or finding.state in OPEN]
+    sentences = _today(shown, args, err)
     if getattr(args, "json", False):
-        print(json.dumps([finding_text.as_data(finding) for finding in shown], indent=1, ensure_ascii=False), file=out)
+        data = [finding_text.as_data(finding) | {"today": sentences.get(finding.id) or None} for finding in shown]
+        print(json.dumps(data, indent=1, ensure_ascii=False), file=out)
         return
     print(finding_text.table(shown) if shown else "no finding is open", file=out)
+    for id_, sentence in sentences.items():
+        if sentence:
+            print(f"{id_}: {sentence}", file=out)
     if hidden := len(findings) - len(shown):
         print(f"{units.count(hidden, 'finding')} expected, acknowledged or closed: --all lists all", file=out)
+
+
+def _today(findings: Sequence[Finding], args: argparse.Namespace, err: TextIO) -> Mapping[str, str]:
+    """Return what the values recorded by now no longer hold of findings, by id. A clone that cannot tell is named."""
+    try:
+        with progress.reported(err):
+            return today.of_findings(findings, args.results, args.repository)
+    except HistoryError as error:
+        print(f"note: whether today's values still hold the findings is unknown: {error}", file=err)
+        return {}
 
 
 def _finding(stored: Stored, beginning: str, who: str, now: datetime) -> Finding:
@@ -91,13 +117,10 @@ def _finding(stored: Stored, beginning: str, who: str, now: datetime) -> Finding
     raise UsageError(f"no finding {beginning!r}: `kv findings list --all` lists all")
 
 
-def _of_one(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
-    """Show a finding, or decide about it."""
-    who = UNKNOWN if args.action == "show" else _who(args)
+def _decide(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
+    """Acknowledge a finding, or open it again."""
+    who = _who(args)
     finding = _finding(stored, args.id, who, now)
-    if args.action == "show":
-        print(finding_text.details(finding), file=out)
-        return
     if args.action == "acknowledge":
         decided = decisions.acknowledge(finding, reason=args.reason, until=_day(args.until), who=who, when=now)
     else:

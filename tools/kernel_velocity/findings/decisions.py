@@ -17,6 +17,7 @@ lines, so the pattern allows letters only: a regular expression can be made to r
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,7 @@ from kernel_velocity.findings.finding import OPEN, Affected, Decision, Finding, 
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Comparison
+from kernel_velocity.verdict.events import Rest
 from kernel_velocity.verdict.history import SeriesHistory, threshold
 from kernel_velocity.verdict.silence import Superseded
 
@@ -174,9 +176,8 @@ def refuted(finding: Finding, reasons: Mapping[tuple[Identity, str], str], *, wh
     Args:
         reasons: series and the commit that its move was to have begun with -> what the re-run says.
     """
-    by_series = {
-        identity: reason for sha in finding.commits for (identity, commit), reason in reasons.items() if commit == sha
-    }
+    named = {*finding.commits, finding.bad}
+    by_series = {identity: reason for (identity, commit), reason in reasons.items() if commit in named}
     series = [affected.identity for affected in finding.affected]
     if finding.state not in (State.NEW, State.SUSPECT) or not series or not by_series.keys() >= {*series}:
         return finding
@@ -192,6 +193,54 @@ def superseded(finding: Finding, ended: Iterable[Superseded], *, who: str, when:
         return finding
     what = " and ".join(dict.fromkeys(changed))
     return _changed(finding, State.METHOD, f"its series ended: {what} changed", who=who, when=when)
+
+
+def taken_back(findings: Iterable[Finding], order: Mapping[str, int], *, who: str, when: datetime) -> list[Finding]:
+    """Return findings, each regression that a later improvement took back decided together with it: one event.
+
+    Both were measured in turns. The regression is back where of each of its series the interval of what both leave
+    holds 0 (verdict/events.py). One that was decided at `when` is left alone.
+
+    Args:
+        order: commit -> position on the first-parent line.
+    """
+    by_id = {finding.id: finding for finding in findings}
+    improvements = [
+        finding
+        for finding in by_id.values()
+        if finding.kind is Kind.IMPROVEMENT and finding.state is State.CONFIRMED and order.keys() >= {*finding.commits}
+    ]
+    for finding in tuple(by_id.values()):
+        is_new = bool(finding.decisions) and finding.decisions[-1].when == when
+        if finding.kind is not Kind.REGRESSION or finding.state not in OPEN | {State.ACKNOWLEDGED} or is_new:
+            continue
+        other = next((of for of in improvements if _takes_back(of, finding, order)), None)
+        if other is not None:
+            since = other.commits[-1][:8]
+            reason = f"back since {since}: {other.id} takes it back"
+            by_id[finding.id] = _changed(finding, State.RESOLVED, reason, who=who, when=when)
+            by_id[other.id] = _changed(other, State.EXPECTED, f"takes back {finding.id}", who=who, when=when)
+            improvements.remove(other)
+    return [*by_id.values()]
+
+
+def _takes_back(improvement: Finding, finding: Finding, order: Mapping[str, int]) -> bool:
+    """Return whether an improvement leaves nothing of a regression."""
+    positions = [order[sha] for sha in finding.commits if sha in order]
+    if not positions or max(positions) >= min(order[sha] for sha in improvement.commits):
+        return False
+    after = {series.identity: series for series in improvement.affected}
+    return after.keys() >= {series.identity for series in finding.affected} and all(
+        Rest(
+            series.effect + after[series.identity].effect, math.hypot(_half(series), _half(after[series.identity]))
+        ).is_nothing
+        for series in finding.affected
+    )
+
+
+def _half(series: Affected) -> float:
+    """Return half the interval of a series' effect, log units. 0 of what was read, not timed."""
+    return math.log(series.high / series.low) / 2 if series.low and series.high else 0.0
 
 
 def resolved(

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from kernel_velocity import fields
-from kernel_velocity.documents import with_checksum
+from kernel_velocity.documents import contents_of, with_checksum
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.fields import PARTS, Measured, Rule
 from kernel_velocity.files import replace_text
@@ -220,7 +220,7 @@ def add(results: Path, finding: str, machine: str, new: Evidence) -> Path:
     """
     path = path_of(results, finding, machine)
     text = as_text(joined(_read_file(path) if path.exists() else Evidence(), new))
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    if not path.exists() or contents_of(path) != text.encode():
         replace_text(path, text)
     return path
 
@@ -239,7 +239,7 @@ def read(results: Path, finding: str) -> tuple[dict[str, Evidence], tuple[str, .
 
 def _read_file(path: Path) -> Evidence:
     try:
-        return fields.read(Evidence, path.read_bytes(), path, range(1, FORMAT + 1), unchecked=1)
+        return fields.read(Evidence, contents_of(path), path, range(1, FORMAT + 1), unchecked=1)
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}: the finding stands without it") from None
     except ResultsError as error:

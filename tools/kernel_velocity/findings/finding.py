@@ -10,13 +10,15 @@ import dataclasses
 import enum
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Annotated
 
+from kernel_velocity import direction
 from kernel_velocity.fields import KEY, PARTS, Rule, Sha
-from kernel_velocity.results.identity import Identity, is_worse
+from kernel_velocity.results.identity import Identity
+from kernel_velocity.verdict.ranges import CommitRange
 
 Id = Annotated[
     str, Rule("an id of lower case letters, digits, _ and -", re.compile(r"[a-z0-9_]+(-[a-z0-9_]+)*").fullmatch)
@@ -67,11 +69,6 @@ class Affected:
         """The change of the logarithm of the value."""
         return math.log(self.ratio)
 
-    @property
-    def worse(self) -> bool | None:
-        """Whether the change is for the worse. None where neither direction is."""
-        return is_worse(self.identity, self.effect)
-
     def exceeds(self, earlier: Affected) -> bool:
         """Return whether the effect is clearly larger than an earlier one: the intervals do not touch."""
         if self.effect >= 0:
@@ -101,6 +98,7 @@ class Finding:
     found: datetime  # words: a key of the file. With a time zone. Of an environment: when it began
     commits: tuple[Sha, ...] = ()  # the possible causes, oldest first; a single one is the culprit
     anchor: str | None = None  # the commit that it was compared with
+    bad: Sha | None = None  # the first measured commit that surely shows it; None: not recorded
     how: str = ""  # how it was confirmed, in words
     ruled_out: tuple[str, ...] = ()
     among: tuple[int, int] | None = None  # series and machines that could have shown it; None: not counted
@@ -114,9 +112,26 @@ class Finding:
         return self.commits[0] if len(self.commits) == 1 else None
 
     @property
+    def range(self) -> CommitRange | None:
+        """The possible causes between the measured ends. None: the environment."""
+        if not self.commits:
+            return None
+        good, bad = self.anchor or self.commits[0], self.bad or self.commits[-1]
+        return CommitRange(good=good, bad=bad, commits=self.commits)
+
+    @property
     def worst(self) -> Affected | None:
         """The series with the largest effect. None without any."""
         return max(self.affected, key=lambda series: abs(series.effect), default=None)
+
+    def worse(self, series: Affected) -> bool | None:
+        """Return whether one of its series changed for the worse. None where neither direction is.
+
+        What one commit did went one way (nightly/confirm.py). What a machine did may have gone both.
+        """
+        if self.kind in (Kind.REGRESSION, Kind.IMPROVEMENT):
+            return self.kind is Kind.REGRESSION
+        return direction.is_worse(direction.better(series.identity.benchmark), series.effect)
 
     @property
     def until(self) -> date | None:
@@ -141,9 +156,10 @@ def joined(recorded: Iterable[Finding], new: Finding) -> Finding:
     suspect. A suspect adds nothing to a confirmed or decided finding, because its ratios were not measured in turns. A
     finding that was resolved, or that ended with its series, is open again.
     """
+    recorded = list(recorded)
     old = _same_cause(recorded, new)
     if old is None:
-        return new
+        return replace(new, id=_whole_id(new)) if new.id in {record.id for record in recorded} else new
     is_decided = old.state in (State.EXPECTED, State.ACKNOWLEDGED)
     if new.state is State.SUSPECT and (is_decided or old.state is State.CONFIRMED):
         return old
@@ -153,6 +169,7 @@ def joined(recorded: Iterable[Finding], new: Finding) -> Finding:
         old,
         commits=tuple(sha for sha in old.commits if sha in new.commits) or new.commits,
         anchor=new.anchor or old.anchor,
+        bad=new.bad or old.bad,
         how=new.how or old.how,
         ruled_out=tuple(dict.fromkeys((*old.ruled_out, *new.ruled_out))),
         affected=tuple(affected[identity] for identity in sorted(affected)),
@@ -166,13 +183,21 @@ def joined(recorded: Iterable[Finding], new: Finding) -> Finding:
     return whole
 
 
-def _same_cause(recorded: Iterable[Finding], new: Finding) -> Finding | None:
+def _whole_id(finding: Finding) -> str:
+    """Return the id of a finding where that of other commits, whose hashes begin alike, is the same."""
+    return slug(finding.id, *finding.commits[-1:])
+
+
+def _same_cause(recorded: Sequence[Finding], new: Finding) -> Finding | None:
     """Return the recorded finding with the same id, or else with the same kind and subject and a common commit."""
-    findings = list(recorded)
-    same = [old for old in findings if old.id == new.id]
+    same = [
+        old
+        for old in recorded
+        if old.id in (new.id, _whole_id(new)) and (old.commits == new.commits or set(old.commits) & set(new.commits))
+    ]
     alike = [
         old
-        for old in findings
+        for old in recorded
         if (old.kind, old.subject) == (new.kind, new.subject)
         and old.state is not State.RESOLVED
         and set(old.commits) & set(new.commits)
@@ -181,7 +206,7 @@ def _same_cause(recorded: Iterable[Finding], new: Finding) -> Finding | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class RecordedStep:
     """An explained move: from here on a series is expected at its new level."""
 
     identity: Identity
@@ -190,7 +215,7 @@ class Step:
     since: float | None = None  # Unix time that it began at, s; None for a commit
 
 
-def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[Step, ...]:
+def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[RecordedStep, ...]:
     """Return the moves that findings explain, so that no night searches for their cause again.
 
     A suspect explains nothing. A resolved finding counts only where a later improvement names the commit that undid it:
@@ -200,9 +225,9 @@ def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[
         order: commit -> position on the first-parent line. Findings of other commits are left out.
     """
     explained = {State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.ENVIRONMENT, State.RESOLVED}
-    steps: list[Step] = []
+    steps: list[RecordedStep] = []
     improved: dict[Identity, int] = {}  # series -> position of its last improvement
-    resolved: list[Step] = []
+    resolved: list[RecordedStep] = []
     for finding in findings:
         position = max((order[sha] for sha in finding.commits if sha in order), default=None)
         is_elsewhere = finding.commits and position is None
@@ -210,7 +235,7 @@ def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[
             continue
         since = None if finding.commits else finding.found.timestamp()
         for series in finding.affected:
-            step = Step(identity=series.identity, effect=series.effect, position=position, since=since)
+            step = RecordedStep(identity=series.identity, effect=series.effect, position=position, since=since)
             (resolved if finding.state is State.RESOLVED else steps).append(step)
             if finding.kind is Kind.IMPROVEMENT and position is not None:
                 improved[series.identity] = max(position, improved.get(series.identity, 0))

@@ -152,6 +152,7 @@ def comparison_table(compared: Iterable[ComparedSeries]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rules, *rows))
 
 
-def commit_line(commit: Commit) -> str:
+def commit_line(commit: Commit, *, with_author: bool = True) -> str:
     """Return a commit on one line: "7744c6af  Unroll the inner loop (A. Author)"."""
-    return f"{commit.sha[:SHORT]}  {plain(commit.subject)} ({plain(commit.author)})"
+    author = f" ({plain(commit.author)})" if with_author else ""
+    return f"{commit.sha[:SHORT]}  {plain(commit.subject)}{author}"

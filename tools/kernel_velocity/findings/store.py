@@ -62,7 +62,7 @@ def read_folder(folder: Path, kind: type[Record]) -> tuple[tuple[Record, ...], t
     records, problems = [], []
     for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
         try:
-            records.append(parse(kind, path.read_text(encoding="utf-8"), path))
+            records.append(parse(kind, documents.contents_of(path).decode("utf-8"), path))
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
         except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def path_of(results: Path, record: Finding | Expectation) -> Path:
 def write(results: Path, record: Finding | Expectation) -> Path:
     """Write the file of a finding or an expectation if that changes it, and return it."""
     path, text = path_of(results, record), as_text(record)
-    if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
+    if not path.exists() or documents.lines_of(path) != text:
         replace_text(path, text)
     return path
 

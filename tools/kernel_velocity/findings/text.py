@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -9,8 +10,7 @@ from typing import Any
 
 from kernel_velocity import fields, units
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
-from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.identity import metric
+from kernel_velocity.results.identity import noun
 from kernel_velocity.tables import columns
 from kernel_velocity.verdict.silence import Stale
 
@@ -29,8 +29,7 @@ def change(ratio: float) -> str:
 
 def effect(series: Affected) -> str:
     """Return how much a series changed: "time +3.00% (95% interval +2.41% to +3.58%)"."""
-    noun = metric(series.identity.benchmark).noun
-    return f"{noun} {change(series.ratio)}{interval(series.low, series.high)}"
+    return f"{noun(series.identity.benchmark)} {change(series.ratio)}{interval(series.low, series.high)}"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -57,11 +56,24 @@ def title(finding: Finding) -> str:
 
 def blamed(finding: Finding) -> str:
     """Return the possible causes: the culprit, a range of commits, or the environment."""
-    if not finding.commits:
-        return "the environment"
-    if finding.culprit:
-        return finding.culprit[:SHORT]
-    return f"one of {len(finding.commits)} commits, {finding.commits[0][:SHORT]} to {finding.commits[-1][:SHORT]}"
+    return "the environment" if finding.range is None else str(finding.range)
+
+
+def bisection(benchmark: str, implementation: str, case: str, good: str, bad: str) -> str:
+    """Return the command that measures a series at commits between two others until one is to blame."""
+    series, name, of = map(shlex.quote, (benchmark, implementation, case))
+    return f"kv bisect {series} {good} {bad} --implementation {name} --case {of}"
+
+
+def narrowing(finding: Finding) -> str:
+    """Return the command that measures the worst series of a regression again and bisects. "" where none does."""
+    worst = finding.worst
+    if finding.kind is not Kind.REGRESSION or worst is None or not worst.identity.is_timed:
+        return ""
+    if finding.range is None or finding.anchor is None:
+        return ""
+    of, range_ = worst.identity, finding.range
+    return bisection(of.benchmark, of.implementation, of.case, range_.good, range_.bad)
 
 
 def role(finding: Finding) -> str:
@@ -121,19 +133,26 @@ def _state(finding: Finding) -> str:
     return finding.state.value if finding.until is None else f"{finding.state.value} until {finding.until}"
 
 
-def details(finding: Finding, most_series: int | None = None) -> str:
-    """Return everything that is known of a finding, as lines. `most_series`: of its series, the most moved. None: all.
+def details(finding: Finding, most_series: int | None = None, today: str = "") -> str:
+    """Return everything that is known of a finding, as lines.
 
     Foreign text is on one line each, behind a word of ours or blanks.
+
+    Args:
+        most_series: of its series, the most moved. None: all.
+        today: what the values recorded by now no longer hold of it.
     """
     facts = {
         "state": _state(finding),
+        "today": today,
         "change": headline(finding),
         "found": f"{finding.found:%Y-%m-%d %H:%M %Z}",
-        "commits": " ".join(finding.commits) or blamed(finding),
+        "cause": blamed(finding) if finding.culprit is None else "",
+        "commits": " ".join(finding.commits),
         "against": finding.anchor or "",
         "shown by": shown_by(finding),
         "evidence": finding.how,
+        "narrow it": narrowing(finding) if finding.culprit is None else "",
         "ruled out": "; ".join(finding.ruled_out),
         "changed": "; ".join(changes(finding)),
     }
@@ -166,9 +185,9 @@ def as_data(finding: Finding) -> dict[str, Any]:
     """Return a finding for JSON: unknown is null, times are in ISO 8601, ratios are of values, new / old."""
     data = fields.plain(finding) | {"until": finding.until, "culprit": finding.culprit}
     data["changes"] = data["changes"] or {}
-    data["series"] = [fields.plain(series) | {"worse": series.worse} for series in finding.affected]
-    order = ("id", "kind", "state", "until", "subject", "found", "culprit", "commits", "anchor", "how", "ruled_out")
-    return {key: _dated(data[key]) for key in (*order, "among", "changes", "series", "decisions")}
+    data["series"] = [fields.plain(series) | {"worse": finding.worse(series)} for series in finding.affected]
+    about = ("id", "kind", "state", "until", "subject", "found", "culprit", "commits", "anchor", "bad")
+    return {key: _dated(data[key]) for key in (*about, "how", "ruled_out", "among", "changes", "series", "decisions")}
 
 
 def _dated(data: Any) -> Any:

@@ -245,6 +245,10 @@ def _cases(verdict: NightVerdict) -> Iterator[JUnitCase]:
 
 
 def _explained(finding: Finding, verdict: NightVerdict, most_series: int | None = None) -> str:
-    """Return the details of a finding, below its commits with their subjects and authors."""
-    commits = [commit_line(verdict.commits[sha]) for sha in finding.commits[:MOST_SERIES] if sha in verdict.commits]
+    """Return the details of a finding, below its commits with their subjects, and the author of a single one."""
+    commits = [
+        commit_line(verdict.commits[sha], with_author=finding.culprit is not None)
+        for sha in finding.commits[:MOST_SERIES]
+        if sha in verdict.commits
+    ]
     return "\n".join([*commits, finding_text.details(finding, most_series)])

@@ -6,13 +6,15 @@ anchor commits. A node without a network gets a folder (`kv offline pack`), and 
 May import every room but `scaffold`. On a node there is no package that draws pages.
 
     plan.py         commits, lanes, machines and a budget -> jobs. Pure
-    scheduler.py    `tcp://host:port`, `local:3` or `slurm:nodes=4` -> a client of Dask, and the machines behind it
+    scheduler.py    `tls://host:port`, `local:3` or `slurm:nodes=4` -> a client of Dask, and the machines behind it
+    slurm.py        jobs of Slurm: submit them, say what Slurm says of them, replace those that end
     run.py          `kv track`: here, or give jobs to the machines of --fleet, merge what comes back, resume
     worker.py       measure a job on a machine: a clone, `kv track`, a tar
     pack.py         `kv offline pack DIR`: everything that a node needs, in one folder
     node.sh         what is started on the node: environment, tests, ceilings, `kv track --minutes`, the tar
     archive.py      the tar that comes back
     unpack.py       `kv offline unpack TAR`: merge it into results/
+    join.py         `kv join NAME MACHINE...`: one name for machines of one kind
 """
 
 STEPS = {  # of `kv offline`: step -> its module, and what it does

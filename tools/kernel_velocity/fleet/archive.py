@@ -15,6 +15,7 @@ import argparse
 import io
 import json
 import lzma
+import posixpath
 import shutil
 import sys
 import tarfile
@@ -34,12 +35,14 @@ from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import MACHINE
 from kernel_velocity.runner import doctor
 from kernel_velocity.suite import config
+from kernel_velocity.terminal import screen
 
 TAR_NAME = "kernel-velocity-node.tar.xz"
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1  # of the tar's layout; a newer one is refused
 PROJECT = "kernel-velocity"
 UNPACKED_LIMIT = 1_000_000_000  # bytes; far above any run's, far below what fills a disk
+MOST_MEMBERS, MOST_LEVELS = 100_000, 16  # ours has 4 levels
 END = bytes(2 * tarfile.BLOCKSIZE)  # of a whole tar
 
 
@@ -142,6 +145,7 @@ def read(path: Path, into: Path) -> Manifest:
             # Cut between two streams, the .xz is whole, and tarfile is content without the end.
             if data[tar.offset : tar.offset + len(END)] != END:
                 raise tarfile.ReadError("its end is missing")
+            _check_members(path, tar.getmembers())
             tar.extractall(into, filter="data")
         text = (into / MANIFEST).read_text(encoding="utf-8", errors="replace")
     except (lzma.LZMAError, EOFError, tarfile.TarError) as error:
@@ -149,6 +153,24 @@ def read(path: Path, into: Path) -> Manifest:
     except (FileNotFoundError, IsADirectoryError):
         raise ResultsError(f"{path}: no {MANIFEST} in it: the {TAR_NAME} of a node is wanted") from None
     return Manifest.from_json(text, str(path))
+
+
+def _check_members(path: Path, members: Sequence[tarfile.TarInfo]) -> None:
+    """Raise a ResultsError for members that no node writes: too many, several of a name, or deep ones.
+
+    Of several the last would count. A folder of a thousand levels can be neither made nor removed by Python.
+    """
+    if len(members) > MOST_MEMBERS:
+        raise ResultsError(f"{path}: more than {MOST_MEMBERS:,} files: no run writes that")
+    names = set[str]()
+    for member in members:
+        name = posixpath.normpath(member.name)
+        if name in names:
+            raise ResultsError(f"{path}: {name[:60]!r} is in it twice: no run writes that")
+        names.add(name)
+        if name.count("/") > MOST_LEVELS:
+            where = f"{path}: {name[:60]!r}"
+            raise ResultsError(f"{where}: below more than {MOST_LEVELS} levels of folders: no run writes that")
 
 
 def main(argv: Sequence[str], out: TextIO) -> int:
@@ -190,7 +212,7 @@ def main(argv: Sequence[str], out: TextIO) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:], sys.stdout))
+        sys.exit(main(sys.argv[1:], screen(sys.stdout)))
     except (KernelVelocityError, OSError) as problem:
-        print(f"error: {problem}", file=sys.stderr)  # noqa: T201
+        print(f"error: {problem}", file=screen(sys.stderr))
         sys.exit(getattr(problem, "exit_code", KernelVelocityError.exit_code))

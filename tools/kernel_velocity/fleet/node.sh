@@ -43,7 +43,7 @@ kv="python -m kernel_velocity"
 $kv doctor 2>&1 | tee "$out/run/doctor.txt"
 if ! grep -q passed "$out/run/tests.txt" 2> /dev/null; then
     PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python -m pytest -q -m cuda -p no:cacheprovider -p pytest_timeout -p xdist.plugin -n 1 \
-        $(grep -lE 'mark\.cuda|on_every_device\(' tests/benchmarks/test_*.py tests/engine/test_*.py tests/kernels/test_*.py tests/problem/test_*.py) > "$out/run/tests.txt" 2>&1
+        $(grep -rlE 'mark\.cuda|on_every_device\(' tests --include='test_*.py' --exclude-dir=fake_cuda) > "$out/run/tests.txt" 2>&1
     tail -n 1 "$out/run/tests.txt"
 fi
 $kv peaks 2>&1 | tee "$out/run/peaks.txt"

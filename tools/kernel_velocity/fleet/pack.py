@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """
     root, folder = args.root, args.folder
     git.check_clone(root)
-    if git.run(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+    if git.is_shallow(root):
         raise HistoryError("a shallow clone cannot be packed: run `git fetch --unshallow` first")
     if changed := git.run(root, "status", "--porcelain").stdout.splitlines():
         print(f"note: uncommitted changes do not travel, only commits: {units.listed(changed)[3:]}", file=err)
@@ -127,7 +127,7 @@ def _download(wheels: Path, python: str, machine: str, wanted: Sequence[str]) ->
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", *tags]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *wanted]
     with tempfile.TemporaryDirectory(dir=wheels.parent) as fresh:
-        done = subprocess.run([*command, "-d", fresh], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "-d", fresh], capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
             raise UsageError(f"wheels for Python {python} on {machine}: {errors[-1].removeprefix('ERROR: ')}")

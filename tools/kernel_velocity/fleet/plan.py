@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 
+from kernel_velocity.runner.report import Pace
+
 ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (python -m lab links)
 SESSION = 2 * 3600.0  # s; long enough that anchors cost little, short enough that a lost machine does, too
 # That a session should have room for: they are compared in turns. Else it measures fewer lanes.
@@ -63,15 +65,14 @@ class Limits:
     """What a plan must keep to."""
 
     rounds: int  # of every series
-    a_round: float = 1.5  # s of one series: 1.4 on an H200 in tier core (docs/how-to/cluster.md)
-    a_build: float = 15.0  # s of a commit: 11 there
+    pace: Pace = field(default_factory=Pace)
     session: float = SESSION  # s that a block may take. One more commit than its anchors is always measured
     budget: float = math.inf  # s that a machine may take. The older commits are left, if they do not fit
     anchors: int = ANCHORS  # commits that the blocks of a lane share
 
     def cost(self, commits: int, lanes: Iterable[Lane]) -> float:
         """Return the expected cost of a session, s."""
-        return commits * (self.a_build + sum(lane.series for lane in lanes) * self.rounds * self.a_round)
+        return self.pace.seconds(commits, commits * sum(lane.series for lane in lanes) * self.rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from kernel_velocity import lock, units
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, KernelVelocityError, NothingMeasured, UsageError
 from kernel_velocity.fleet import plan as planning
 from kernel_velocity.fleet import scheduler as dask
-from kernel_velocity.fleet import unpack, worker
+from kernel_velocity.fleet import slurm, unpack, worker
 from kernel_velocity.fleet.plan import FleetJob, Lane, Limits, Plan
 from kernel_velocity.fleet.scheduler import FleetMachine
 from kernel_velocity.fleet.worker import Order, Result
@@ -39,7 +39,7 @@ from kernel_velocity.suite import config
 POLL = 1.0  # s between two looks at the machines
 LOST = 15.0  # s that a machine may be away before its lanes go elsewhere; Dask restarts a worker in a few
 ATTEMPTS = 3  # machines that a lane is tried on
-FLEET_ONLY = ("anchors", "session")  # options
+FLEET_ONLY = ("anchors", "session", "insecure")  # options
 PAGES = Path(".asv", "html", "kernel-velocity")
 
 
@@ -68,7 +68,7 @@ class Fleet:
     failures: list[str] = field(default_factory=list)  # one line each
     statuses: set[int] = field(default_factory=set)  # of the jobs
     spent: dict[str, float] = field(default_factory=dict)  # s of jobs, by machine
-    began: float = field(default_factory=time.monotonic)
+    jobs: slurm.Jobs | None = None  # of Slurm, where machines are its jobs
 
     # What is known ------------------------------------------------------------------------------------------------
 
@@ -84,6 +84,15 @@ class Fleet:
             for name, series in groupby(sorted(chosen.series, key=blocks.lane_of), blocks.lane_of)
         }
         self.remember()
+
+    def bound(self) -> None:
+        """Keep sessions within the time that Slurm gives a job."""
+        if self.jobs is None or not self.jobs.ask(self.say):
+            return
+        longest = slurm.USABLE * self.jobs.limit
+        if longest < self.limits.session:
+            self.say(f"Slurm gives a job {_minutes(longest / slurm.USABLE)}: sessions of {_minutes(longest)} at most")
+            self.limits = replace(self.limits, session=longest)
 
     @property
     def results(self) -> Path:
@@ -162,7 +171,7 @@ class Fleet:
             while True:
                 self.look(client, scheduler)
                 if not self.machines and not self.running:
-                    dask.wait(client, scheduler, self.say, wanted=1)  # a preempted job of Slurm comes back
+                    dask.wait(client, scheduler, self.say, wanted=1, jobs=self.jobs)  # a requeued job comes back
                     continue
                 plan = self.plan()
                 if shared is None and plan.jobs:
@@ -179,7 +188,10 @@ class Fleet:
 
     def look(self, client: Any, scheduler: dask.Scheduler) -> None:
         """Meet machines that are new, and give up those that are gone."""
-        self.there, now = dask.addresses(client), time.monotonic()
+        workers, now = dask.addresses(client), time.monotonic()
+        self.there = set(workers)
+        if self.jobs is not None:
+            self.jobs.tend(workers.values(), self.say)
         met = {machine.address for machine in self.machines.values()} | self.unfit
         if fresh := self.there - met:
             for machine in dask.machines(client, scheduler, fresh, self.say):
@@ -190,12 +202,28 @@ class Fleet:
                 self.last_seen[name] = now
             elif now - self.last_seen[name] > LOST:
                 del self.machines[name]
-                self.say(f"{name}: lost; what it had not finished goes to another machine")
-        for future, (job, machine, _) in list(self.running.items()):
+                fate = self.fate(machine)
+                self.say(f"{name}: lost{f', {fate}' if fate else ''}; what it had not finished goes to another machine")
+        for future, (job, machine, began) in list(self.running.items()):
             if not self.is_there(machine):
                 del self.running[future]
                 future.cancel()
-                self.say(f"{machine.name}: its worker ended while it measured {_what(job)}")
+                fate = self.fate(machine)
+                self.say(
+                    f"{machine.name}: its worker ended while it measured {_what(job)}{f', {fate}' if fate else ''}"
+                )
+                if fate is not None and fate.state == slurm.TIMEOUT:
+                    self.shorten(job, machine.name, now - began)
+
+    def fate(self, machine: FleetMachine) -> slurm.Job | None:
+        """Return what Slurm says of a machine that is gone. None where there is no Slurm."""
+        return None if self.jobs is None else self.jobs.fate(machine.job, self.say)
+
+    def shorten(self, job: FleetJob, machine: str, seconds: float) -> None:
+        """Plan shorter sessions after one that Slurm ended: it would have taken longer, by how much nobody knows."""
+        if len(job.commits) == len(job.lanes) == 1:
+            self.refuse(job, machine, "longer than a job of Slurm may be: wanted a longer time= of --fleet")
+        self.learn(job, 2 * max(seconds, job.seconds))
 
     def meet(self, machine: FleetMachine) -> None:
         """Add a machine, unless it cannot measure what the others do."""
@@ -235,6 +263,9 @@ class Fleet:
         idle = [machine for name, machine in self.machines.items() if name not in busy and self.is_there(machine)]
         for machine in idle:
             for job in plan.of(machine.name)[:1]:
+                if self.jobs is not None and self.jobs.is_short(machine.job, job.seconds):
+                    self.renew(machine, job)
+                    continue
                 future = client.submit(
                     worker.measure,
                     self.order(job, machine),
@@ -245,6 +276,11 @@ class Fleet:
                 )
                 self.running[future] = (job, machine, time.monotonic())
                 self.say(f"{machine.name}: measures {_what(job)}, about {_minutes(job.seconds)}")
+
+    def renew(self, machine: FleetMachine, job: FleetJob) -> None:
+        """Have another job of Slurm in place of one whose time is too short for what is next."""
+        if self.jobs is not None and self.jobs.renew(machine.job):
+            self.say(f"{machine.name}: the time that Slurm gave it is too short for {_what(job)}: asks for more")
 
     def order(self, job: FleetJob, machine: FleetMachine) -> Order:
         """Return a job with all that its machine must know."""
@@ -322,8 +358,9 @@ class Fleet:
     def learn(self, job: FleetJob, seconds: float) -> None:
         """Correct the expected cost of a round by what a job took."""
         factor = seconds / self.limits.cost(len(job.measured), [self.lanes[name] for name in job.lanes])
-        limits = self.limits
-        self.limits = replace(limits, a_round=limits.a_round * factor, a_build=limits.a_build * factor)
+        pace = self.limits.pace
+        pace = replace(pace, a_round=pace.a_round * factor, a_build=pace.a_build * factor)
+        self.limits = replace(self.limits, pace=pace)
 
     # What is said -------------------------------------------------------------------------------------------------
 
@@ -367,7 +404,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fleet.add_argument(
         "--fleet",
         metavar="SCHEDULER",
-        help="measure by the workers of Dask: tcp://HOST:PORT, local:3, or slurm:nodes=4,partition=gpu",
+        help="measure by the workers of Dask: tls://HOST:PORT, local:3, or slurm:nodes=4,partition=gpu",
     )
     fleet.add_argument(
         "--anchors", type=int, metavar="N", help=f"commits that blocks of a history share (default {planning.ANCHORS})"
@@ -377,6 +414,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="MINUTES",
         help=f"longest session of a machine (default {planning.SESSION / 60:g})",
+    )
+    fleet.add_argument(
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="send code to a scheduler without TLS (tcp://HOST:PORT): who reaches it runs code on every machine",
     )
 
 
@@ -407,11 +450,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def _measure(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> int:
     """Measure by a fleet, then write the dashboard. Return the exit status, as `kv track` does."""
-    scheduler = dask.parse(args.fleet)
+    scheduler = dask.parse(args.fleet, insecure=bool(args.insecure))
     root = Path()
     for note in git.check_clone(root):
         print(f"note: {note}", file=out)
-    commits = git.commits(root, settings.range)
+    commits = track.wanted(root, settings, out)
     head = git.resolve(root, "HEAD", "HEAD")
     fleet = Fleet(
         root=root.absolute(),
@@ -427,9 +470,10 @@ def _measure(args: argparse.Namespace, settings: TrackSettings, out: TextIO) -> 
     with tempfile.TemporaryDirectory(prefix="kernel-velocity-") as folder:
         git.bundle(root, path := Path(folder, worker.BUNDLE))
         bundle = path.read_bytes()
-    with lock.held(root, measures=False), dask.connected(scheduler) as client:
-        print(f"Dask's dashboard: {client.dashboard_link}", file=out, flush=True)
-        dask.wait(client, scheduler, fleet.say)
+    with lock.held(root, measures=False), dask.connected(scheduler) as (client, fleet.jobs):
+        fleet.say(f"Dask's dashboard: {dask.dashboard(client, scheduler)}")
+        dask.wait(client, scheduler, fleet.say, jobs=fleet.jobs)
+        fleet.bound()
         fleet.look(client, scheduler)
         fleet.select()
         plan = fleet.plan()

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from kernel_velocity import documents, lock, units
-from kernel_velocity.engine import telemetry
+from kernel_velocity.documents import lines_of
 from kernel_velocity.engine.stopping import from_environment, method_hash
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet import archive
 from kernel_velocity.fleet.archive import Manifest
-from kernel_velocity.results import git, lines, sessions
+from kernel_velocity.results import git, lines
 from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries, check_machine
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.reader import FORMAT_VERSION, parameter
@@ -35,11 +34,6 @@ from kernel_velocity.suite import config
 
 # What makes a machine another one; memory and kernel move with the rental
 MACHINE_IDENTITY = ("arch", "cpu", "num_cpu")
-# Of the lines of the files beside a results file
-LINE_CODECS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
-    lines.ROUNDS: (telemetry.decode, telemetry.encode),
-    lines.FAILURES: (lines.decode_failure, lines.encode_failure),
-}
 DEFAULT_METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
 
 
@@ -91,10 +85,10 @@ def _check_machine(machine: Path, manifest: Manifest, folder: Path) -> None:
     path, theirs = machine / "machine.json", folder / "results" / manifest.machine / "machine.json"
     if not path.exists() and not theirs.exists():
         raise ResultsError(f"results/{manifest.machine}/machine.json is not in the tar: asv would see no result")
-    here, there = (_load(file) if file.exists() else {} for file in (path, theirs))
+    here, there = (read_object(file) if file.exists() else {} for file in (path, theirs))
     different = {key: (path, here[key], there[key]) for key in MACHINE_IDENTITY if key in here and key in there}
     for earlier in sorted((machine / "runs").glob("*/manifest.jsonl")):  # asv's machine.json knows no GPU
-        gpus = Manifest.from_json(earlier.read_text(encoding="utf-8", errors="replace"), str(earlier)).node.gpus
+        gpus = Manifest.from_json(lines_of(earlier), str(earlier)).node.gpus
         if gpus and manifest.node.gpus:
             different["gpus"] = (earlier, gpus, manifest.node.gpus)
     for key, (where, ours, other) in different.items():
@@ -117,7 +111,7 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
     versions = {name: str(entry.get("version")) for name, entry in suite.items() if isinstance(entry, dict)}
     renewed = 0 if here is None else sum(entry != here.get(name) for name, entry in suite.items())
     if paths and not (machine / "machine.json").exists():
-        about = _load(source / manifest.machine / "machine.json") | {"machine": machine.name}
+        about = read_object(source / manifest.machine / "machine.json") | {"machine": machine.name}
         replace_text(machine / "machine.json", json.dumps(about, indent=4, sort_keys=True) + "\n")
     if paths and renewed:
         replace_text(described, json.dumps(suite, indent=4, sort_keys=True) + "\n")
@@ -125,7 +119,7 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
     merged = []
     for path in paths:
         try:
-            merged.append(merge_file(path, machine / path.name, versions))
+            merged.append(merge_file(path, lines.counterpart(path, machine), versions))
         except ResultsError as error:
             print(f"{error}; not merged", file=err)
     for file in merged:
@@ -156,7 +150,7 @@ def _is_known(root: Path, path: Path, err: TextIO) -> bool:
 def _benchmarks(path: Path, err: TextIO) -> dict[str, object] | None:
     """Return benchmarks.json. Empty where there is none, None (and a line) where it cannot be read."""
     try:
-        data: dict[str, object] = _load(path) if path.exists() else {"version": FORMAT_VERSION}
+        data: dict[str, object] = read_object(path) if path.exists() else {"version": FORMAT_VERSION}
         if data.get("version") != FORMAT_VERSION:
             raise ResultsError(f"{path}: version {data.get('version')!r} is unknown, {FORMAT_VERSION} is wanted")
     except ResultsError as error:
@@ -177,7 +171,7 @@ def _keep_run(machine: Path, manifest: Manifest, folder: Path, out: TextIO) -> N
     target = machine / "runs" / manifest.stamp
     replace_text(target / "manifest.jsonl", manifest.to_json())
     for path in sorted((folder / "run").glob("*")):
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = lines_of(path)
         if path.suffix == ".json":  # asv takes every .json below a machine's folder for a result
             replace_text(target / f"{path.name}l", " ".join(text.splitlines()) + "\n")
         else:
@@ -185,7 +179,7 @@ def _keep_run(machine: Path, manifest: Manifest, folder: Path, out: TextIO) -> N
     print(f"The run: {target}", file=out)
 
 
-def _load(path: Path) -> dict[str, object]:
+def read_object(path: Path) -> dict[str, object]:
     """Return the object in a JSON file.
 
     Raises:
@@ -274,11 +268,9 @@ def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> MergedF
         adopted |= better
         replaced |= worse
     if new or adopted:
-        for suffix in LINE_CODECS:
-            ours_beside, theirs_beside = (lines.texts(lines.beside(file, suffix), []) for file in (path, theirs))
-            _replace(lines.beside(path, suffix), merge_lines(ours_beside, theirs_beside, replaced, adopted, suffix))
-        merged = sessions.merged(lines.read_sessions(path, []), lines.read_sessions(theirs, []))
-        _replace(lines.beside(path, sessions.SUFFIX), merged)
+        beside = {suffix: lines.texts(lines.beside(theirs, suffix), []) for suffix in lines.CODECS}
+        lines.merge_beside(path, beside, replaced, adopted)
+        lines.add_sessions(path, lines.read_sessions(theirs, []))
         here.save()
     tried = {series for series, record in other.items() if record.is_tried}
     return MergedFile(path, new or bool(adopted), len(tried & adopted), len(tried - adopted), notes)
@@ -307,34 +299,3 @@ def replaces(here: Mapping[Series, SeriesRecord], there: Mapping[Series, SeriesR
     """Return whether records of the suite's version may replace those of another: not values by none."""
     have_values = [any(record.stored.value is not None for record in side.values()) for side in (here, there)]
     return have_values != [True, False]
-
-
-def merge_lines(
-    here: Iterable[str], there: Iterable[str], replaced: Collection[Series], adopted: Collection[Series], suffix: str
-) -> str:
-    """Return the text of the lines beside a merged results file, in the order of time, those that cannot be read last.
-
-    Args:
-        here, there: of the two files.
-        replaced, adopted: the series whose lines here leave, and those whose lines there come.
-        suffix: of the file.
-    """
-    decode, encode = LINE_CODECS[suffix]
-    times: dict[str, float] = {}  # Unix time, s, by line
-    for _, line, entry in lines.decoded(here, decode):
-        if isinstance(entry, ValueError):
-            times[line] = math.inf
-        elif (entry.benchmark, entry.params) not in replaced:
-            times[encode(entry)] = entry.time
-    for _, _, entry in lines.decoded(there, decode):
-        if not isinstance(entry, ValueError) and (entry.benchmark, entry.params) in adopted:
-            times[encode(entry)] = entry.time
-    return "".join(f"{line}\n" for line in sorted(times, key=times.__getitem__))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file beside the results. One that would be empty is removed."""
-    if text:
-        replace_text(path, text)
-    else:
-        path.unlink(missing_ok=True)

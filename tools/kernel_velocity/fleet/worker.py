@@ -80,7 +80,11 @@ def describe() -> dict[str, Any]:
     """Return what this worker's machine is."""
     gpus: list[str] = doctor.probe()["gpus"] if host.has_driver() else []
     part = os.environ.get("SLURM_JOB_GPUS")  # of a shared node: another job has its other GPUs
-    name = "-gpu".join(filter(None, (socket.gethostname(), part)))
+    host_name = socket.gethostname()
+    node = os.environ.get("SLURMD_NODENAME") or host_name
+    if node == host_name.partition(".")[0]:
+        node = host_name  # a node of Slurm has another name where several are one host
+    name = "-gpu".join(filter(None, (node, part)))
     return {
         "name": os.environ.get(NAME_VARIABLE) or re.sub(r"[^A-Za-z0-9._-]", "-", name),
         "gpus": gpus,
@@ -245,7 +249,9 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
 def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:
     """Yield what the series took at the anchors in this session."""
     for commit in anchors:
-        for path in sorted(folder.glob(f"{commit[: git.SHORT]}-*.json")):
+        for path in sorted(folder.glob(f"{commit[: git.SHORT]}*.json")):
+            if lines.commit_in(path) != commit:
+                continue
             for (name, *params), rounds in lines.read_rounds(lines.beside(path, lines.ROUNDS), []).items():
                 logs = [math.log(round_.estimate) for round_ in rounds]
                 yield blocks.Time(

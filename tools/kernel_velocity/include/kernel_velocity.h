@@ -1,5 +1,18 @@
-// Times calls of C++ in a program of their own, and writes Google Benchmark's JSON: `kv ingest --google-benchmark FILE`
-// makes series of it. One header, C++17, no library.
+// Times C++ and CUDA from inside. One header, C++17, no library.
+//
+// A solution marks the region of itself that `kv compare --solution` times, in place of the whole call:
+//
+//     extern "C" void solution(const float *x, float *out, size_t n) {
+//         float *scratch = prepare(n);                    // not timed
+//         kv::region([&] { kernel(x, scratch, out, n); }); // a hot loop, by the clock
+//         release(scratch);
+//     }
+//
+// `kv::region_manually` takes the time of an iteration from the iteration, which returns it in seconds. It may take it
+// from a `kv::Timer`. Under nvcc the clock is read when the device is idle. When results are checked, the region runs
+// once, else as often as the clock needs.
+//
+// A program of its own writes Google Benchmark's JSON: `kv ingest --google-benchmark FILE` makes series of it.
 //
 //     #include "kernel_velocity.h"
 //
@@ -15,6 +28,7 @@
 #define KERNEL_VELOCITY_H
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -37,6 +51,59 @@ inline void keep(const T& value) {
 
 // Has the compiler write everything to memory, and read it again.
 inline void clobber() { asm volatile("" : : : "memory"); }
+
+// What a solution and `kv compare` tell one another. A library has it if it has a region.
+struct RegionState {
+    std::int64_t warmups, iterations;  // asked for, of a region
+    std::int64_t entered;              // regions of the call
+    double seconds;                    // of their iterations, without warm-ups
+};
+extern "C" {
+inline RegionState kv_region = {0, 1, 0, 0};
+}
+
+// Time since it was made, in seconds.
+class Timer {
+  public:
+    Timer() : began_(now()) {}
+    double seconds() const { return std::chrono::duration<double>(now() - began_).count(); }
+
+  private:
+    static std::chrono::steady_clock::time_point now() {
+#ifdef __CUDACC__
+        cudaDeviceSynchronize();
+#endif
+        return std::chrono::steady_clock::now();
+    }
+    std::chrono::steady_clock::time_point began_;
+};
+
+// Return the seconds of so many calls: by the clock, or as the calls return them.
+template <class F>
+double by_clock(std::int64_t calls, F&& call) {
+    const Timer timer;
+    for (std::int64_t i = 0; i < calls; ++i) call();
+    return timer.seconds();
+}
+template <class F>
+double by_call(std::int64_t calls, F&& call) {
+    double seconds = 0;
+    for (std::int64_t i = 0; i < calls; ++i) seconds += call();
+    return seconds;
+}
+
+template <class F>
+void region(F&& iteration) {
+    by_clock(kv_region.warmups, iteration);
+    kv_region.seconds += by_clock(kv_region.iterations, iteration);
+    ++kv_region.entered;
+}
+template <class F>
+void region_manually(F&& iteration) {
+    by_call(kv_region.warmups, iteration);
+    kv_region.seconds += by_call(kv_region.iterations, iteration);
+    ++kv_region.entered;
+}
 
 class Suite {
   public:
@@ -63,21 +130,13 @@ class Suite {
     // Times `call()` by the steady clock.
     template <class F>
     void time(const std::string& name, F&& call) {
-        measure(name, [&](long calls) {
-            const auto began = std::chrono::steady_clock::now();
-            for (long i = 0; i < calls; ++i) call();
-            return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-        });
+        measure(name, [&](long calls) { return by_clock(calls, call); });
     }
 
     // Takes the time of a call from the call itself, which returns it in seconds, as one on a GPU knows it by events.
     template <class F>
     void time_manually(const std::string& name, F&& call) {
-        measure(name, [&](long calls) {
-            double seconds = 0;
-            for (long i = 0; i < calls; ++i) seconds += call();
-            return seconds;
-        });
+        measure(name, [&](long calls) { return by_call(calls, call); });
     }
 
     // Writes the file that --out names, else standard output. Returns the exit status of the program.

@@ -144,7 +144,7 @@ NEAR = 4.0  # times that a seen size may differ from the reported one (a share o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
+class Plateau:
     """A level stretch of the sweep: its working sets, bytes, first and last, and the pace there, B/s."""
 
     first: int
@@ -152,7 +152,7 @@ class Stretch:
     pace: float
 
 
-def levels(points: Points, most: int) -> list[Stretch]:
+def levels(points: Points, most: int) -> list[Plateau]:
     """Return the level stretches of a sweep, innermost first: as many as the points tell apart, `most` at most.
 
     `most` is the number of caches and memory together. The logarithms of the pace are cut into stretches so that they
@@ -167,8 +167,8 @@ def levels(points: Points, most: int) -> list[Stretch]:
     return [_stretch(points)] if points else []
 
 
-def _stretch(points: Points) -> Stretch:
-    return Stretch(first=points[0][0], last=points[-1][0], pace=sorted(pace for _, pace in points)[len(points) // 2])
+def _stretch(points: Points) -> Plateau:
+    return Plateau(first=points[0][0], last=points[-1][0], pace=sorted(pace for _, pace in points)[len(points) // 2])
 
 
 def _cuts(values: Sequence[float], count: int) -> list[int]:

@@ -188,7 +188,9 @@ def _measured_apart(device: str, names: Sequence[str], times: int) -> Mapping[st
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, json.dumps([device, names, paths, times])]
     environ = {**os.environ, "KV_THREADS": "1"}
     try:
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=TIMEOUT)
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, errors="replace", check=True, timeout=TIMEOUT
+        )
         rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:  # or it printed no document
         lines = str(getattr(error, "stderr", "") or error).splitlines()

@@ -23,7 +23,7 @@ from typing import TextIO
 from kernel_velocity import lock, statuses
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.files import replace_text
+from kernel_velocity.files import check_report, replace_text
 from kernel_velocity.findings import store
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.report import FORMATS
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run a night. Return its exit status."""
-    args.range, args.again, args.every, args.minutes = None, None, None, None
+    args.range, args.again, args.every, args.minutes, args.all = None, None, None, None, False
     args.tier = args.tier or os.environ.get("KV_TIER") or TIER
     budget = seconds(args.budget)
     reports = _reports(args)
@@ -96,16 +96,17 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 def _reports(args: argparse.Namespace) -> dict[str, Path]:
-    """Return the file of each requested format. Refuses a bad path before hours of measuring.
+    """Return the file of each requested format.
 
     Raises:
         UsageError: a file cannot be written there.
     """
-    paths = {name: path.absolute() for name in FORMATS if (path := getattr(args, name)) is not None}
+    paths = {name: path for name in FORMATS if (path := getattr(args, name)) is not None}
     for name, path in paths.items():
-        if path.name == "-" or path.is_dir() or not path.parent.is_dir():
-            raise UsageError(f"--{name} {getattr(args, name)}: must be a file in an existing folder")
-    return paths
+        if str(path) == "-":
+            raise UsageError(f"--{name} -: a file is wanted; standard output has the night's progress")
+        check_report(f"--{name}", path)
+    return {name: path.absolute() for name, path in paths.items()}
 
 
 def _measured(
@@ -120,8 +121,9 @@ def _measured(
         return Session(root=Path.cwd(), commits=commits, series=series, rounds=settings.rounds, machine=name)
 
     line = session(git.newest(Path(), measure.LOOKED_AT))
+    measure.check_line(line)
     journal = NightJournal(measure.journal_path(Path.cwd(), name, line.environment), measure.setting(line, os.environ))
-    night = measure.begin(line, journal.record, budget=budget, tier=settings.tier, now=time.time(), out=out)
+    night = measure.begin(line, journal.record, budget=budget, now=time.time(), out=out)
     journal.begin(night)
     work = session(night.commits)
     work.unreadable.update(line.unreadable)

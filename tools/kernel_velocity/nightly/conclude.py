@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,14 +19,18 @@ from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.nightly import confirm, judge, measure
-from kernel_velocity.nightly.confirm import EarlierSessions
+from kernel_velocity.nightly.confirm import EarlierSessions, Remeasured
+from kernel_velocity.nightly.judge import Suspicions
 from kernel_velocity.nightly.measure import LOOKED_AT, NightJournal
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import git
+from kernel_velocity.results.identity import Slot
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.results.records import History
 from kernel_velocity.runner.session import LONGEST_SESSION, Session
 from kernel_velocity.verdict import history, silence
+from kernel_velocity.verdict.history import SeriesHistory
+from kernel_velocity.verdict.moves import Move
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,63 +53,119 @@ def conclude(
         work: has measured. recorded: the history with the night's values. None: nothing was ever recorded.
         runner: measures again, in turns. budget: s of measuring that it may take. out: for progress.
     """
-    when, now = datetime.now(UTC).replace(microsecond=0), time.time()
-    title, failed_builds = f"nightly on {work.machine}", measure.failed_builds(work)
+    when = datetime.now(UTC).replace(microsecond=0)
+    verdict = NightVerdict(
+        title=f"nightly on {work.machine}", when=when, measured=0, failed_builds=measure.failed_builds(work)
+    )
     if recorded is None:
-        verdict = NightVerdict(title=title, when=when, measured=0, failed_builds=failed_builds)
         return Concluded(verdict=verdict)
-    measurements = work.among(recorded)
+    measurements, decided = work.among(recorded), store.read(work.results)
+    background = _background(work, recorded, decided.findings, journal.since)
+    before, forgotten = store.memory_of(work.results, work.machine, journal.since)
+    night = _night(background, recorded, decided.findings, journal, before)
     failures = measure.lacking(work, measurements)
-    decided = store.read(work.results)
-    commits, (expected, notes) = _expectations(work.root, recorded, decided.findings)
-    histories = history.build(recorded)
-    series = history.undated(histories.series, now)
-    notes += silence.from_the_future(histories.series, now, work.machine) + silence.renamed(series, work.machine)
-    here = [history for history in series if history.identity.machine == work.machine]
-    memory, forgotten = store.memory_of(work.results, work.machine, journal.since)
-    steps = finding.known_steps(decided.findings, recorded.order)
-    suspected = judge.Night(
-        here, line=commits.line, since=journal.since, explained=steps, again=journal.again, memory=memory
-    ).suspicions()
-    already = {(move.identity, move.bad.commit) for move in suspected.suspects}
-    moves = (*suspected.suspects, *confirm.pending(decided.findings, here, already))
-    earlier = _earlier(work, decided.findings, now - LONGEST_SESSION)
-    say = partial(print, file=out, flush=True)
-    outcome = confirm.look_again(moves, runner, budget=budget, earlier=earlier, say=say)
+    suspected, moves, outcome = _looked_again(work, night, decided.findings, runner, budget=budget, out=out)
     decided = store.read(work.results)  # again: people decide while a night measures
     findings = judge.findings(
         outcome,
         suspected,
-        series,
-        histories.absent,
+        background.series,
+        background.absent,
         recorded=decided.findings,
-        expectations=(*decided.expectations, *expected),
+        expectations=(*decided.expectations, *background.expected),
         order=recorded.order,
         when=when,
     )
     blocked, unwritten = write(work.results, work.machine, findings, outcome.evidence, decided.findings)
-    memory = judge.remembered(moves, outcome, suspected, memory)
+    memory = judge.remembered(moves, outcome, suspected, before)
+    notes = (*work.notes, *recorded.problems, *forgotten, *background.notes)
     notes += finding.beside_notes(findings, recorded.order)
     if memory.left:
         notes += (f"out of time: {len(memory.left)} series whose code changed are left to the next night",)
-    verdict = NightVerdict(
-        title=title,
-        when=when,
+    verdict = replace(
+        verdict,
         measured=suspected.measured,
         findings=_to_report(findings, decided.findings, journal.since),
         comparisons=tuple(outcome.comparisons),
         failures=failures,
-        failed_builds=failed_builds,
-        stale=silence.stale(series, when.timestamp()),
-        superseded=silence.superseded(series),
+        stale=silence.stale(background.series, when.timestamp()),
+        superseded=silence.superseded(background.series),
         errors=(*decided.problems, *blocked, *unwritten, *work.unreadable.values()),
-        notes=tuple(dict.fromkeys((*work.notes, *recorded.problems, *forgotten, *notes))),
-        commits=commits.commits,
+        notes=tuple(dict.fromkeys(notes)),
+        commits=background.commits.commits,
     )
     refuted = tuple(outcome.refuted.values())
     return Concluded(
         verdict=verdict, measurements=measurements, refuted=refuted, memory=memory, unwritten=bool(unwritten)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Background:
+    """What is known before anything is measured again."""
+
+    commits: History
+    expected: tuple[Expectation, ...]  # by messages of commits
+    series: Sequence[SeriesHistory]  # of all machines, without values of the future
+    here: Sequence[SeriesHistory]  # of this machine
+    absent: Mapping[Slot, tuple[str, ...]]  # the commits at which a slot did not apply
+    notes: tuple[str, ...]
+
+
+def _background(work: Session, recorded: Past, findings: Iterable[Finding], since: float) -> _Background:
+    """Return what is known of a history to which a night added the values from a Unix time on."""
+    now = time.time()
+    commits, (expected, notes) = _expectations(work.root, recorded, findings)
+    histories = history.build(recorded)
+    series = history.undated(histories.series, now)
+    here = [history for history in series if history.identity.machine == work.machine]
+    notes += silence.from_the_future(histories.series, now, work.machine) + silence.renamed(series, work.machine)
+    return _Background(
+        commits=commits,
+        expected=expected,
+        series=series,
+        here=here,
+        absent=histories.absent,
+        notes=(*notes, *_uncompared(here, since)),
+    )
+
+
+def _night(
+    background: _Background, recorded: Past, findings: Sequence[Finding], journal: NightJournal, memory: Memory
+) -> judge.Night:
+    """Return the night to judge: this machine's series, without the steps that findings explain."""
+    return judge.Night(
+        background.here,
+        line=background.commits.line,
+        idle=recorded.idle,
+        since=journal.since,
+        explained=finding.known_steps(findings, recorded.order),
+        again=journal.again,
+        memory=memory,
+    )
+
+
+def _looked_again(
+    work: Session, night: judge.Night, findings: Sequence[Finding], runner: Runner, *, budget: float, out: TextIO
+) -> tuple[Suspicions, tuple[Move, ...], Remeasured]:
+    """Return what a night suspects, the moves that were to be measured again, and the outcome.
+
+    The moves are those suspected, and those that findings left open.
+    """
+    earlier = _earlier(work, findings, time.time() - LONGEST_SESSION)
+    suspected = night.suspicions()
+    already = {(move.identity, move.bad.commit) for move in suspected.suspects}
+    moves = (*suspected.suspects, *confirm.pending(findings, night.histories, already))
+    say = partial(print, file=out, flush=True)
+    return suspected, moves, confirm.look_again(moves, runner, budget=budget, earlier=earlier, say=say)
+
+
+def _uncompared(here: Iterable[SeriesHistory], since: float) -> Iterator[str]:
+    """Yield a note where no series that a night measured has an earlier value."""
+    times = [[entry.measured or 0.0 for entry in history.observations] for history in here]
+    tonight = [moments for moments in times if max(moments) >= since]
+    if tonight and all(min(moments) >= since for moments in tonight):
+        yield "nothing was compared: no series of this night has an earlier value on this line of commits"
 
 
 def _expectations(

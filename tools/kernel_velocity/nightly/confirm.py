@@ -16,16 +16,19 @@ from datetime import UTC, datetime
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.ab.bisect import Bisection, bisect
+from kernel_velocity.ab.bisect import Bisection, bisect, other_code
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.ab.rounds import Pair, Pairs, Terms, estimates
+from kernel_velocity.direction import Better, is_worse
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.findings import evidence
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Look, Purpose, Rerun, Side
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
+from kernel_velocity.names import UNITS_OF_FIGURES
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity
+from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, Comparison, Obstacle
@@ -68,8 +71,10 @@ class ExaminedSeries:
     """One series that a night examined, with the result."""
 
     affected: Affected
+    better: Better  # which values of its series are
     commits: tuple[str, ...]  # possible causes, oldest first
     anchor: str
+    bad: str  # the first commit measured in the history that surely shows it
     how: str
     ruled_out: tuple[str, ...] = ()
 
@@ -110,7 +115,7 @@ def pending(
         for series in finding.affected:
             history = by_identity.get(series.identity)
             at = {} if history is None else {observation.commit: observation for observation in history.observations}
-            good, bad = at.get(finding.anchor), at.get(finding.commits[-1])
+            good, bad = at.get(finding.anchor), at.get(finding.bad or finding.commits[-1])
             if history is not None and good and bad and (series.identity, bad.commit) not in already:
                 yield Move(history=history, effect=series.effect, good=good, bad=bad, candidates=finding.commits)
 
@@ -167,6 +172,7 @@ class _Again:
     deadline: float
     earlier: EarlierSessions
     outcome: Remeasured = field(default_factory=Remeasured)
+    undecided: dict[Series, str] = field(default_factory=dict)  # why a bisection named no commit
 
     def measure(self, good: str, bad: str, moves: Mapping[Series, Move]) -> None:
         """Confirm the moves between two commits, bisect the regressions, and sort them by their answers."""
@@ -176,13 +182,22 @@ class _Again:
         for key, nights in before.items():
             rest = f", with the rounds of {units.count(len(nights), 'night')} before" if nights else ""
             answers[key] = replace(answers[key], reason=answers[key].reason + rest)
+        moves = {key: self._of_other_code(move) for key, move in moves.items()}
         narrowed = dict(moves)
         slower = {key: move for key, move in moves.items() if answers[key].slower and len(move.candidates) > 1}
         for kernel in dict.fromkeys(move.identity.kernel for move in slower.values()):
             narrowed |= self._bisected({key: m for key, m in slower.items() if m.identity.kernel == kernel}, answers)
+        narrowed = {key: self._of_other_code(move) for key, move in narrowed.items()}  # a bisection builds more of them
         for key, move in moves.items():
             self._sort(move, answers[key], narrowed[key].candidates, len(before[key]))
         self._record((good, bad), narrowed, answers, Purpose.CONFIRM)
+
+    def _of_other_code(self, move: Move) -> Move:
+        """Return a move without the possible causes that are built and have the code of the commit before them."""
+        if len(move.candidates) < 2:
+            return move
+        left = other_code(self.runner, _series(move.identity), (move.good.commit, *move.candidates))
+        return replace(move, candidates=left or move.candidates)
 
     def _left(self) -> float:
         return max(0.0, self.deadline - self.runner.clock())
@@ -194,13 +209,13 @@ class _Again:
         """
         worst = max(moves, key=lambda key: answers[key].ratio or 0.0)
         move = moves[worst]
-        line = (move.good.commit, *move.candidates)
-        bisection = bisect(self.runner, worst, line[0], line[-1], move.candidates, budget=self._left())
+        good, bad = move.good.commit, move.bad.commit
+        bisection = bisect(self.runner, worst, good, bad, move.candidates, budget=self._left())
         self.outcome.paths.append(
             BisectionPath(
                 identity=move.identity,
-                good=line[0],
-                bad=line[-1],
+                good=good,
+                bad=bad,
                 tried=bisection.tried,
                 left=bisection.left,
                 reason=bisection.reason,
@@ -208,15 +223,19 @@ class _Again:
         )
         commits = _left_by(bisection, move)
         narrowed = {worst: replace(move, candidates=commits)}
-        if len(commits) != 1:
+        if len(commits) != 1 or bisection.pair is None:
+            who = f"{bisection.culprit[:SHORT]}: " if bisection.culprit else ""
+            self.undecided[worst] = f"; {who}{bisection.reason}"
             return narrowed
-        pair = line[line.index(commits[0]) - 1], commits[0]
         others = {key: move for key, move in moves.items() if key != worst}
-        tests = confirm(self.runner, *pair, tuple(others), self._left()) if others else {}
+        tests = confirm(self.runner, *bisection.pair, tuple(others), self._left()) if others else {}
         for key, other in others.items():
             narrowed[key] = replace(other, candidates=_theirs(tests[key], other, commits))
         self._record(
-            pair, narrowed, ({worst: bisection.isolated} if bisection.isolated else {}) | tests, Purpose.CULPRIT
+            bisection.pair,
+            narrowed,
+            ({worst: bisection.isolated} if bisection.isolated else {}) | tests,
+            Purpose.CULPRIT,
         )
         return narrowed
 
@@ -243,11 +262,13 @@ class _Again:
         is_last = answer.answer is Answer.UNKNOWN and nights + (answer.rounds > 0) >= MOST_NIGHTS
         refuted = answer.reason if answer.answer is Answer.SAME or is_last else ""
         if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
-            self.outcome.cases.append(_case(move, answer, commits))
+            case = _case(move, answer, commits)
+            why = self.undecided.get(_series(move.identity), "") if len(commits) > 1 else ""
+            self.outcome.cases.append(replace(case, how=case.how + why))
             if (answer.ratio - 1) * move.effect < 0:  # the opposite is confirmed, and the move refuted
                 refuted = f"{answer.ratio - 1:+.1%}: {answer.reason}"
         elif answer.answer is Answer.UNKNOWN and not refuted and (move.is_shown or answer.suspect):
-            self.outcome.unsettled.append(_case(move, answer, move.candidates))
+            self.outcome.unsettled.append(_case(move, answer, commits))
         elif answer.next_look is not None:
             self.outcome.left.append(move)
         if refuted and move.is_shown:
@@ -286,8 +307,10 @@ def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> ExaminedS
             p=answer.p if is_settled else None,
             rounds=answer.rounds or None,
         ),
+        better=move.history.better,
         commits=commits,
         anchor=move.good.commit,
+        bad=move.bad.commit,
         how=how,
         ruled_out=tuple(ruled_out),
     )
@@ -296,13 +319,26 @@ def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> ExaminedS
 def _computed(move: Move) -> ExaminedSeries:
     """Return the case of a computed value (an error of results, a figure of the code): no re-run would change it."""
     is_error = move.identity.is_error
+    what = "an error of results is computed" if is_error else "the compiler's figure is read"
     return ExaminedSeries(
         affected=Affected(identity=move.identity, ratio=math.exp(move.effect), p=0.0),
+        better=move.history.better,
         commits=move.candidates,
         anchor=move.good.commit,
-        how="an error of results is computed, not timed" if is_error else "the compiler's figure is read, not timed",
+        bad=move.bad.commit,
+        how=f"{what}, not timed{_figures(move)}",
         ruled_out=("noise: the inputs are the same" if is_error else "noise: the compiler is the same",),
     )
+
+
+def _figures(move: Move) -> str:
+    """Return both values of a computed one: of a change from 0 the ratio tells nothing. "" where they are not known."""
+    before, after = move.good.figure, move.bad.figure
+    if math.isnan(before + after):
+        return ""
+    method = name_parts(move.identity.benchmark).state
+    unit = "" if move.identity.is_error else f" {UNITS_OF_FIGURES[method.removeprefix('track_')]}"
+    return f": {units.plain(before)} to {units.plain(after)}{unit}"
 
 
 def rerun(
@@ -411,7 +447,7 @@ def from_cases(
     """
     causes: dict[tuple[str, bool], list[tuple[list[ExaminedSeries], set[str]]]] = defaultdict(list)
     for case in sorted(cases, key=lambda case: (len(case.commits), [order[sha] for sha in case.commits])):
-        if (worse := case.affected.worse) is None:
+        if (worse := is_worse(case.better, case.affected.effect)) is None:
             continue
         groups = causes[case.affected.identity.kernel, worse]
         for members, commits in groups:
@@ -430,7 +466,7 @@ def from_cases(
 
 def _of_cause(cases: Sequence[ExaminedSeries], commits: tuple[str, ...], state: State, when: datetime) -> Finding:
     worst = max(cases, key=lambda case: abs(case.affected.effect))
-    kind = Kind.REGRESSION if worst.affected.worse else Kind.IMPROVEMENT
+    kind = Kind.REGRESSION if is_worse(worst.better, worst.affected.effect) else Kind.IMPROVEMENT
     kernel = worst.affected.identity.kernel
     reason = f"{worst.how}; {len(cases)} series" if worst.how else f"{len(cases)} series"
     return Finding(
@@ -441,6 +477,7 @@ def _of_cause(cases: Sequence[ExaminedSeries], commits: tuple[str, ...], state: 
         found=when,
         commits=commits,
         anchor=worst.anchor,
+        bad=worst.bad,
         how=worst.how,
         ruled_out=tuple(dict.fromkeys(text for case in cases for text in case.ruled_out)),
         affected=tuple(sorted((case.affected for case in cases), key=lambda series: series.identity)),
@@ -469,8 +506,13 @@ def of_environment(event: EnvironmentEvent, *, when: datetime) -> Finding:
     )
 
 
-def of_vanished(vanished: Iterable[Vanished], *, when: datetime) -> tuple[Finding, ...]:
-    """Return a finding for each kernel and commit at which series no longer apply."""
+def of_vanished(vanished: Iterable[Vanished], order: Mapping[str, int], *, when: datetime) -> tuple[Finding, ...]:
+    """Return a finding for each kernel and commit at which series no longer apply.
+
+    Args:
+        order: commit -> position on the first-parent line.
+    """
+    line = sorted(order, key=order.__getitem__)
     causes: dict[tuple[str, str], list[Vanished]] = defaultdict(list)
     for series in vanished:
         causes[series.identity.kernel, series.commit].append(series)
@@ -481,8 +523,9 @@ def of_vanished(vanished: Iterable[Vanished], *, when: datetime) -> tuple[Findin
             state=State.NEW,
             subject=kernel,
             found=when,
-            commits=(commit,),
-            anchor=group[0].last,
+            commits=tuple(line[max(order[series.last] for series in group) + 1 : order[commit] + 1]),
+            anchor=max((series.last for series in group), key=order.__getitem__),
+            bad=commit,
             how="does not apply there, and had a value before",
             affected=tuple(Affected(identity=identity, ratio=1.0) for identity in sorted(s.identity for s in group)),
             decisions=(Decision(when=when, who=WHO, state=State.NEW, reason=f"{len(group)} series have no value"),),

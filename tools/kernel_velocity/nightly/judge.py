@@ -14,7 +14,7 @@ import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from datetime import datetime
 from statistics import NormalDist
@@ -23,7 +23,7 @@ import numpy as np
 
 from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
-from kernel_velocity.findings.finding import Finding, Kind, State, Step
+from kernel_velocity.findings.finding import Finding, Kind, RecordedStep, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory, Noted
 from kernel_velocity.nightly import confirm
 from kernel_velocity.nightly.confirm import WHO, EnvironmentEvent, ExaminedSeries, Remeasured
@@ -34,8 +34,9 @@ from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict import moves, silence
-from kernel_velocity.verdict.history import Observation, SeriesHistory, floor_of, is_same_code, threshold
+from kernel_velocity.verdict.history import Observation, SeriesHistory, floor_of, threshold
 from kernel_velocity.verdict.moves import Move
+from kernel_velocity.verdict.ranges import is_other_code, is_same_code, scatter
 
 VALUES_OF_LEVEL = 20  # values a side of the commits that tell a level, at most
 Cause = tuple[str, str, str, bool]  # kernel, device, implementation, whether it is timed
@@ -124,12 +125,13 @@ class Night:
     histories: Sequence[SeriesHistory]
     _: KW_ONLY
     line: Sequence[str]  # the commits of the first-parent line, oldest first
+    idle: Collection[str] = ()  # those that touched nothing that a build depends on
     since: float  # when the night began, Unix time, s
-    explained: InitVar[Iterable[Step]]  # moves that earlier nights recorded
+    explained: InitVar[Iterable[RecordedStep]]  # moves that earlier nights recorded
     again: str | None = None  # the commit that tonight measured although it had been measured before
     memory: InitVar[Memory] = NO_MEMORY  # of the night before
 
-    def __post_init__(self, explained: Iterable[Step], memory: Memory) -> None:
+    def __post_init__(self, explained: Iterable[RecordedStep], memory: Memory) -> None:
         self._steps = [*explained]
         self._moves: dict[tuple[Identity, str], Move] = {}  # to be measured again
         self._events: list[EnvironmentEvent] = []
@@ -164,7 +166,7 @@ class Night:
             for history in until
             if history is not None and _is_of_tonight(history.newest, self.since)
         ]
-        moved = self._new(here, [*moves.of_histories(here, self.line)])
+        moved = self._new(here, [*moves.of_histories(here, self.line, self.idle)])
         for device, series in sorted(Counter(map(_device, here)).items()):
             self._judge_device([move for move in moved if _device(move.history) == device], series)
 
@@ -177,7 +179,7 @@ class Night:
             if history.identity in older
             and (entries := tuple(entry for entry in history.observations if not _is_of_tonight(entry, self.since)))
         ]
-        before = [*moves.of_histories(earlier, self.line)]
+        before = [*moves.of_histories(earlier, self.line, self.idle)]
         return [move for move in moved if _is_of_newest(move) or not any(_is_alike(move, other) for other in before)]
 
     def _judge_device(self, moved: Sequence[Move], series: int) -> None:
@@ -199,7 +201,7 @@ class Night:
         entries = _since(move, self._refuted.get(move.identity))
         if not entries:
             self._measure(move)
-            self._steps.append(Step(identity=move.identity, effect=move.effect, position=move.bad.position))
+            self._steps.append(RecordedStep(identity=move.identity, effect=move.effect, position=move.bad.position))
         elif len(entries) <= STAYS:
             self._waiting.add(move.identity)
         else:
@@ -218,7 +220,7 @@ class Night:
 
     def _record(self, moved: Sequence[Move], began: float | None) -> None:
         self._events.append(EnvironmentEvent(began=began, moves=tuple(sorted(moved, key=lambda move: move.identity))))
-        self._steps += [Step(identity=move.identity, effect=move.effect, since=began) for move in moved]
+        self._steps += [RecordedStep(identity=move.identity, effect=move.effect, since=began) for move in moved]
 
     def _first_shown(self, of: SeriesHistory) -> float:
         """Return when the first value of tonight was measured under the same facts of the same machine, Unix time, s.
@@ -236,7 +238,7 @@ class Night:
 
     def _code_change(self, history: SeriesHistory) -> Move | None:
         start = self._start.get(history.identity)
-        return code_change(history, self.line, self.since, self.again, start)
+        return code_change(history, self.line, self.since, self.again, start, idle=self.idle)
 
 
 def _is_of_tonight(entry: Observation, since: float) -> bool:
@@ -265,7 +267,7 @@ def _is_computed_anew(move: Move) -> bool:
     return bool((sessions.NUMERICS if move.identity.is_error else sessions.COMPILERS) & move.changes.keys())
 
 
-def prepared(history: SeriesHistory, since: float, explained: Sequence[Step] = ()) -> SeriesHistory:
+def prepared(history: SeriesHistory, since: float, explained: Sequence[RecordedStep] = ()) -> SeriesHistory:
     """Return a series as a night judges it: moved by its explained steps, with the floor of earlier sessions."""
     steps = [step for step in explained if step.identity == history.identity]
     observations = tuple(
@@ -276,21 +278,27 @@ def prepared(history: SeriesHistory, since: float, explained: Sequence[Step] = (
     return replace(history, observations=observations, floor=floor)
 
 
-def _moved(entry: Observation, steps: Sequence[Step]) -> Observation:
+def _moved(entry: Observation, steps: Sequence[RecordedStep]) -> Observation:
     """Return an observation at the level after some steps. Those of no commit were the machine's."""
     machine = sum(step.effect for step in steps if step.position is None)
     whole = machine + sum(step.effect for step in steps if step.position is not None)
     return replace(entry, value=entry.value + whole, machine=entry.machine + machine) if steps else entry
 
 
-def _is_before(entry: Observation, step: Step) -> bool:
+def _is_before(entry: Observation, step: RecordedStep) -> bool:
     if step.position is not None:
         return entry.position < step.position
     return step.since is not None and entry.measured is not None and entry.measured < step.since
 
 
 def code_change(
-    history: SeriesHistory, line: Sequence[str], since: float, again: str | None = None, left: str | None = None
+    history: SeriesHistory,
+    line: Sequence[str],
+    since: float,
+    again: str | None = None,
+    left: str | None = None,
+    *,
+    idle: Collection[str] = (),
 ) -> Move | None:
     """Return the change of a series' code tonight, whether or not its values show it. None where it has none.
 
@@ -298,6 +306,7 @@ def code_change(
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
         again: the commit that tonight measured although it had been measured before.
         left: the commit since which an earlier night had no time to examine its code.
+        idle: commits of the line that no build depends on.
     """
     entries = history.observations
     tonight = [entry.commit != again and _is_of_tonight(entry, since) for entry in entries]
@@ -306,8 +315,10 @@ def code_change(
         return None
     good = tonight.index(True) - 1 if start is None else start
     bad = max((number for number, is_tonights in enumerate(tonight) if is_tonights), default=len(entries) - 1)
-    codes = {entries[good].code, entries[bad].code}
-    if good < 0 or None in codes or len(codes) == 1:
+    if good < 0 or not is_other_code(entries[good].code, entries[bad].code):
+        return None
+    candidates = moves.candidates_of(history.identity, entries[good : bad + 1], line, idle)
+    if not candidates:
         return None
     level = statistics.median(entry.value for entry in entries[max(0, good - VALUES_OF_LEVEL) : good + 1])
     return Move(
@@ -315,7 +326,7 @@ def code_change(
         effect=entries[bad].value - level,
         good=entries[good],
         bad=entries[bad],
-        candidates=moves.candidates_of(history.identity, entries[good : bad + 1], line),
+        candidates=candidates,
         is_shown=False,
     )
 
@@ -326,7 +337,7 @@ def openness(move: Move) -> float:
     The newest value is off its level by as much as sessions scatter. What is surely less than MIN_EFFECT is settled.
     """
     logs = np.array([entry.value for entry in move.history.observations[:-1]])
-    noise = NormalDist(abs(move.effect), moves.scatter(logs))
+    noise = NormalDist(abs(move.effect), scatter(logs))
     return 1 - noise.cdf(MIN_EFFECT) + noise.cdf(-MIN_EFFECT)
 
 
@@ -392,7 +403,7 @@ def findings(
     for group, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += confirm.from_cases(group, state=state, order=order, when=when)
     new += [confirm.of_environment(event, when=when) for event in events if event is not None]
-    new += confirm.of_vanished(silence.vanished(histories, absent, order), when=when)
+    new += confirm.of_vanished(silence.vanished(histories, absent, order), order, when=when)
     by_id = {record.id: record for record in recorded}
     for record in new:
         whole = agreement.counted(finding.joined(by_id.values(), record))
@@ -410,7 +421,7 @@ def findings(
             return record  # reported tonight, also where a later commit of the night made up for it
         return decisions.resolved(record, level, order, who=WHO, when=when)
 
-    return tuple(map(today, by_id.values()))
+    return tuple(decisions.taken_back(map(today, by_id.values()), order, who=WHO, when=when))
 
 
 def _without(event: EnvironmentEvent, confirmed: Iterable[ExaminedSeries]) -> EnvironmentEvent | None:

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity import documents, fields
+from kernel_velocity import documents, fields, units
 from kernel_velocity.engine import timing
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fields import Moment
@@ -34,7 +34,6 @@ from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.runner import fingerprint, host, report
-from kernel_velocity.runner.report import LIMITS
 from kernel_velocity.runner.session import Session
 from kernel_velocity.verdict.silence import DAY, GONE_AFTER
 
@@ -80,7 +79,9 @@ class NightJournal:
     def __init__(self, path: Path, setting: str) -> None:
         self.path = path
         try:
-            record = fields.read(JournalRecord, path.read_bytes(), path, range(JOURNAL_FORMAT, JOURNAL_FORMAT + 1))
+            record = fields.read(
+                JournalRecord, documents.contents_of(path), path, range(JOURNAL_FORMAT, JOURNAL_FORMAT + 1)
+            )
         except FileNotFoundError:
             record = JournalRecord()
         except (OSError, ResultsError) as error:
@@ -226,11 +227,11 @@ def choose(device: str | None, folder: Path, now: float) -> str:
 def _gpu_times(folder: Path) -> Iterator[float]:
     """Yield when a machine's GPU was measured, Unix times, s, as far as its files can be read."""
     for path in sorted(folder.glob("*.json")):
-        if MARK.encode() not in path.read_bytes():  # parsing a file of 100 series takes 5 ms
-            continue
         try:
+            if MARK.encode() not in documents.contents_of(path):  # parsing a file of 100 series takes 5 ms
+                continue
             stored = StoredFile(path)
-        except ResultsError:
+        except (OSError, ResultsError):
             continue  # the night names it
         for (name, _), series in stored.series():
             if MARK in name and series.value is not None and series.started_at is not None:
@@ -238,12 +239,11 @@ def _gpu_times(folder: Path) -> Iterator[float]:
 
 
 LOOKED_AT = 200  # newest commits that are searched for holes: reading what is stored of one takes 10 ms
-ROUNDS = 8  # of the limits of runner/report.py
 # s within which an interrupted night resumes: less than from one night to the next, which has commits of its own
 LASTS = 20 * 3600.0
 
 
-def begin(work: Session, record: JournalRecord, *, budget: float, tier: str, now: float, out: TextIO) -> PlannedNight:
+def begin(work: Session, record: JournalRecord, *, budget: float, now: float, out: TextIO) -> PlannedNight:
     """Return the night to do: the interrupted one, or a new one.
 
     Args:
@@ -265,18 +265,40 @@ def begin(work: Session, record: JournalRecord, *, budget: float, tier: str, now
         print(
             f"note: the night of {when} was interrupted too long ago to resume: a new one judges its values", file=out
         )
-    seconds = LIMITS[tier] * work.rounds / ROUNDS
+    seconds = work.pace().seconds(1, len(work.series.series) * work.rounds)
     chosen, left = plan(commit_states(work, record), budget=budget, seconds_per_commit=seconds)
     for commit, why in chosen.items():
         print(f"tonight: {commit[:8]} ({why})", file=out)
-    if left:
-        print(f"left to another night, out of time: {len(left)} commits", file=out)
+    number, share = len(chosen) + len(left), seconds / MEASURING  # s of the budget that a commit takes
+    if budget < number * share:
+        print(
+            f"note: a budget of {budget / 60:g} minutes is short for {units.count(number, 'commit')}: each takes about "
+            f"{seconds / 60:.2g} minutes, and {1 - MEASURING:.0%} of the budget is for confirming; "
+            f"{len(left)} left to another night; --budget {math.ceil(number * share / 60)} has time for all",
+            file=out,
+        )
     return PlannedNight(
         began=now,
         commits=tuple(commit for commit in work.commits if commit in chosen),
         heartbeat=Why.HEARTBEAT in chosen.values(),
         judged_from=None if interrupted is None else interrupted.since,
     )
+
+
+def check_line(work: Session) -> None:
+    """Refuse a shallow clone that cut off every commit with values of this machine: nothing would be compared.
+
+    Raises:
+        NothingMeasured: with the cure.
+    """
+    stored = {path.name[: git.SHORT] for path in (work.results / work.machine).glob(f"*-{work.environment}.json")}
+    if (
+        stored
+        and stored.isdisjoint(commit[: git.SHORT] for commit in work.commits)
+        and (cure := git.cut_off(work.root))
+    ):
+        values = units.count(len(stored), "commit")
+        raise NothingMeasured(f"none of the {values} that were measured on {work.machine} is in this clone{cure}")
 
 
 def setting(work: Session, environ: Mapping[str, str]) -> str:

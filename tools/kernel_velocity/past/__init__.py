@@ -7,8 +7,7 @@ reading.py   bring the cache up to date with a results directory
 packing.py   a results file as arrays
 cache.py     the SQLite file of these arrays and of what is computed from them
 layout.py    all series as columns in a scratch file
-adjusted.py  correct the times of a layout for machine noise
-linked.py    take out what the sessions of a fleet differ by
+adjusted.py  correct the times of a layout for machine noise, and for what the sessions of a fleet differ by
 columns.py   one series as columns, and which of its values can be compared
 frames.py    tables of values, rounds and machines as data frames. `kv export`: Parquet, CSV, OpenMetrics
 """

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from kernel_velocity.past.packing import ADJUSTMENT, ENTRY, ROUND, STORED, TRACKED, Entries, Names, Numbers, Packed
 
 FILE_NAME = "report.sqlite"
-TABLES_VERSION = 7
+TABLES_VERSION = 8
 ROOMS_OF_VALUES = ("engine", "results", "stats", "past")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages

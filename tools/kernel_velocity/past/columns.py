@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import units
+from kernel_velocity.direction import Better
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.names import DEVICES, ON_CUDA_ALONE
 from kernel_velocity.results.measurement import (
@@ -106,9 +107,11 @@ class Columns:
     link_error: FloatArray | None = (
         None  # of the link to the first session of a fleet, 0 there; None: nothing is linked
     )
+    machine: FloatArray | None = None  # steps of the machine that the log times show; None: none was looked for
     flop: float | None = None  # per call
     bytes_moved: float | None = None
     unit: str = units.SECONDS  # of the values; those of another unit stand in place of the seconds
+    better: Better = Better.LOWER  # which of its values are
 
     def __len__(self) -> int:
         """The number of commits."""
@@ -142,7 +145,8 @@ class Columns:
         mappings: dict[str, Any] = {name: _between(getattr(self, name), first, last) for name in MAPPINGS}
         remarks = None if self.remarks is None else self.remarks[chosen]
         link_error = None if self.link_error is None else self.link_error[chosen]
-        return replace(self, remarks=remarks, link_error=link_error, **arrays, **mappings)
+        machine = None if self.machine is None else self.machine[chosen]
+        return replace(self, remarks=remarks, link_error=link_error, machine=machine, **arrays, **mappings)
 
     def measurement(self, index: int, line: Sequence[str]) -> Measurement:
         """Return one entry as a measurement. `line` is the first-parent line."""

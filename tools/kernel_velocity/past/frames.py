@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_velocity import units
+from kernel_velocity import progress, units
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_bytes, replace_text
@@ -39,6 +39,7 @@ VALUES = {
     "place": NUMBER,  # of the commit on the first-parent line of HEAD, from 0 on; unknown beside it
     "date": TIME,  # of the commit
     "measured": TIME,
+    "better": TEXT,  # which values are: "higher", "lower", "neither"
     "outcome": TEXT,  # "measured", "n/a", "failed"
     "value": NUMBER,
     **dict.fromkeys(("low", "high", *(name for name in TIMES if name.startswith("adjusted"))), NUMBER),
@@ -141,6 +142,7 @@ def values(past: Past) -> Table:
     table: Table = {
         **_names([*map(_named, layout.keys)], numbers),
         "unit": _picked([amount["unit"] for amount in amounts], numbers),
+        "better": _picked([past.better(key.benchmark).value for key in layout.keys], numbers),
         "commit": commits,
         "place": np.where(column["position"] == BESIDE, np.nan, column["position"]),
         "date": _dates(past, commits),
@@ -175,6 +177,7 @@ def _tracked(past: Past) -> Table:
         **{name: empty for name, kind in VALUES.items() if kind == NUMBER},
         **_names([_named(key) for key, _ in series], numbers),
         "unit": _picked([identity.unit(key.benchmark) for key, _ in series], numbers),
+        "better": _picked([past.better(key.benchmark).value for key, _ in series], numbers),
         "commit": commits,
         "place": positions,
         "date": _dates(past, commits),
@@ -266,6 +269,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in EXPORTS.items():
         group.add_argument(f"--{name}", type=Path, metavar="FILE", help=text)
     parser.add_argument(
+        "--history", action="store_true", help="with --openmetrics: every value, at the time of its commit"
+    )
+    parser.add_argument(
         "--results", type=Path, default=Path("results"), help="asv's results directory (default: results)"
     )
     parser.add_argument("--repository", type=Path, default=Path(), help="the clone of the kernels (default: here)")
@@ -274,8 +280,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Write the file. Print notes to `err`, one line each, and what was written to `out`."""
     name, path = next((name, path) for name in EXPORTS if (path := getattr(args, name)) is not None)
+    if args.history and name != "openmetrics":
+        raise UsageError(f"--history: is for --openmetrics, got --{name}, which has every value without it")
     backend = _backend() if name == "parquet" else ""
-    past = series_past.open(args.results, args.repository)
+    with progress.reported(err):
+        past = series_past.open(args.results, args.repository)
     for note in past.notes:
         print(f"note: {note}", file=err)
     table = values(past)
@@ -287,7 +296,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     elif name == "csv":
         replace_text(path, csv_text(table))
     else:
-        lines = [*openmetrics(past)]
+        lines = [*openmetrics(past, history=args.history)]
         count = sum(not line.startswith("#") for line in lines)
         replace_text(path, "".join(f"{line}\n" for line in lines))
     print(f"{units.count(count, 'value')}: {path}", file=out)
@@ -328,21 +337,33 @@ def csv_text(table: Table) -> str:
     return stream.getvalue()
 
 
-def openmetrics(past: Past) -> Iterator[str]:
-    """Yield the lines of the newest value of every series that has one: a gauge for times, memory and other values."""
+def openmetrics(past: Past, *, history: bool = False) -> Iterator[str]:
+    """Yield the lines of the newest value of every series that has one: a gauge for times, memory and other values.
+
+    Args:
+        history: yield all values, at the times of their commits, ascending. Of commits of one second, the newest one's.
+    """
     samples: dict[str, list[str]] = {metric: [] for metric in (*METRICS.values(), OTHER)}
     for key in past.keys:
         columns = past.columns(key)
         measured = np.flatnonzero(columns.is_measured)
-        if measured.size:
-            metric = METRICS.get(columns.unit, OTHER)
-            labels = {name: getattr(key, name) for name in LABELS} | ({"unit": columns.unit} if metric == OTHER else {})
-            listed = ",".join(f'{name}="{text.translate(_ESCAPED)}"' for name, text in labels.items())
-            samples[metric].append(f"{metric}{{{listed}}} {columns.seconds[measured[-1]]}")
+        metric = METRICS.get(columns.unit, OTHER)
+        labels = {name: getattr(key, name) for name in LABELS} | ({"unit": columns.unit} if metric == OTHER else {})
+        listed = ",".join(f'{name}="{text.translate(_ESCAPED)}"' for name, text in labels.items())
+        values = columns.seconds[measured].tolist()
+        if history:
+            dates = [past.commits[past.line[position]].date for position in columns.position[measured].tolist()]
+            by_time = {int(date.timestamp()): value for date, value in zip(dates, values, strict=True)}
+            samples[metric] += [f"{metric}{{{listed}}} {by_time[time]} {time}" for time in sorted(by_time)]
+        else:
+            samples[metric] += [f"{metric}{{{listed}}} {value}" for value in values[-1:]]
+    what = (
+        "a value on the first-parent line of HEAD" if history else "the newest value on the first-parent line of HEAD"
+    )
     for metric, lines in samples.items():
         if lines:
             yield f"# TYPE {metric} gauge"
             yield from (f"# UNIT {metric} {unit}" for unit, name in METRICS.items() if name == metric)
-            yield f"# HELP {metric} the newest value on the first-parent line of HEAD"
+            yield f"# HELP {metric} {what}"
             yield from lines
     yield "# EOF"

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_velocity import units
+from kernel_velocity import direction, units
+from kernel_velocity.direction import Better
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.past import adjusted, cache, columns, layout, reading
 from kernel_velocity.past.adjusted import Adjustments
@@ -29,7 +30,7 @@ from kernel_velocity.past.reading import Directory
 from kernel_velocity.results import blocks, git, identity, sessions
 from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.lines import stem
+from kernel_velocity.results.lines import in_name
 from kernel_velocity.results.measurement import (
     OUTCOMES,
     IntArray,
@@ -39,6 +40,8 @@ from kernel_velocity.results.measurement import (
 )
 from kernel_velocity.results.records import Benchmark, Commit, History, Machine
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.suite import config
+from kernel_velocity.suite.config import Project
 
 CACHE_FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results directory
 SHOWN_COLUMNS = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
@@ -62,7 +65,9 @@ class Past:
     """A results directory and its repository."""
 
     results: Path
+    root: Path  # a folder of the repository
     folder: Path | None  # of the cache; None: there is none
+    project: Project  # what the section of the repository says
     directory: Directory
     repository: History
     order: Mapping[str, int]  # commit -> its position on the first-parent line
@@ -101,12 +106,51 @@ class Past:
         return self.repository.line
 
     @cached_property
+    def idle(self) -> frozenset[str]:
+        """The commits of the line that touched nothing that a build depends on. None where every file may count."""
+        return git.idle(self.root)
+
+    @cached_property
+    def side_commits(self) -> Mapping[str, git.SideCommit]:
+        """The commits beside the line that have a value and that a merge brought to it, by SHA."""
+        return git.side_commits(self.root, [sha for sha in self.paths if sha not in self.order])
+
+    def beside(self, key: SeriesKey) -> Iterator[tuple[git.SideCommit, str | None, float, float]]:
+        """Yield the values of a series at `side_commits`, with the hash of their timing method before them.
+
+        Behind them is the Unix time, s, at which each was measured, NaN where it is unknown.
+        """
+        if not self.side_commits:
+            return
+        number = self.layout.numbers[key]
+        names = ("commit", "outcome", "method", "began", "adjusted", "seconds")
+        start = self.layout.line_stop[number]
+        rows = (self.layout.columns[name][start : self.layout.stop[number]].tolist() for name in names)
+        for commit, outcome, method, began, value, seconds in zip(*rows, strict=True):
+            side = self.side_commits.get(self.layout.commits[commit])
+            if side is not None and OUTCOMES[outcome] is Outcome.MEASURED:
+                name = self.names.texts[method] if method else None
+                yield side, name, seconds if math.isnan(value) else value, began
+
+    @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
         """The series with a trend: with values on the first-parent line, and applicable (`columns.telling`)."""
         parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
         outcome = self.layout.columns["outcome"]
         applied = {key for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
         return tuple(columns.telling((key for key, part in parts if part.stop > part.start), applied))
+
+    @cached_property
+    def slots(self) -> Mapping[tuple[str, ...], SeriesKey]:
+        """The series by slot and version. Of several PyTorch versions that share a slot, the one measured last."""
+        keys = sorted(self.keys, key=lambda key: self.last_measured(key) or 0.0)
+        return {
+            (
+                *(key.machine, identity.environment_of(key.environment, key.implementation)),
+                *(key.benchmark, key.implementation, key.case, key.version),
+            ): key
+            for key in keys
+        }
 
     @cached_property
     def platforms(self) -> frozenset[tuple[str, str]]:
@@ -128,10 +172,11 @@ class Past:
 
     def columns(self, key: SeriesKey) -> Columns:
         """Return one of the series as columns: views of what the past holds, the same ones each time."""
-        if key not in self._columns:
-            self._columns[key] = self._columns_of(key)
-        self.layout.scratch.used(len(self._columns[key]))
-        return self._columns[key]
+        columns = self._columns.get(key)
+        if columns is None:
+            columns = self._columns[key] = self._columns_of(key)
+        self.layout.scratch.used(len(columns))
+        return columns
 
     def _columns_of(self, key: SeriesKey) -> Columns:
         part = self.layout.part(self.layout.numbers[key])
@@ -153,6 +198,7 @@ class Past:
             remarks=remark,
             link_error=self._link_error(key, part),
             **self.amounts(key),
+            better=self.better(key.benchmark),
             **times,
         )
 
@@ -180,6 +226,12 @@ class Past:
             "bytes_moved": None if benchmark is None else benchmark.bytes_moved.get(key.case),
             "unit": identity.unit(key.benchmark) if benchmark is None else benchmark.unit,
         }
+
+    def better(self, benchmark: str) -> Better:
+        """Return which values of a benchmark are better, as the repository's section, its author, or its unit says."""
+        recorded = self.benchmarks.get(benchmark)
+        stated = self.project.better_of(benchmark)
+        return direction.better(benchmark, stated=stated) if recorded is None else stated or recorded.better
 
     def flop(self, key: SeriesKey) -> float | None:
         """Return the floating-point operations per call of a series. None where unknown."""
@@ -268,12 +320,24 @@ class Past:
         paths = sorted(self._tracked.keys() & self.directory.files.keys())
         return tuple(path for path in paths if np.isin(self._tracked[path]["series"], numbers).any())
 
+    def path(self, machine: str, environment: str, commit: str) -> str:
+        """Return the results file of a commit (full SHA), "" where there is none."""
+        return self._path_of.get((machine, in_name(environment), commit), "")
+
+    @cached_property
+    def _path_of(self) -> Mapping[tuple[str, str, str], str]:
+        files = ((path, *path.partition("/")[::2], commit) for path, commit in self.directory.commits.items())
+        return {
+            (machine, name.removesuffix(".json").partition("-")[2], commit): path
+            for path, machine, name, commit in files
+        }
+
     def sessions(self, machine: str, environment: str) -> Sessions:
         """Return the sessions of a machine and environment, oldest first, without those like the one before."""
         pairs = (
             (sha, session)
             for sha in self.paths
-            for session in self._sessions.get(f"{machine}/{stem(sha, environment)}.json", ())
+            for session in self._sessions.get(self.path(machine, environment, sha), ())
         )
         return tuple(sorted(pairs, key=lambda pair: pair[1].began))
 
@@ -309,6 +373,7 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
     Raises:
         ResultsError: `results` is no directory.
         HistoryError: `repository` is no git repository with a commit.
+        UsageError: its section is malformed.
     """
     if commits is not None:
         return _read(Cache(None, results, repository), results, repository, (), commits)
@@ -339,6 +404,7 @@ def _read(
     rounds: bool = False,
 ) -> Past:
     try:
+        project = config.project(repository)
         directory = reading.update(opened, results, only)
         commits = git.read(repository, dict.fromkeys(directory.commits.values()))
         opened.save()
@@ -355,7 +421,9 @@ def _read(
         opened.close()
     return Past(
         results=results,
+        root=repository,
         folder=opened.folder,
+        project=project,
         directory=directory,
         repository=commits,
         order=order,

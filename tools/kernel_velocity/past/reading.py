@@ -19,7 +19,7 @@ from typing import IO
 
 import numpy as np
 
-from kernel_velocity import forking
+from kernel_velocity import forking, progress
 from kernel_velocity.past import packing
 from kernel_velocity.past.cache import Cache, FileFacts
 from kernel_velocity.past.packing import ENTRY, ROUND, TRACKED, Names, Packed
@@ -139,7 +139,7 @@ def _read_all(signatures: Mapping[Path, str], names: Names) -> Iterator[Read]:
     shares = [pairs[first::processes] for first in range(processes)]
     with contextlib.ExitStack() as stack:
         helpers = [stack.enter_context(_helper(share)) for share in shares[1:]]
-        yield from (_read(path, signature, names) for path, signature in shares[0])
+        yield from (_read(path, signature, names) for path, signature in progress.counted("reading results", shares[0]))
         for read in helpers:
             yield from read(names)
 

@@ -22,10 +22,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernel_velocity.names import INTEGERS
+from kernel_velocity.problem.problem import leaves
 
 if TYPE_CHECKING:
     import torch
@@ -52,19 +53,25 @@ _DEFAULTS: Mapping[str, tuple[float, str]] = {
     "float32": (1e-5, "default of float32: 1e-5, as published suites"),
     "float64": (1e-7, "default of float64: 1e-7, as published suites"),
 }
-_WANTED = "wanted a number (1e-3), or rtol=1e-3,atol=1e-5"
+_WANTED = "wanted a number (1e-3), rtol=1e-3,atol=1e-5,norm=1e-4, or epsilon"
+EPSILONS = 1e3  # of `--tolerance epsilon`: ComPPare's default, an absolute error. Lax in float16, where it is .98
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """A float is right when |actual - expected| <= atol + rtol |expected|. An integer when |actual - expected| <= atol.
+    """What an output may differ by: each element, and where `norm` is stated all of them together.
 
-    Of booleans none may differ, whatever the tolerance is.
+    A float is right when |actual - expected| <= atol + rtol |expected|. An integer when |actual - expected| <= atol. Of
+    booleans none may differ, whatever the tolerance is. Floats are right together when the 2-norm of their errors is at
+    most `norm` times that of the expected values. So where all are far below `atol`, zeros are wrong.
 
     Attributes:
         rtol: relative tolerance, a fraction. Of integers it means nothing.
         atol: absolute tolerance, in the output's own unit.
+        norm: of the errors over that of the expected values, a fraction. None: it is not judged. Of integers it means
+            nothing.
         source: where the figures come from, one line for a person.
+        epsilons: atol of a float, in machine epsilon of its dtype. 0: it is as above.
 
     Raises:
         ValueError: a figure is negative, NaN or infinite.
@@ -72,26 +79,44 @@ class Tolerance:
 
     rtol: float
     atol: float
+    norm: float | None = None
     source: str
+    epsilons: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+        figures = {"rtol": self.rtol, "atol": self.atol, "norm": self.norm or 0.0, "epsilons": self.epsilons}
+        for name, value in figures.items():
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"tolerance: {name} is {value!r}; a finite number of at least 0 is wanted")
 
     def __str__(self) -> str:
         """Return it as `parse_tolerance` reads it."""
-        return f"rtol={self.rtol!r},atol={self.atol!r}"
+        if self.epsilons:
+            return "epsilon"
+        norm = "" if self.norm is None else f",norm={self.norm!r}"
+        return f"rtol={self.rtol!r},atol={self.atol!r}{norm}"
+
+    def of(self, dtype: str) -> Tolerance:
+        """Return what an output of a dtype may differ by."""
+        if not self.epsilons or dtype not in EPSILON:
+            return self
+        return replace(self, atol=self.epsilons * EPSILON[dtype], epsilons=0.0)
 
 
-def tolerance_of(dtype: str) -> Tolerance:
+def tolerance_of(dtype: str, length: int = 1) -> Tolerance:
     """Return what an output of a dtype may differ by where nothing is stated.
 
-    1e-5 for float32, 1e-7 for float64, two machine epsilon for float16 and bfloat16, relative and absolute alike. So
-    results far below 1 are hardly checked: a problem that knows their size has a better one. Integers, booleans: 0.
+    1e-5 for float32, 1e-7 for float64, two machine epsilon for float16 and bfloat16, relative and absolute alike.
+    Integers, booleans: 0.
+
+    The norm of the errors may be as large a part of that of the expected values, and sqrt(length) u more: a sum of n
+    terms errs by at most about sqrt(n) u sum|x_i| with high probability (Higham and Mary, A New Approach to
+    Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). u = 2^-24, of float64 2^-53: narrower
+    types are summed up in float32.
 
     Args:
         dtype: "float32" or "torch.float32", and so on.
+        length: terms of the longest sum that the result of one element, or an upper bound of it.
 
     Raises:
         ValueError: the dtype is not known.
@@ -102,7 +127,9 @@ def tolerance_of(dtype: str) -> Tolerance:
     if name not in _DEFAULTS:
         raise ValueError(f"tolerance: none is known for dtype {name}; there are {_COMPARABLE}")
     allowed, source = _DEFAULTS[name]
-    return Tolerance(rtol=allowed, atol=allowed, source=source)
+    unit = EPSILON["float64" if name == "float64" else "float32"] / 2
+    norm = allowed + math.sqrt(length) * unit
+    return Tolerance(rtol=allowed, atol=allowed, norm=norm, source=source)
 
 
 def parse_tolerance(text: str) -> Tolerance:
@@ -110,17 +137,21 @@ def parse_tolerance(text: str) -> Tolerance:
 
     Args:
         text: a number ("1e-3") for both figures: an integer output may then differ by so many ("1": off by one is
-            allowed). "rtol=1e-3,atol=1e-5", what is left out being 0.
+            allowed). "rtol=1e-3,atol=1e-5", what is left out being 0. With ",norm=1e-4" the norm of the errors is
+            judged, too. "epsilon": an absolute error of EPSILONS machine epsilon of the output's dtype, of integers 0.
 
     Raises:
         ValueError: one line with what was wrong and what is wanted.
     """
     stated = text.strip()
+    if stated == "epsilon":
+        source = f"an absolute error of {EPSILONS:g} machine epsilon, integers exact"
+        return Tolerance(rtol=0.0, atol=0.0, epsilons=EPSILONS, source=source)
     parts = stated.split(",") if "=" in stated else [f"rtol={stated}", f"atol={stated}"]
     figures: dict[str, float] = {}
     for part in parts:
         name, _, value = (piece.strip() for piece in part.partition("="))
-        if name not in ("rtol", "atol") or name in figures:
+        if name not in ("rtol", "atol", "norm") or name in figures:
             raise ValueError(f"tolerance {text!r}: {part.strip()!r} is not understood; {_WANTED}")
         try:
             figures[name] = float(value)
@@ -128,7 +159,8 @@ def parse_tolerance(text: str) -> Tolerance:
             raise ValueError(f"tolerance {text!r}: {value!r} is not a number; {_WANTED}") from None
         if not (math.isfinite(figures[name]) and figures[name] >= 0):
             raise ValueError(f"tolerance {text!r}: {value} is not a finite number of at least 0; {_WANTED}")
-    return Tolerance(rtol=figures.get("rtol", 0.0), atol=figures.get("atol", 0.0), source="as given")
+    rtol, atol = (figures.get(name, 0.0) for name in ("rtol", "atol"))
+    return Tolerance(rtol=rtol, atol=atol, norm=figures.get("norm"), source="as given")
 
 
 # Figures --------------------------------------------------------------------------------------------------------------
@@ -136,11 +168,17 @@ def parse_tolerance(text: str) -> Tolerance:
 NAMES = (
     *("right", "why", "wrong", "first_wrong", "first_wrong_index", "first_expected", "first_actual", "elements"),
     *("max_error", "max_absolute_error", "mean_absolute_error", "max_relative_error", "max_ulp_error"),
-    *("total_error", "off_by_one", "nan", "infinite", "missing", "passes_1e5", "rtol", "atol", "tolerance"),
+    *("total_error", "norm_error", "off_by_one", "nan", "infinite", "missing", "passes_1e5"),
+    *("rtol", "atol", "norm", "tolerance", "rule"),
     *("expected_shape", "actual_shape", "expected_dtype", "actual_dtype"),
 )
 # What a message has besides `why`, where it is not 0.
-_IN_MESSAGES = ("nan", "infinite", "missing", "off_by_one", "max_absolute_error", "max_relative_error", "max_ulp_error")
+_IN_MESSAGES = (
+    *("nan", "infinite", "missing", "off_by_one"),
+    *("max_absolute_error", "max_relative_error", "max_ulp_error", "norm_error"),
+)
+DEFAULT = "default of"  # begins the source of a default tolerance
+CURE = "allow more by `tolerance=` in the definition"
 
 
 def compare(
@@ -149,6 +187,8 @@ def compare(
     tolerance: str | Tolerance | None = None,
     *,
     dtype: str | None = None,
+    length: int = 1,
+    by_row: bool = False,
 ) -> Figures:
     """Return error figures of one output. Memory for a block of it is all that this takes.
 
@@ -156,10 +196,14 @@ def compare(
         expected: any shape. Floats (float16, bfloat16, float32, float64), integers or booleans. It may lie on
             another device, and either may be strided.
         actual: the output, of the same shape.
-        tolerance: what is allowed, also as `parse_tolerance` reads it ("1e-3", "rtol=1e-5,atol=0"). None: the default
+        tolerance: what is allowed, also as `parse_tolerance` reads it ("1e-3", "epsilon"). None: the default
             of the output's dtype.
         dtype: the one that the output must have, such as "float32". None: that of `expected`, or any floating one
             where that is float64: a reference of higher precision.
+        length: terms of the longest sum behind an element (`tolerance_of`), where no tolerance is given.
+        by_row: whether the norm of the errors is judged in every row, too: in a part of one index of the first
+            dimension. A row may err by a machine epsilon of an average row beyond that: one of nothing but rounding
+            errors, or of zeros, has no norm to compare with.
 
     Returns:
         every name of NAMES. A figure that has no meaning here is None (all of them where `expected` and
@@ -171,6 +215,8 @@ def compare(
         first_expected, first_actual: the two values there. elements: number of elements.
         max_absolute_error, mean_absolute_error: of |actual - expected|, over pairs of finite numbers.
         total_error: the sum of |actual - expected|.
+        norm_error: the 2-norm of actual - expected over that of expected. None of integers, and of errors where all
+            expected values are 0.
         max_relative_error: of |actual - expected| / |expected|. For |expected| below the smallest normal number
             (float64: that of float32, integers: 1) that stands in its place.
         max_ulp_error: of |actual - expected| in units in the last place of the expected value in the output's dtype: a
@@ -182,7 +228,8 @@ def compare(
         nan, infinite: elements that are NaN or infinite and should not be. missing: elements that should be and are
             not. None of integers.
         off_by_one: integers that differ by exactly 1. None of floats.
-        rtol, atol, tolerance: what was allowed, and where that comes from.
+        rtol, atol, norm, tolerance: what was allowed, and where that comes from.
+        rule: which decided that it is wrong: "element", "norm" or "row norm". None where nothing is wrong.
         expected_shape, actual_shape, expected_dtype, actual_dtype: tuples, and names such as "float32".
 
     Raises:
@@ -199,16 +246,18 @@ def compare(
     if unlike is not None:
         return figures | {"right": False, "why": unlike}
     name = _dtype(actual)
-    allowed = allowed or tolerance_of(name)
+    allowed = allowed.of(name) if allowed else tolerance_of(name, length)
     errors: FloatErrors | IntegerErrors
+    has_rows = by_row and allowed.norm is not None and name in FORMATS and actual.ndim > 1 and actual.numel() > 0
+    row = actual[0].numel() if has_rows else 0
     if name in FORMATS:
-        errors = FloatErrors(name, rtol=allowed.rtol, atol=allowed.atol)
+        errors = FloatErrors(name, rtol=allowed.rtol, atol=allowed.atol, norm=allowed.norm, row=row)
     else:
         errors = IntegerErrors(atol=0.0 if name == "bool" else allowed.atol)
     size = BLOCK_CPU if str(actual.device) == "cpu" else BLOCK_DEVICE
-    for offset, wanted, got in blocks(expected.detach(), actual.detach(), size):
+    for offset, wanted, got in _blocks_of_rows(expected.detach(), actual.detach(), size, row):
         errors.add(offset, wanted if wanted.device == got.device else wanted.to(got.device), got)
-    figures |= {"rtol": allowed.rtol, "atol": allowed.atol, "tolerance": allowed.source}
+    figures |= {"rtol": allowed.rtol, "atol": allowed.atol, "norm": allowed.norm, "tolerance": allowed.source}
     return figures | errors.figures() | _wrong(errors, tuple(actual.shape))
 
 
@@ -216,12 +265,19 @@ accuracy = compare  # its name in scripts
 
 
 def compare_outputs(
-    expected: object, actual: object, tolerance: Tolerance | None = None, names: Sequence[str] = ()
+    expected: object,
+    actual: object,
+    tolerance: Tolerance | None = None,
+    names: Sequence[str] = (),
+    *,
+    length: int = 1,
+    by_row: bool = False,
 ) -> dict[str, Figures]:
     """Return the figures of every output by its name.
 
     Args:
-        expected, actual: a tensor, or a tuple or list of them. tolerance: of all of them. None: by dtype.
+        expected, actual: a tensor, or what has such `leaves`. tolerance: of all of them. None: by dtype.
+        length, by_row: as `compare` takes them.
         names: of the outputs, in order. Without one, "out" if it is the only output, else "out0", "out1" ...
 
     Returns:
@@ -230,17 +286,31 @@ def compare_outputs(
     Raises:
         ValueError: as `compare`.
     """
-    outputs: list[list[Any]] = [
-        list(value) if isinstance(value, tuple | list) else [value] for value in (expected, actual)
-    ]
-    wanted, got = outputs
+    wanted, got = leaves(expected), leaves(actual)
     count = max(len(wanted), len(got))
     names = [*names[:count], *(f"out{index}" if count > 1 else "out" for index in range(len(names), count))]
     why = f"got {'1 output' if len(got) == 1 else f'{len(got)} outputs'}, wanted {len(wanted)}"
     absent = dict.fromkeys(NAMES) | {"right": False, "why": why}
     both = min(len(wanted), len(got))
-    compared = [compare(wanted[index], got[index], tolerance) for index in range(both)]
+    compared = [compare(wanted[index], got[index], tolerance, length=length, by_row=by_row) for index in range(both)]
     return dict(zip(names, [*compared, *(dict(absent) for _ in range(count - both))], strict=True))
+
+
+def is_within_norm(figures: Mapping[str, Any], length: int, rtol: float = 0.0) -> bool | None:
+    """Return whether the norm of an output's errors is at most what the default tolerance allows, or `rtol`.
+
+    None where it has none: integers, errors of an output of zeros, outputs of unlike kinds.
+    """
+    error, dtype = figures.get("norm_error"), str(figures.get("actual_dtype"))
+    norm = tolerance_of(dtype, length).norm if error is not None and dtype in FORMATS else None
+    return None if error is None or norm is None else error <= max(norm, rtol)
+
+
+def stated_rtol(details: Mapping[str, Any]) -> float:
+    """Return the largest relative tolerance that details of a verdict name, 0 where they name none."""
+    outputs = details.get("outputs")
+    parts = outputs.values() if isinstance(outputs, Mapping) else (details,)
+    return max((part["rtol"] for part in parts if isinstance(part.get("rtol"), int | float)), default=0.0)
 
 
 def verdict(outputs: Mapping[str, Figures]) -> tuple[bool, Figures]:
@@ -260,8 +330,12 @@ def in_words(details: Mapping[str, Any]) -> str:
     if "why" not in details:
         return _listed(details, tuple(details))
     errors = _listed(details, [name for name in _IN_MESSAGES if details.get(name)])
-    allowed = _listed(details, [name for name in ("rtol", "atol") if details.get(name) is not None])
-    return "; ".join(text for text in (details["why"] or "right", errors, allowed) if text)
+    rule, source = details.get("rule"), str(details.get("tolerance"))
+    names = ("rtol", "atol") if rule in (None, "element") else ("norm",)
+    allowed = _listed(details, [name for name in names if details.get(name) is not None])
+    by = f"the {rule} rule allows {allowed} ({source})" if rule and allowed else allowed
+    cure = CURE if rule and source.startswith(DEFAULT) else ""
+    return "; ".join(text for text in (details["why"] or "right", errors, by, cure) if text)
 
 
 def _listed(details: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -273,7 +347,8 @@ def _wrong(errors: FloatErrors | IntegerErrors, shape: tuple[int, ...]) -> Figur
     """Return the figures of wrong elements."""
     figures: Figures = {"right": errors.wrong == 0, "wrong": errors.wrong, "elements": errors.elements}
     if errors.first is None:
-        return figures
+        rule, why = errors.wrong_together()
+        return figures if rule is None else figures | {"right": False, "rule": rule, "why": why}
     flat, wanted, got = errors.first
     index, rest = [], flat  # row-major
     for extent in reversed(shape):
@@ -287,6 +362,7 @@ def _wrong(errors: FloatErrors | IntegerErrors, shape: tuple[int, ...]) -> Figur
         "first_wrong_index": where,
         "first_expected": wanted,
         "first_actual": got,
+        "rule": "element",
         "why": f"{errors.wrong} of {errors.elements} elements wrong, the first at {where}: "
         f"got {texts[0]}, wanted {texts[1]}",
     }
@@ -367,6 +443,17 @@ def blocks(
         yield first + begin * row, expected[begin:end].flatten(), actual[begin:end].flatten()
 
 
+def _blocks_of_rows(
+    expected: torch.Tensor, actual: torch.Tensor, size: int, row: int
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """Yield `blocks` of whole rows of `row` elements, or parts of one row. 0: any."""
+    if row <= size:
+        yield from blocks(expected, actual, size // row * row if row else size)
+        return
+    for index in range(expected.shape[0]):
+        yield from blocks(expected[index], actual[index], size, index * row)
+
+
 class _Errors:
     """Sums, maxima, counts, and the first wrong element. `kinds` of errors are summed up."""
 
@@ -390,6 +477,10 @@ class _Errors:
         self._largest[kind] = max(self._largest[kind], float(errors.max()))
         self._total += float(errors.sum()) if kind == "absolute" else 0.0
 
+    def wrong_together(self) -> tuple[str | None, str | None]:
+        """Return the rule by which the elements are wrong though none by itself is, and why. None twice: by none."""
+        return None, None
+
     def _sizes(self, compared: int) -> dict[str, float | None]:
         """Return the errors by name, the mean over `compared` elements.
 
@@ -402,12 +493,19 @@ class _Errors:
 
 
 class FloatErrors(_Errors):
-    """Errors of a floating-point output of a dtype ("float32"), whose reference may be of a wider one."""
+    """Errors of a floating-point output of a dtype ("float32"), whose reference may be of a wider one.
 
-    def __init__(self, dtype: str, *, rtol: float, atol: float) -> None:
+    `row` is the number of elements of which the norms are compared, too. 0: of none.
+    """
+
+    def __init__(self, dtype: str, *, rtol: float, atol: float, norm: float | None = None, row: int = 0) -> None:
         super().__init__("absolute", "relative", "ulp")
         bits, exponent = FORMATS[dtype]
-        self._rtol, self._atol = rtol, atol
+        self._rtol, self._atol, self._norm, self._row = rtol, atol, norm, row
+        self._epsilon = EPSILON[dtype]
+        self._squares = [0.0, 0.0]  # sums over all elements, of errors and of expected values
+        self._of_row = [0.0, 0.0]  # the same over a row of which a part was added
+        self._worst: tuple[float, int, float] = (0.0, 0, 0.0)  # by how much a row's norm is too large, which, its error
         self._ulp = 2.0 ** (1 - bits)  # of 1
         self._least_ulp = 2.0 ** (exponent + 1 - bits)  # the smallest subnormal number
         # Below the smallest normal number no relative accuracy can be had. In float64 that of float32 serves: a
@@ -428,12 +526,53 @@ class FloatErrors(_Errors):
             unlike = self._set_aside(size, error, got)
         self._grow("absolute", error.abs_())
         size.abs_()
+        self._add_squares(offset, error, size)
         mask = error > size.mul(self._rtol).add_(self._atol)
         self._count(mask if unlike is None else mask | unlike, offset, wanted, got)
         relative = error / size.clamp_min(self._floor)
         self._grow("relative", relative)
         self._largest["error"] = max(self._largest["error"], float(torch.minimum(relative, error).max()))
         self._grow("ulp", error.div_(self._spacing(size)))
+
+    def _add_squares(self, offset: int, error: torch.Tensor, size: torch.Tensor) -> None:
+        """Add a block to the norms: rows as a whole, or a part of one row. No temporary is as large as the block."""
+        import torch  # noqa: PLC0415
+
+        count, row = error.numel(), self._row
+        if not row or count % row:
+            for kind, values in enumerate((error, size)):
+                square = float(torch.dot(values, values))
+                self._squares[kind] += square
+                self._of_row[kind] += square
+            if not row or (offset + count) % row:
+                return
+            norms = torch.tensor(self._of_row, dtype=torch.float64).sqrt().view(2, 1)
+            self._of_row = [0.0, 0.0]
+        else:
+            norms = torch.stack([torch.linalg.vector_norm(values.view(-1, row), dim=1) for values in (error, size)])
+            for kind, square in enumerate(norms.square().sum(1).tolist()):
+                self._squares[kind] += square
+        errors, sizes = norms
+        excess, index = (errors - (self._norm or 0.0) * sizes).max(0)
+        if float(excess) > self._worst[0]:
+            begin = (offset + count) // row - norms.shape[1]
+            self._worst = float(excess), begin + int(index), float(errors[index] / sizes[index])
+
+    def _norms(self) -> tuple[float, float]:
+        error, size = (math.sqrt(squares) for squares in self._squares)
+        return error, size
+
+    def wrong_together(self) -> tuple[str | None, str | None]:
+        """Return the rule by which the elements are wrong though none by itself is, and why."""
+        if self._norm is None:
+            return None, None
+        error, size = self._norms()
+        if size and error > self._norm * size:
+            return "norm", f"the norm of the errors is {error / size:.3g} of that of the expected values"
+        excess, row, share = self._worst
+        if self._row and excess > self._epsilon * size / math.sqrt(self.elements / self._row):
+            return "row norm", f"in row {row} the norm of the errors is {share:.3g} of that of the expected values"
+        return None, None
 
     def _spacing(self, size: torch.Tensor) -> torch.Tensor:
         """Return the unit in the last place of each of `size` (float64, not negative, overwritten), in the dtype.
@@ -447,7 +586,7 @@ class FloatErrors(_Errors):
         return size.mul_(self._ulp).clamp_min_(self._least_ulp)
 
     def _set_aside(self, wanted: torch.Tensor, error: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-        """Count what is NaN or infinite in a block, and return where that is wrong. There, error becomes 0, wanted 1.
+        """Count what is NaN or infinite in a block, and return where that is wrong. There, error and wanted become 0.
 
         An infinity is right where the expected value is the same one, or is beyond the range of the output's dtype.
         """
@@ -463,13 +602,15 @@ class FloatErrors(_Errors):
         aside = odd | nan | infinite
         self._aside += int(aside.sum())
         error.masked_fill_(aside, 0.0)
-        wanted.masked_fill_(aside, 1.0)
+        wanted.masked_fill_(aside, 0.0)
         return wrong["nan"] | wrong["infinite"] | wrong["missing"]
 
     def figures(self) -> dict[str, Any]:
         """Return the figures by name, as `compare` describes them."""
         unexpected = self._odd["nan"] + self._odd["infinite"] + self._odd["missing"]
+        error, size = self._norms()
         sizes = self._sizes(self.elements - self._aside)
+        sizes["norm_error"] = error / size if size else None if error else 0.0
         if unexpected > 0 and self._aside == self.elements:  # of an output of NaN a 0 would say that it is perfect
             sizes = dict.fromkeys(sizes)
         return {**sizes, **self._odd, "passes_1e5": unexpected == 0 and self._largest["error"] <= 1e-5}

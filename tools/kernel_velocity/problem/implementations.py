@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import Any
 
 from kernel_velocity.engine.reported import threads
-from kernel_velocity.engine.timers import Call
+from kernel_velocity.engine.timers import Call, Timer
 from kernel_velocity.names import ITEM_BYTES, dtype_of
 from kernel_velocity.problem.problem import Inputs, Outputs, Problem, outputs_of
 
@@ -31,7 +31,8 @@ class Bound:
 
     `output()` returns all outputs of the last call. `poison()` overwrites them. `beside()` says what calls wrote beside
     the outputs, "" for nothing or where that is not checked. `function` is what users call, with checks and allocation,
-    None where that is the call itself.
+    None where that is the call itself. `timer` is that of a call which times a region of itself, None: the device's.
+    `c_call` is a `functools.partial` of a C function that does the same as `call`, None where only `call` can be one.
     """
 
     call: Call
@@ -39,6 +40,8 @@ class Bound:
     poison: Callable[[], None]
     beside: Callable[[], str] = str
     function: Call | None = None
+    timer: Timer | None = None
+    c_call: Call | None = None
 
 
 class KernelFailedError(RuntimeError):
@@ -64,8 +67,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
         return bound
     if implementation == "compile":
         return _bind_compile(problem, case, inputs, cache)
-    reference = problem.reference_solution
-    return fresh(lambda: reference(*inputs), problem.device)
+    return fresh(problem.reference_call(inputs), problem.device)
 
 
 def check_device(implementation: str, problem: Problem) -> None:
@@ -229,7 +231,7 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> B
         _compile(problem, inputs, package)
     run = package_loader(str(package), "model", False, 1, -1).run
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
-    if len(problem.output_names()) > 1:
+    if len(run(tensors)) > 1:
         return fresh(lambda: tuple(run(tensors)))
     return fresh(lambda: run(tensors)[0])
 
@@ -258,11 +260,12 @@ def _inductor_settings() -> dict[str, Any]:
     """Return the settings of inductor: one compiling worker (the pool would outlive the round), our number of threads.
 
     Division as eager does it where this torch can be told to: Triton's own is approximate, and a quantised integer that
-    differs is a wrong result.
+    differs is a wrong result. Random numbers of the eager operations, so that dropout can be compared with the
+    reference.
     """
     import torch._inductor.config as inductor  # noqa: PLC0415
 
-    settings: dict[str, Any] = {"compile_threads": 1, "cpp.threads": threads()}
+    settings: dict[str, Any] = {"compile_threads": 1, "cpp.threads": threads(), "fallback_random": True}
     if hasattr(inductor, "eager_numerics"):
         settings["eager_numerics.division_rounding"] = True
     return settings
@@ -299,12 +302,12 @@ def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
     import torch._inductor.config as inductor  # noqa: PLC0415
 
     check_toolchain(problem.device)
-    scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
 
     class Reference(torch.nn.Module):
         def forward(self, *tensors: torch.Tensor) -> Outputs:
-            arguments = iter(tensors)
-            return problem.reference_solution(*(next(arguments) if s is None else s for s in scalars))
+            remaining = iter(tensors)
+            arguments = [next(remaining) if hasattr(value, "data_ptr") else value for value in inputs]
+            return outputs_of(problem.reference_solution(*arguments))
 
     tensors = tuple(value for value in inputs if hasattr(value, "data_ptr"))
     package.parent.mkdir(parents=True, exist_ok=True)
@@ -334,5 +337,6 @@ def bind_live_compile(problem: Problem, _case: str, inputs: Inputs) -> Bound:
     # A code object of its own: torch counts recompilations by code object, and after eight of them, which are eight
     # test cases, it would quietly run the eager operations.
     alone = FunctionType(call.__code__.replace(), call.__globals__, closure=call.__closure__)
-    compiled = torch.compile(alone, dynamic=False)
+    # Random numbers of the eager operations, so that dropout can be compared with the reference
+    compiled = torch.compile(alone, dynamic=False, options={"fallback_random": True})
     return fresh(lambda: compiled(*inputs), problem.device)

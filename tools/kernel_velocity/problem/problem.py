@@ -2,8 +2,8 @@
 
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
 class runs here unchanged (`redirected` moves its CUDA inputs elsewhere). Our own methods have defaults that keep a
-foreign definition working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `expected`, `subset`,
-`native_arguments`, `output_names`.
+foreign definition working: `get_bytes` (absent: no bandwidth, no roofline), `get_unfused_bytes`, `get_footprint`,
+`expected`, `subset`, `native_arguments`, `output_names`.
 
 No torch at import: discovery must be the same on a machine that has none.
 """
@@ -18,9 +18,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
+from os import urandom
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 
 from kernel_velocity.names import CONTROLS
+from kernel_velocity.statuses import Status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +49,13 @@ TestCase.__test__ = False  # type: ignore[attr-defined]  # pytest must not colle
 class ProblemError(Exception):
     """A user's problem file, or what its methods return, makes no sense. The message is one line with the place."""
 
-    exit_code = 2
+    exit_code: int = 2
+
+
+class NotHereError(ProblemError, NotImplementedError):
+    """A problem is n/a: it needs CUDA, several GPUs, or a module that is not installed. The message names which."""
+
+    exit_code = Status.NOTHING
 
 
 # C types of `parameters`: their ctypes, and the torch dtype that public definitions make such tensors of. ctypes has no
@@ -76,6 +85,7 @@ C_TYPES: Mapping[str, tuple[Any, str]] = {
     "size_t": (ctypes.c_size_t, "int64"),
 }
 PERIOD = 1_000_000  # random values drawn; larger inputs repeat them
+FEWEST_ROWS = 32  # of a draw: where half of the rows are wrong, one in 4e9 finds none
 
 _draw = ""  # which draw of inputs `create_inputs` makes now, "" for the fixed one (`drawn_anew`)
 
@@ -112,8 +122,10 @@ class Problem(ABC):
     Attributes:
         parameters: arguments of a C solution in order: name, C type, pointer, const. Outputs are non-const pointers.
         in_place: whether the reference writes its inputs: known of a user's file after its first call.
+        judges_elements: whether `verify_result` judges each element by its expected value alone.
         files: that a public problem was read from.
-        device: "cpu" or "cuda", where `create_inputs` puts its tensors.
+        device: "cpu" or "cuda".
+        data_device: where `create_inputs` puts its tensors. None: on `device`.
         kernel: name of the suite's module. None for a foreign problem.
         implementations: their names, in order.
         functions: of these, those that the problem itself binds to inputs of a case: (problem, case, inputs) -> Bound.
@@ -121,18 +133,23 @@ class Problem(ABC):
         core: of these, the two that tier `core` measures.
         cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of. Of a
             device that is not named, its core.
+        counts: names of cases whose C code is counted on the CPU. counted: the implementations that may be C.
     """
 
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = ()
     in_place: bool = False
+    judges_elements: ClassVar[bool] = False
     files: ClassVar[Sequence[Path]] = ()
     device: str = "cpu"
+    data_device: ClassVar[str | None] = None
     kernel: ClassVar[str | None] = None
     implementations: ClassVar[Sequence[str]] = CONTROLS
     functions: ClassVar[Mapping[str, Callable[[Any, str, Inputs], Any]]] = {}
     cases: ClassVar[Mapping[str, Sequence[str]]] = {}
     core: ClassVar[Mapping[str, Sequence[str]]] = {}
     cold: ClassVar[Mapping[str, Sequence[str]]] = {}
+    counts: ClassVar[Sequence[str]] = ()
+    counted: ClassVar[Sequence[str]] = ()
 
     def __init__(self, name: str, time_limit: float | None = None) -> None:
         self.name = name
@@ -214,6 +231,14 @@ class Problem(ABC):
 
     # Ours -----------------------------------------------------------------------------------------------------------
 
+    def stated_sizes(self, test_case: TestCase) -> tuple[int, int] | None:
+        """Return how many bytes inputs and outputs take, where the definition states it. None: it does not."""
+        return None
+
+    def get_unfused_bytes(self, test_case: TestCase) -> int | None:
+        """Return the memory traffic of the reference's operations one by one. None: they are counted (`traffic`)."""
+        return None
+
     def get_footprint(self, test_case: TestCase) -> int | None:
         """Return the bytes of memory that one call touches, each once: what a cache would have to hold.
 
@@ -226,12 +251,16 @@ class Problem(ABC):
         """Return what `verify_result` compares with. A problem may compute it in a higher precision."""
         return self.reference_solution(*inputs)
 
+    def reference_call(self, inputs: Inputs) -> Callable[[], Outputs]:
+        """Return `reference_solution` bound to inputs, as it is timed."""
+        return partial(self.reference_solution, *inputs)
+
     def reference_source(self) -> str:
         """Return the text that decides what `eager` and `compile` compute: another text is another compiled package."""
         return inspect.getsource(type(self).reference_solution)
 
     def subset(self, inputs: Inputs, output: Outputs, step: int) -> tuple[Inputs, Outputs]:
-        """Return inputs and outputs of about every `step`-th result, the last one included.
+        """Return inputs and outputs of about one in `step` results, drawn anew in each call.
 
         The default is all of them: slow, never wrong.
         """
@@ -278,16 +307,52 @@ def c_parameters(signature: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(parameters)
 
 
-def every(values: torch.Tensor, step: int) -> torch.Tensor:
-    """Return every `step`-th row (element of a vector), counted back from the last, contiguous."""
-    return values[(values.shape[0] - 1) % step :: step].contiguous()
+def entropy() -> torch.Generator:
+    """Return a generator of random numbers on the CPU whose seed is drawn from the system's entropy now."""
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    return torch.Generator("cpu").manual_seed(int.from_bytes(urandom(8), "little"))
+
+
+def drawn_rows(count: int, step: int) -> torch.Tensor:
+    """Return one of every `step` of `count` rows, FEWEST_ROWS at least, in order. They are drawn anew in each call.
+
+    Each part of so many rows has one, so that none of twice as many is passed over.
+    """
+    import torch  # noqa: PLC0415
+
+    parts = min(count, max(-(-count // step), FEWEST_ROWS))
+    edges = torch.arange(parts + 1, device="cpu") * count // max(parts, 1)
+    shares = torch.rand(parts, generator=entropy(), dtype=torch.float64, device="cpu")
+    return edges[:-1] + (shares * edges.diff()).long()
 
 
 def outputs_of(result: Outputs) -> tuple[Any, ...]:
-    """Return what a reference or an implementation returned as a tuple of tensors. () for nothing."""
-    if result is None:
-        return ()
-    return tuple(result) if isinstance(result, list | tuple) else (result,)
+    """Return what a reference or an implementation returned as a tuple of tensors (`leaves`). () for nothing."""
+    return () if result is None else leaves(result)
+
+
+def leaves(value: Any) -> tuple[Any, ...]:
+    """Return what lists, tuples and dictionaries hold, nested ones too. Dictionaries count in the order of their keys.
+
+    Two dictionaries of equal keys so have equal orders, however they were filled.
+    """
+    if isinstance(value, Mapping):
+        value = [value[key] for key in sorted(value, key=str)]
+    elif not isinstance(value, list | tuple):
+        return (value,)
+    return tuple(leaf for part in value for leaf in leaves(part))
+
+
+def rebuilt(form: Any, values: Iterator[Any]) -> Any:
+    """Return a value of the form of another, whose `leaves` are the next ones of `values`."""
+    if isinstance(form, Mapping):
+        parts = {key: rebuilt(form[key], values) for key in sorted(form, key=str)}
+        return {key: parts[key] for key in form}
+    if isinstance(form, list | tuple):
+        members = [rebuilt(part, values) for part in form]
+        return type(form)(*members) if hasattr(form, "_fields") else type(form)(members)
+    return next(values)
 
 
 def as_tensor(value: Any) -> Any:
@@ -321,12 +386,33 @@ def redirected(device: str) -> Iterator[None]:
     import torch  # noqa: PLC0415
 
     here, original = torch.device(device), torch.Generator
-    torch.Generator = lambda device="cpu": original(device=_moved(device, here))  # type: ignore[assignment,misc]
+    torch.Generator = _generator(here)  # type: ignore[misc]
     try:
         with _mode(here):
             yield
     finally:
         torch.Generator = original  # type: ignore[misc]
+
+
+@cache
+def _generator(here: Any) -> Any:
+    """Return a class in place of torch.Generator whose instances are on `here` where CUDA is asked for.
+
+    A module that is imported inside `redirected` keeps it: it is a class for annotations, subclasses and isinstance.
+    """
+    import torch  # noqa: PLC0415
+
+    original: Any = type(torch.default_generator)  # the true one, also inside another redirection
+
+    class Kind(type(original)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, original) if cls is Generator else super().__instancecheck__(value)
+
+    class Generator(original, metaclass=Kind):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return original.__new__(original if cls is Generator else cls, device=_moved(device, here))
+
+    return Generator
 
 
 def _moved(value: Any, here: Any) -> Any:

@@ -31,7 +31,7 @@ from kernel_velocity.problem.problem import (
     redirected,
 )
 from kernel_velocity.problem.problem_formats import copies, problem_class
-from kernel_velocity.problem.user_file import in_one_line, line
+from kernel_velocity.problem.user_file import failure, in_one_line, line
 
 SIZES = ("dims", "shape", "size", "sizes")  # keys of a test case that say how large it is, the first that is there
 DTYPE = "float32"  # of definitions that make their cases for one dtype
@@ -73,8 +73,8 @@ def load_file(path: Path, name: str | None, device: str, dtype: str = DTYPE) -> 
         dtype: torch's name of the element type that older definitions are asked for.
 
     Raises:
-        ProblemError: the file, the class or its sample makes no sense. Later, by the methods of the problem: a test
-            case does not.
+        ProblemError: the file or the class makes no sense. Later, by the methods of the problem: a test case does not.
+        NotHereError: likewise, the file needs what this machine lacks.
     """
     if device == "cpu":  # public references name CUDA in torch.autocast, which on the CPU does nothing else
         warnings.filterwarnings("ignore", "User provided device_type of 'cuda'")
@@ -94,8 +94,6 @@ def load_file(path: Path, name: str | None, device: str, dtype: str = DTYPE) -> 
         raise ProblemError(f"{path}: generate_test_cases returns no case")
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise ProblemError(f"{path}: two test cases are called {duplicate!r}")
-    if chosen.generate_sample is not Problem.generate_sample:
-        problem.expected(*problem.generate_sample()["create_inputs"]())
     return problem
 
 
@@ -163,9 +161,9 @@ class _Adapted(Problem):
         """
         arguments = copies(inputs)
         result = self._kv_call("expected", len(arguments), *arguments)
-        outputs = result if isinstance(result, tuple | list) else (result,)
+        outputs = outputs_of(result)
         if not outputs or not all(hasattr(output, "data_ptr") for output in outputs):
-            raise self._kv_wrong("reference_solution", result, "a tensor, or a tuple of tensors")
+            raise self._kv_wrong("reference_solution", result, "a tensor, or a tuple, list or dictionary of tensors")
         self.in_place = any(value._version for value in arguments if hasattr(value, "data_ptr"))  # counts writes
         return result
 
@@ -185,6 +183,10 @@ class _Adapted(Problem):
     def get_bytes(self, test_case: TestCase) -> int | None:
         """Return the file's own figure."""
         return self._kv_amount("get_bytes", test_case)
+
+    def get_unfused_bytes(self, test_case: TestCase) -> int | None:
+        """Return the file's own figure."""
+        return self._kv_amount("get_unfused_bytes", test_case)
 
     def get_footprint(self, test_case: TestCase) -> int | None:
         """Return the file's own figure."""
@@ -237,11 +239,11 @@ class _Adapted(Problem):
         called = "reference_solution" if name == "expected" else name
         return self._kv_attempt(f"{called} fails{tensors}", partial(method, *values))
 
-    def _kv_attempt(self, failure: str, call: Callable[[], Any]) -> Any:
+    def _kv_attempt(self, what: str, call: Callable[[], Any]) -> Any:
         """Call a user's code on our device.
 
         Raises:
-            ProblemError: it raised: the file, the line where that is in the file, `failure`, the error. Out of memory
+            ProblemError: it raised: the file, the line where that is in the file, `what`, the error. Out of memory
                 is raised as it is.
         """
         try:
@@ -253,7 +255,7 @@ class _Adapted(Problem):
             if is_out_of_memory(error):
                 raise
             where = line(error, self._kv_file.resolve())
-            raise ProblemError(f"{self._kv_file}:{where} {failure}: {in_one_line(error)}") from error
+            raise failure(f"{self._kv_file}:{where}", what, error, has_cuda=self.device == "cuda") from error
 
     def _kv_checked(self, test: Any) -> TestCase:
         """Return a test case with `dims`, a tuple of numbers, and inputs that are checked when they are made."""
@@ -283,9 +285,10 @@ class _Adapted(Problem):
         result = self._kv_attempt(f"{where}: create_inputs fails", create)
         where = f"{self._kv_file}: {where}"
         inputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+        wanted = self.data_device or self.device
         for index, value in enumerate(inputs):
-            if hasattr(value, "data_ptr") and value.device.type != self.device:
-                raise ProblemError(f"{where}: input {index} is on {value.device}, wanted all tensors on {self.device}")
+            if hasattr(value, "data_ptr") and value.device.type != wanted:
+                raise ProblemError(f"{where}: input {index} is on {value.device}, wanted all tensors on {wanted}")
         if self.parameters:
             declared = [entry for entry in self.parameters if entry["const"] or not entry["pointer"]]
             if len(inputs) > len(declared):
@@ -398,6 +401,8 @@ def sizes(problem: Problem, test: TestCase) -> tuple[int, int] | None:
 
     None where that cannot be known without values.
     """
+    if (stated := problem.stated_sizes(test)) is not None:
+        return stated
     modes = importlib.import_module("torch._subclasses.fake_tensor")
     alone = copy.copy(problem)  # what the file keeps of tensors without values stays here
     torch = importlib.import_module("torch")

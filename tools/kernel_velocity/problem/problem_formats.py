@@ -2,7 +2,7 @@
 
     Tensara         a class that derives from `problem.Problem`
     KernelBench     `Model`, `get_inputs` and `get_init_inputs` in a Python file
-    GPU MODE        task.yml, and reference.py with `ref_kernel`, `generate_input`, `check_implementation`
+    GPU MODE        task.yml, and reference.py with `ref_kernel`, `generate_input`, `check_implementation`, or C++
     FlashInfer      a definition in JSON with its reference as text, and workloads, one JSON object a line
 
 A solution of the last three forms may be a Python file of that form: its function returns its outputs (`solution_of`).
@@ -19,32 +19,50 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from kernel_velocity.problem.accuracy import FORMATS, Tolerance, compare_outputs, verdict
+from kernel_velocity import documents
+from kernel_velocity.problem.accuracy import Tolerance, compare_outputs, verdict
+from kernel_velocity.problem.flashinfer_inputs import (
+    check_constraints,
+    check_extents,
+    default_axes,
+    drawn,
+    is_expression,
+    shape_of,
+)
+from kernel_velocity.problem.gpu_mode_cuda import (
+    SolutionLibrary,
+    TaskLibrary,
+    TaskSources,
+    Value,
+    solution_library,
+    task_library,
+)
 from kernel_velocity.problem.problem import (
+    NotHereError,
     Problem,
     ProblemError,
     TestCase,
     Verdict,
+    leaves,
     outputs_of,
+    rebuilt,
     redirected,
     seed_of_draw,
 )
-from kernel_velocity.problem.user_file import files_of, import_file, in_one_line, line
+from kernel_velocity.problem.user_file import failure, files_of, has_cuda, import_file, in_one_line, line
 
 SUFFIXES = (".py", ".yml", ".yaml", ".json")
 TASK, REFERENCE = "task.yml", "reference"
+HEADERS = (".h", ".hpp", ".cuh")
 SEED = 42  # of KernelBench's weights and inputs
-ANY_AXIS = 64  # elements of a variable axis where a FlashInfer definition has no workloads
 # Most that an output may differ, absolutely and relatively, as these sets state it.
-KERNELBENCH = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+KERNELBENCH = {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}  # float64: of its default precision
 FLASHINFER = 1e-2
-# Values of random integers, as FlashInfer's own runner draws them: from, to (not included).
-INTEGERS = {"int8": (-128, 128), "bool": (0, 2)}
-OTHER_INTEGERS = (-1024, 1024)
 C_NAMES = {"float32": "float", "float64": "double", "int64": "int64_t", "int32": "int", "uint8": "uint8_t"}
 C_NAMES |= {"int16": "int16_t", "int8": "int8_t", "float4_e2m1": "float4"}  # any other: the dtype's own name
 
@@ -107,9 +125,41 @@ class ReturningProblem(Problem):
 
     entry: ClassVar[str]  # what a solution's file calls such a function
 
-    def solution_of(self, function: Any) -> Callable[..., Any]:
-        """Return a function of the inputs that returns the outputs, made of a solution's `entry`."""
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self._forms: dict[int, Any] = {}  # of the inputs as the file makes them, by how many `leaves` they have
+
+    def _flat(self, made: Any) -> tuple[Any, ...]:
+        """Return the tensors and numbers of the inputs that a file made, and keep their form."""
+        inputs = leaves(made)
+        # Inputs in one tuple need no form: rebuilding it would be timed
+        is_flat = type(made) is tuple and [*map(id, made)] == [*map(id, inputs)]
+        self._forms[len(inputs)] = () if is_flat else rebuilt(made, repeat(None))
+        return inputs
+
+    def _as_made(self, inputs: tuple[Any, ...]) -> Any:
+        """Return inputs in the form in which the file makes them."""
+        form = self._forms.get(len(inputs), ())
+        return inputs if form == () else rebuilt(form, iter(inputs))
+
+    def solution_of(self, function: Any) -> Callable[[Any], Any]:
+        """Return a function of the inputs as the file makes them, made of a solution's `entry`. It returns the outputs.
+
+        For None it is the file's own reference.
+        """
         raise NotImplementedError
+
+    def solution_call(self, function: Any, inputs: tuple[Any, ...]) -> Callable[[], Any]:
+        """Return a solution's `entry` bound to inputs. Their form is made here, once: it is not the solution's cost."""
+        return partial(self.solution_of(function), self._as_made(inputs))
+
+    def reference_call(self, inputs: tuple[Any, ...]) -> Callable[[], Any]:
+        """Return the reference bound to inputs, likewise."""
+        return self.solution_call(None, inputs)
+
+    def reference_solution(self, *inputs: Any) -> Any:
+        """Return what the file's reference computes."""
+        return self.solution_of(None)(self._as_made(inputs))
 
 
 # KernelBench ----------------------------------------------------------------------------------------------------------
@@ -119,11 +169,13 @@ class KernelBench(ReturningProblem):
     """A `torch.nn.Module` called Model. Its weights and inputs are drawn from a fixed seed."""
 
     entry = "ModelNew"
+    judges_elements = True
     module: ClassVar[ModuleType]
 
     def __init__(self) -> None:
         super().__init__(name=type(self).__name__.strip("_"))
-        self._model: tuple[str, Callable[..., Any]] | None = None  # device, Model there
+        self.model: Any = None  # Model, once the reference is computed
+        self._model_device = ""
 
     def generate_test_cases(self) -> list[TestCase]:
         """Return the only case: what `get_inputs` returns."""
@@ -134,16 +186,17 @@ class KernelBench(ReturningProblem):
 
         with torch.random.fork_rng():
             torch.manual_seed(seed_of_draw(SEED))
-            values = self.module.get_inputs()
+            values = self._flat(tuple(self.module.get_inputs()))
         return tuple(value.to(self.device) if hasattr(value, "data_ptr") else value for value in values)
 
-    def reference_solution(self, *inputs: Any) -> Any:
-        """Return what Model computes."""
-        if self._model is None or self._model[0] != self.device:
-            self._model = self.device, self.solution_of(self.module.Model)
-        return self._model[1](*inputs)
+    def solution_of(self, function: Any) -> Callable[[Any], Any]:
+        """Return what calls a model, ModelNew or the file's Model, with weights of the same seed."""
+        if function is None and self._model_device != self.device:
+            self.model, self._model_device = self._made(self.module.Model), self.device
+        model = self.model if function is None else self._made(function)
+        return lambda made: model(*made)
 
-    def solution_of(self, function: Any) -> Callable[..., Any]:
+    def _made(self, function: Any) -> Any:
         """Return a model, Model or ModelNew, with weights of the same seed."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
@@ -151,8 +204,10 @@ class KernelBench(ReturningProblem):
         positional, named = (arguments, {}) if not _is_pair(arguments) else arguments
         with torch.random.fork_rng(), torch.no_grad(), redirected(self.device):
             torch.manual_seed(SEED)
-            model = function(*positional, **named).to(self.device).requires_grad_(requires_grad=False)
-        return cast(Callable[..., Any], model)
+            model = function(*positional, **named)
+            if self.device != "cpu":  # where the weights are made; `to` fails for those without values (`sizes`)
+                model = model.to(self.device)
+        return model.requires_grad_(requires_grad=False)
 
     def verify_result(self, expected: Any, actual: Any) -> Verdict:
         """Return whether every output is right by KernelBench's tolerances."""
@@ -184,8 +239,10 @@ def _gpu_mode(path: Path) -> type[Problem]:
         raise ProblemError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(task, Mapping):
         raise ProblemError(f"{path}: wanted keys such as files and tests (got {type(task).__name__})")
-    if (language := task.get("lang", "py")) != "py":
-        raise ProblemError(f"{path}: lang is {language!r}; only tasks in Python (lang: py) load")
+    if (language := task.get("lang", "py")) not in ("py", "cu"):
+        raise NotHereError(f"{path}: lang is {language!r}; tasks in Python (py) and CUDA (cu) load")
+    if task.get("multi_gpu"):
+        raise NotHereError(f"{path}: needs several GPUs (multi_gpu)")
     for kind in ("benchmarks", "tests", "files"):
         if not isinstance(task.get(kind) or [], list):
             raise ProblemError(f"{path}: {kind}: wanted a list (got {repr(task[kind])[:60]})")
@@ -196,28 +253,57 @@ def _gpu_mode(path: Path) -> type[Problem]:
         raise ProblemError(
             f"{path}: benchmarks and tests have no case; wanted a list such as - {{size: 1024, seed: 1}}"
         )
+    name = path.resolve().parent.name
+    if language == "cu":
+        sources = _task_sources(path, task)
+        attributes = {"__module__": __name__, "sources": sources, "task": task}
+        attributes |= {"files": [path.resolve(), *sources.files.values()]}
+        return cast(type[Problem], type(name, (GpuModeCuda,), attributes))
     files = _task_files(path, task)
     reference = files.pop(REFERENCE)
     module = import_file(reference, files)
     if lacking := [
         name for name in ("ref_kernel", "generate_input", "check_implementation") if not hasattr(module, name)
     ]:
+        if (evaluation := path.with_name("eval.py")).is_file():  # others share one, which lies above them
+            raise NotHereError(
+                f"{reference}: lacks {', '.join(lacking)}: an eval.py of its own judges it, {evaluation}"
+            )
         raise ProblemError(f"{reference}: lacks {', '.join(lacking)}")
     files_read = [path.resolve(), *files_of(module)]
     attributes = {"__module__": module.__name__, "module": module, "task": task, "files": files_read}
-    return cast(type[Problem], type(path.resolve().parent.name, (GpuMode,), attributes))
+    return cast(type[Problem], type(name, (GpuMode,), attributes))
+
+
+def _stated_files(path: Path, task: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the files that a task names, by the names by which they are imported or included."""
+    entries = [entry for entry in task.get("files") or () if isinstance(entry, Mapping)]
+    for entry in entries:
+        if not all(isinstance(entry.get(key), str) and "\0" not in entry[key] for key in ("name", "source")):
+            raise ProblemError(f"{path}: files: wanted entries with name and source (got {repr(entry)[:60]})")
+    stated = {entry["name"]: entry["source"] for entry in entries if not entry["source"].startswith("@")}
+    return {name: (path.resolve().parent / source).resolve() for name, source in stated.items()}
+
+
+def _task_sources(path: Path, task: Mapping[str, Any]) -> TaskSources:
+    """Return what a task in CUDA compiles."""
+    headers = {name: file for name, file in _stated_files(path, task).items() if Path(name).suffix in HEADERS}
+    beside = {name: path.resolve().with_name(name) for name in ("task.h", "utils.h", "reference.cuh")}
+    headers = {name: file for name, file in (beside | headers).items() if file.is_file()}
+    if lacking := [name for name in beside if name not in headers]:
+        raise ProblemError(f"{path}: no {lacking[0]} beside it, and none in `files`")
+    config = task.get("config") or {}
+    wanted: dict[str, type] = {"include_dirs": list, "defines": dict, "compile_flags": list}
+    if not isinstance(config, Mapping) or not all(isinstance(config.get(k) or v(), v) for k, v in wanted.items()):
+        raise ProblemError(f"{path}: config: wanted lists in include_dirs and compile_flags, an object in defines")
+    folders, flags = ([str(text) for text in config.get(key) or ()] for key in ("include_dirs", "compile_flags"))
+    return TaskSources(path.resolve(), headers, folders, config.get("defines"), flags)
 
 
 def _task_files(path: Path, task: Mapping[str, Any]) -> dict[str, Path]:
     """Return the Python files that a task names, and those beside it, by the names of their modules."""
     folder = path.resolve().parent
-    entries = [entry for entry in task.get("files") or () if isinstance(entry, Mapping)]
-    for entry in entries:
-        if not all(isinstance(entry.get(key), str) and "\0" not in entry[key] for key in ("name", "source")):
-            raise ProblemError(f"{path}: files: wanted entries with name and source (got {repr(entry)[:60]})")
-    stated = {entry["name"]: entry["source"] for entry in entries}
-    stated = {name: source for name, source in stated.items() if name.endswith(".py") and not source.startswith("@")}
-    files = {name: (folder / source).resolve() for name, source in stated.items()}
+    files = {name: file for name, file in _stated_files(path, task).items() if name.endswith(".py")}
     files |= {name: folder / name for name in (f"{REFERENCE}.py", "task.py", "utils.py") if (folder / name).is_file()}
     there = {Path(name).stem: file for name, file in files.items() if file.is_file()}
     if REFERENCE not in there:
@@ -225,17 +311,26 @@ def _task_files(path: Path, task: Mapping[str, Any]) -> dict[str, Path]:
     return there
 
 
-class GpuMode(ReturningProblem):
-    """A task. What `generate_input` returns is one argument there. A tuple or list of it is several inputs here."""
+class _Named(int):
+    """A whole number of a case that knows its name, wherever `generate_input` puts it."""
+
+    name: str
+
+    @classmethod
+    def of(cls, name: str, value: int) -> _Named:
+        number = cls(value)
+        number.name = name
+        return number
+
+
+class _Task(ReturningProblem):
+    """A task. What `generate_input` returns is one argument there. Its `leaves` are the inputs here."""
 
     entry = "custom_kernel"
-    module: ClassVar[ModuleType]
     task: ClassVar[Mapping[str, Any]]
 
     def __init__(self) -> None:
         super().__init__(name=type(self).__name__)
-        self._kind: type = tuple  # of what generate_input returned
-        self._last: tuple[Any, ...] = ()  # inputs of the last reference: check_implementation takes them
 
     def generate_test_cases(self) -> list[TestCase]:
         """Return a case per benchmark of the task, or per test where it has no benchmark."""
@@ -252,47 +347,153 @@ class GpuMode(ReturningProblem):
         alike = [other for other in specs if all(other.get(name) == value for name, value in sizes.items())]
         named = sizes if len(alike) == 1 and sizes else spec
         text = ", ".join(f"{name}={value}" for name, value in named.items()) or "default"
-        dims = tuple(value for value in sizes.values() if isinstance(value, int) and not isinstance(value, bool))
-        return TestCase(name=text, dims=dims, create_inputs=partial(self._inputs, dict(spec)))
+        dims = tuple(value for value in sizes.values() if type(value) is int)
+        case = TestCase(name=text, dims=dims, create_inputs=partial(self._inputs, dict(spec)))
+        return cast(TestCase, {**case, "sizes": sizes})
 
     def _inputs(self, spec: dict[str, Any]) -> tuple[Any, ...]:
         if isinstance(spec.get("seed"), int):
             spec = spec | {"seed": seed_of_draw(spec["seed"])}
-        data = self.module.generate_input(**spec)
-        self._kind = type(data)
-        return tuple(data) if isinstance(data, list | tuple) else (data,)
+        return self._flat(self._generated(spec))
 
-    def _data(self, inputs: Sequence[Any]) -> Any:
-        """Return inputs as one argument, in the form in which generate_input made them."""
-        if issubclass(self._kind, list):
-            return list(inputs)
-        return tuple(inputs) if issubclass(self._kind, tuple) else inputs[0]
+    def _generated(self, spec: Mapping[str, Any]) -> Any:
+        """Return what `generate_input` makes of the values of a case."""
+        raise NotImplementedError
 
-    def reference_solution(self, *inputs: Any) -> Any:
-        """Return what `ref_kernel` computes."""
-        return self.module.ref_kernel(self._data(inputs))
+    def solution_of(self, function: Any) -> Callable[[Any], Any]:
+        """Return `custom_kernel` or `ref_kernel`."""
+        solve: Callable[[Any], Any] = self._reference() if function is None else function
+        return solve
+
+    def _reference(self) -> Callable[[Any], Any]:
+        """Return `ref_kernel`."""
+        raise NotImplementedError
+
+
+class GpuMode(_Task):
+    """A task in Python."""
+
+    module: ClassVar[ModuleType]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: tuple[Any, ...] = ()  # inputs of the last reference: check_implementation takes them
+        self._result: Any = None  # the form of what it returned
+        self._passed: set[str] | None = None  # numbers of a case that are inputs, too, once they are known
+
+    def _generated(self, spec: Mapping[str, Any]) -> Any:
+        return self.module.generate_input(**spec)
+
+    def _reference(self) -> Callable[[Any], Any]:
+        solve: Callable[[Any], Any] = self.module.ref_kernel
+        return solve
 
     def expected(self, *inputs: Any) -> Any:
         """Return what `ref_kernel` computes, and keep the inputs for `verify_result`."""
         self._last = copies(inputs)
-        return self.reference_solution(*inputs)
+        result = self.reference_solution(*inputs)
+        self._result = rebuilt(result, repeat(None))
+        return result
 
     def get_extra_params(self, test_case: TestCase) -> list[Any]:
-        """Return the whole numbers of the case but its seed, which a C solution takes behind its outputs."""
-        return list(test_case["dims"])
+        """Return the whole numbers of the case but its seed, which a C solution takes behind its outputs.
 
-    def solution_of(self, function: Any) -> Callable[..., Any]:
-        """Return `custom_kernel` as a function of several inputs."""
-        return lambda *inputs: function(self._data(inputs))
+        Those that `generate_input` returns, too, are among the inputs already.
+        """
+        sizes = cast(Mapping[str, Any], test_case)["sizes"]
+        if self._passed is None:
+            spec = (self.task.get("tests") or self.task["benchmarks"])[0]
+            named = {name: _Named.of(name, value) if type(value) is int else value for name, value in spec.items()}
+            made = leaves(self.module.generate_input(**named))
+            self._passed = {value.name for value in made if isinstance(value, _Named)}
+        return [value for name, value in sizes.items() if type(value) is int and name not in self._passed]
 
     def verify_result(self, expected: Any, actual: Any) -> Verdict:
         """Return the verdict of the task's `check_implementation` on the last inputs."""
-        verdict_ = self.module.check_implementation(self._data(copies(self._last)), actual)
+        outputs = outputs_of(actual)
+        if len(outputs) == len(leaves(self._result)):  # those of a C solution have no form
+            actual = rebuilt(self._result, iter(outputs))
+        verdict_ = self.module.check_implementation(self._as_made(copies(self._last)), actual)
         if isinstance(verdict_, tuple):  # older tasks return a text alone, "" for right
             right, why = verdict_
         else:
             right, why = not verdict_, verdict_
         return bool(right), {} if right else {"why": " ".join(str(why).split())}
+
+
+AnyLibrary = TypeVar("AnyLibrary", TaskLibrary, SolutionLibrary)
+
+
+class GpuModeCuda(_Task):
+    """A task in CUDA. Its inputs and outputs lie in host memory on either device: a solution copies them itself.
+
+    The reference is C++ of the CPU. One that calls CUDA is n/a without a device.
+    """
+
+    implementations = ("eager",)
+    data_device = "cpu"
+    sources: ClassVar[TaskSources]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._form: Any = None  # an input that the task has made, and the last output of its reference
+        self._last: tuple[Any, Any] | None = None
+
+    def library(self) -> TaskLibrary:
+        """Return the task, compiled.
+
+        Raises:
+            NotHereError: its C++ calls CUDA, and the device is "cpu". Or there is no nvcc.
+        """
+        return self._checked(task_library(self.sources), self.sources.task)
+
+    def solution_library(self, path: Path) -> SolutionLibrary:
+        """Return a solution in CUDA, compiled. It raises what `library` does."""
+        return self._checked(solution_library(self.sources, path), path)
+
+    def _checked(self, library: AnyLibrary, path: Path) -> AnyLibrary:
+        if library.calls_cuda and self.device == "cpu":
+            raise NotHereError(f"{path}: needs CUDA: it calls {library.calls_cuda}")
+        return library
+
+    def _generated(self, spec: Mapping[str, Any]) -> Any:
+        library = self.library()
+        self._form = library.input(spec)
+        values = library.leaves("input", self._form)
+        return values[0] if len(values) == 1 else values
+
+    def input_of(self, inputs: Sequence[Any]) -> Value:
+        """Return the task's own input of the values of ours."""
+        return self.library().with_leaves("input", self._form, inputs)
+
+    def solution_call(self, function: Any, inputs: tuple[Any, ...]) -> Callable[[], Any]:
+        """Return `ref_kernel` bound to inputs, or a Python file's function."""
+        if function is not None:
+            return super().solution_call(function, inputs)
+        library = self.library()  # the task's own input is made in each call: values may change between
+        return lambda: library.outputs(library.reference(self.input_of(inputs)))
+
+    def _reference(self) -> Callable[[Any], Any]:
+        return lambda made: self.solution_call(None, leaves(made))()
+
+    def expected(self, *inputs: Any) -> Any:
+        """Return what `ref_kernel` computes, and keep the inputs for `verify_result`."""
+        library, value = self.library(), self.input_of(inputs)
+        output = library.reference(value)
+        self._last = value, output
+        return library.outputs(output)
+
+    def get_extra_params(self, test_case: TestCase) -> list[Any]:
+        """Return nothing: `generate_input` has made all that a solution takes."""
+        return []
+
+    def verify_result(self, expected: Any, actual: Any) -> Verdict:
+        """Return the verdict of the task's `check_implementation` on the last inputs."""
+        if self._last is None:
+            self.expected(*self.generate_sample()["create_inputs"]())
+        library, (value, output) = self.library(), cast(tuple[Any, Any], self._last)
+        why = library.check(value, library.with_leaves("output", output, leaves(actual)))
+        return not why, {"why": why} if why else {}
 
 
 def copies(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -304,7 +505,7 @@ def copies(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _flashinfer(path: Path) -> type[Problem]:
-    definition = _json(path, _text(path))
+    definition = json_object(path, text_of(path))
     wanted = ("name", "axes", "inputs", "outputs", "reference")
     if lacking := [key for key in wanted if key not in definition]:
         raise ProblemError(f"{path}: the definition lacks {', '.join(lacking)}")
@@ -312,10 +513,12 @@ def _flashinfer(path: Path) -> type[Problem]:
     axes = definition["axes"]
     for kind in ("inputs", "outputs"):
         for name, spec in definition[kind].items():
-            unknown = [axis for axis in spec.get("shape") or () if axis not in axes]
+            shape = spec.get("shape") or ()
+            unknown = [axis for axis in shape if axis not in axes and not is_expression(axis, axes)]
             if unknown or "dtype" not in spec:
                 what = f"axis {unknown[0]!r}, which `axes` lacks" if unknown else "no dtype"
                 raise ProblemError(f"{path}: {kind}: {name!r} has {what}")
+    check_constraints(path, definition)
     run = _reference(path, definition["reference"])
     parameters = [_parameter(name, spec, const=True) for name, spec in definition["inputs"].items()]
     parameters += [_parameter(name, spec, const=False) for name, spec in definition["outputs"].items()]
@@ -357,7 +560,7 @@ def _check_definition(path: Path, definition: Mapping[str, Any]) -> None:
     for kind in ("inputs", "outputs"):
         for key, entry in definition[kind].items():
             shape, dtype = entry.get("shape"), entry.get("dtype", "")
-            is_shape = shape is None or (isinstance(shape, list) and all(isinstance(axis, str) for axis in shape))
+            is_shape = shape is None or (isinstance(shape, list) and all(type(axis) in (str, int) for axis in shape))
             if not is_shape or not isinstance(dtype, str) or (shape is None and kind == "outputs"):
                 raise ProblemError(f"{path}: {kind}: {key}: wanted a list of axes in shape and a text in dtype")
     constraints = definition.get("constraints") or []
@@ -369,7 +572,8 @@ def _is_extent(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 48
 
 
-def _json(path: Path, text: str, number: int = 0) -> dict[str, Any]:
+def json_object(path: Path, text: str, number: int = 0) -> dict[str, Any]:
+    """Return an object in JSON. ProblemError: it is none, with the line, `number` where the text is that line."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -403,7 +607,7 @@ def _reference(path: Path, text: str) -> Callable[..., Any]:
         exec(compile(text, filename, "exec"), names)
     except (Exception, SystemExit) as error:
         where = line(error, Path(filename)).rstrip(":")
-        raise ProblemError(f"{path}: line {where or '?'} of its reference fails: {in_one_line(error)}") from error
+        raise failure(f"{path}: line {where or '?'} of its reference", "fails", error, has_cuda=has_cuda()) from error
     if not callable(names.get("run")):
         raise ProblemError(f"{path}: its reference has no function `run`")
     return cast(Callable[..., Any], names["run"])
@@ -426,8 +630,8 @@ def _workload_file(path: Path, name: str) -> Path | None:
 
 
 def _workloads(file: Path) -> list[Mapping[str, Any]]:
-    lines = enumerate(_text(file).splitlines(), 1)
-    objects = [(number, _json(file, text, number)) for number, text in lines if text.strip()]
+    lines = enumerate(text_of(file).splitlines(), 1)
+    objects = [(number, json_object(file, text, number)) for number, text in lines if text.strip()]
     workloads = [(number, value.get("workload", value)) for number, value in objects]
     for number, workload in workloads:
         if not isinstance(workload, Mapping) or "axes" not in workload:
@@ -440,11 +644,12 @@ def _workloads(file: Path) -> list[Mapping[str, Any]]:
     return [workload for _, workload in workloads]
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a file. ProblemError: it has none."""
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path}: not UTF-8 at byte {error.start}") from None
+        return documents.text_of(path)
+    except documents.DamagedError as error:
+        raise ProblemError(f"{path}: {error}") from None
 
 
 _OF_SOURCE: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
@@ -464,6 +669,7 @@ class FlashInfer(ReturningProblem):
     """A definition, its reference `run` and its workloads."""
 
     entry = "run"
+    judges_elements = True
     definition: ClassVar[Mapping[str, Any]]
     run: ClassVar[Callable[..., Any]]
     variable: ClassVar[Sequence[str]]
@@ -474,8 +680,8 @@ class FlashInfer(ReturningProblem):
         super().__init__(name=str(self.definition["name"]))
 
     def generate_test_cases(self) -> list[TestCase]:
-        """Return a case per workload. Without workloads one, in which each variable axis has 64 elements."""
-        workloads = self.workloads or [{"axes": dict.fromkeys(self.variable, ANY_AXIS)}]
+        """Return a case per workload. Without workloads one, of `default_axes`."""
+        workloads = self.workloads or [{"axes": default_axes(self.definition)}]
         return [self._case(workload, workloads) for workload in workloads]
 
     def generate_sample(self) -> TestCase:
@@ -495,12 +701,22 @@ class FlashInfer(ReturningProblem):
     def _extents(self, axes: Mapping[str, int]) -> dict[str, int]:
         """Return the extents of all axes, checked against the definition's constraints."""
         extents = {**self._constants(), **axes}
-        for constraint in self.definition.get("constraints") or ():
-            if not _holds(constraint, extents):
-                raise ProblemError(
-                    f"{self.name}: {axes} break its constraint {constraint!r}; give it workloads (.jsonl)"
-                )
+        check_extents(self.name, self.definition, extents)
         return extents
+
+    def stated_sizes(self, test_case: TestCase) -> tuple[int, int] | None:
+        """Return the bytes of inputs and outputs by the definition. None for a dtype that this torch lacks."""
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        extents = {**self._constants(), **dict(zip(self.variable, test_case["dims"], strict=True))}
+        kinds = [[spec for spec in self.definition[kind].values() if spec["shape"]] for kind in ("inputs", "outputs")]
+        if not all(hasattr(torch, spec["dtype"]) for specs in kinds for spec in specs):
+            return None
+        inputs, outputs = (
+            sum(math.prod(shape_of(spec["shape"], extents)) * getattr(torch, spec["dtype"]).itemsize for spec in specs)
+            for specs in kinds
+        )
+        return inputs, outputs
 
     def _constants(self) -> dict[str, int]:
         return {name: axis["value"] for name, axis in self.definition["axes"].items() if "value" in axis}
@@ -511,7 +727,7 @@ class FlashInfer(ReturningProblem):
         extents, sources = self._extents(workload["axes"]), workload.get("inputs", {})
         draw = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{text}"))
         inputs = []
-        for name, spec in self.definition["inputs"].items():
+        for name in self.definition["inputs"]:
             source = sources.get(name, {"type": "random"})
             if source["type"] == "scalar":
                 inputs.append(source["value"])
@@ -521,21 +737,18 @@ class FlashInfer(ReturningProblem):
                 types = "random, scalar, safetensors"
                 raise ProblemError(f"{self.name}: input {name!r} is of type {source['type']!r}; there are {types}")
             else:
-                shape = [extents[axis] for axis in spec["shape"] or ()]
-                value = _random(shape, spec["dtype"], draw)
-                is_probability = self.definition.get("op_type") == "sampling" and name == "probs"
-                value = torch.softmax(value, dim=-1) if is_probability else value
-                inputs.append(value.item() if spec["shape"] is None else value.to(self.device))
+                value = drawn(name, self.definition, extents, draw, by_meaning=not self.workloads)
+                inputs.append(value.to(self.device) if hasattr(value, "data_ptr") else value)
         return tuple(inputs)
 
     def _stored(self, path: str, key: str) -> Any:
         try:
             load = importlib.import_module("safetensors.torch").load_file
         except ModuleNotFoundError:
-            raise ProblemError(f"{self.name}: {path} needs safetensors; pip install safetensors") from None
+            raise NotHereError(f"{self.name}: {path} needs the module safetensors, which is not installed") from None
         file = self.folder / path
         if not file.is_file():
-            raise ProblemError(f"{self.name}: {file}: no such file; the workload takes {key!r} from it")
+            raise NotHereError(f"{self.name}: needs {file} of the data set, from which the workload takes {key!r}")
         try:
             tensors = load(str(file))
         except (importlib.import_module("safetensors").SafetensorError, ValueError) as error:
@@ -544,24 +757,24 @@ class FlashInfer(ReturningProblem):
             raise ProblemError(f"{file}: no tensor {key!r}; there are {', '.join(tensors)}")
         return tensors[key].to(self.device)
 
-    def reference_solution(self, *inputs: Any) -> Any:
-        """Return what `run` computes, several outputs in the order of the definition."""
-        return self._in_order(type(self).run(*inputs))
-
     def _in_order(self, result: Any) -> Any:
         if isinstance(result, Mapping):
             result = tuple(result[name] for name in self.definition["outputs"])
         return result[0] if isinstance(result, list | tuple) and len(result) == 1 else result
 
-    def solution_of(self, function: Any) -> Callable[..., Any]:
-        """Return `run` of a solution. One that takes its outputs, too, gets new ones and writes them."""
-        takes = len(inspect.signature(function).parameters)
-        if takes == len(self.definition["inputs"]):
-            return lambda *inputs: self._in_order(function(*inputs))
+    def solution_of(self, function: Any) -> Callable[[Any], Any]:
+        """Return `run` of the reference or of a solution. One that takes its outputs, too, writes new ones.
 
-        def writing(*inputs: Any) -> Any:
+        Several outputs are returned in the order of the definition.
+        """
+        run = type(self).run if function is None else function
+        arguments = len(self.definition["inputs"]) + len(self.definition["outputs"])
+        if function is None or not inspect.isfunction(run) or len(inspect.signature(run).parameters) != arguments:
+            return lambda inputs: self._in_order(run(*inputs))
+
+        def writing(inputs: Any) -> Any:
             outputs = self._outputs(inputs)
-            function(*inputs, *outputs)
+            run(*inputs, *outputs)
             return outputs[0] if len(outputs) == 1 else outputs
 
         return writing
@@ -574,9 +787,7 @@ class FlashInfer(ReturningProblem):
         for spec, value in zip(self.definition["inputs"].values(), inputs, strict=True):
             extents |= dict(zip(spec["shape"] or (), getattr(value, "shape", ()), strict=False))
         return tuple(
-            torch.empty(
-                [extents[axis] for axis in spec["shape"]], dtype=getattr(torch, spec["dtype"]), device=self.device
-            )
+            torch.empty(shape_of(spec["shape"], extents), dtype=getattr(torch, spec["dtype"]), device=self.device)
             for spec in self.definition["outputs"].values()
         )
 
@@ -587,31 +798,6 @@ class FlashInfer(ReturningProblem):
     def verify_result(self, expected: Any, actual: Any) -> Verdict:
         """Return whether every output is right by FlashInfer's default tolerance. float8 is compared as float32."""
         return _verified(_wide(expected), _wide(actual), FLASHINFER)
-
-
-def _holds(constraint: str, extents: Mapping[str, int]) -> bool:
-    """Return whether a constraint holds, a Python expression of axes.
-
-    Raises:
-        ProblemError: it is none.
-    """
-    try:
-        return bool(eval(constraint, {"__builtins__": {}}, dict(extents)))
-    except (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError, ValueError) as error:
-        raise ProblemError(f"constraint {constraint[:60]!r} fails: {in_one_line(error)}") from None
-
-
-def _random(shape: Sequence[int], dtype: str, draw: Any) -> Any:
-    """Return a tensor of random values on the CPU: normal ones, or integers within a range."""
-    import torch  # noqa: PLC0415 - discovery must work without torch
-
-    kind = getattr(torch, dtype, None)
-    if kind is None:
-        raise ProblemError(f"dtype {dtype!r}: this torch ({torch.__version__}) has none of that name")
-    if kind.is_floating_point:
-        values = torch.randn(list(shape), generator=draw)
-        return (values.clamp(-2, 2) if dtype not in FORMATS else values).to(kind)
-    return torch.randint(*INTEGERS.get(dtype, OTHER_INTEGERS), list(shape), generator=draw).to(kind)
 
 
 def _wide(outputs: Any) -> Any:

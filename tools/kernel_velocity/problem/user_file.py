@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 
-from kernel_velocity.problem.problem import Problem, ProblemError
+from kernel_velocity.problem.problem import NotHereError, Problem, ProblemError
 
 _OURS = ("benchmarks", "kernels", "kernel_velocity")
 _FILES = "_kv_files"  # of a module: the neighbours that it imported
@@ -30,6 +31,7 @@ def import_file(path: Path, neighbours: Mapping[str, Path] | None = None) -> Mod
 
     Raises:
         ProblemError: there is no such file, or it does not import, with the line.
+        NotHereError: it needs what this machine lacks.
     """
     if not path.is_file():
         raise ProblemError(f"{path}: no such file")
@@ -50,7 +52,7 @@ def import_file(path: Path, neighbours: Mapping[str, Path] | None = None) -> Mod
         module.__dict__[_FILES] = sorted(origin for origin in origins if origin.parent in folders)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
-        raise ProblemError(f"{path}:{line(error, where)} does not import: {in_one_line(error)}") from error
+        raise failure(f"{path}:{line(error, where)}", "does not import", error, has_cuda=has_cuda()) from error
     return module
 
 
@@ -110,6 +112,44 @@ def _is_neighbour(name: str, folder: Path) -> bool:
     if origin is None or name.partition(".")[0] in _OURS:
         return False
     return folder in (Path(origin).parent, Path(origin).parent.parent)
+
+
+# Words of an error of PyTorch or Triton that a machine with CUDA does not raise
+_OF_CUDA = re.compile(
+    r"CUDA|NVIDIA|cudaGetDevice|active drivers|not implemented for|'CPU' backend|Invalid scaling configuration"
+)
+
+
+def has_cuda() -> bool:
+    """Return whether PyTorch, if it is imported, sees a CUDA device."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
+
+
+def failure(where: str, what: str, error: BaseException, *, has_cuda: bool) -> ProblemError:
+    """Return the error of a user's code in one line: what failed, or what it needs that is not here (NotHereError)."""
+    if needed := lacking(error, has_cuda=has_cuda):
+        return NotHereError(f"{where} {needed}")
+    return ProblemError(f"{where} {what}: {in_one_line(error)}")
+
+
+def lacking(error: BaseException, *, has_cuda: bool) -> str:
+    """Return what a user's code needs that is not here, as its error says: a module, or CUDA. "" for other errors.
+
+    Args:
+        error: what the code raised, with its causes.
+        has_cuda: whether the code ran on CUDA.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            return f"needs the module {cause.name}, which is not installed"
+        cause = cause.__cause__ or cause.__context__
+    if has_cuda or "CUDA error" in str(error) or not isinstance(error, AssertionError | RuntimeError | ValueError):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    asserts_cuda = isinstance(error, AssertionError) and bool(frames) and "cuda" in (frames[-1].line or "")
+    return f"needs CUDA: {in_one_line(error)}" if asserts_cuda or _OF_CUDA.search(str(error)) else ""
 
 
 def line(error: BaseException, path: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from asv import util
 from asv.machine import Machine, MachineCollection
-from asv.results import Results, get_filename
+from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from kernel_velocity import bounds, documents
@@ -67,8 +67,13 @@ def check_machine(option: str, name: str) -> str:
 
 def paths(results: Path, environment: str, commit: str) -> list[Path]:
     """Return the results files of a commit and environment: at most one in each machine's folder."""
-    name = Path(get_filename("machine", commit, environment)).name
-    return sorted(folder / name for folder in results.iterdir() if (folder / name).is_file())
+    files = []
+    for folder in (folder for folder in results.iterdir() if folder.is_dir()):
+        try:
+            files.append(lines.results_path(folder, commit, environment))
+        except ResultsError:  # whoever reads it says why
+            files.append(folder / f"{lines.stem(commit, environment)}.json")
+    return sorted(path for path in files if path.is_file())
 
 
 def _check(name: str, row: Mapping[str, Any]) -> None:
@@ -363,9 +368,17 @@ class RunResults(Results):  # type: ignore[misc]  # asv ships no types
             self._replaced.add(name)
         super().add_result(benchmark, result, *args, selected_idx=selected_idx, **more)
 
+    def load_data(self, result_dir: str) -> None:
+        """Take over what was recorded of this commit, and not of another one whose hash begins with the same digits."""
+        self._filename = str(self._path(result_dir).relative_to(result_dir))
+        super().load_data(result_dir)
+
+    def _path(self, result_dir: str) -> Path:
+        return lines.results_path(Path(result_dir, self._filename).parent, self.commit_hash, self.env_name)
+
     def save(self, result_dir: str) -> None:
         """Write the file, and remove rounds of replaced versions from beside it."""
-        path = Path(result_dir, self._filename)
+        path = self._path(result_dir)
         if self._replaced:
             lines.remove_rounds(path, self._replaced)
         _save(self, path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_velocity import fields
+from kernel_velocity.documents import lines_of
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.fields import Count, Measured, Moment, NotNegative
 
@@ -84,7 +85,7 @@ def read(results: Path, problems: list[str]) -> list[Block]:
     blocks = []
     for path in sorted(results.glob(f"*/runs/*/{RECORD}")):
         try:
-            blocks.append(decode(path.read_text(encoding="utf-8", errors="replace"), str(path)))
+            blocks.append(decode(lines_of(path), str(path)))
         except (OSError, ResultsError) as error:
             problems.append(f"{error}; left out")
     return sorted(blocks, key=lambda block: (block.began, block.machine))

@@ -4,7 +4,8 @@ The working tree becomes a commit that no branch refers to, so that uncommitted 
 `git add` and `git commit` would touch the user's index and branch, `git stash create` leaves new files out. So a second
 index (GIT_INDEX_FILE) takes the tree of HEAD and the differences, and `git commit-tree` makes a commit of it, which
 `git gc` removes after two weeks. Its dates are those of HEAD, so the same contents are the same commit, with the same
-wheel and rounds.
+wheel and rounds. A commit names a submodule's commit, and cannot hold an edit in the submodule. So a submodule that
+differs from what HEAD names is in this commit as files.
 """
 
 from __future__ import annotations
@@ -15,30 +16,35 @@ import re
 import subprocess
 import tempfile
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import git
 from git.objects.util import from_timestamp, utctz_to_altz
 
-from kernel_velocity.errors import HistoryError, UsageError
+from kernel_velocity import units
+from kernel_velocity.errors import HistoryError, KernelVelocityError, UsageError
+from kernel_velocity.results.lines import DIGITS
 from kernel_velocity.results.records import Commit, History
 from kernel_velocity.suite import config
 from kernel_velocity.suite.config import Project
 
-SHORT = 8  # digits of a commit's hash, as asv names its files
+SHORT = DIGITS  # of a commit's hash, to show it
 
 _FIELDS = "%H%n%P%n%an%n%ad%n%cd%n%B"
 
 DEFAULT_COMMITS = 3
+UNSHALLOW = "`git fetch --unshallow` brings the other commits (in a workflow, `fetch-depth: 0` of actions/checkout)"
 EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
 _IS_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # marks a git revision as a set of commits
 
 
 MESSAGE = "Working tree, uncommitted"
+SUBMODULE = "160000"  # git's mode of an entry that names a commit of another repository
 INDEX = "kernel-velocity-index"
 # Of files of a folder, in the order shown: the kernels, their parts, then what calls them
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc", ".c", ".cuh", ".hpp", ".h", ".py")
@@ -65,8 +71,16 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         distinct = dict.fromkeys(wanted)
         listed = _listed_commits(repo, distinct.keys() & line)
         candidates = (listed.get(sha) or commit_of(repo, sha) for sha in distinct)
-        commits = {commit.sha: commit for commit in candidates if commit is not None}
+        commits = _told_apart(commit for commit in candidates if commit is not None)
         return History(line=tuple(reversed(line)), commits=commits, shallow=shallow, tags=_tags(repo))
+
+
+def _told_apart(commits: Iterable[Commit]) -> dict[str, Commit]:
+    """Return commits by SHA, those whose hashes begin with the same digits as ones that show all of theirs."""
+    read = {commit.sha: commit for commit in commits}
+    counts = Counter(commit.short for commit in read.values())
+    alike = (commit for commit in read.values() if counts[commit.short] > 1)
+    return read | {commit.sha: replace(commit, digits=len(commit.sha)) for commit in alike}
 
 
 @contextlib.contextmanager
@@ -78,6 +92,11 @@ def opened(repository: Path, what: str) -> Iterator[git.Repo]:
     """
     try:
         with git.Repo(repository, search_parent_directories=True) as repo:
+            folder = Path(repo.common_dir)
+            if folder.name != ".git" and not (folder / "config").exists():  # GitPython takes it for a working tree
+                raise HistoryError(
+                    f"{folder}: a bare clone without a config; `git init --bare {folder}` writes it again"
+                )
             yield repo
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise HistoryError(
@@ -136,6 +155,15 @@ def changed_lines(repository: Path, commits: Sequence[str]) -> dict[str, tuple[t
 
     parts = (part.partition("\0") for part in text.split("\x01")[1:])
     return {sha.strip(): tuple(map(numbers, filter(None, lines.lstrip("\n").split("\0")))) for sha, _, lines in parts}
+
+
+def changed_files(repository: Path, before: str, after: str, folder: Path) -> tuple[str, ...]:
+    """Return the files of a folder that differ between two commits, from the top of the repository.
+
+    () for a folder outside it.
+    """
+    done = run(repository, "diff", "--name-only", "-z", before, after, "--", str(folder))
+    return tuple(done.stdout.split("\0")[:-1]) if done.returncode == 0 else ()
 
 
 def difference(repository: Path, commit: str, paths: Iterable[str]) -> str:
@@ -206,8 +234,10 @@ def _text(message: str | bytes) -> str:
     return message if isinstance(message, str) else message.decode("utf-8", "replace")
 
 
-def run(repository: Path, *args: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run git in a repository, with these variables of its environment. The caller checks the status.
+def run(
+    repository: Path, *args: str, variables: Mapping[str, str] | None = None, text: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run git in a repository, with these variables of its environment and text as input. The caller checks the status.
 
     Raises:
         HistoryError: there is no git.
@@ -218,25 +248,34 @@ def run(repository: Path, *args: str, variables: Mapping[str, str] | None = None
             cwd=repository,
             env={**os.environ, **(variables or {})},
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # a message or a name in another encoding
+            input=text,
             check=False,
         )
     except FileNotFoundError:
         raise HistoryError("git is not installed: the commits to measure are taken from a git clone") from None
 
 
-def output(repository: Path, *args: str, variables: Mapping[str, str] | None = None) -> str:
-    """Return what git prints in a repository, with these variables of its environment.
+def output(repository: Path, *args: str, variables: Mapping[str, str] | None = None, text: str | None = None) -> str:
+    """Return what git prints in a repository, with these variables of its environment and a text as input.
 
     Raises:
         HistoryError: git fails, with its reason, or there is no git.
     """
-    done = run(repository, *args, variables=variables)
+    done = run(repository, *args, variables=variables, text=text)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         reason = next((line for line in lines if line.startswith(("error: ", "fatal: "))), lines[-1])
         raise HistoryError(f"{repository.absolute()}: git {args[0]}: {reason}")
     return done.stdout.strip()
+
+
+def checked_out(folder: Path) -> str:
+    """Return the branch that is checked out around a folder, the commit where it is none, "" outside repositories."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    branch = run(there, "symbolic-ref", "--quiet", "--short", "HEAD")
+    return (branch.stdout or run(there, "rev-parse", "--quiet", "--verify", "HEAD").stdout).strip()
 
 
 def first_commit(repository: Path) -> str:
@@ -253,12 +292,23 @@ def check_ancestors(repository: Path, commits: Iterable[str]) -> None:
     """Raise a UsageError if the history of HEAD lacks one of some commits."""
     for commit in commits:
         if not is_ancestor(repository, commit):
-            raise UsageError(f"--range: {commit[:SHORT]} is no ancestor of HEAD; check out a branch that has it")
+            cure = cut_off(repository) or "; check out a branch that has it"
+            raise UsageError(f"--range: {commit[:SHORT]} is no ancestor of HEAD{cure}")
 
 
 def is_ancestor(repository: Path, commit: str, of: str = "HEAD") -> bool:
     """Return whether a commit is an ancestor of another one, or that one."""
     return run(repository, "merge-base", "--is-ancestor", commit, of).returncode == 0
+
+
+def is_shallow(repository: Path) -> bool:
+    """Return whether a clone lacks older commits."""
+    return run(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+
+
+def cut_off(repository: Path) -> str:
+    """Return the end of a message that a commit is not here, or has no past: the cure of a shallow clone, else ""."""
+    return f"; this clone is shallow: {UNSHALLOW}" if is_shallow(repository) else ""
 
 
 def check_clone(repository: Path) -> list[str]:
@@ -273,9 +323,9 @@ def check_clone(repository: Path) -> list[str]:
     if run(repository, "rev-parse", "--verify", "-q", "HEAD").returncode != 0:
         raise HistoryError(f"{repository.absolute()}: the repository has no commit yet; commit something to measure")
     notes = []
-    if run(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
-        count = run(repository, "rev-list", "--count", "HEAD").stdout.strip()
-        notes.append(f"shallow clone: only {count} commits are known here; `git fetch --unshallow` brings the rest")
+    if is_shallow(repository):
+        count = int(run(repository, "rev-list", "--count", "HEAD").stdout)
+        notes.append(f"shallow clone: only {units.count(count, 'commit')} known here; {UNSHALLOW}")
     built_from = config.project(repository).built_from
     changed = run(repository, "status", "--porcelain", "--", *built_from).stdout.splitlines()
     if built_from and changed:
@@ -293,12 +343,15 @@ def _refusal(repository: Path, message: str) -> str:
     return f"{repository.absolute()}: git says: {lines[0]}{''.join(cures)}"
 
 
-def commits(repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS) -> tuple[str, ...]:
+def commits(
+    repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS, changing: bool = False
+) -> tuple[str, ...]:
     """Return the commits to measure, newest first, along first parents (asv's trends show no others).
 
     Args:
         repository: the folder of asv.conf.json. wanted: a git range, or single revisions. None: the last commits
             that changed what a build depends on (config.Project), at most `most`.
+        changing: whether only those of a range are wanted that did. Where none did, the newest is returned.
 
     Raises:
         UsageError: `wanted` names no commit.
@@ -312,13 +365,87 @@ def commits(repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS
         raise UsageError(f"RANGE={wanted!r} is an option of git; a range is wanted, {EXAMPLES}")
     listed = _listed(repository, *(["--no-walk"] if alone else []), *words, "--")
     if not listed:
-        raise UsageError(f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}")
-    return listed
+        what = f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}"
+        raise UsageError(what + cut_off(repository))
+    built_from = config.project(repository).built_from
+    if alone or not changing or not built_from:
+        return listed
+    return _listed(repository, *words, "--", *built_from) or listed[:1]
 
 
 def newest(repository: Path, most: int) -> tuple[str, ...]:
     """Return the newest commits along the first parents of HEAD, newest first."""
     return _listed(repository, f"-{most}", "HEAD", "--")
+
+
+def idle(repository: Path, wanted: str = "HEAD") -> frozenset[str]:
+    """Return the commits along the first parents of a git range that touched nothing that a build depends on.
+
+    None where every file may count (config.Project).
+
+    Raises:
+        HistoryError: git fails.
+    """
+    built_from = config.project(repository).built_from
+    if not built_from:
+        return frozenset()
+    every = ("rev-list", "--first-parent", wanted, "--")
+    line, changing = (output(repository, *every, *paths).split() for paths in ((), built_from))
+    return frozenset(line).difference(changing)
+
+
+def is_same(repository: Path, old: str, new: str, paths: Sequence[str]) -> bool:
+    """Return whether two commits have the same files. False where one is not in the clone.
+
+    Args:
+        paths: the files and folders that count, below the repository's folder. (): all.
+    """
+    options = ("diff-tree", "--quiet", "--ignore-submodules=none", old, new, "--")
+    return run(repository, *options, *paths).returncode == 0
+
+
+@dataclass(frozen=True)
+class SideCommit:
+    """A commit beside the first-parent line that a merge brought to it."""
+
+    fork: int  # position on the line of the newest commit that is behind it; -1: none
+    merge: int  # position of the merge
+    is_merge_alike: bool  # whether the merge has the same files
+
+
+def side_commits(repository: Path, wanted: Collection[str]) -> Mapping[str, SideCommit]:
+    """Return those of some commits that merges brought to the first-parent line of HEAD, by full SHA.
+
+    Raises:
+        HistoryError: git fails.
+    """
+    if not wanted:
+        return {}
+    listed = output(repository, "log", "--topo-order", "--reverse", "--no-show-signature", "--format=%H %T %P", "HEAD")
+    parents, trees = dict[str, list[str]](), dict[str, str]()
+    for row in listed.splitlines():
+        sha, trees[sha], *parents[sha] = row.split()
+    newest, line = next(reversed(parents), None), list[str]()
+    while newest in parents:
+        line.append(newest)
+        newest = next(iter(parents[newest]), None)
+    line.reverse()
+    order = {sha: position for position, sha in enumerate(line)}
+    forks = dict(order)  # of every commit, oldest first
+    for sha, of in parents.items():
+        forks.setdefault(sha, max((forks.get(parent, -1) for parent in of), default=-1))
+    merges = dict(order)
+    for position, sha in enumerate(line):
+        waiting = parents[sha][1:]
+        while waiting:
+            other = waiting.pop()
+            if other in parents and merges.setdefault(other, position) == position and other not in order:
+                waiting += [parent for parent in parents[other] if parent not in merges]
+    return {
+        sha: SideCommit(forks[sha], merges[sha], trees[sha] == trees[line[merges[sha]]])
+        for sha in wanted
+        if sha in merges and sha not in order
+    }
 
 
 def _listed(repository: Path, *args: str) -> tuple[str, ...]:
@@ -338,8 +465,25 @@ def resolve(repository: Path, role: str, revision: str) -> str:
     done = run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     sha = done.stdout.strip()
     if done.returncode != 0 or not sha:
-        raise UsageError(f"{role}={revision!r} names no commit of this repository; a branch, a tag or a SHA is wanted")
+        pattern = f"refs/remotes/*/{revision or '-'}"
+        fetched = output(repository, "for-each-ref", "--count=1", "--format=%(refname:short)", pattern)
+        cure = f"; {fetched} is here: name that" if fetched else cut_off(repository)
+        wanted = cure or "; a branch, a tag or a SHA is wanted"
+        raise UsageError(f"{role}={revision!r} names no commit of this repository{wanted}")
     return sha
+
+
+def check_two(
+    repository: Path, names: tuple[str, str], before: str, after: str, error: type[KernelVelocityError] = UsageError
+) -> None:
+    """Refuse to compare a commit with itself.
+
+    Args:
+        names: of the sides, for the message. before, after: full SHAs. error: raised with the cause and its cure.
+    """
+    if before == after:
+        cure = cut_off(repository) or f"; name an earlier {names[0]}, such as {before[:SHORT]}~1"
+        raise error(f"{names[0]} and {names[1]} are the same commit ({before[:SHORT]}): nothing to compare{cure}")
 
 
 def between(repository: Path, good: str, bad: str) -> tuple[str, ...]:
@@ -348,10 +492,10 @@ def between(repository: Path, good: str, bad: str) -> tuple[str, ...]:
     Raises:
         UsageError: `good` is no ancestor of `bad`, or the same.
     """
-    if good == bad:
-        raise UsageError(f"GOOD and BAD are the same commit ({good[:10]})")
+    check_two(repository, ("GOOD", "BAD"), good, bad)
     if not is_ancestor(repository, good, bad):
-        raise UsageError(f"GOOD ({good[:10]}) is no ancestor of BAD ({bad[:10]}); a commit before BAD is wanted")
+        cure = cut_off(repository) or "; a commit before BAD is wanted"
+        raise UsageError(f"GOOD ({good[:SHORT]}) is no ancestor of BAD ({bad[:SHORT]}){cure}")
     listed = run(repository, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").stdout.split()
     return tuple(listed)
 
@@ -376,6 +520,7 @@ def working_tree(root: Path) -> str:
             # Note: `:(exclude)` fails where the excluded path is ignored too
             if (path := (root / folder).resolve()).is_relative_to(root.resolve()):
                 output(root, "reset", "--quiet", "HEAD", "--", str(path), variables=variables)
+        _add_submodules(Path(output(root, "rev-parse", "--show-toplevel")), variables)
         tree = output(root, "write-tree", variables=variables)
     finally:
         for path in (index, index.with_name(f"{index.name}.lock")):
@@ -387,6 +532,33 @@ def working_tree(root: Path) -> str:
         f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in {**_WHO, "DATE": date}.items()
     }
     return output(root, "commit-tree", tree, "-p", "HEAD", "-m", MESSAGE, variables=who)
+
+
+def _add_submodules(top: Path, variables: Mapping[str, str]) -> None:
+    """Put submodules that differ from HEAD's into an index as files: those that git knows or does not ignore.
+
+    Args:
+        top: the folder of the repository. variables: name the index, which has the working tree but for submodules.
+    """
+    while changed := _changed_submodules(top, variables):  # those within them are found in the next turn
+        for path in changed:
+            listed = run(top / path, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
+            names = dict.fromkeys(f"{path}/{name}" for name in listed.split("\0") if name)
+            output(top, "update-index", "--force-remove", "--", path, variables=variables)
+            files = "".join(f"{name}\0" for name in names if not _is_empty_submodule(top / name))
+            output(top, "update-index", "--add", "--remove", "-z", "--stdin", variables=variables, text=files)
+
+
+def _is_empty_submodule(path: Path) -> bool:
+    """Return whether a name that git lists is a submodule that was never checked out."""
+    return path.is_dir() and not path.is_symlink() and not (path / ".git").exists()
+
+
+def _changed_submodules(top: Path, variables: Mapping[str, str]) -> list[str]:
+    """Return the paths of submodules of an index that HEAD lacks, or has with another commit or other contents."""
+    listed = run(top, "diff-index", "--raw", "-z", "--ignore-submodules=none", "HEAD", variables=variables).stdout
+    facts, paths = listed.split("\0")[:-1:2], listed.split("\0")[1::2]
+    return [path for fact, path in zip(facts, paths, strict=True) if fact.split(" ")[1] == SUBMODULE]
 
 
 # The source of kernels, which `config.Project` names ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Identify the series that a measurement belongs to, and tell which way it gets worse. Pure.
+"""Identify the series that a measurement belongs to. Pure.
 
 The identity (contract) is machine, environment, benchmark, parameters, asv's version string and the hash of the timing
 method. torch's version belongs to the environment of what torch computes. It does not for `native`, our own machine
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernel_velocity import units
-from kernel_velocity.names import CONTROLS, FIGURES, NATIVE
+from kernel_velocity.names import CONTROLS, NATIVE, UNITS_OF_FIGURES
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import name_parts
 
-FIGURE_METHODS = frozenset(f"track_{name}" for figures in FIGURES.values() for name in figures)
+FIGURE_METHODS = frozenset(f"track_{name}" for name in UNITS_OF_FIGURES)
 ERROR = "track_max_error"  # how the name of a series of errors ends
 DEVICE = "device"  # the first part of a ceiling's name
 TRACKED = frozenset({ERROR, *FIGURE_METHODS})  # how the names of a kernel's values beside its trends end
@@ -68,7 +68,7 @@ class Identity:
 
     @property
     def is_figure(self) -> bool:
-        """Whether its values are compiler figures, which only the build changes."""
+        """Whether its values are figures of code, read or counted, which only the build changes."""
         return self.benchmark.rpartition(".")[2] in FIGURE_METHODS
 
     @property
@@ -95,48 +95,33 @@ def of(key: SeriesKey, method: str | None) -> Identity:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """The quantity that a benchmark measures."""
-
-    noun: str
-    less_is_better: bool | None  # None: neither way is worse, such as the size of a cache
-
-
-# The end of a benchmark's name -> its metric. The first match counts.
-_METRICS: tuple[tuple[re.Pattern[str], Metric], ...] = tuple(
-    (re.compile(pattern), Metric(noun=noun, less_is_better=less))
-    for pattern, noun, less in (
-        (r"(^|\.)(time(raw)?_|Time(raw)?[A-Z_])[^.]*$", "time", True),
-        (r"(^|\.)((peak)?mem_|(Peak)?Mem[A-Z_])[^.]*$", "memory", True),
-        (r"_error$", "error", True),
-        (r"\.track_spill_bytes$", "spills", True),
-        (r"_(overhead|tick|latency)$", "time", True),
-        (r"_bandwidth$", "bandwidth", False),
-        (r"\.track_peak_\w+$|gflops$", "rate", False),
+# The end of a benchmark's name -> the noun for its values. The first match counts.
+_NOUNS = tuple(
+    (re.compile(pattern), noun)
+    for pattern, noun in (
+        (r"(^|\.)(time(raw)?_|Time(raw)?[A-Z_])[^.]*$", "time"),
+        (r"(^|\.)((peak)?mem_|(Peak)?Mem[A-Z_])[^.]*$", "memory"),
+        (r"_error$", "error"),
+        (r"\.track_spill_bytes$", "spills"),
+        (r"_(overhead|tick|latency)$", "time"),
+        (r"_bandwidth$", "bandwidth"),
+        (r"\.track_peak_\w+$|gflops$", "rate"),
     )
 )
 
 
 @lru_cache(maxsize=10_000)  # the same few names stand in every file
-def metric(benchmark: str) -> Metric:
-    """Return the metric of a benchmark, by its name."""
-    matches = (metric for pattern, metric in _METRICS if pattern.search(benchmark))
-    return next(matches, Metric(noun="value", less_is_better=None))
+def noun(benchmark: str) -> str:
+    """Return the noun for a benchmark's values, by its name."""
+    return next((noun for pattern, noun in _NOUNS if pattern.search(benchmark)), "value")
 
 
 def unit(benchmark: str) -> str:
     """Return the unit of a benchmark's values as asv gives it, by the benchmark's name. "" where the name has none."""
-    return {"time": units.SECONDS, "memory": units.BYTES}.get(metric(benchmark).noun, "")
+    return {"time": units.SECONDS, "memory": units.BYTES}.get(noun(benchmark), "")
 
 
 def is_tracked(benchmark: str) -> bool:
     """Return whether a benchmark's values stand beside the trends: errors, compiler figures, ceilings of a device."""
     parts = name_parts(benchmark)
     return bool(parts.device) and (parts.kernel == DEVICE or parts.state in TRACKED)
-
-
-def is_worse(identity: Identity, effect: float) -> bool | None:
-    """Return whether a change of the log value by `effect` is for the worse. None: neither way is."""
-    less = metric(identity.benchmark).less_is_better
-    return None if less is None else (effect > 0) == less

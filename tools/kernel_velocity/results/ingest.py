@@ -19,20 +19,22 @@ import argparse
 import enum
 import fcntl
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from kernel_velocity import lock, units
+from kernel_velocity import lock, progress, units
+from kernel_velocity.documents import lines_of
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.spool import spool_path
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.results import asv_file, foreign, lines
+from kernel_velocity.results import asv_file, foreign, lines, programs
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries
 from kernel_velocity.results.lines import (
@@ -51,6 +53,7 @@ from kernel_velocity.results.lines import (
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.suite import config
 
+FILES_NAMED = 3  # of one measurement, before a line only counts them
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 
 Line = TypeVar("Line", Round, Failure)
@@ -93,7 +96,8 @@ def ingest(
     folder = root / "results" if results is None else results
     with _one_at_a_time(spool):
         waiting = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
-        for environment, commit in sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting}):
+        measured = sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting})
+        for environment, commit in progress.counted("ingesting commits", measured):
             stored = _stored_files(folder, environment, commit, summary)
             _ingest_commit(root, environment, commit, stored, summary)
     return summary
@@ -102,7 +106,8 @@ def ingest(
 @contextmanager
 def _one_at_a_time(spool: Path) -> Iterator[None]:
     spool.mkdir(parents=True, exist_ok=True)
-    with (spool / ".lock").open("w") as lock:
+    # Through no link, and so that a pipe in its place is not waited for
+    with os.fdopen(os.open(spool / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -118,8 +123,7 @@ def _stored_file(path: Path, summary: IngestSummary) -> StoredFile | None:
     try:
         stored = StoredFile(path)
         for suffix in (lines.ROUNDS, FAILURES, session_facts.SUFFIX):
-            with suppress(FileNotFoundError):
-                lines.beside(path, suffix).open("rb").close()
+            lines.sound_texts(lines.beside(path, suffix))
     except (ResultsError, OSError) as error:
         summary.problems.append(f"{error}; its telemetry waits in the spool")
         return None
@@ -348,16 +352,22 @@ def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[
     text = "".join(f"{encode(line)}\n" for line in ordered)
     if not text:
         path.unlink(missing_ok=True)
-    elif not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
+    elif not path.exists() or lines_of(path) != text:
         replace_text(path, text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
-    for program, form in foreign.FORMS.items():
+    for program, form in programs.FORMS.items():
         parser.add_argument(
-            f"--{program}", type=Path, action="append", default=[], metavar="FILE", help=f"{form}; may be repeated"
+            f"--{program}",
+            type=Path,
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="FILE",
+            help=f"{form}; several files are one measurement",
         )
     parser.add_argument("--commit", metavar="REV", help="the commit that these files measured (default: HEAD)")
     parser.add_argument("--machine", metavar="NAME", help="the machine that measured these files (default: this one)")
@@ -366,14 +376,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Ingest and say what was done. Return the exit status: 2 when a line or a file was malformed."""
     config.check(args.root)
-    files = [(program, path) for program in foreign.FORMS for path in getattr(args, program.replace("-", "_"))]
+    paths_of = {program: getattr(args, program.replace("-", "_")) for program in programs.FORMS}
+    files = {program: paths for program, paths in paths_of.items() if paths}
     if files:
         return _record(args, files, out, err)
     if args.commit is not None or args.machine is not None:
-        options = " or ".join(f"--{program} FILE" for program in foreign.FORMS)
+        options = " or ".join(f"--{program} FILE" for program in programs.FORMS)
         raise UsageError(f"--commit and --machine say what a file measured: give {options} too")
     results = args.root / config.results_dir(args.root)
-    with lock.held(args.root, measures=False):
+    with lock.held(args.root, measures=False), progress.reported(err):
         summary = ingest(args.root, results=results)
     for line in summary.restored:
         print(line, file=out)
@@ -387,21 +398,25 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     return ResultsError.exit_code if summary.problems else 0
 
 
-def _record(args: argparse.Namespace, files: Sequence[tuple[str, Path]], out: TextIO, err: TextIO) -> int:
+def _record(args: argparse.Namespace, files: Mapping[str, Sequence[Path]], out: TextIO, err: TextIO) -> int:
     """Record files of other programs, all of which are read before the first is written."""
     from kernel_velocity.results import git  # noqa: PLC0415 - imports GitPython, which asv's plugin does without
 
     commit = git.resolve(args.root, "--commit", args.commit or "HEAD")
     date = float(git.run(args.root, "show", "--no-patch", "--format=%ct", commit).stdout)
-    runs = [foreign.read(program, path) for program, path in files]
+    with progress.reported(err):
+        runs = [foreign.read(program, paths) for program, paths in files.items()]
+    if args.machine is None:
+        foreign.check_hosts(runs)
     machine, facts = foreign.machine(args.root / config.results_dir(args.root), args.machine)
     with _one_at_a_time(args.root / ".asv" / "spool"):
-        for (_, path), ran in zip(files, runs, strict=True):
+        for ran in runs:
             for line in ran.notes:
                 print(f"note: {line}", file=err)
             done = foreign.record(ran, machine, commit=commit, date=date, facts=facts)
             counts = ", ".join(f"{done[fate]} {fate}" for fate in foreign.FATES)
-            print(f"{path}: series of {commit[: git.SHORT]} on {machine.name}: {counts}", file=out)
+            names = units.listed([str(path) for path in ran.paths], FILES_NAMED)
+            print(f"{names}: series of {commit[: git.SHORT]} on {machine.name}: {counts}", file=out)
     return 0
 
 

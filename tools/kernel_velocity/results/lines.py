@@ -4,6 +4,9 @@ Lines wait in the spool until a stored result rests on them. Then `ingest` moves
 
     .asv/spool/<environment>/<commit><suffix>  ->  results/<machine>/telemetry/<commit8>-<environment><suffix>
 
+Two commits whose hashes begin with the same eight digits have two files: the second one's name has its whole hash
+(`results_path`).
+
 asv stores that a benchmark failed, but not why: the measuring process writes a line before it gives up, and `kv track`
 for a process that could not (crash, timeout).
 
@@ -18,22 +21,26 @@ An interruption loses no line: the lines that ingest takes stay beside the spool
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import math
+import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kernel_velocity import bounds
-from kernel_velocity.documents import ROOM, has_checksum, with_checksum
+from kernel_velocity.documents import ROOM, contents_of, has_checksum, lines_of, size_of, with_checksum
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.spool import append_line
 from kernel_velocity.engine.telemetry import GAUGES, LINE_LIMIT, Round, TelemetryError, parse
+from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
@@ -59,21 +66,70 @@ class Failure:
 Series = tuple[str, str, str]  # benchmark, implementation, case
 Line = TypeVar("Line", Round, Failure, SessionFacts)
 Timed = TypeVar("Timed", Round, Failure)
+# Of one file: 1,000 rounds of each of 100 series, where a night measures 8. A report holds the rounds of all files
+MOST_LINES = 100_000
+DIGITS = 8  # of a commit's hash in asv's names of files
 TELEMETRY = "telemetry"  # of a machine's folder
 ROUNDS, FAILURES = ".jsonl", ".failures.jsonl"  # suffixes; the third is `sessions.SUFFIX`
 TIME_SLACK = 1.0  # s by which the times of asv, of failures and of rounds may differ: a process's start-up
 _INTERRUPTED = "KeyboardInterrupt"
 CLAIMED = ".claimed-"  # in the name of a spool file that an ingest works on, or was interrupted at
 LONGEST_ENVIRONMENT = 128  # characters of an environment's name; asv hashes a longer one (`asv.results.get_filename`)
+_COMMIT = re.compile(rb'"commit_hash":\s*"(?P<commit>[0-9a-f]+)"')
 _MALFORMED = ".malformed"
 _TIMES = ("estimate", *GAUGES)  # whose logarithms adjusting takes
 
 
-def stem(commit: str, environment: str) -> str:
-    """Return the stem of the files of a commit and environment, asv's and ours."""
+def in_name(environment: str) -> str:
+    """Return what stands for an environment in the names of files, asv's and ours."""
     if len(environment) >= LONGEST_ENVIRONMENT:
-        environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
-    return f"{commit[:8]}-{environment}"
+        return f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
+    return environment
+
+
+def stem(commit: str, environment: str) -> str:
+    """Return the stem that asv gives the files of a commit and environment."""
+    return f"{commit[:DIGITS]}-{in_name(environment)}"
+
+
+def results_path(machine: Path, commit: str, environment: str) -> Path:
+    """Return the results file of a commit and environment, which may not be there yet.
+
+    Where the file that asv names by DIGITS is another commit's, the name has the whole hash.
+
+    Args:
+        machine: its folder in the results. commit: full SHA.
+
+    Raises:
+        ResultsError: the file that asv names cannot be read, so nobody knows whose it is.
+    """
+    path, whole = (machine / f"{name}.json" for name in (stem(commit, environment), f"{commit}-{in_name(environment)}"))
+    return whole if whole.exists() or commit_in(path) not in (commit, None) else path
+
+
+def counterpart(path: Path, machine: Path) -> Path:
+    """Return the results file in a machine's folder of the commit and environment of another results file.
+
+    Raises:
+        ResultsError: one of them cannot be read.
+    """
+    commit = commit_in(path)
+    return machine / path.name if commit is None else results_path(machine, commit, path.stem.partition("-")[2])
+
+
+def commit_in(path: Path) -> str | None:
+    """Return the commit that a results file names. None: there is no file, or it names none.
+
+    Raises:
+        ResultsError: it cannot be read.
+    """
+    try:
+        match = _COMMIT.search(contents_of(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read ({error.strerror})") from None
+    return match["commit"].decode() if match else None
 
 
 def beside(results_file: Path, suffix: str) -> Path:
@@ -87,12 +143,26 @@ def texts(path: Path, notes: list[str]) -> list[str]:
     Malformed UTF-8 becomes U+FFFD, which `decoded` refuses.
     """
     try:
-        return path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except FileNotFoundError:
-        return []
+        return sound_texts(path)
     except OSError as error:
         notes.append(f"{_where(path)}: {error.strerror}; it is left out")
         return []
+
+
+def sound_texts(path: Path) -> list[str]:
+    """Return the lines of a file as `texts`, for whoever replaces it.
+
+    Raises:
+        OSError: it is there and cannot be read, or has too many lines. So it is not replaced.
+    """
+    try:
+        lines = lines_of(path).split("\n")
+    except FileNotFoundError:
+        return []
+    if len(lines) > MOST_LINES + 1:
+        got = f"at most {MOST_LINES:,} lines are wanted, got {len(lines) - 1:,}"
+        raise OSError(errno.EINVAL, got, str(path))
+    return lines
 
 
 def _where(path: Path) -> str:
@@ -145,7 +215,7 @@ def read_rounds(path: Path, notes: list[str]) -> dict[Series, tuple[Round, ...]]
 def remove_rounds(results_file: Path, benchmarks: Collection[str]) -> None:
     """Remove the rounds of some benchmarks from beside a results file. Malformed lines stay."""
     path = beside(results_file, ROUNDS)
-    entries = decoded(texts(path, []), decode_round)
+    entries = decoded(sound_texts(path), decode_round)
     others = [text for _, text, entry in entries if isinstance(entry, ValueError) or entry.benchmark not in benchmarks]
     if path.exists():
         replace_text(path, "".join(f"{line}\n" for line in others))
@@ -199,9 +269,16 @@ def append_session(results_file: Path, session: SessionFacts) -> None:
     """Add a session unless it differs from the last one only in its time. The file is replaced at once."""
     path, recorded = beside(results_file, sessions.SUFFIX), read_sessions(results_file, [])
     if not recorded or replace(recorded[-1], began=session.began) != session:
-        lines = decoded(texts(path, []), sessions.decode)
+        lines = decoded(sound_texts(path), sessions.decode)
         before = [text if isinstance(record, ValueError) else sessions.encode(record) for _, text, record in lines]
         replace_text(path, "".join(f"{line}\n" for line in [*before, sessions.encode(session)]))
+
+
+def add_sessions(results_file: Path, others: Iterable[SessionFacts]) -> None:
+    """Add sessions that measured a results file in another place, or another program. Each is stored once."""
+    text = sessions.merged(read_sessions(results_file, []), others)
+    if text:
+        replace_text(beside(results_file, sessions.SUFFIX), text)
 
 
 @contextmanager
@@ -210,7 +287,7 @@ def claimed(path: Path, decode: Callable[[str], Line], problems: list[str]) -> I
 
     Writers open the file for each line. After the rename they begin a new file. A writer that has the old one open
     holds a lock, for which this waits. Files that an interrupted ingest left are taken too. Malformed lines go to a
-    separate file, and `problems` gets a line for each. A file that cannot be read stays.
+    separate file, and `problems` gets a line for each. A file that cannot be read, or is no file of lines, stays.
     """
     if path.is_file():
         path.rename(path.with_name(f"{path.name}{CLAIMED}{time.time_ns()}"))
@@ -231,11 +308,12 @@ def _unlocked_texts(path: Path) -> list[str]:
     """Return the lines of a file once its last writer has unlocked it.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, is no regular file, or is too large.
     """
+    size_of(path)  # opens nothing that could wait
     with path.open("r+b") as stream:  # writable, which an exclusive lock wants on NFS
         fcntl.flock(stream, fcntl.LOCK_EX)
-        return stream.read().decode(errors="replace").split("\n")
+        return sound_texts(path)
 
 
 def set_aside(path: Path, texts: Iterable[str], decode: Callable[[str], Line], problems: list[str]) -> Iterator[Line]:
@@ -307,3 +385,48 @@ def failures_spool(root: Path, environment: str, commit: str) -> Path:
 def add_failure(path: Path, failure: Failure) -> None:
     """Append a failure's line."""
     append_line(path, encode_failure(failure))
+
+
+# Lines of another file ------------------------------------------------------------------------------------------------
+
+_ANY_LENGTH = 1 << 20  # bytes; another program's names are long, and no process appends these lines beside others
+CODECS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {  # by suffix
+    ROUNDS: (telemetry.decode, partial(telemetry.encode, limit=_ANY_LENGTH)),
+    FAILURES: (decode_failure, encode_failure),
+}
+Named = tuple[str, tuple[str, ...]]  # a series: benchmark, parameters
+
+
+def merge_beside(
+    results_file: Path, there: Mapping[str, Iterable[str]], replaced: Collection[Named], adopted: Collection[Named]
+) -> None:
+    """Replace lines beside a results file by those of others. A file that would be empty is removed.
+
+    Args:
+        there: lines by suffix.
+        replaced, adopted: the series whose lines here leave, and those whose lines there come.
+    """
+    for suffix, others in there.items():
+        path = beside(results_file, suffix)
+        text = _merged(sound_texts(path), others, replaced, adopted, suffix)
+        if text:
+            replace_text(path, text)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _merged(
+    here: Iterable[str], there: Iterable[str], replaced: Collection[Named], adopted: Collection[Named], suffix: str
+) -> str:
+    """Return the text of merged lines, in the order of time, those that cannot be read last."""
+    decode, encode = CODECS[suffix]
+    times: dict[str, float] = {}  # Unix time, s, by line
+    for _, line, entry in decoded(here, decode):
+        if isinstance(entry, ValueError):
+            times[line] = math.inf
+        elif (entry.benchmark, entry.params) not in replaced:
+            times[encode(entry)] = entry.time
+    for _, _, entry in decoded(there, decode):
+        if not isinstance(entry, ValueError) and (entry.benchmark, entry.params) in adopted:
+            times[encode(entry)] = entry.time
+    return "".join(f"{line}\n" for line in sorted(times, key=times.__getitem__))

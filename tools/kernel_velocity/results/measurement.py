@@ -11,20 +11,25 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import units
+from kernel_velocity.engine import gpu
 from kernel_velocity.engine.statistics import t_975
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.names import dtype_of
+from kernel_velocity.unproven import FLAG, KINDS, in_flags
 
 WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its threshold with 6 (contract)
 FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing
 MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
 CONTROLS_TOGETHER = "controls"  # as one signal: the mean of PyTorch's implementations measured in the same rounds
 INTERVAL_METHOD = "95% interval over rounds (Student's t on the logarithms of the round estimates)"
+THROTTLED = "throttled"
 # What a flag means, where its name does not explain itself.
 MEANINGS = {
     "underfed": "the device waited for the host: launch gaps are in the time",
@@ -36,9 +41,12 @@ MEANINGS = {
     "crowded": "it used more threads than it was given",
     "known_inputs": "faster on inputs that it has seen: the processor learned its branches, or it keeps results",
     "same_inputs": "its inputs cannot be drawn anew: it was checked on those that it was timed on",
+    **{f"{FLAG}{kind}": in_flags([f"{FLAG}{kind}"]) for kind in KINDS},
     "unchecked": "faster than what is known of the machine, or nothing is: is the work done?",
     "clock_drift": "the GPU's clocks moved by over 1%",
-    "throttled": "the GPU was slowed down for power or heat",
+    THROTTLED: "the driver slowed the GPU down",
+    "debug_build": "the program warns that its library is a debug build",
+    "scaling": "the program warns that the processor's clock was scaled",
 }
 ASV_INTERVAL_METHOD = "asv's 99% interval"
 IntArray = NDArray[np.int32]
@@ -180,8 +188,14 @@ def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
     if len({round_.launch for round_ in rounds}) < len(rounds):
         notes.append("its rounds shared a launch")
     flags = Counter(flag for round_ in rounds for flag in set(round_.flags))
+    slowed = gpu.throttling(reduce(or_, (round_.gpu.reasons or 0 for round_ in rounds if round_.gpu), 0))
+    if unproven := in_flags(flags):
+        notes.append(unproven)
     for flag, count in sorted(flags.items()):
-        meaning = f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
+        if flag.startswith(FLAG):
+            continue
+        reasons = f": {', '.join(slowed)}" if flag == THROTTLED and slowed else ""
+        meaning = f" ({MEANINGS[flag]}{reasons})" if flag in MEANINGS else ""
         notes.append(f"{flag} in {count} of {len(rounds)} rounds{meaning}")
     return tuple(notes)
 

@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -25,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity import bounds, units
+from kernel_velocity.direction import Better, better
+from kernel_velocity.documents import contents_of
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import ResultsError
@@ -53,6 +56,7 @@ COLUMNS = (
     *("stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"),
 )
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
+HIGHER_IS_BETTER = "higher_is_better"  # key of benchmarks.json, which asv itself does not have
 _AXES = 2  # implementation, case (contract); of another suite any number
 _ROUNDED = 1e-4  # relative; asv rounds its bounds to five digits
 _MOST_COMBINATIONS = 100_000  # of a benchmark's parameters
@@ -62,6 +66,8 @@ _MEASURED, _NOT_APPLICABLE, _FAILED = (
 )
 # asv's facts of a machine that are read. Not its memory, whose size changes with the kernel.
 _HARDWARE = ("cpu", "num_cpu")
+_ADDRESS = re.compile(r"^(<.*) at 0x[0-9a-fA-F]+(>)$")  # of an object of Python in its repr
+_NO_NAME = re.compile("[\0\ud800-\udfff]")
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -98,7 +104,7 @@ def load(path: Path) -> dict[str, Any]:
         ResultsError: there is none. The message does not name the file.
     """
     try:
-        data = _parsed(path.read_bytes())
+        data = _parsed(contents_of(path))
     except OSError as error:
         raise ResultsError(str(error.strerror)) from None
     except (ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
@@ -114,6 +120,12 @@ def _parsed(content: bytes) -> Any:
         return _strict(content)
     except ValueError:
         return json.loads(content.decode())
+
+
+def _check_name(what: str, text: str) -> None:
+    """Refuse a name that no file, command line or text in UTF-8 can hold."""
+    if _NO_NAME.search(text):
+        _refuse(what, "a text without NUL and halves of surrogate pairs", ascii(text))
 
 
 def _require(data: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -175,9 +187,11 @@ def _benchmark(name: str, entry: object) -> Benchmark:
         version=str(entry.get("version")),
         implementations=tuple(dict.fromkeys(implementation for implementation, _ in pairs)),
         cases=tuple(dict.fromkeys(case for _, case in pairs)),
-        unit=_unit(name, entry),
+        unit=(unit := _unit(name, entry)),
+        better=better(name, unit, str(entry.get("type", "")), _stated(entry)),
         flop=_amounts(entry, "flops"),
         bytes_moved=_amounts(entry, "bytes"),
+        unfused_bytes=_amounts(entry, "unfused_bytes"),
     )
 
 
@@ -188,6 +202,14 @@ def _unit(name: str, entry: Mapping[str, Any]) -> str:
     """
     unit = str(entry.get("unit") or identity.unit(name))
     return {"unit": "", "GFLOPS": "GFLOP/s", "GOPS": "GOP/s"}.get(unit, unit)
+
+
+def _stated(entry: Mapping[str, Any]) -> Better | None:
+    """Return what a benchmark's author states of its direction. None: nothing."""
+    stated = entry.get(HIGHER_IS_BETTER)
+    if not isinstance(stated, bool | None):
+        _refuse(HIGHER_IS_BETTER, "true or false", stated)
+    return None if stated is None else Better.HIGHER if stated else Better.LOWER
 
 
 def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
@@ -201,20 +223,39 @@ def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
     return amounts
 
 
-def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
-    if not all(isinstance(axis, list) for axis in params):
+def _axes(params: object) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(params, list) or not all(isinstance(axis, list) for axis in params):
         _refuse("params", "a list of axes", params)
-    return tuple(tuple(map(str, axis)) for axis in params if isinstance(axis, list))
+    return tuple(tuple(map(str, axis)) for axis in params)
+
+
+def without_addresses(axis: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the parameters of an axis as today's asv names them: old ones hold an address, another in each run.
+
+    Those that become equal are numbered in the order of the axis, as asv does, so that none is taken for another.
+    """
+    cut = tuple(_ADDRESS.sub(r"\1\2", text) for text in axis)
+    if cut == axis:
+        return axis
+    numbers = Counter[str]()
+    names = []
+    for text in cut:
+        names.append(f"{text} ({numbers[text]})" if cut.count(text) > 1 else text)
+        numbers[text] += 1
+    return tuple(names)
 
 
 @lru_cache(maxsize=10_000)  # the same few names stand in every file
 def parameter(text: str) -> str:
-    """Return a parameter from its repr, as asv stores it: "'native'" -> "native". Other text as it is."""
+    """Return a parameter from its repr, as asv stores it: "'native'" -> "native". Other text as it is.
+
+    So is the repr of what no name can hold: its escapes stand for that.
+    """
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: too many brackets
         return text
-    return value if isinstance(value, str) else text
+    return value if isinstance(value, str) and not _NO_NAME.search(value) else text
 
 
 def load_results(path: Path) -> dict[str, Any]:
@@ -231,7 +272,7 @@ def load_results(path: Path) -> dict[str, Any]:
         _refuse("result_columns", "a list of names", columns)
     if tuple(columns[: len(COLUMNS)]) != COLUMNS[: len(columns)]:
         _refuse("result_columns", "asv's order of columns", columns)
-    _require(data, "env_name", str)
+    _check_name("env_name", _require(data, "env_name", str))
     commit = _require(data, "commit_hash", str)
     if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
         _refuse("commit_hash", "a commit's full hash", commit)
@@ -263,7 +304,7 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         notes.append(f"{where}: {error}; it is left out")
         return None
     commit8, _, environment = path.stem.partition("-")
-    if data["commit_hash"].startswith(commit8) and path.stem != lines.stem(data["commit_hash"], data["env_name"]):
+    if data["commit_hash"].startswith(commit8) and environment != lines.in_name(data["env_name"]):
         notes.append(f"{where}: env_name: {environment!r} of the file's name is wanted, got {data['env_name']!r}")
     rounds = lines.read_rounds(lines.beside(path, lines.ROUNDS), notes)
     rows: list[_Row] = []
@@ -391,6 +432,9 @@ def _pairs(name: str, axes: tuple[tuple[str, ...], ...]) -> tuple[Pair, ...]:
 
     A benchmark of another suite has no implementations. Its parameters together are the case.
     """
+    for text in (name, *itertools.chain(*axes)):
+        _check_name("name", text)
+    axes = tuple(map(without_addresses, axes))
     if math.prod(map(len, axes)) > _MOST_COMBINATIONS:
         _refuse("params", f"at most {_MOST_COMBINATIONS:,} combinations", math.prod(map(len, axes)))
     combinations = list(itertools.product(*axes))

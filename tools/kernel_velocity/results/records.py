@@ -9,9 +9,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from kernel_velocity.direction import Better
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.engine.telemetry import Round
-from kernel_velocity.results.lines import Failure
+from kernel_velocity.results.lines import DIGITS, Failure
 from kernel_velocity.results.measurement import IntArray
 from kernel_velocity.results.sessions import SessionFacts
 
@@ -51,8 +52,10 @@ class Benchmark:
     implementations: tuple[str, ...]
     cases: tuple[str, ...]
     unit: str  # of its values: "seconds", "bytes", or any other text
+    better: Better  # which of its values are
     flop: Mapping[str, float]  # case -> FLOP per call
     bytes_moved: Mapping[str, float]  # case -> bytes per call
+    unfused_bytes: Mapping[str, float]  # case -> bytes of the reference's operations one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +123,12 @@ class Commit:
     date: datetime  # the author's, with his time zone
     committed: datetime  # the committer's date: later than `date` for a rebased commit
     message: str
+    digits: int = DIGITS  # of its hash that tell it from the other commits read
+
+    @property
+    def short(self) -> str:
+        """The beginning of its hash: DIGITS, or all of it where another commit begins alike."""
+        return self.sha[: self.digits]
 
     @property
     def subject(self) -> str:

@@ -4,10 +4,12 @@
 commit and differs from the session before:
 
     {"t": 1700000000.0, "facts": {"driver": "580.65", "governor": "performance"}, "code": {"matmul": "<sha256>"},
-     "ptxas": {"matmul": "sm_90: 168 registers, 0 bytes spilled"}}
+     "ptxas": {"matmul": "sm_90: 168 registers, 0 bytes spilled"}, "whole": {"gelu": "libk.so: gelu goes through ..."}}
 
 `t` is when the session began (Unix time, s). `facts` are of the machine. `code` has a hash of each kernel's code,
-`ptxas` the CUDA compiler's summary of it, where there is one.
+`ptxas` the CUDA compiler's summary of it, where there is one. `whole` says why a kernel's hash is that of the whole
+build, although the section names its functions. `counted` says what counts (callgrind.py), where something does:
+method, version, settings.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ class SessionFacts:
     facts: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=dict)  # kernel -> hash of its code
     ptxas: Mapping[str, str] = field(default_factory=dict)  # kernel -> registers and spills, as text
+    whole: Mapping[str, str] = field(default_factory=dict)  # kernel -> why its hash is that of the whole build
+    counted: Mapping[str, str] = field(default_factory=dict)  # what counts: its method, valgrind's version, settings
 
 
 def encode(session: SessionFacts) -> str:
     """Return the line of a session, without newline."""
     line = {"t": round(session.began, 3), "facts": dict(session.facts), "code": dict(session.code)}
-    if session.ptxas:
-        line["ptxas"] = dict(session.ptxas)
+    line |= {key: dict(texts) for key in ("ptxas", "whole", "counted") if (texts := getattr(session, key))}
     return with_checksum(json.dumps(line, separators=(",", ":"), sort_keys=True))
 
 
@@ -59,7 +62,7 @@ def decode(line: str) -> SessionFacts:
     began = raw.get("t")
     if not bounds.is_moment(began):
         raise TelemetryError(f"t: a Unix time is wanted, got {began!r}")
-    texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas")}
+    texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas", "whole", "counted")}
     return SessionFacts(began=began, **texts)
 
 
@@ -68,6 +71,12 @@ def _texts(raw: Mapping[str, object], key: str) -> dict[str, str]:
     if not isinstance(texts, Mapping) or not all(isinstance(value, str) for value in texts.values()):
         raise TelemetryError(f"{key}: an object of texts is wanted, got {str(texts)[:60]!r}")
     return dict(texts)
+
+
+def scheme(code: str) -> str:
+    """Return the scheme of a code hash, "2:" of "2:ab..". Empty: of our own kernels, or older than schemes."""
+    head, colon, _ = code.rpartition(":")
+    return head + colon
 
 
 def at(sessions: Sequence[SessionFacts], when: float | None) -> SessionFacts | None:

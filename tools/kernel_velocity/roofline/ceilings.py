@@ -119,7 +119,7 @@ def recorded(paths: Iterable[Path], device: str, reported: Mapping[str, int] | N
     prefix = f"device.{DEVICES[device]}.track_"
     for path in paths:
         try:
-            text = path.read_bytes()
+            text = documents.contents_of(path)
             if prefix.encode() not in text:  # most files; decoding them would take the longest
                 continue
             data = json.loads(text.decode("utf-8"))

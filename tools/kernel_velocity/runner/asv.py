@@ -28,7 +28,7 @@ from asv.machine import Machine
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text
-from kernel_velocity.processes import contained
+from kernel_velocity.processes import LEFT, contained
 from kernel_velocity.results import asv_file
 from kernel_velocity.results.asv_file import OWN_FOLDERS, Series
 from kernel_velocity.results.git import SHORT
@@ -50,6 +50,7 @@ _BENCHMARK = re.compile(r"^\[ *[\d.]+%\] ·+ (?P<name>\w+\.\w+\.\w+)(?: |$)")
 _PARAMETERS = re.compile(r"^[\[\]\d.%· ]*For parameters: (?P<params>.+)$")
 _TIMED_OUT = re.compile(r"asv: benchmark timed out \(timeout (?P<limit>\d+(?:\.\d+)?)s\)")
 _CRASHED = re.compile(r"Fatal Python error: (?P<what>.+)")
+_LEFT = re.compile(rf"^[\[\]\d.%· ]*kernel-velocity: (?P<what>.+ {LEFT} process \d+ .+)$")
 _UNWRITABLE = re.compile(r"\bspool\.SpoolError: \[Errno (?P<number>\d+)\] .*: '(?P<path>.+)'")
 
 
@@ -70,6 +71,7 @@ class Reader:
 
     steps: list[AsvStep] = field(default_factory=list)
     deaths: list[tuple[str, Failure]] = field(default_factory=list)  # commit, 8 digits, and a failure without its time
+    left: list[str] = field(default_factory=list)  # lines that name processes which series left running
     _benchmark: str = ""
     _params: tuple[str, ...] = ()
 
@@ -95,6 +97,8 @@ class Reader:
             self._params = _strings(match["params"])
         elif match := _BENCHMARK.match(line):
             self._benchmark, self._params = match["name"], ()
+        elif match := _LEFT.search(line):
+            self.left.append(match["what"])
         elif match := _TIMED_OUT.search(line):
             self._died(f"ran past its timeout of {float(match['limit']):g} s")
         elif match := _CRASHED.search(line):
@@ -219,19 +223,25 @@ def run_child(
 
         readers = [Thread(target=read, args=(process.stdout, on_line))]
         readers += [Thread(target=read, args=(process.stderr, on_error))] if on_error else []
+        # A signal that comes just before the main thread waits for a process, or in another thread, does not wake it.
+        # Waiting for a thread it looks for signals, once a second.
+        waiting = Thread(target=process.wait)
         try:
-            for reader in readers:
-                reader.start()
-            status = process.wait()
+            for thread in (*readers, waiting):
+                thread.start()
+            while waiting.is_alive():
+                waiting.join(1.0)
         finally:
-            _end(process)
-            containing.close()  # what the child left behind holds the pipe open, and the machine busy
-            for reader in readers:
-                reader.join()
-            killer.cancel()
+            try:
+                _end(process)
+            finally:  # also where another Ctrl-C ends the waiting
+                containing.close()  # what the child left behind holds the pipe open, and the machine busy
+                for reader in readers:
+                    reader.join()
+                killer.cancel()
     if raised:
         raise raised[0]
-    return status
+    return process.wait()
 
 
 def run_measuring(module: str, argv: Sequence[str], on_line: Callable[[str], object]) -> int:
@@ -269,7 +279,20 @@ def _signal(process: subprocess.Popen[str], number: int) -> None:
 def measuring(
     hashes: Path, commits: Iterable[str], series: Sequence[Series], machine: str, options: Iterable[str]
 ) -> list[str]:
-    """Return the arguments by which asv measures some series of commits, whose list is written to `hashes`."""
+    """Return the arguments by which asv measures some series of commits, whose list is written to `hashes`.
+
+    Raises:
+        UsageError: asv's output, which names commits by SHORT digits, could not tell two of them apart.
+    """
+    commits = tuple(dict.fromkeys(commits))
+    by_digits: dict[str, str] = {}
+    for commit in commits:
+        if (other := by_digits.setdefault(commit[:SHORT], commit)) == commit:
+            continue
+        raise UsageError(
+            f"{other} and {commit} begin with the same {SHORT} digits, by which asv names commits: measure one at a "
+            f"time, such as `kv track --range {commit}^!`"
+        )
     replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
     benches = [text for expression in select.expressions(series) for text in ("--bench", expression)]
     return ["run", f"HASHFILE:{hashes}", "--machine", machine, "--show-stderr", *options, *benches]

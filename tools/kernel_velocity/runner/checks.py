@@ -170,6 +170,7 @@ def locked_clocks(clock: str | None, err: TextIO) -> Iterator[None]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        errors="replace",
         start_new_session=True,
         env={name: value for name, value in os.environ.items() if name != RUN},
     )

@@ -36,6 +36,16 @@ from kernel_velocity.units import significant, size
 LINE_WIDTH = 110  # letters of a line
 BUSY = 0.5  # cores busy in the minute before: less is the system's
 FREE = 5e9  # bytes on the disk: a CUDA build of PyTorch alone takes as much
+# The newest versions that the tests ran with. Of torch and asv private parts are used, too
+TESTED: Mapping[str, tuple[int, ...]] = {
+    "torch": (2, 13),
+    "asv": (0, 6, 6),
+    "asv_runner": (0, 3, 2),
+    "numpy": (2, 5),
+    "scipy": (1, 18),
+    "triton": (3, 7),
+    "distributed": (2026, 8),
+}
 LISTED_KERNELS = 6  # kernels that a line names before it counts them
 SMT = Path("/sys/devices/system/cpu/smt/active")
 CURES: Mapping[str, str] = {  # a part of a text of the code that decides -> what to do about it
@@ -185,7 +195,16 @@ def software(node: Facts | str, info: Mapping[str, Any]) -> Pairs:
     packages = [(name, _version(package)) for name, package in (("Triton", "triton"), ("NumPy", "numpy"))]
     rows = [("Python", f"{platform.python_version()}, {sys.executable}"), ("PyTorch", str(torch)), *packages]
     rows += [("NVML binding", _version("nvidia-ml-py")), ("compiler", cxx), ("nvcc", nvcc), ("kernels built", code)]
+    rows += [("untested", text) for text in newer_than_tested({name: _version(name) for name in TESTED})]
     return rows + [("settings", text) for text in settings]
+
+
+def newer_than_tested(versions: Mapping[str, str]) -> Iterator[str]:
+    """Yield a text for each package whose version is newer than that of TESTED."""
+    for package, most in TESTED.items():
+        numbers = re.match(r"\d+(?:\.\d+)*", versions[package])
+        if numbers and tuple(map(int, numbers[0].split(".")))[: len(most)] > most:
+            yield f"{package} {versions[package]} is newer than {'.'.join(map(str, most))}, the newest that was tested"
 
 
 def _version(package: str) -> str:

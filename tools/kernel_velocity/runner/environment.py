@@ -7,7 +7,8 @@ Python puts them on `sys.path` in this order, so the commit's package wins over 
 Installing another commit rewrites the first line. Measuring processes find the folder in KV_ARTEFACTS, too.
 
 Every commit is built once, by the command of the section (config.py), into asv's build cache inside the environment's
-folder. Wheels are unpacked there. A failed build is recorded
+folder. Wheels are unpacked there. A commit that changed nothing that a build depends on takes the build of one that is
+built: links to its files. A failed build is recorded
 (`asv-build-failed/<commit>`), and its error is repeated instead of the build. A build that is made again with other
 compilers is set aside (`asv-build-before/<commit>`), and restored if the new one fails.
 
@@ -25,7 +26,7 @@ import time
 import venv
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,9 @@ from kernel_velocity import lock
 from kernel_velocity.engine.spool import append_line, spool_path
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text, replacement
+from kernel_velocity.processes import variable
 from kernel_velocity.results import sessions
-from kernel_velocity.runner import fingerprint
+from kernel_velocity.runner import code_identity, fingerprint
 from kernel_velocity.runner.host import (
     NO_COMPILER,
     has_compiler,
@@ -56,6 +58,7 @@ OURS = Path(__file__).resolve().parents[2]  # the folder that this package is im
 FAILED_FOLDER = "asv-build-failed"
 BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what has no time stamp after every build
 TOOLCHAIN_FILE = "toolchain.txt"  # beside a build: `fingerprint.toolchain` of its build
+COMMAND_FILE = "command.txt"  # beside a build: the section's command
 INFO_FILE = "build-info.crc"  # beside a build: the checksum of its build-info.json, whose figures are recorded
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # The cause of a failed build, most specific pattern first. pip's own "error: ..." lines only say that it failed.
@@ -94,9 +97,35 @@ def first_error_line(log_text: str) -> str:
     return lines[-1] if lines else "the build printed nothing"
 
 
+def _link(source: str, target: str) -> None:
+    """Make a file a second name of another, or its copy where the file system has no such links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def _info_checksum(build: Path) -> str:
     path = find_info(build)
     return "none" if path is None else f"{zlib.crc32(path.read_bytes()):08x}"
+
+
+def _git_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of git's settings for checking out submodules of the current folder's repository."""
+    listed = util.check_output(
+        ["git", "config", "--null", "--get-regexp", r"^submodule\..*\.url$"],
+        valid_return_codes=(0, 1),  # 1: there is none
+        display_error=False,
+        dots=False,
+    )
+    urls = (entry.partition("\n") for entry in listed.split("\0")[:-1])
+    settings = {name: url for name, _, url in urls if not url.startswith("./") and not url.startswith("../")}
+    settings["protocol.file.allow"] = "always"
+    first = int(environ.get("GIT_CONFIG_COUNT") or 0)
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (name, text) in enumerate(settings.items(), start=first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": text}
+    return variables
 
 
 def _python() -> str:
@@ -226,6 +255,17 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         kwargs["env"] = {**kwargs.get("env", os.environ), **self._measuring, **built}
         return self.run_executable("python", measuring_command(args), **kwargs)
 
+    def checkout_project(self, repo: Any, commit_hash: str) -> None:
+        """Check out a commit with its submodules, each from the address that the user's clone has it from.
+
+        asv clones the user's clone. Then an address relative to the repository's would name a folder beside that
+        clone, and git would refuse a submodule in a folder in asv's first checkout, though not in later ones.
+        """
+        with ExitStack() as variables:
+            for name, text in _git_settings(os.environ).items():
+                variables.enter_context(variable(name, text))
+            super().checkout_project(repo, commit_hash)
+
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
         """Make the environment import a commit, which is built first if it was never built.
 
@@ -272,8 +312,11 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         checksum = build.with_name(INFO_FILE)
         return not checksum.exists() or checksum.read_bytes() == _info_checksum(build).encode()
 
-    def build(self, repo: Any, commit: str) -> None:
-        """Build a commit in the build cache.
+    def build(self, repo: Any, commit: str) -> str | None:
+        """Build a commit in the build cache, or take the build of another one that it would repeat.
+
+        Returns:
+            the other one. None: the commit was built.
 
         Raises:
             CommitNotBuilt: with the compiler's first error and the path of the log.
@@ -285,6 +328,12 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             raise self._announced(CommitNotBuilt(commit, reason, log_path))
         self._set_installed_commit_hash(None)
         self._link(None)  # the build must not see another commit's package
+        toolchain = fingerprint.toolchain(os.environ, self._section)
+        if (twin := self._twin(commit, toolchain)) is not None:
+            cache = Path(self._cache.create_cache_dir(commit))
+            shutil.copytree(self.unpacked(twin).parent, cache, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+            self._cache.finalize_cache_dir(commit)
+            return twin
         try:
             self.checkout_project(repo, commit)
         except util.ProcessError as error:  # an unavailable submodule, a full disk: not the commit's fault
@@ -305,10 +354,42 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             with naming(out), zipfile.ZipFile(path) as wheel:
                 wheel.extractall(out)
             path.unlink()
-        fingerprint.write_code_hashes(out, self._section, config.suite(Path.cwd()).modules())
-        replace_text(Path(cache, TOOLCHAIN_FILE), fingerprint.toolchain(os.environ, self._section))
+        named = (
+            kernel for kernel in self._section.kernels if self._section.symbols_of(kernel)
+        )  # with a benchmark or not
+        code_identity.write_code_hashes(
+            out, self._section, dict.fromkeys((*config.suite(Path.cwd()).modules(), *named))
+        )
+        replace_text(Path(cache, TOOLCHAIN_FILE), toolchain)
+        replace_text(Path(cache, COMMAND_FILE), self._command)
         replace_text(Path(cache, INFO_FILE), _info_checksum(out))
         self._cache.finalize_cache_dir(commit)
+        return None
+
+    @property
+    def _command(self) -> str:
+        """The command of the section, whatever folder it builds into."""
+        return self._section.build_command(Path(config.OUT))
+
+    def _twin(self, commit: str, toolchain: str) -> str | None:
+        """Return a built commit whose build a commit's would repeat: of the same files, command and toolchain.
+
+        None also where such a build names its own folder, which the cache may remove.
+        """
+        from kernel_velocity.results import git  # noqa: PLC0415 - GitPython takes a sixth of each start of asv
+
+        wanted = {TOOLCHAIN_FILE: toolchain, COMMAND_FILE: self._command}
+        for other in filter(_SHA.fullmatch, self._cache._get_cache_contents()):
+            build = self.unpacked(other)
+            beside = {name: build.with_name(name) for name in wanted}
+            if (
+                self.is_built(other)
+                and all(path.is_file() and path.read_bytes() == wanted[name].encode() for name, path in beside.items())
+                and git.is_same(Path.cwd(), other, commit, self._section.built_from)
+                and not any(os.fsencode(build) in path.read_bytes() for path in build.rglob("*") if path.is_file())
+            ):
+                return str(other)
+        return None
 
     def _run_build(self, out: Path) -> tuple[str, int]:
         """Run the build command in the checkout, the environment's programs first. Return its output and status."""

@@ -1,16 +1,10 @@
-"""Record what a timing depends on besides the source: the machine, the compilers, and the machine code that runs.
+"""Record what a value depends on besides the source: the machine, the compilers, the code of a build, what counts.
 
 Facts are texts that sessions are compared by, read without importing torch. A fact that this machine does not report is
 absent, because a fact that only one of two sessions has is no change. Facts that vary from hour to hour do not belong
 here.
 
-A build that does not describe itself gets a build-info.json with the code hash of each kernel. A kernel of which the
-section names functions (`symbols`) is hashed by their machine code: the instructions of each function, and of those of
-the library that it reaches, without addresses. The hash covers the address modulo 64, too. The same instructions in
-another cache line were 32% slower in a real history. Data and GPU code are hashed for the whole library, because
-instructions refer to them by address. The other files of the build are hashed whole, because the library may call them.
-Any other kernel is hashed by all files of the build. So is one whose library objdump cannot read, and one that calls or
-jumps through a pointer: what it reaches is not known.
+A build that does not describe itself gets its code hashes from code_identity.py.
 """
 
 from __future__ import annotations
@@ -19,30 +13,29 @@ import ctypes
 import hashlib
 import importlib
 import importlib.util
-import json
 import os
 import platform
 import re
 import shutil
-import struct
 import subprocess
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_velocity import documents
+from kernel_velocity.counts import callgrind, compiled
 from kernel_velocity.engine import gpu, server
-from kernel_velocity.files import replace_text
 from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.runner import code_identity
 from kernel_velocity.runner.host import compiler, torch_version
 from kernel_velocity.suite.config import Project
-from kernel_velocity.suite.under_test import INFO_NAME, find_info
+from kernel_velocity.suite.under_test import find_info
 
 DEFAULT_CUDA = "/usr/local/cuda"
-BUILD_SETTINGS = ("KV_CUDA", "KV_CUDA_ARCHITECTURES", "CXXFLAGS", "CUDAFLAGS")
+FLAGS = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
+BUILD_SETTINGS = ("KV_CUDA", "KV_CUDA_ARCHITECTURES", "KV_CXX_ARCHITECTURE", *FLAGS)
 _CPUS = Path("/sys/devices/system/cpu")
 _CPU_INFO = Path("/proc/cpuinfo")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -60,7 +53,15 @@ def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> Session
     named = {name: info.get(name.replace(" ", "_")) for name in sorted(sessions.COMPILERS)}
     compilers = {name: text for name, text in named.items() if isinstance(text, str)}
     facts = {**now(environ), **compilers, **isa_of(unpacked)}
-    return SessionFacts(began=began, facts=facts, code=code_hashes(unpacked), ptxas=ptxas_of(info))
+    whole = code_identity.reasons_of(info)
+    return SessionFacts(
+        began=began,
+        facts=facts,
+        code=code_hashes(unpacked),
+        ptxas=compiled.ptxas_of(info),
+        whole=whole,
+        counted=callgrind.counted_by(),
+    )
 
 
 def now(environ: Mapping[str, str]) -> dict[str, str]:
@@ -93,7 +94,7 @@ def toolchain(environ: Mapping[str, str], project: Project) -> str:
     parts = [_version(cxx, 0) if cxx else "no C++ compiler", _version(nvcc, -1) if nvcc else "no nvcc"]
     parts += [f"{name}={environ[name]}" for name in BUILD_SETTINGS if environ.get(name)]
     for command in project.toolchain:
-        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, errors="replace", check=False)
         parts.append(" ".join((done.stdout or done.stderr).split()))
     return "; ".join(parts)
 
@@ -110,7 +111,7 @@ def _nvcc(environ: Mapping[str, str]) -> str | None:
 
 def _version(program: str, line: int) -> str:
     """Return a line of the output of `program --version`, or the program's path where the output is empty."""
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, errors="replace", check=False)
     return (done.stdout.strip().splitlines() or [program])[line].strip()
 
 
@@ -143,7 +144,7 @@ def code_hashes(unpacked: Path) -> dict[str, str]:
 
     A kernel's hash covers its `code_hash` of build-info.json (machine code of host object and cubin, the kernel's
     Python files, flags) and the Python files of the folder of build-info.json and of the one above: they call every
-    kernel. A kernel without a `code_hash` is left out.
+    kernel. Its scheme, if it names one, stays in front. A kernel without a `code_hash` is left out.
     """
     path, kernels = find_info(unpacked), build_info(unpacked).get("kernels")
     if path is None or not isinstance(kernels, Mapping):
@@ -153,36 +154,10 @@ def code_hashes(unpacked: Path) -> dict[str, str]:
     shared = b"".join(f"{path.relative_to(unpacked)}\0".encode() + path.read_bytes() + b"\0" for path in paths)
     hashes = {name: entry.get("code_hash") for name, entry in kernels.items() if isinstance(entry, Mapping)}
     return {
-        name: hashlib.sha256(text.encode() + shared).hexdigest()
+        name: sessions.scheme(text) + hashlib.sha256(text.encode() + shared).hexdigest()
         for name, text in hashes.items()
-        if isinstance(text, str)
+        if isinstance(text, str) and text  # equal hashes of nothing would be equal code
     }
-
-
-def ptxas_of(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the output of ptxas for each CUDA kernel of a wheel: "sm_90: 168 registers, 0 bytes spilled".
-
-    Both figures are the maximum over the kernel's functions, by architecture. Registers are per thread. Spilled bytes
-    are stores and loads.
-    """
-    kernels = info.get("kernels")
-    texts = {}
-    for name, entry in kernels.items() if isinstance(kernels, Mapping) else ():
-        with suppress(LookupError, TypeError):
-            texts[name] = "; ".join(_maxima(entry["ptxas"]))
-    return {name: text for name, text in texts.items() if text}
-
-
-def _maxima(functions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a text per architecture with the maximum over the functions of a kernel."""
-    registers: dict[str, int] = {}
-    spilled: dict[str, int] = {}
-    for function in functions:
-        name = function["architecture"]
-        registers[name] = max(registers.get(name, 0), function["registers"])
-        spilled[name] = max(spilled.get(name, 0), function["spill_store_bytes"] + function["spill_load_bytes"])
-    for name in sorted(registers):
-        yield f"{name}: {registers[name]} registers, {spilled[name]} bytes spilled"
 
 
 def _contents(paths: Iterable[Path]) -> str | None:
@@ -259,137 +234,3 @@ def query(nvml: Any, ask: Callable[[], Any]) -> str | None:
     except (nvml.NVMLError, AttributeError):
         return None
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-# Builds that do not describe themselves -------------------------------------------------------------------------------
-
-LINE = 64  # bytes of a cache line, and of the blocks in which processors fetch and decode instructions
-DATA = (".rodata", ".data", ".tdata", ".data.rel.ro", ".nv_fatbin")
-_FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
-_INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s*(.*)$")
-_TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
-_BY_POINTER = re.compile(r"\b(?:call|jmp)\w*\s+\*|^(?:blra?|bra?)\w*\s", re.MULTILINE)  # x86-64, AArch64
-ELF_64_LITTLE = b"\x7fELF\x02\x01"
-EXECUTABLE = 4  # SHF_EXECINSTR
-STUB = "@plt"  # ends the name of a stub that jumps to a function of another library
-# What moves with the layout: the address before a target's name, an offset from the instruction, objdump's comment.
-_ADDRESS = re.compile(r"\b(?:0x)?[0-9a-f]+ (?=<)|-?0x[0-9a-f]+(?=\(%rip\))|\s*#.*$")
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of a library: instructions without addresses, the functions that it names, its place in a line."""
-
-    code: str
-    names: frozenset[str]
-    offset: int  # address modulo LINE, bytes
-
-
-def write_code_hashes(build: Path, project: Project, kernels: Iterable[str]) -> None:
-    """Write a build-info.json with the code hashes of kernels, unless the build has one."""
-    if find_info(build) is None:
-        whole = _of_files(build)
-        hashes = {kernel: _of_symbols(build, project.symbols_of(kernel)) or whole for kernel in kernels}
-        info = {"kernels": {kernel: {"code_hash": text} for kernel, text in hashes.items()}}
-        replace_text(build / INFO_NAME, json.dumps(info, indent=1))
-
-
-def placement(build: Path) -> str | None:
-    """Return the hash of the machine code in a build's libraries as linked: instructions with all their addresses.
-
-    Equal hashes mean that every function lies in the same place. None: the build has no library (64-bit ELF).
-    """
-    digest, is_empty = hashlib.sha256(), True
-    for path in sorted(build.rglob("*.so*")):
-        data = path.read_bytes()
-        for address, code in _executable(data) if data.startswith(ELF_64_LITTLE) else ():
-            is_empty = False
-            digest.update(f"{path.relative_to(build).as_posix()}\0{address}\0{len(code)}\0".encode() + code)
-    return None if is_empty else digest.hexdigest()
-
-
-def _executable(library: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (address, bytes) of the sections of an ELF library that hold instructions."""
-    (table,), (size, count) = struct.unpack_from("<Q", library, 0x28), struct.unpack_from("<HH", library, 0x3A)
-    for number in range(count):
-        _, _, flags, address, offset, length = struct.unpack_from("<IIQQQQ", library, table + number * size)
-        if flags & EXECUTABLE:
-            yield address, library[offset : offset + length]
-
-
-def missing_symbols(build: Path, project: Project) -> list[str]:
-    """Return the symbols of the section that no library of a build has, as "library:function"."""
-    return [
-        symbol
-        for kernel in project.kernels
-        for symbol in project.symbols_of(kernel)
-        if (functions := _functions(build, symbol)) is not None and symbol.partition(":")[2] not in functions
-    ]
-
-
-def _of_files(build: Path, besides: Container[str] = ()) -> str:
-    """Return the hash of all files of a build, without those that are named."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in build.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-        name = path.relative_to(build).as_posix()
-        if name not in besides:
-            digest.update(f"{name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _of_symbols(build: Path, symbols: Iterable[str]) -> str | None:
-    """Return the hash of functions and of what they reach. None without symbols, or where that is not known."""
-    digest = hashlib.sha256()
-    used = set()
-    for symbol in symbols:
-        library, _, name = symbol.partition(":")
-        functions = _functions(build, symbol)
-        if functions is None or name not in functions:
-            return None
-        reached, waiting = set[str](), [name]
-        while waiting:
-            if (current := waiting.pop()) not in reached:
-                reached.add(current)
-                waiting += functions[current].names & functions.keys()
-        for current in sorted(reached):
-            if not current.endswith(STUB) and _BY_POINTER.search(functions[current].code):
-                return None
-            digest.update(f"{library}:{current} {functions[current].offset}\n{functions[current].code}\n".encode())
-        used.add(library)
-    for library in sorted(used):
-        digest.update(_data(build / library))
-    digest.update(_of_files(build, besides=used).encode())
-    return digest.hexdigest() if used else None
-
-
-def _functions(build: Path, symbol: str) -> dict[str, Function] | None:
-    """Return the functions of a symbol's library by name. None where the build has no such library, or no objdump."""
-    path = build / symbol.partition(":")[0]
-    text = _objdump("-d", "--no-show-raw-insn", "--wide", str(path)) if path.is_file() else None
-    if text is None:
-        return None
-    functions: dict[str, Function] = {}
-    for block in text.split("\n\n"):
-        head, _, body = block.strip("\n").partition("\n")
-        if match := _FUNCTION.match(head):
-            lines = [parsed[1] for line in body.splitlines() if (parsed := _INSTRUCTION.match(line))]
-            names = frozenset(name for line in lines for name in _TARGET.findall(line))
-            code = "\n".join(_ADDRESS.sub("", line).strip() for line in lines)
-            functions[match[2]] = Function(code, names, int(match[1], 16) % LINE)
-    return functions
-
-
-def _data(library: Path) -> bytes:
-    """Return the data and the GPU code of a library, without addresses. Empty where it has none."""
-    options = [option for name in DATA for option in ("-j", name)]
-    text = _objdump("-s", *options, str(library)) or ""  # it fails where a library has none of the sections
-    return "\n".join(line[line.find(" ", 1) :] for line in text.splitlines() if line.startswith(" ")).encode()
-
-
-def _objdump(*args: str) -> str | None:
-    """Return the output of objdump, None where it is missing or cannot read the file."""
-    program = shutil.which("objdump")
-    if program is None:
-        return None
-    done = subprocess.run([program, *args], capture_output=True, text=True, errors="replace", check=False)
-    return done.stdout if done.returncode == 0 else None

@@ -100,7 +100,9 @@ def has_driver() -> bool:
 
 def python(*args: str, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Run another Python. Return its exit status, and the last line that it printed, of its errors if it failed."""
-    done = subprocess.run([sys.executable, *args], env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *args], env=environ, capture_output=True, text=True, errors="replace", check=False
+    )
     text, least = (done.stderr, "no reason given") if done.returncode else (done.stdout, "")
     return done.returncode, (text.strip().splitlines() or [least])[-1]
 
@@ -154,14 +156,17 @@ def gpu_uuid() -> str | None:
 _NOTE, _ERROR = "note: ", "error: "  # prefixes of the lines of `kv report` on stderr
 
 
-def write_site(*, results: Path, repository: Path, out: Path) -> tuple[str, ...]:
+def write_site(*, results: Path, repository: Path, out: Path, unfinished: str = "") -> tuple[str, ...]:
     """Write the site by `kv report`. Return its notes on unreadable entries.
+
+    Args:
+        unfinished: what is still being measured.
 
     Raises:
         KernelVelocityError: with the error of `kv report`, or how its process ended.
     """
     folders = {"--results": results, "--repository": repository, "--out": out}
-    options = [f"{name}={folder.absolute()}" for name, folder in folders.items()]
+    options = [*(f"{name}={folder.absolute()}" for name, folder in folders.items()), f"--unfinished={unfinished}"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "kernel_velocity", "report", *options],
         stdin=subprocess.DEVNULL,

@@ -34,6 +34,7 @@ from kernel_velocity.roofline.roofs import SESSIONS, roofs
 from kernel_velocity.runner import asv, host
 from kernel_velocity.statuses import Status
 from kernel_velocity.suite import config
+from kernel_velocity.terminal import screen
 
 MODULE = "kernel_velocity.runner.peaks"
 
@@ -132,4 +133,4 @@ def main(argv: Sequence[str], err: TextIO) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], sys.stderr))
+    sys.exit(main(sys.argv[1:], screen(sys.stderr)))

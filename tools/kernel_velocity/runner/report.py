@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from kernel_velocity import units
@@ -14,9 +15,30 @@ from kernel_velocity.results.lines import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.runner.asv import AsvStep
 from kernel_velocity.tables import columns
+from kernel_velocity.unproven import UNPROVEN
 
 LIMITS = {"core": 150, "full": 600}  # s, cost limit of a commit on two cores, by tier (contract)
 COMMITS_SHOWN = 6  # commits in a table; the pages show all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long building and measuring take: runs say it, fleets share work out by it, nights choose their commits."""
+
+    a_round: float = 1.5  # s of one series, with all that is around it: 1.4 on an H200 in tier core
+    a_build: float = 15.0  # s of a commit: 11 there
+    is_recorded: bool = False  # `a_round` is of this machine
+
+    def seconds(self, builds: int, rounds: int) -> float:
+        """Return how long it takes to build commits and to measure rounds, of all series, s."""
+        return builds * self.a_build + rounds * self.a_round
+
+
+def pace(rounds: Sequence[Round]) -> Pace:
+    """Return the pace that the rounds of a commit had: half of them began so soon after the one before."""
+    began = sorted(round_.time for round_ in rounds)
+    apart = sorted(after - before for before, after in pairwise(began))
+    return Pace(a_round=apart[len(apart) // 2], is_recorded=True) if apart else Pace()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +67,14 @@ def wall_clock(steps: Sequence[AsvStep], end: float) -> dict[str, float]:
     for step, step_end in zip(steps, ends, strict=True):
         spent[step.commit] = spent.get(step.commit, 0.0) + step_end - step.time
     return spent
+
+
+def forecast(builds: int, timings: int, pace: Pace) -> str:
+    """Return how long a run of so many commits to build and rounds to measure will take, and by what."""
+    minutes = round(max(pace.seconds(builds, timings) / 60, 1))
+    source = "as in this machine's records" if pace.is_recorded else "as on other machines"
+    of = f"{units.count(timings, 'timing')} of {pace.a_round:.1f} s"
+    return f"about {units.count(minutes, 'minute')}: {of}, {source}"
 
 
 def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -> Cost:
@@ -166,6 +196,16 @@ def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[tup
             why = ": ".join([f"{missing} of {rounds} rounds ended without a value", *reasons[-1:]])
             lacking.append(Lacking("incomplete", _named(value.commit, series), why))
     return lacking
+
+
+def unproven_lines(measurements: Iterable[Measurement]) -> list[str]:
+    """Return a line per commit and series whose outputs passed a check that null answers pass, too."""
+    return [
+        f"{_named(value.commit, _series(value))}: {warning}"
+        for value in measurements
+        for warning in value.warnings
+        if warning.startswith(UNPROVEN)
+    ]
 
 
 def absent_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.names import DEVICES, FIGURES, NATIVE
+from kernel_velocity.names import COUNTS, DEVICES, FIGURES, NATIVE
 from kernel_velocity.results.asv_file import Series, StoredSeries
 from kernel_velocity.suite.suite import CEILINGS, Suite
 
@@ -73,7 +73,7 @@ def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection
             name = f"{problem.kernel}.{DEVICES[device]}{ERROR}"
             versions[name] = benchmark.version
             tracked |= {(name, params) for params in itertools.product(*benchmark.error_params)}
-    series = tuple(_matching(timings, bench))
+    series = tuple(matching(timings, bench))
     twins = (_twin(key, HOT, ERROR) for key in series)
     errors = tuple(error for error in twins if error in tracked)
     figures = dict(_figures(suite, series, all_kernels=bench is None))
@@ -82,7 +82,7 @@ def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection
 
 
 def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> Iterator[tuple[Series, str]]:
-    """Yield the compiler figures, with versions, of the kernels whose native code is among `series`, or of all.
+    """Yield the figures of code, with versions, of the kernels whose native code is among `series`, or of all.
 
     Figures of every device are included: a machine without a GPU can tell how its CUDA code changed.
     """
@@ -90,10 +90,14 @@ def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> It
     if all_kernels:
         kernels |= dict.fromkeys(str(problem.kernel) for problem in suite.problems())
     for kernel, (device, class_name) in itertools.product(kernels, DEVICES.items()):
-        benchmark = suite.benchmark(kernel, device)
+        benchmark = suite.figures(kernel, device)
         for figure in FIGURES[device] if hasattr(benchmark, "figure_params") else ():
             name = f"{kernel}.{class_name}.track_{figure}"
             yield from (((name, params), benchmark.version) for params in itertools.product(*benchmark.figure_params))
+        for count in COUNTS:
+            if (method := getattr(benchmark, f"track_{count}", None)) is not None:
+                name = f"{kernel}.{class_name}.track_{count}"
+                yield from (((name, params), method.version) for params in itertools.product(*benchmark.count_params))
 
 
 def of_lanes(lanes: Iterable[str], bench: str | None) -> str:
@@ -113,7 +117,12 @@ def _twin(series: Series, method: str, other: str) -> Series:
     return f"{name.removesuffix(method)}{other}", params
 
 
-def _matching(series: Sequence[Series], bench: str | None) -> list[Series]:
+def matching(series: Sequence[Series], bench: str | None) -> list[Series]:
+    """Return the series that a regular expression matches in asv's notation, all for None.
+
+    Raises:
+        UsageError: it is malformed, or matches none.
+    """
     if bench is None:
         return list(series)
     try:

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,6 @@ from typing import Any, TextIO, TypeVar
 
 from asv.console import log
 from asv.repo import get_repo
-from asv.results import get_filename
 
 from kernel_velocity import units
 from kernel_velocity.engine import timing
@@ -26,23 +26,24 @@ from kernel_velocity.files import remove_left
 from kernel_velocity.names import DEVICES
 from kernel_velocity.past import past
 from kernel_velocity.past.past import Past
-from kernel_velocity.results import ingest, lines, sessions
+from kernel_velocity.progress import left
+from kernel_velocity.results import git, ingest, lines, sessions
 from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFile, StoredSeries
-from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.git import SHORT, checked_out
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.runner import fingerprint, report, select
+from kernel_velocity.runner import code_identity, fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.host import write_site
 from kernel_velocity.runner.report import Cost
 from kernel_velocity.runner.select import CEILINGS_MODULE, Selection
-from kernel_velocity.suite import config
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
 # s; longer than a night's default budget, shorter than a machine's drift
 LONGEST_SESSION = 6 * 3600.0
+LOOKED_AT = 50  # newest commits in whose records a round's time is looked for
 Line = TypeVar("Line", Round, Failure)
 
 
@@ -70,8 +71,26 @@ class Session:
         self._environment = environment_of(self._conf)
         self.results = Path(self._conf.results_dir).absolute()
         self.environment = str(self._environment.name)  # asv's name of it
+        self._branch = checked_out(self.results)
         self._method = timing.method(os.environ)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
+
+    def announce(self, again: bool, out: TextIO) -> None:
+        """Say how long building and measuring will take, before either begins."""
+        todo = [
+            commit for commit in self.commits if again or not (self.is_readable(commit) and self.is_measured(commit))
+        ]
+        if not todo:
+            return
+        builds = sum(not self._environment.is_built(commit) for commit in todo)
+        done = sum(0 if again else self._resumable_rounds(commit) for commit in todo)
+        timings = (len(todo) * self.rounds - done) * len(self.series.series)
+        print(report.forecast(builds, timings, self.pace()), file=out, flush=True)
+
+    def pace(self) -> report.Pace:
+        """Return how long building and measuring take, by the newest commit that was measured here."""
+        recorded = map(self.recorded_rounds, dict.fromkeys((*self.commits, *git.newest(self.root, LOOKED_AT))))
+        return report.pace(next(filter(None, recorded), []))
 
     def build(self, again: bool, out: TextIO) -> None:
         """Build every commit that is not in the cache. One that does not build is left out from then on.
@@ -90,15 +109,15 @@ class Session:
             began = time.time()
             try:
                 with log.set_level(logging.CRITICAL):  # the error is printed below
-                    self._environment.build(repo, commit)
+                    twin = self._environment.build(repo, commit)
             except CommitNotBuilt as error:
                 self.failed_builds[commit] = f"build failed: {error}"
                 print(f"{commit[:SHORT]} does not build (`kv track --again 1` tries it again)", file=out, flush=True)
                 continue
             self.build_seconds[commit] = time.time() - began
-            print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
-            for symbol in fingerprint.missing_symbols(self._environment.unpacked(commit), config.project(self.root)):
-                print(f"note: {commit[:SHORT]} has no {symbol}, which the section names", file=out)
+            print(built(commit, twin, self.build_seconds[commit]), file=out, flush=True)
+            for note in code_identity.notes(fingerprint.build_info(self._environment.unpacked(commit))):
+                print(f"note: {commit[:SHORT]}: {note}", file=out)
 
     def _check_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
         """Remove a build by another toolchain if `again`, else print a note."""
@@ -121,8 +140,10 @@ class Session:
         for path in (*remove_left(self.results), *remove_left(self.root / ".asv" / "journals")):
             print(f"{path}: left by an interrupted run, removed", file=out)
 
-    def measure(self, again: bool, out: TextIO) -> None:
+    def measure(self, again: bool, out: TextIO, *, first_look: bool = False) -> None:
         """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
+
+        With `first_look` the dashboard is written after the first round, too.
 
         Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
         ends, no series loses rounds, unless it gains the wanted number.
@@ -149,10 +170,14 @@ class Session:
         if line := resuming_line(done, self.rounds, SHORT):
             print(line, file=out)
         try:
-            for step in resuming_steps(done, self.rounds):
+            steps = resuming_steps(done, self.rounds, first_look=first_look)
+            for step in steps:
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
-                append = ["--append-samples"] if step.append else []
-                self._run(step.commits, [*rounds, *append], self.series.series, out)
+                append = ["--append-samples"] if step.before else []
+                several = (step.before, self.rounds)
+                self._run(step.commits, [*rounds, *append], self.series.series, out, several)
+                if first_look and not step.before and step is not steps[-1]:
+                    self._show(out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
                 self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
@@ -163,13 +188,44 @@ class Session:
                 add_failure(failures_spool(self.root, self.environment, commit), failure)
             self._ingest(self.rounds, out)
 
-    def _run(self, commits: tuple[str, ...], options: list[str], series: Sequence[Series], out: TextIO) -> None:
+    def _show(self, out: TextIO) -> None:
+        """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds."""
+        minutes = max(round((time.time() - self._began) * (self.rounds - 1) / 60), 1)
+        unfinished = (
+            f"Round 1 of {self.rounds} of {units.count(len(self.measured), 'commit')} is measured, the others take "
+            f"about {units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
+        )
+        self._site.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(dir=self.root / ".asv") as folder:
+                results = Path(folder, "results")
+                shutil.copytree(self.results, results)
+                shutil.copytree(self.root / ".asv" / "spool", Path(folder, ".asv", "spool"))
+                ingest.ingest(Path(folder), results=results, machine=self.machine)
+                write_site(results=results, repository=self.root, out=self._site.parent, unfinished=unfinished)
+        except KernelVelocityError as error:  # the rounds to come are worth more
+            print(f"no first look: {error}", file=out, flush=True)
+        else:
+            print(f"First look: {self._site.as_uri()} (it renews itself)", file=out, flush=True)
+
+    def _run(
+        self,
+        commits: tuple[str, ...],
+        options: list[str],
+        series: Sequence[Series],
+        out: TextIO,
+        rounds: tuple[int, int] = (0, 1),
+    ) -> None:
         """Have asv run series of some commits.
+
+        Args:
+            rounds: how many were measured before, of how many.
 
         Raises:
             KernelVelocityError: asv itself failed.
         """
-        ended = self._asv_run(commits, series, options, lambda line: self._progress(line, out))
+        began = time.time()
+        ended = self._asv_run(commits, series, options, lambda line: self._progress(line, began, rounds, out))
         if not ended.is_whole:
             raise KernelVelocityError(str(ended))
 
@@ -206,20 +262,17 @@ class Session:
         if ended.status != 0:
             self.notes[f"the machine's ceilings were not all measured: {ended}"] = None
 
-    def _progress(self, line: str, out: TextIO) -> None:
+    def _progress(self, line: str, began: float, rounds: tuple[int, int], out: TextIO) -> None:
         now = time.time()
         step = self.reader.read(line, now)
         if step is not None:
-            spent = now - self._began
-            print(
-                f"[{step.percent:3.0f}%] round {step.round}/{step.rounds}, commit {step.commit}, {spent:.0f} s",
-                file=out,
-                flush=True,
-            )
+            which = f"round {rounds[0] + step.round}/{rounds[1]}, commit {step.commit}"
+            spent, rest = now - self._began, left(step.percent / 100, now - began)
+            print(f"[{step.percent:3.0f}%] {which}, {spent:.0f} s{rest}", file=out, flush=True)
 
     def path(self, commit: str) -> Path:
         """Return the path of asv's results file of a commit."""
-        return self.results / str(get_filename(self.machine, commit, self.environment))
+        return lines.results_path(self.results / self.machine, commit, self.environment)
 
     def is_readable(self, commit: str) -> bool:
         """Return whether asv can read a commit's results file. A broken one is noted, because asv would abort."""
@@ -288,7 +341,10 @@ class Session:
 
     def _lines(self, commit: str, suffix: str, decode: Callable[[str], Line]) -> list[Line]:
         notes: list[str] = []
-        records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
+        try:
+            records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
+        except ResultsError as error:
+            records, notes = [], [str(error)]
         self.notes.update(dict.fromkeys(notes))
         return records
 
@@ -297,6 +353,22 @@ class Session:
         summary = ingest.ingest(self.root, results=self.results, machine=self.machine, wanted=wanted)
         for line in (*summary.restored, *summary.problems):
             print(line, file=out)
+        self.notes.update(dict.fromkeys(self.reader.left))
+        if (branch := checked_out(self.results)) != self._branch:
+            self.notes[
+                f"{self.results.name}/: {self._branch} was checked out when this run began, {branch} is now; what was "
+                f"measured since lies beside the results of {branch}: switch branches between runs"
+            ] = None
+
+    @property
+    def _site(self) -> Path:
+        """The dashboard's first page."""
+        return Path(self._conf.html_dir).absolute() / PAGES / "index.html"
+
+    @property
+    def has_site(self) -> bool:
+        """Whether there is a dashboard."""
+        return self._site.exists()
 
     def publish(self, out: TextIO) -> Path:
         """Write asv's site with our pages in it. Return the path of our index.
@@ -304,7 +376,7 @@ class Session:
         One unreadable file of any machine fails asv's whole site. Our pages are then written without it.
         """
         ended = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log)
-        index = Path(self._conf.html_dir).absolute() / PAGES / "index.html"
+        index = self._site
         if ended.status != 0 or not index.exists():
             print(f"asv's own page could not be made: {ended.last} (log: {self._log}); ours is below", file=out)
             write_site(results=self.results, repository=self.root, out=index.parent)
@@ -354,6 +426,13 @@ class Session:
         return [cost(commit) for commit in reversed(self.measured)]
 
 
+def built(commit: str, twin: str | None, seconds: float) -> str:
+    """Return how a commit got its build: by itself, or from one that has the same files to build."""
+    if twin is None:
+        return f"built {commit[:SHORT]} in {seconds:.1f} s"
+    return f"{commit[:SHORT]} takes the build of {twin[:SHORT]}, which has the same files to build"
+
+
 def ceilings_expression(device: str) -> str:
     """Return the regular expression that selects the ceilings of a device, and nothing else."""
     return rf"^device\.{DEVICES[device]}\.track_"
@@ -371,21 +450,24 @@ class AsvRun:
 
     commits: tuple[str, ...]
     rounds: int
-    append: bool  # whether to append to the stored rounds, else replace them
+    before: int  # stored rounds to append to; 0: they are replaced
 
 
-def resuming_steps(done: Mapping[str, int], rounds: int) -> tuple[AsvRun, ...]:
+def resuming_steps(done: Mapping[str, int], rounds: int, *, first_look: bool = False) -> tuple[AsvRun, ...]:
     """Return the runs of asv that bring every commit to `rounds` rounds. The commits with the fewest come first.
 
     Args:
         done: resumable rounds by commit, in the order in which asv gets the commits.
+        first_look: whether the first round of all is a run of its own.
     """
     levels = sorted({*(number for number in done.values() if number < rounds), rounds})
+    if first_look and levels[0] == 0 < rounds:
+        levels = sorted({*levels, 1})
     return tuple(
         AsvRun(
             commits=tuple(commit for commit, number in done.items() if number <= low),
             rounds=high - low,
-            append=low > 0,
+            before=low,
         )
         for low, high in pairwise(levels)
     )

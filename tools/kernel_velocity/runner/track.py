@@ -32,7 +32,7 @@ from kernel_velocity.suite import config
 
 TOGETHER = 3  # commits whose rounds are interleaved where the time is limited
 SETTINGS = {
-    "range": "a git range, or one revision; default: the last three that changed the kernels",
+    "range": "a git range, of which those count that changed what is built, or one revision; default: the last three",
     "bench": "measure only series that match this regular expression",
     "rounds": f"rounds of every series (default {ROUNDS}; fewer for a first look, {REFUSED_ROUNDS} is refused)",
     "tier": "core (default: two test cases of every kernel) or full (all)",
@@ -56,6 +56,7 @@ class TrackSettings:
     machine: str | None
     again: bool
     every: int | None = None
+    all: bool = False  # whether commits of a range count that changed nothing that is built
     seconds: float = math.inf  # that the run, or each machine of a fleet, may take
 
 
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", type=int, metavar="N", help="measure every N-th commit, then halve where a test case changed"
     )
+    parser.add_argument("--all", action="store_true", help="measure every commit of the range")
     parser.add_argument(
         "--minutes",
         "--budget",
@@ -101,6 +103,7 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> TrackSetti
         machine=value["machine"] and check_machine("MACHINE=", value["machine"]),
         again=value["again"] not in (None, "0"),
         every=args.every,
+        all=args.all,
         seconds=math.inf if args.minutes is None else seconds(args.minutes, "--minutes"),
     )
 
@@ -143,8 +146,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
+            work.announce(chosen.again, out)
             work.build(chosen.again, out)
-            work.measure(chosen.again, out)
+            work.measure(chosen.again, out, first_look=not (args.no_site or work.has_site))
             if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
                 work.measure_ceilings(device_name, out)
             statuses.append(_report(work, chosen.tier, out))  # before publishing, which may fail
@@ -154,8 +158,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         status = next((code for code in STATUSES if code in statuses), 0)
         if args.no_site or not work.has_results():
             return status
+        print("\nwriting the dashboard", file=out, flush=True)
         index = work.publish(out)
-        print(f"\n{units.count(measured, 'commit')} measured, {time.time() - began:.0f} s in all", file=out)
+        print(f"{units.count(measured, 'commit')} measured, {time.time() - began:.0f} s in all", file=out)
         print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
         return status
 
@@ -238,7 +243,7 @@ def _select(chosen: TrackSettings, out: TextIO) -> tuple[str, tuple[str, ...], s
     for note in git.check_clone(Path()):
         print(f"note: {note}", file=out)
     torch = installed_torch()
-    commits = git.commits(Path(), chosen.range)
+    commits = wanted(Path(), chosen, out)
     device_name = host.device()
     series = select.select(config.suite(Path()), device_name, chosen.tier, chosen.bench)
     if config.project(Path()).build is not None and not host.has_compiler():
@@ -250,6 +255,20 @@ def _select(chosen: TrackSettings, out: TextIO) -> tuple[str, tuple[str, ...], s
         flush=True,
     )
     return device_name, commits, series
+
+
+def wanted(repository: Path, chosen: TrackSettings, out: TextIO) -> tuple[str, ...]:
+    """Return the commits to measure, newest first. Say how many of the range are left out.
+
+    Raises:
+        UsageError: the range names no commit.
+    """
+    commits = git.commits(repository, chosen.range, changing=not chosen.all)
+    every = git.commits(repository, chosen.range) if chosen.range else commits
+    if left_out := len(every) - len(commits):
+        which = f"{left_out:,} of {units.count(len(every), 'commit')}"
+        print(f"{which} left out, which changed nothing that is built (`--all` measures them)", file=out)
+    return commits
 
 
 def _report(work: Session, tier: str, out: TextIO) -> int:
@@ -272,6 +291,7 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
         *work.failed_builds.values(),
         *failed,
         *short,
+        *report.unproven_lines(measured),
         *report.absent_lines(measurements, failures),
     ]:
         print(line, file=out)

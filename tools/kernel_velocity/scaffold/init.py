@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import json
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TextIO
@@ -21,7 +22,9 @@ from kernel_velocity.suite import config
 
 TEMPLATES = Path(__file__).with_name("init_templates")
 WHEEL = "python -m pip --disable-pip-version-check wheel --no-deps{} -w {{out}} ."
-CMAKE = "cmake -S . -B build-kv -DCMAKE_BUILD_TYPE=Release && cmake --build build-kv --parallel && {}"
+# Libraries that are neither SHARED nor STATIC would be static, of which nothing can be loaded.
+CONFIGURE = "cmake -S . -B build-kv -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON"
+CMAKE = f"{CONFIGURE} && cmake --build build-kv --parallel && {{}}"
 COPY_LIBRARIES = "find . -name '*.so' -exec cp {} {out}/ ';'"
 SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".py", ".cmake"}
 BUILD_FILES = ("CMakeLists.txt", "Makefile", "makefile", "GNUmakefile", "setup.py")
@@ -31,6 +34,9 @@ NOT_BUILT_FROM = {
     *("scripts", "test", "tests", "tools"),
 }
 _LIBRARY = re.compile(r"^([\w./-]+\.so)\s*:(?!=)", re.MULTILINE)  # a target of a Makefile
+# The lines of two settings in one way of writing them.
+_BUILD = re.compile(r"""^(build *= *("([^"\\\n]|\\.)*"|'[^'\n]*')(?= *(#.*)?$)|# build: none.*$)""", re.MULTILINE)
+_BUILT_FROM = re.compile(r"^built-from *= *\[[^\]]*\]", re.MULTILINE)
 _CONFIGURED = re.compile(r"kernel_velocity\.asv_plugin")
 
 
@@ -102,6 +108,58 @@ def section(root: Path) -> str:
             built_from=_toml(built_from),
         )
     )
+
+
+def python_package(root: Path) -> str:
+    """Return the package of a distribution that has Python code alone, "" for any other repository."""
+    if _backend(root) is None or not (root / config.PROJECT_FILE).is_file():
+        return ""
+    if any(
+        PurePosixPath(name).suffix in SOURCES - {".py", ".h"} for name in git.run(root, "ls-files").stdout.splitlines()
+    ):
+        return ""
+    name = str(config.toml(root / config.PROJECT_FILE).get("project", {}).get("name", ""))
+    return re.sub(r"\W", "_", name, flags=re.ASCII).lower()
+
+
+def with_kernel(root: Path, source: PurePosixPath, name: str) -> tuple[dict[Path, str], str]:
+    """Return the file of the section with what builds a kernel, and what that is. No file where it cannot be changed.
+
+    The texts around the settings stay. A file whose settings are not written in one way that is known is left alone.
+
+    Args:
+        source: of the kernel's code, relative to the repository, without a suffix. name: of the libraries.
+    """
+    path, project = Path(section_file(root)), config.project(root)
+    compiled = (
+        f"if test -f {source}.cpp; then c++ -std=c++17 -O3 -shared -fPIC {source}.cpp -o {{out}}/{name}.so; "
+        f"else touch {{out}}/no-{name}; fi && "
+        f"if test -f {source}.cu && command -v nvcc >/dev/null; then "
+        f"nvcc -O3 -shared -Xcompiler -fPIC {source}.cu -o {{out}}/{name}_cuda.so; fi"
+    )
+    build = " && ".join(filter(None, [project.command, compiled]))
+    folder = source.parts[0]
+    built_from = list(dict.fromkeys([*project.built_from, folder])) if project.built_from or not project.build else []
+    sources = [f"{source}.{suffix}" for suffix in ("cpp", "cu")]
+    settings = f"build = {_toml(build)}, built-from = {_toml(built_from)}"
+    is_there = (root / path).is_file()
+    raw = (root / path).read_bytes().decode("utf-8") if is_there else "# build: none\nbuilt-from = []\n"
+    before, line_end = raw.replace("\r\n", "\n"), "\r\n" if "\r\n" in raw else "\n"
+    table = "" if path.name == config.OWN_FILE else f"tool.{config.SECTION}."
+    head, title, text = before.partition(f"[tool.{config.SECTION}]") if table else ("", "", before)
+    text = _BUILD.sub(lambda _: f"build = {_toml(build)}", text, count=1)
+    text = _BUILT_FROM.sub(lambda _: f"built-from = {_toml(built_from)}", text, count=1)
+    text = f"{head}{title}{text}\n[{table}kernels.{name}]\nsources = {_toml(sources)}\n"
+    wanted = tomllib.loads(before)
+    section = wanted if not table else wanted.get("tool", {}).get(config.SECTION, {})
+    section["build"], section["kernels"] = build, {**section.get("kernels", {}), name: {"sources": sources}}
+    if built_from:
+        section["built-from"] = built_from
+    try:
+        is_changed = tomllib.loads(text) == wanted and before.replace("\n", line_end) == raw  # one kind of line ends
+    except tomllib.TOMLDecodeError:
+        is_changed = False
+    return ({path: text.replace("\n", line_end)} if is_changed else {}), settings
 
 
 def _toml(value: str | Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -17,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kernel_velocity.engine.telemetry import Round
-from kernel_velocity.findings import evidence, store
+from kernel_velocity.findings import evidence, store, today
 from kernel_velocity.findings import store as findings_store
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.store import NightRecord
+from kernel_velocity.findings.text import bisection
 from kernel_velocity.past import past
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.past.past import Past, Sessions, Tracked
@@ -34,12 +36,16 @@ from kernel_velocity.roofline import ceilings as kept_ceilings
 from kernel_velocity.roofline.model import Roofline, Roofs, roofline
 from kernel_velocity.roofline.roofs import CeilingSession, Choice, Chooser
 from kernel_velocity.site import text as pages
-from kernel_velocity.site.text import Platform
+from kernel_velocity.site.text import CommitLine, Platform
 from kernel_velocity.suite import config
 from kernel_velocity.suite.config import Project
+from kernel_velocity.verdict import silence
+from kernel_velocity.verdict.ranges import CommitRange
 from kernel_velocity.verdict.verdicts import Verdicts
 
 STEP = 64  # measured commits from one rewriting of all series' own files to the next
+OF_COMMIT, OF_RANGE = "/commit/", "/compare/"  # in addresses of GitHub, GitLab, Gitea, Forgejo
+DIGITS = 12  # of a hash in a command
 COLD = "cold"  # the cache state in which nothing lies in a cache
 Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
 
@@ -59,6 +65,7 @@ class Site:
     repository: Path
     project: Project  # what the repository says of its kernels' sources
     past: Past
+    unfinished: str = ""  # what a run still measures. "": none does
     # Of what was asked for
     _sessions: dict[Platform, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
@@ -121,9 +128,11 @@ class Site:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be read."""
+        """What could not be read, and machines that may be one."""
         unread = (text for _, problems in self.evidence.values() for text in problems)
-        return (*self.past.notes, *self._stored.problems, *unread, *self._verdicts[1])
+        files = Counter(path.partition("/")[0] for path in self.past.directory.files)
+        scattered = silence.scattered(self.past.machines, files)
+        return (*scattered, *self.past.notes, *self._stored.problems, *unread, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -197,7 +206,7 @@ class Site:
         """
         position = self.series(key).position[:last]
         count = bisect_right(self.along, position[-1], key=self.order.__getitem__) if len(position) else 0
-        return f"{self._until[count]} {self.past.amounts(key)}"
+        return f"{self._until[count]} {self.past.amounts(key)} {self.past.better(key.benchmark)}"
 
     @cached_property
     def _until(self) -> Sequence[str]:
@@ -214,6 +223,10 @@ class Site:
         """Every finding, whatever its state."""
         return tuple(self._stored.findings)
 
+    def today(self, finding: Finding) -> str:
+        """Return where today's values no longer hold what a finding told. "" where they do."""
+        return today.of_finding(finding, self.past, self.levels)
+
     @property
     def verdicts(self) -> tuple[NightRecord, ...]:
         """The newest night of each machine, the newest of them first."""
@@ -227,6 +240,38 @@ class Site:
     def _commit_url(self) -> str:
         url = config.asv_settings(self.repository).get("show_commit_url") or ""
         return url if url.startswith(("https://", "http://")) else ""
+
+    def compare_url(self, commits: CommitRange) -> str:
+        """Return the address of a range at the code's host. "" where only the form of a commit's address is known."""
+        host, form, rest = self._commit_url.rpartition(OF_COMMIT)
+        return f"{host}{OF_RANGE}{commits.good}...{commits.bad}" if form and not rest else ""
+
+    def cause(self, commits: CommitRange, listed: str) -> CommitLine:
+        """Return what a page names as the cause of a change. `listed`: the address at which a range is listed."""
+        commit = None if commits.culprit is None else self.commit(commits.culprit)
+        return pages.cause(commits, commit, listed, self.past.paths)
+
+    def cause_url(self, commits: CommitRange) -> str:
+        """Return the address of a range, or of its only commit, at the code's host. "" where it is not known."""
+        if commits.culprit is not None:
+            return self.commit_url(commits.culprit)
+        return self.compare_url(commits) if commits.commits else ""
+
+    def narrowing(self, key: SeriesKey, commits: CommitRange, *, rises: bool) -> str:
+        """Return the command that narrows the range of a step. "" where nothing is left to be narrowed.
+
+        It measures what is not measured. Where all of it is, noise left the range: `kv bisect` measures in turns.
+        """
+        if len(commits.commits) < 2:
+            return ""
+        good, bad = (end[:DIGITS] for end in (commits.good, commits.bad))
+        series = self.series(key)
+        measured = {*series.position[series.is_measured].tolist()}
+        if any(self.order[sha] not in measured for sha in commits.commits):
+            return f"kv track --range {good}..{bad}"
+        if rises and name_parts(key.benchmark).device:
+            return bisection(key.benchmark, key.implementation, key.case, good, bad)
+        return f"kv track --range {good}..{bad} --again 1"
 
     @cached_property
     def source_changes(self) -> Mapping[str, Sequence[str]]:
@@ -273,19 +318,23 @@ class Site:
         along = sorted(files, key=lambda file: self.order.get(file.commit, len(self.line)))
         return tuple(hardware_doubts([(file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in along]))
 
+    def path(self, platform: Platform, commit: str) -> str:
+        """Return the results file of a commit at a platform, as the past names it, "" where there is none."""
+        return self.past.path(platform.machine, platform.environment, commit)
+
     def has_rounds(self, platform: Platform, commit: str) -> bool:
         """Return whether there is telemetry of a commit whose results could be read. Of what, `rounds_at` says."""
-        file = self.past.directory.files.get(results_file(platform, commit))
+        file = self.past.directory.files.get(self.path(platform, commit))
         return file is not None and file.has_telemetry
 
     def signature(self, platform: Platform, commit: str) -> str:
         """Return what changes whenever the files of a commit at a platform do: results, rounds, failures, sessions."""
-        file = self.past.directory.files.get(results_file(platform, commit))
+        file = self.past.directory.files.get(self.path(platform, commit))
         return "" if file is None else file.signature
 
     def rounds_at(self, platform: Platform, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
-        return lines.read_rounds(lines.beside(self.results / results_file(platform, commit), lines.ROUNDS), [])
+        return lines.read_rounds(lines.beside(self.results / self.path(platform, commit), lines.ROUNDS), [])
 
     @cached_property
     def evidence(self) -> Mapping[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
@@ -298,8 +347,10 @@ class Site:
 
     @cached_property
     def _named(self) -> Mapping[str, Commit]:
-        """The commits that findings name and that have no result: bisecting measures them without recording."""
-        wanted = {sha for finding in self.findings for sha in finding.commits} - self.commits.keys()
+        """The commits without a result that findings name, or that can have caused a change."""
+        wanted = {sha for finding in self.findings for sha in finding.commits}
+        wanted |= {sha for key in self.keys for range_ in self.levels[key].ranges for sha in range_.commits}
+        wanted -= self.commits.keys()
         return git.read(self.repository, wanted).commits if wanted else {}
 
     @cached_property
@@ -307,19 +358,20 @@ class Site:
         return findings_store.read(self.results)
 
 
-def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
+def read(results: Path, repository: Path, cache: Path | None = None, unfinished: str = "") -> Site:
     """Read a results directory and its repository. Of the results only what changed since they were read last.
 
     Args:
         results: asv's results directory. repository: a folder of the repository.
         cache: the folder of the cache. None: the usual one beside the results directory.
+        unfinished: what a run still measures.
 
     Raises:
         ResultsError: `results` is no directory.
         HistoryError: `repository` is no git repository with a commit.
     """
     opened = past.open(results, repository, folder=cache)
-    return Site(results=results, repository=repository, project=config.project(repository), past=opened)
+    return Site(results=results, repository=repository, project=opened.project, past=opened, unfinished=unfinished)
 
 
 def below(series: Columns | Measurement, seconds: float | None, roofs: Roofs | None) -> Roofline | None:
@@ -338,8 +390,3 @@ def below(series: Columns | Measurement, seconds: float | None, roofs: Roofs | N
         roofs=roofs,
         dtype=series.key.dtype,
     )
-
-
-def results_file(platform: Platform, commit: str) -> str:
-    """Return the results file of a commit at a platform, as the past names it."""
-    return f"{platform.machine}/{lines.stem(commit, platform.environment)}.json"

@@ -54,9 +54,9 @@ def build_feed(
 ) -> Page:
     """Return the feed of the overview's cards, and of findings with their lines. A card tells its finding, too."""
     root = uuid.uuid5(uuid.NAMESPACE_OID, site.line[0])
-    shown = {card["data"]["finding"] for card in cards}
+    shown, used_ids = {card["data"]["finding"] for card in cards}, set[str]()
     entries = [
-        *(_of_card(site, root, card) for card in cards),
+        *(_of_card(site, root, card, used_ids) for card in cards),
         *(_of_finding(root, finding, line) for finding, line in findings if finding.id not in shown),
     ]
     entries.sort(key=lambda entry: (entry.when, entry.id), reverse=True)
@@ -72,27 +72,34 @@ def build_feed(
     return Page(name=FEED, template=FEED, context={"feed": feed})
 
 
-def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any]) -> FeedEntry:
+def _of_card(site: Site, root: uuid.UUID, card: Mapping[str, Any], used_ids: set[str]) -> FeedEntry:
+    """Return a card's entry, which stays the same when the change ends.
+
+    Args:
+        used_ids: of the entries before it. Where the changes of one commit end at several, only one keeps its id.
+    """
     about, line = card["data"], card["commit"]
+    shown_at = about["end"]["commit"] if about["end"] else about["commit"]
     names = ("commit", "machine", "environment", "kernel", "device", "state", "implementation")
     state = [card["finding"][1]] if card["finding"] else []
-    over = ["over: gone again since"] if card["is_over"] else []
     others = [f"also {', '.join(card['others'])}"] if card["others"] else []
-    what = " ".join(filter(None, (card["kernel"], card["case"])))
-    change = " ".join(filter(None, (card["change"], card["margin"])))
-    commit = f"{line.short} {line.subject} ({line.author})"
+    what = " ".join(filter(None, (card["name"], card["case"])))
+    change = " ".join(filter(None, (card["change"], card["margin"], card["lasted"])))
+    parts = [*(about[name] for name in names), card["tone"]]
+    ids = [uuid.uuid5(root, "\0".join(some)).urn for some in (parts, [*parts, shown_at])]
+    used_ids.add(entry_id := ids[ids[0] in used_ids])
     return FeedEntry(
-        id=uuid.uuid5(root, "\0".join([*(about[name] for name in names), card["tone"]])).urn,
-        title=plain(f"{what}: {', '.join([change, *state, *over])}"),
+        id=entry_id,
+        title=plain(f"{what}: {', '.join([change, *state])}"),
         href=card["href"],
-        when=site.commits[about["commit"]].committed,
-        summary=plain(" · ".join([commit, card["times"], card["where"], *others])),
+        when=site.commits[shown_at].committed,
+        summary=plain(" · ".join([line.words, card["times"], card["where"], *others])),
     )
 
 
 def _of_finding(root: uuid.UUID, finding: Finding, line: Mapping[str, Any]) -> FeedEntry:
-    commits = [f"{commit.short} {commit.subject}" for commit in line["commits"]]
-    words = [line["state"], line["interval"], line["where"], *commits, line["further"]]
+    causes = [cause.words for cause in line["commits"]]
+    words = [line["state"], line["interval"], line["where"], *causes]
     return FeedEntry(
         id=uuid.uuid5(root, finding.id).urn,
         title=plain(f"{line['subject']}: {line['change']}"),
@@ -131,7 +138,7 @@ def build_badges(site: Site) -> Iterator[Page]:
         newest = _newest(site, benchmark) if device and state == STATE else None
         if newest is not None:
             context = {"badge": _badge(site, *newest)}
-            yield Page(name=f"badge-{kernel}-{device}.svg", template="badge.svg", context=context)
+            yield Page(name=f"badge-{text.in_file_name(kernel)}-{device}.svg", template="badge.svg", context=context)
 
 
 def _newest(site: Site, benchmark: str) -> tuple[Platform, Measurement, Verdict | None] | None:
@@ -159,7 +166,7 @@ def _badge(site: Site, platform: Platform, now: Measurement, verdict: Verdict | 
     """Return what the template shows of a measured value. Lengths in px."""
     key = now.key
     kernel, device, _ = name_parts(key.benchmark)
-    change, tone = ("", "") if verdict is None else (text.verdict(verdict), text.verdict_tone(verdict))
+    change, tone = ("", "") if verdict is None else (text.verdict(verdict), text.tone(verdict.word))
     share = _share(site, platform, device, now)
     rate = " · ".join(filter(None, (text.rate(now), share or change)))
     origin = f"{key.implementation}, {key.case}, {key.machine}, commit {now.commit[:SHORT]}"

@@ -18,15 +18,17 @@ from typing import TextIO
 import jinja2
 from jinja2.bccache import Bucket
 
-from kernel_velocity import forking, units
+from kernel_velocity import forking, progress, units
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.findings.finding import OPEN
 from kernel_velocity.past import cache
+from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.site import model, outside, series_data, text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import commit_facts, finding, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
+from kernel_velocity.verdict.ranges import CommitRange
 
 Part = Callable[[Site], Iterator[Page | DataFile]]  # yields some files of a site
 
@@ -80,19 +82,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = Path(".asv/html/kernel-velocity")
     parser.add_argument("--out", type=Path, default=out, help=f"the folder to write (default: {out})")
     where = ".asv/cache/report beside the results"
+    parser.add_argument(
+        "--unfinished",
+        default="",
+        metavar="TEXT",
+        help="what is still being measured: the overview says it, and renews",
+    )
     parser.add_argument("--cache", type=Path, help=f"the cache, which is safe to delete (default: {where})")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Write the site. Print notes to `err`, one line each, and the address of the index to `out`."""
-    summary = write_site(results=args.results, repository=args.repository, out=args.out, cache=args.cache)
+    with progress.reported(err):
+        summary = write_site(
+            results=args.results,
+            repository=args.repository,
+            out=args.out,
+            cache=args.cache,
+            unfinished=args.unfinished,
+        )
     for note in summary.notes:
         print(f"note: {note}", file=err)
     print(f"{summary.series} series over {summary.commits} commits: {summary.index.as_uri()}", file=out)
     return 0
 
 
-def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None = None) -> SiteSummary:
+def write_site(
+    *, results: Path, repository: Path, out: Path, cache: Path | None = None, unfinished: str = ""
+) -> SiteSummary:
     """Write the site of a results directory below `out`.
 
     Args:
@@ -100,12 +117,13 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         repository: a folder of the repository whose commits were measured.
         out: the site's folder, made if it does not exist. Files of other origin in it are left alone.
         cache: the cache folder. None: the usual one beside the results directory.
+        unfinished: what a run still measures. The overview says it, and renews itself.
 
     Raises:
         ResultsError: `results` is no directory, or has nothing to show, or `out` is a file.
         HistoryError: `repository` is no git repository with a commit.
     """
-    site = model.read(results, repository, cache)
+    site = model.read(results, repository, cache, unfinished)
     if not (site.measured or site.verdicts or site.findings):
         raise ResultsError(_nothing(site))
     if out.exists() and not out.is_dir():
@@ -138,16 +156,27 @@ def compare_page(site: Site) -> Iterator[Page]:
 
 
 def search_words(site: Site) -> Iterator[DataFile]:
-    """Yield what the search finds beside commits: pairs of a text and an address, of kernels and test cases."""
+    """Yield what the search finds beside measured commits: pairs of a text and an address.
+
+    Of kernels, of test cases, and of commits without a result that can have caused a change: where they are listed.
+    """
     several = len(site.platforms) > 1
     kernels: dict[str, str] = {}
+    causes: dict[str, tuple[str, CommitRange]] = {}
     cases: dict[str, str] = {}  # by address: the implementations of a test case share a chart
     for key in site.keys:
         name, device, state = name_parts(key.benchmark)
         kernels.setdefault(text.kernel_href(name, device), " ".join(filter(None, (name, device))))
         platform = key.machine if several else ""
         cases.setdefault(text.trend_href(key), " ".join(filter(None, (name, key.case, device, state, platform))))
+        levels, positions = site.levels[key], site.series(key).position
+        for point, commits in zip(levels.points, levels.ranges, strict=True):
+            listed = text.causes_href(site.commits[site.line[positions[point.index]]])
+            causes |= {sha: (listed, commits) for sha in commits.commits if sha not in site.past.paths}
     entries = [[words, href] for href, words in (*kernels.items(), *cases.items())]
+    for sha, (href, commits) in causes.items():
+        subject = commit.subject if (commit := site.commit(sha)) else ""
+        entries.append([f"{sha[:SHORT]} {subject} (not measured, {commits.count})", href])
     yield DataFile(name="search", value={"format": SEARCH_FORMAT, "entries": entries})
 
 
@@ -250,11 +279,13 @@ def _make_all(site: Site, writer: Writer) -> None:
     for name, content in files.items():
         writer.add(f"static/{name}", content)
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other
+    numbered = [*enumerate(parts)]
+    making = "making parts of the pages"
     if len(site.measured) < FEWEST_APART:
-        _make(site, writer, parts)
+        _make(site, writer, progress.shown(making, numbered, len(parts)))
         return
     _ = len(site.levels)  # of all series at once, before there are two processes
-    shared = forking.share(parts)
+    shared = progress.shown(making, forking.share(numbered), len(parts))
 
     def make() -> tuple[Mapping[str, Entry], Sequence[str], int]:
         part = writer.part()

@@ -22,10 +22,14 @@ The columns are written for few bytes:
   `adjusted_high` how far its interval's ends are below and above it. A column that is unknown throughout is left out.
 
 The levels of a series are what verdicts follow from (verdict/verdicts.py): `steps` between them, oldest first, each
-with its entry, its ratio of times (new / old), the ends of its interval, and whether a commit can have caused it.
-`doubt` is the entry of a newest step that may be chance. `within` has for each level the least changes that would have
-been seen, with 1, 2, ... values on the shorter side. A series of one undisturbed level has no `steps`, without a doubt
-no `doubt`.
+with its entry, its ratio of times (new / old), the ends of its interval, and whether a commit can have caused it. A
+step from 0 or to 0 has null in their place. All steps of its series have both their levels behind them. `causes` has
+for each step the measured commits before and after it, and those that can have caused it, oldest first. `doubt` is the
+entry of a newest step that may be chance. `within` has for each level the least changes that would have been seen, with
+1, 2, ... values on the shorter side. `visits` are entries whose value is further off, each with the least change that
+its commit alone cannot have. `better` says which values are the better ones, "higher" or "neither". A series of one
+undisturbed level has no `steps` and `causes`, without a doubt no `doubt`, and where lower values are better, no
+`better`.
 
 Unknown is null. FLOP and bytes are per call.
 """
@@ -43,6 +47,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from kernel_velocity.direction import Better
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.names import operation
 from kernel_velocity.past.columns import TIMES, Columns
@@ -52,6 +57,8 @@ from kernel_velocity.results.records import name_parts
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
+from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.verdict.verdicts import Levels
 
 FORMAT = 3  # of these files; raised when a reader of the old ones would go wrong
 DIGITS = 6  # of a time, the shortest of a series: no series repeats to one part in 100,000, and pages show three
@@ -74,7 +81,7 @@ def build(site: Site) -> Iterator[DataFile]:
         inputs = f"{before} {site.digest(key, site.older(key))}"
         yield DataFile(name=series_name(key), value=partial(series, site, key, encoder), inputs=inputs)
     for name, keys in newest.items():
-        digests = [(key, site.digest(key), _levels(site, key)) for key in keys]
+        digests = [(key, site.digest(key), levels_of(site.levels[key])) for key in keys]
         value = partial(_newest, site, keys, encoder)
         yield DataFile(name=name, value=value, inputs=repr((before, digests)))
 
@@ -89,22 +96,37 @@ def newest_name(key: SeriesKey) -> str:
 def _newest(site: Site, keys: Sequence[SeriesKey], encoder: Encoder) -> dict[str, Any]:
     columns = {series_name(key): site.series(key).between(site.older(key)) for key in keys}
     series = {name: encoder.columns(part) for name, part in columns.items() if len(part)}
-    levels = {series_name(key): _levels(site, key) for key in keys}
+    levels = {series_name(key): levels_of(site.levels[key]) for key in keys}
     return {"format": FORMAT, "before": site.edge.commits, "series": series, "levels": levels}
 
 
-def _levels(site: Site, key: SeriesKey) -> dict[str, Any]:
-    """Return the levels of a series, to four digits."""
-    levels = site.levels[key]
-    steps = [
-        [point.index, *(float(f"{ratio:.4g}") for ratio in (point.ratio, point.low, point.high)), point.is_blamed]
-        for point in levels.points
-    ]
+def levels_of(levels: Levels) -> dict[str, Any]:
+    """Return the levels of a series as data, to four digits."""
+    causes = [[commits.good, commits.bad, commits.commits] for commits in levels.ranges]
+    has_zero = any(point.has_zero for point in levels.points)
+    ends = [[[_value(point.before), _value(point.after)]] if has_zero else [] for point in levels.points]
+    steps = [[*_step(point), *both] for point, both in zip(levels.points, ends, strict=True)]
     return {
-        **({"steps": steps} if steps else {}),
+        **({"steps": steps, "causes": causes} if steps else {}),
         **({} if levels.doubt is None else {"doubt": levels.doubt.index}),
-        "within": [[float(f"{least:.3g}") for least in sizes] for sizes in levels.within],
+        **({} if levels.better is Better.LOWER else {"better": levels.better}),
+        **({"visits": [[entry, _shortened(most)] for entry, most in levels.visits.items()]} if levels.visits else {}),
+        "within": [[*map(_shortened, sizes)] for sizes in levels.within],
     }
+
+
+def _shortened(share: float) -> float:
+    return float(f"{share:.3g}")
+
+
+def _step(point: ChangePoint) -> list[object]:
+    """Return a step. One from 0 or to 0 has no ratio."""
+    ratios = [None] * 3 if point.has_zero else [float(f"{of:.4g}") for of in (point.ratio, point.low, point.high)]
+    return [point.index, *ratios, point.is_blamed]
+
+
+def _value(level: float) -> float:
+    return float(f"{math.exp(level):.{DIGITS}g}")
 
 
 def commits(site: Site) -> dict[str, Any]:
@@ -124,7 +146,7 @@ def commits(site: Site) -> dict[str, Any]:
             "date": commit.date.isoformat(),
             "tags": list(site.tags.get(sha, ())),
             "places": [number for number, at in enumerate(has_value.values()) if at[site.order[sha]]],
-            "page": text.commit_href(sha),
+            "page": text.commit_href(commit),
         }
         for sha in site.along
         for commit in [site.commits[sha]]
@@ -247,7 +269,7 @@ def _remarks(columns: Columns) -> list[tuple[tuple[str, ...] | None, int]]:
     for entry, reason in columns.reasons.items():
         remarks[entry] = (reason, *remarks.get(entry, ()))
     runs = itertools.groupby(map(remarks.get, range(len(columns))))
-    return [(texts, sum(1 for _ in run)) for texts, run in runs]
+    return [(texts, len([*run])) for texts, run in runs]
 
 
 def _times(columns: Columns) -> dict[str, Any]:

@@ -18,17 +18,29 @@ from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine, name_parts
-from kernel_velocity.verdict.verdicts import Verdict
+from kernel_velocity.verdict.ranges import CommitRange
+from kernel_velocity.verdict.verdicts import Change, Verdict, Word, lasted
 
 DASH = "–"
-RATE_UNITS = ("GFLOPS", "GOPS")
 REASONS = {
     Outcome.NOT_APPLICABLE: "n/a: the test case was not asked for, this commit does not have the implementation, "
     "or this machine lacks what it needs",
     Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
     "numbers (`asv run --show-stderr` prints why)",
 }
-_MEMORY_DIGITS = 18  # a longer number of bytes is no memory size
+FIGURES = {  # of code: the end of a benchmark's name -> what tables call it
+    "track_code_bytes": "code",
+    "track_registers": "registers of a thread",
+    "track_shared_bytes": "shared memory of a block",
+    "track_spill_bytes": "spilled",
+    "track_instructions": "instructions of a call",
+    "track_reads": "reads of a call",
+    "track_writes": "writes of a call",
+    "track_l1_misses": "misses of the first-level cache",
+    "track_ll_misses": "misses of the last-level cache",
+}
+_LEAST_MEMORY, _MOST_MEMORY = 2**26, 2**60  # bytes, of a machine
+_LEAST_BYTES = 2**30  # a smaller number is of an old asv, which wrote KiB
 _FILE_NAME = re.compile(r"[A-Za-z_][\w.]{0,149}", re.ASCII)
 _ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+")
 
@@ -40,7 +52,7 @@ class Cell:
     text: str
     detail: str = ""  # interval and time
     change: str = ""
-    tone: str = ""  # "faster", "slower", "unchanged", "undecided", "same" (nobody knows), "n/a", "failed", "absent"
+    tone: str = ""  # "faster", "slower", "unchanged", "undecided", "same" (neither), "n/a", "failed", "absent"
     marks: tuple[int, ...] = ()  # numbers of its footnotes
     href: str = ""
 
@@ -54,6 +66,15 @@ class CommitLine:
     subject: str
     author: str
     date: str
+    count: str = ""  # "one of 7 commits": `short` is their range, and no commit is named
+
+    @property
+    def words(self) -> str:
+        """Return it as plain text."""
+        author = f" ({self.author})" if self.author else ""
+        return (
+            ", ".join(filter(None, (self.count, self.short))) if self.count else f"{self.short} {self.subject}{author}"
+        )
 
 
 @dataclass(frozen=True)
@@ -132,14 +153,21 @@ def platforms(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> 
 
 
 def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
-    """Return what asv recorded of a machine, with words for its keys. Memory in GiB where asv wrote bytes."""
+    """Return what asv recorded of a machine, with words for its keys. Memory in GiB where asv wrote bytes or KiB."""
     words = {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}
 
     def value(key: str, text: str) -> str:
-        is_size = key == "ram" and text.isdecimal() and len(text) <= _MEMORY_DIGITS
-        return units.memory(int(text)) if is_size else text
+        size = memory_of(text) if key == "ram" else None
+        return text if size is None else units.memory(size)
 
     return tuple((words.get(key, key), value(key, text)) for key, text in machine.details)
+
+
+def memory_of(ram: str) -> int | None:
+    """Return the bytes of memory that asv recorded of a machine, old ones in KiB. None where it is no such number."""
+    number = int(ram) if ram.isdecimal() and len(ram) < len(str(_MOST_MEMORY)) else 0
+    size = number * (1024 if number < _LEAST_BYTES else 1)
+    return size if _LEAST_MEMORY <= size < _MOST_MEMORY else None
 
 
 def position_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
@@ -153,9 +181,14 @@ def position_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tup
     return rank(key.implementation, implementations), rank(key.case, cases)
 
 
-def commit_href(sha: str) -> str:
+def commit_href(commit: Commit) -> str:
     """Return the file name of a commit's page."""
-    return f"commit-{sha[:SHORT]}.html"
+    return f"commit-{commit.short}.html"
+
+
+def causes_href(commit: Commit) -> str:
+    """Return the address of the part of a commit's page that lists what can have caused its changes."""
+    return f"{commit_href(commit)}#causes"
 
 
 @cache
@@ -171,10 +204,15 @@ def kernel_href(kernel: str, device: str, **choice: str) -> str:
 
 
 def kernel_page(kernel: str, device: str) -> str:
-    """Return the name of a kernel's page and of its data: with a hash where no file could have the kernel's name."""
-    if not _FILE_NAME.fullmatch(kernel):
-        kernel = f"{hashlib.sha256(kernel.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-    return f"kernel-{kernel}" + (f"-{device}" if device else "")
+    """Return the name of a kernel's page and of its data."""
+    return f"kernel-{in_file_name(kernel)}" + (f"-{device}" if device else "")
+
+
+def in_file_name(kernel: str) -> str:
+    """Return what stands for a kernel in the names of files: its name, or a digest where that is long or not ASCII."""
+    if _FILE_NAME.fullmatch(kernel):
+        return kernel
+    return hashlib.sha256(kernel.encode("utf-8")).hexdigest()[:16]
 
 
 def trend_href(key: SeriesKey) -> str:
@@ -193,8 +231,8 @@ def names_of(key: SeriesKey) -> dict[str, str]:
 def commit_line(commit: Commit) -> CommitLine:
     """Return a commit as a line of a table shows it."""
     return CommitLine(
-        short=commit.sha[:SHORT],
-        href=commit_href(commit.sha),
+        short=commit.short,
+        href=commit_href(commit),
         subject=commit.subject or "(no message)",
         author=commit.author,
         date=f"{commit.date:%Y-%m-%d %H:%M}",
@@ -207,6 +245,20 @@ def named_commit(sha: str, commit: Commit | None, measured: Container[str]) -> C
         return CommitLine(short=sha[:SHORT], href="", subject="(not in this clone)", author="", date="")
     line = commit_line(commit)
     return line if sha in measured else replace(line, href="")
+
+
+def cause(commits: CommitRange, commit: Commit | None, listed: str, measured: Container[str]) -> CommitLine:
+    """Return what a page names as the cause of a change: a commit only where it is the only possible one.
+
+    Args:
+        commit: the only possible one, if there is one and the clone has it. listed: where a page lists the range.
+        measured: the commits that have a page.
+    """
+    if commits.culprit is None:
+        ends = (commits.ends, listed) if commits.commits else ("", "")
+        return CommitLine(short=ends[0], href=ends[1], subject="", author="", date="", count=commits.count)
+    line = named_commit(commits.culprit, commit, measured)
+    return line if line.href else replace(line, href=listed)
 
 
 def absent() -> Cell:
@@ -242,35 +294,48 @@ def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tu
 
 def verdict(value: Verdict, unit: str = units.SECONDS) -> str:
     """Return a verdict in words: "8.0% slower", "unchanged". `unit`: of the values."""
-    return (
-        units.change(1 / value.ratio, units.SECONDS if unit in RATE_UNITS else unit) if value.is_change else value.word
-    )
+    if value.ends is not None:
+        return " to ".join("0" if end == 0 else units.value(end, unit) for end in value.ends)
+    return units.change(1 / value.ratio, unit) if value.is_change else value.word
 
 
-def verdict_detail(value: Verdict) -> str:
+def ended(change: Change, columns: Columns, line: Sequence[str]) -> str:
+    """Return what the end of a change is: it takes the change back, or goes on to another level."""
+    began = line[columns.position[change.point.index]][:SHORT]
+    return f"{'takes back' if change.is_back else 'ends'} the change since {began}"
+
+
+def at_ends(changes: Iterable[Change], columns: Columns, line: Sequence[str]) -> dict[int, str]:
+    """Return what is to be said of the ends of a series' changes, by entry."""
+    words: dict[int, list[str]] = {}
+    for change in changes:
+        if change.end is not None:
+            words.setdefault(change.point.index, []).append(lasted(change, columns, line))
+            words.setdefault(change.end.index, []).append(ended(change, columns, line))
+    return {entry: "; ".join(several) for entry, several in words.items()}
+
+
+def verdict_detail(value: Verdict, unit: str = units.SECONDS) -> str:
     """Return how sure a verdict is: "±0.9%" of a change, "within 1.4%" of what is unchanged. "" where nothing tells.
 
     It is in the unit of `verdict`: of a percentage, percentage points, of a multiple, a share of it.
     """
     if value.is_change:
-        is_multiple = max(value.ratio, 1 / value.ratio) >= units.MULTIPLE_FROM
-        half = (value.high - value.low) / 2 / (value.ratio if is_multiple else 1)
+        half = (value.high - value.low) / 2 / (value.ratio if units.is_multiple(1 / value.ratio, unit) else 1)
         return "" if isnan(half) else f"±{units.share(half)}"
     return "" if isnan(value.within) else f"within {units.share(value.within)}"
 
 
-def verdict_tone(value: Verdict, unit: str = units.SECONDS) -> str:
-    """Return the colour class of a verdict. Of values in an unknown unit nobody knows whether less is better."""
-    if value.is_change and unit not in (units.SECONDS, units.BYTES, *RATE_UNITS):
-        return "same"
-    return value.word.value
+def tone(word: Word) -> str:
+    """Return the colour class of a word. Where neither direction is better, a change has no colour."""
+    return "same" if word in (Word.HIGHER, Word.LOWER) else word.value
 
 
 def verdict_cell(value: Verdict | None, unit: str) -> Cell:
     """Return the cell of a verdict on values in a unit. None: there is nothing to compare."""
     if value is None:
         return absent()
-    return Cell(text=verdict(value, unit), detail=verdict_detail(value), tone=verdict_tone(value, unit))
+    return Cell(text=verdict(value, unit), detail=verdict_detail(value, unit), tone=tone(value.word))
 
 
 def cell(

@@ -34,7 +34,7 @@ FOLDERS = ("data", "static")  # of a site
 _FORMAT = 4  # of the manifest
 _PACKED = 600  # bytes of JSON, from which on it is written packed: 45% of the bytes of digits
 _BITS, _LETTER = 15, 0x3400  # of a letter, and the first of 2^15 that are none of control or half of a pair
-_LEVEL = 6  # of gzip: 9 takes half as long again for nothing, 4 a third of the time for 4% more
+_LEVEL = 4  # of gzip: 6 takes 1.75 times as long for 2% less, 1 .7 times for 5% more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ def _packed(head: str, text: bytes) -> bytes:
     packed = gzip.compress(text, _LEVEL, mtime=0)
     bits = np.unpackbits(np.frombuffer(packed, np.uint8))
     rows = np.zeros((-(-bits.size // _BITS), 16), np.uint8)
-    bits.resize(len(rows) * _BITS)  # with zeros
+    bits.resize(len(rows) * _BITS, refcheck=False)  # with zeros, under a profiler, too
     rows[:, 16 - _BITS :] = bits.reshape(-1, _BITS)
     letters = np.packbits(rows).view(">u2") + _LETTER
     before, after = f'{head}{{"size":{len(packed)},"gzip":"'.encode("utf-16-le"), '"});\n'.encode("utf-16-le")

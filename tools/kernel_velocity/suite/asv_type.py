@@ -1,5 +1,7 @@
 """The asv benchmark types of the suite: times (one robust estimate per round, 8 rounds), errors and figures (once).
 
+asv's own track_ benchmarks state here which direction of their values is better.
+
 Imported inside asv only.
 """
 
@@ -17,11 +19,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from asv_runner.benchmarks import benchmark_types
-from asv_runner.benchmarks._base import Benchmark
+from asv_runner.benchmarks._base import Benchmark, _get_first_attr
+from asv_runner.benchmarks.track import TrackBenchmark as AsvTrackBenchmark
 
+from kernel_velocity import processes
 from kernel_velocity.engine import spool, timing
 from kernel_velocity.engine.sampling import ROUNDS
-from kernel_velocity.names import FIGURES
+from kernel_velocity.names import COUNTS, UNITS_OF_FIGURES
 from kernel_velocity.suite.under_test import root_folder
 
 ERROR_UNIT = "absolute or relative, the smaller"  # of track_max_error; integers: absolute
@@ -37,6 +41,8 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
 
     def do_setup(self) -> bool:
         """Run setup and return whether to skip."""
+        processes.adopt_orphans()  # so that what the code leaves running is this process's, and ended by it
+        self._children = processes.children()
         try:
             spool.begin(self._mark())
         except spool.EarlierRoundDiedError as error:
@@ -51,6 +57,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
         except BaseException as error:
             spool.end(self._mark())  # asv calls no teardown then
             self._record_failure(error)
+            self._end_children()
             raise
         return False
 
@@ -62,6 +69,13 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
         """Run teardown. The round ended by itself."""
         spool.end(self._mark())
         super().do_teardown()
+        self._end_children()
+
+    def _end_children(self) -> None:
+        """End the processes that the code under test left running: they would slow down the next rounds."""
+        series = " ".join((self.name, *self._current_params))
+        for process in processes.end_children(self._children):
+            print(f"kernel-velocity: {series} {processes.LEFT} {process}", file=sys.stderr, flush=True)  # noqa: T201 - asv shows it
 
     def run(self, *params: Any) -> Any:
         """Return the result of one round."""
@@ -98,6 +112,8 @@ class RoundBenchmark(_Recorded):
         self.rounds = ROUNDS
         self.flops = {case: owner.flops[case] for case in params[1] if case in owner.flops}
         self.bytes = {case: owner.bytes[case] for case in params[1] if case in owner.bytes}
+        if not {"run", "run_server"} & {*sys.argv}:  # no round needs them, and to count them takes a while
+            self.unfused_bytes = {case: owner.unfused_bytes[case] for case in params[1] if case in owner.unfused_bytes}
 
     def _set_up(self) -> None:
         super()._set_up()
@@ -112,14 +128,17 @@ class RoundBenchmark(_Recorded):
 class TrackBenchmark(_Recorded):
     """Runs a `track_*` method of `_KernelBenchmark` once: it is no time, and every round would give the same.
 
-    An error is that of a call. A figure of the compiled code (`under_test.figure`) is read, and nothing is set up.
+    An error is that of a call. A figure of the compiled code (`compiled.figure`) is read, a count of a call is made
+    outside of this process, and nothing is set up.
     """
 
-    name_regex = re.compile(f"^track_(max_error|{'|'.join(name for names in FIGURES.values() for name in names)})$")
+    name_regex = re.compile(f"^track_(max_error|{'|'.join(UNITS_OF_FIGURES)})$")
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
         owner, self._is_error = func.__self__, name.endswith("track_max_error")
-        super().__init__(name, func, attr_sources, owner.error_params if self._is_error else owner.figure_params)
+        is_count = name.rpartition(".track_")[2] in COUNTS
+        kind = "error_params" if self._is_error else "count_params" if is_count else "figure_params"
+        super().__init__(name, func, attr_sources, getattr(owner, kind))
         self.type = "track"
         self.unit = ERROR_UNIT if self._is_error else func.unit
 
@@ -142,12 +161,22 @@ class TrackBenchmark(_Recorded):
             return math.nan
 
 
+class StatedBenchmark(AsvTrackBenchmark):  # type: ignore[misc]  # asv_runner has no types
+    """asv's `track_*`, with `higher_is_better` of the function, its class or its module in benchmarks.json."""
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
+        super().__init__(name, func, attr_sources)
+        stated = _get_first_attr(attr_sources, "higher_is_better", None)
+        if stated is not None:
+            self.higher_is_better = stated
+
+
 def register() -> None:
     """Put these types before asv's own, which would claim every `time_*`.
 
     The server that forks the rounds imports torch here: 1.3 s, paid once a launch instead of once a round.
     """
-    for kind in (TrackBenchmark, RoundBenchmark):
+    for kind in (StatedBenchmark, TrackBenchmark, RoundBenchmark):
         if kind not in benchmark_types:
             benchmark_types.insert(0, kind)
     if "run_server" in sys.argv and importlib.util.find_spec("torch") is not None:

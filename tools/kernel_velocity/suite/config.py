@@ -11,6 +11,14 @@ The section is `[tool.kernel-velocity]` of pyproject.toml, or the whole of kerne
     [kernels.layernorm]                     of one kernel
     sources = ["norm.c"]
     symbols = ["libnorm.so:layernorm"]      its functions in a library, from which its code hash is made
+
+    [counts]                                what `kv gate --counts` says of figures that differ (counts/changes.py)
+    regression = ["spill_bytes"]            those that must not rise
+    suspect = ["instructions"]              those whose rise is a suspect
+    percent = 1.0                           by how much counts of a call must rise for either
+
+    [better]                                which values are better, by patterns of names, the first first
+    "*.track_score" = "higher"              "higher", "lower", or "neither"
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +38,8 @@ import json5
 
 from kernel_velocity import documents, fields
 from kernel_velocity.bounds import is_number
+from kernel_velocity.counts.changes import Rules
+from kernel_velocity.direction import Better
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.fields import KEY, Rule
 
@@ -106,6 +117,17 @@ class Project:
     toolchain: tuple[Name, ...] = ()  # shell commands
     sources: tuple[Name, ...] = ()  # files and folders, with {kernel} for the name of a kernel
     kernels: Mapping[str, OfKernel] = field(default_factory=dict)
+    better: Mapping[str, Better] = field(default_factory=dict)  # by patterns of benchmarks' names
+    counts: Rules = field(default_factory=Rules)
+
+    def better_of(self, benchmark: str) -> Better | None:
+        """Return which values of a benchmark are better. None: the section does not say it."""
+        return next((better for pattern, better in self.better.items() if fnmatchcase(benchmark, pattern)), None)
+
+    @property
+    def command(self) -> str:
+        """Return the shell command that builds into {out}. "" where the section has neither a command nor files."""
+        return self.build or (f"cp -R -- {shlex.join(self.built_from)} {OUT}/" if self.built_from else "")
 
     def build_command(self, out: Path) -> str:
         """Return the shell command that builds a checkout into a folder.
@@ -113,13 +135,12 @@ class Project:
         Raises:
             UsageError: the section has neither a command nor files.
         """
-        if self.build is None and not self.built_from:
+        if not self.command:
             raise UsageError(
-                f"nothing says how to build a commit: wanted build or built-from in {OWN_FILE}, or in "
-                f"[tool.{SECTION}] of {PROJECT_FILE}; `kv init` writes it"
+                f"nothing says how to build a commit: fill in build, or the files of built-from, in {OWN_FILE} or in "
+                f"[tool.{SECTION}] of {PROJECT_FILE}; `kv init` writes that file where there is none"
             )
-        copy = f"cp -R -- {shlex.join(self.built_from)} {OUT}/"
-        return (self.build or copy).replace(OUT, shlex.quote(str(out)))
+        return self.command.replace(OUT, shlex.quote(str(out)))
 
     def sources_of(self, kernel: str) -> tuple[str, ...]:
         """Return the files and folders that hold the source of a kernel."""
@@ -152,7 +173,9 @@ def _and_above(path: str) -> tuple[str, ...]:
 def check(root: Path) -> None:
     """Raise a UsageError if a folder has no asv.conf.json."""
     if not (root / NAME).is_file():
-        raise UsageError(f"{root.absolute()}: no {NAME} here; run this in the repository, or give --root")
+        raise UsageError(
+            f"{root.absolute()}: no {NAME} here; run this in the repository, or give --root; `kv init` writes one"
+        )
 
 
 def asv_settings(root: Path) -> dict[str, Any]:
@@ -165,7 +188,7 @@ def asv_settings(root: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
+        text = documents.text_of(path)
         settings: Any = json5.loads(text, object_pairs_hook=documents.without_duplicates)
         json.dumps(settings, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
     except UnicodeEncodeError:
@@ -199,9 +222,12 @@ def suite(root: Path) -> Suite:
         UsageError: asv.conf.json is missing or malformed, or the folder is missing.
     """
     check(root)
-    name = asv_settings(root).get("benchmark_dir", "benchmarks")  # asv's default
-    if not isinstance(name, str) or not (root / name).is_dir():
-        raise UsageError(f"{root / NAME}: benchmark_dir must name a folder of benchmarks (got {name!r})")
+    name: str = asv_settings(root).get("benchmark_dir", "benchmarks")  # asv's default
+    if not (root / name).is_dir():
+        lacking = (
+            "it is a file" if (root / name).exists() else "there is none; make it, or let `kv init` write an example"
+        )
+        raise UsageError(f"{root / NAME}: benchmark_dir: a folder is wanted, got {name!r}: {lacking}")
     from kernel_velocity.suite.suite import Suite  # noqa: PLC0415 - a report needs none of what measures
 
     return Suite((root / name).resolve())
@@ -241,7 +267,7 @@ def toml(path: Path) -> dict[str, Any]:
         UsageError: it is no TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(documents.text_of(path))
     except RecursionError:
         raise UsageError(f"{path}: no TOML: nested too deeply") from None
     except ValueError as error:  # not UTF-8, no TOML, or a whole number of thousands of digits

@@ -61,11 +61,12 @@ from kernel_velocity.problem.problem import (
     as_tensor,
     c_parameters,
     drawn_count,
-    every,
+    drawn_rows,
     outputs_of,
     tiled,
 )
-from kernel_velocity.suite.benchmark import _KernelBenchmark
+from kernel_velocity.problem.traffic import traffic
+from kernel_velocity.suite.benchmark import FiguresBenchmark, _KernelBenchmark
 from kernel_velocity.suite.file_problem import FileProblem, Solution
 from kernel_velocity.suite.under_test import c_function
 
@@ -206,10 +207,12 @@ def benchmark(
     cold: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     flops: Cost | Mapping[str, int] | None = None,
     bytes: Cost | None = None,  # noqa: A002 - the field's word
+    unfused_bytes: Cost | None = None,
     tolerance: str | float | accuracy.Tolerance | None = None,
     rows: Sequence[str] = (),
     signature: str | None = None,
     compiled: bool = False,
+    counts: Sequence[str] = (),
     devices: Sequence[str] = tuple(DEVICES),
     version: str = "1",
 ) -> Callable[[type], type[Problem]]:
@@ -223,12 +226,17 @@ def benchmark(
         flops: floating-point operations of a call, from the sizes, or by case. None: no GFLOPS.
         bytes: least memory traffic of a call, from the sizes. None: the size of inputs and outputs together, where
             PyTorch can tell it without computing them.
-        tolerance: as `kv compare --tolerance`: 1e-3 or "rtol=1e-3,atol=1e-5". None: 1e-5 of float32, and so on.
+        unfused_bytes: memory traffic of the reference's operations one by one, from the sizes. None: `kv compare`
+            counts it, and pages have it where `bytes` is None, too.
+        tolerance: as `kv compare --tolerance`: 1e-3 or "rtol=1e-3,atol=1e-5". None: `accuracy.tolerance_of` the dtype
+            of an output, which judges its errors by its size, too.
         rows: the inputs whose rows (elements of vectors) give the same rows of every output. Later rounds of a commit
-            then check every 97th row, and not all.
+            then check one in 97 rows, drawn anew each time, and not all.
         signature: the C declaration of a solution, for `kv compare --solution`: "void solution(const float* x, float*
             out, size_t n)". Its order is that in which a `module` gets inputs, and its outputs are named by it.
         compiled: whether to time the reference under torch.compile, too.
+        counts: the cases of which the CPU's C functions are counted: instructions, reads, writes, misses of simulated
+            caches. Names with sizes in them, of which small ones do, because counts are exact: ["float32-64x768"].
         devices: those that the kernel is timed on.
         version: raise it where old results no longer compare.
 
@@ -269,11 +277,12 @@ def benchmark(
                 | {
                     "parameters": () if signature is None else _declaration(f"{where}: signature", signature)[1],
                     "sizes": {name: dims for of_device in sizes.values() for name, dims in of_device.items()},
-                    "costs": {"flops": flops, "bytes": bytes},
+                    "costs": {"flops": flops, "bytes": bytes, "unfused_bytes": unfused_bytes},
                     "allowed": _tolerance(tolerance),
                     "rows": tuple(rows),
                 },
             )
+        _check_counts(where, counts, sizes.get("cpu", {}), isinstance(source, ProblemFile))
         module = sys.modules[definition.__module__]
         problem = type(
             definition.__name__,
@@ -288,9 +297,11 @@ def benchmark(
                 "cold": _by_device(cold),
                 "implementations": (EAGER, *([COMPILE] if compiled else []), *implementations),
                 "functions": {
-                    name: value if isinstance(value, Module | Solution) else _Implementation(name, value).bind
+                    name: value if isinstance(value, Module | Solution) else _Implementation(name, value)
                     for name, value in implementations.items()
                 },
+                "counts": tuple(counts),
+                "counted": tuple(name for name, value in implementations.items() if _is_counted(value)),
                 **computed,
             },
         )
@@ -298,9 +309,10 @@ def benchmark(
             _check(f"{where}, {name}", value, problem)
         if any(name in vars(module) for name in DEVICES.values()):
             raise ProblemError(f"{where}: a second benchmark; wanted one file for each kernel")
-        for device in devices:
+        for device in dict.fromkeys((*devices, *(["cpu"] if counts else ()))):
             members = {"problem": problem(), "device": device, "version": version, "__module__": module.__name__}
-            setattr(module, DEVICES[device], type(DEVICES[device], (_KernelBenchmark,), members))
+            kind = _KernelBenchmark if device in devices else FiguresBenchmark
+            setattr(module, DEVICES[device], type(DEVICES[device], (kind,), members))
         register()
         return problem
 
@@ -326,6 +338,23 @@ def _sizes(cases: Cases, source: object) -> dict[str, Sequence[int]]:
     if isinstance(cases, Mapping):
         return dict(cases)
     return {name: () if isinstance(source, ProblemFile) else dims_of(name) for name in cases}
+
+
+def _check_counts(where: str, counts: Sequence[str], sizes: Mapping[str, Sequence[int]], is_file: bool) -> None:
+    """Raise a ProblemError unless the names of counts are those of the CPU's cases, or have sizes in them."""
+    wanted = "cases of the CPU" if is_file else "cases of the CPU, or names such as float32-4k or float32-64x64"
+    for name in [counts] if isinstance(counts, str) else counts:
+        try:
+            is_right = isinstance(name, str) and (name in sizes or (not is_file and bool(dims_of(name))))
+        except ValueError:
+            is_right = False
+        if not is_right or isinstance(counts, str):
+            raise ProblemError(f"{where}: counts: wanted a list of {wanted} (got {counts!r})")
+
+
+def _is_counted(value: Any) -> bool:
+    """Return whether an implementation may be a C function of the CPU."""
+    return isinstance(value, Native | Module) and value.device in (None, "cpu")
 
 
 def _tolerance(tolerance: str | float | accuracy.Tolerance | None) -> accuracy.Tolerance | None:
@@ -354,12 +383,27 @@ class _Defined(Problem):
 
     def __init__(self) -> None:
         super().__init__(name=str(self.kernel))
+        self._length = 1  # terms of the longest sum of an element of the last inputs' outputs, or more
 
     def generate_test_cases(self) -> list[TestCase]:
         return [
-            TestCase(name=name, dims=tuple(self.sizes[name]), create_inputs=partial(self.inputs_of, name))
+            TestCase(name=name, dims=tuple(self.sizes[name]), create_inputs=partial(self._inputs, name))
             for name in self.cases.get(self.device, self.sizes)
         ]
+
+    def test_case(self, name: str) -> TestCase:
+        if name in self.counts:
+            return TestCase(name=name, dims=tuple(self.sizes_of(name)), create_inputs=partial(self._inputs, name))
+        return super().test_case(name)
+
+    def _inputs(self, case: str) -> Inputs:
+        inputs = self.inputs_of(case)
+        named = {name: as_tensor(value) for name, value in zip(_names(self.reference_solution), inputs, strict=False)}
+        rows = [named[name] for name in self.rows if getattr(named.get(name), "ndim", 0)]
+        counts = [value.numel() // max(value.shape[0], 1) for value in rows]
+        counts = counts or [value.numel() for value in named.values() if hasattr(value, "data_ptr")]
+        self._length = max(counts, default=1)
+        return inputs
 
     def inputs_of(self, case: str, device: str | None = None) -> Inputs:
         """Return the inputs of a case, or of any name with sizes in it, on a device: the problem's unless given."""
@@ -368,7 +412,9 @@ class _Defined(Problem):
         where, before, dtype = device or self.device, torch.get_default_dtype(), dtype_of(case)
         generators = [torch.cuda.current_device()] if torch.cuda.default_generators else []  # none: not yet in use
         with torch.random.fork_rng(generators), torch.device(where):
-            torch.manual_seed(self.get_seed(f"{self.name}/{case}"))
+            # Where no GPU is in use the CPU's alone: PyTorch formats three stacks for a GPU's, 2.5 of a draw's 8 ms
+            seed = torch.manual_seed if generators or where != "cpu" else torch.default_generator.manual_seed
+            seed(self.get_seed(f"{self.name}/{case}"))
             torch.set_default_dtype(getattr(torch, dtype) if dtype in _FLOATS else before)
             try:
                 made = self._call(self.inputs, case, where)
@@ -388,15 +434,22 @@ class _Defined(Problem):
 
     def verify_result(self, expected: Outputs, actual: Outputs) -> Verdict:
         wanted, got = ([as_tensor(value) for value in outputs_of(result)] for result in (expected, actual))
-        return accuracy.verdict(accuracy.compare_outputs(wanted, got, self.allowed, self.output_names()))
+        figures = accuracy.compare_outputs(
+            wanted, got, self.allowed, self.output_names(), length=self._length, by_row=bool(self.rows)
+        )
+        return accuracy.verdict(figures)
 
     def subset(self, inputs: Inputs, output: Outputs, step: int) -> tuple[Inputs, Outputs]:
         if not self.rows:
             return inputs, output
-        named = zip(_names(self.reference_solution), inputs, strict=True)
-        picked = tuple(every(as_tensor(value), step) if name in self.rows else value for name, value in named)
-        rows = tuple(every(as_tensor(value), step) for value in outputs_of(output))
-        return picked, rows if isinstance(output, tuple | list) else rows[0]
+        outputs = [as_tensor(value) for value in outputs_of(output)]
+        named = [*zip(_names(self.reference_solution), inputs, strict=True)]
+        count = next(len(value) for name, value in named if name in self.rows)
+        if any(value.shape[:1] != (count,) for value in outputs):
+            return inputs, output  # of another shape than the reference's, which the check names
+        rows = drawn_rows(count, step)
+        picked = tuple(as_tensor(value)[rows] if name in self.rows else value for name, value in named)
+        return picked, tuple(value[rows] for value in outputs) if isinstance(output, tuple | list) else outputs[0][rows]
 
     def get_flops(self, test_case: TestCase) -> int | None:
         flops = self.costs["flops"]
@@ -412,6 +465,11 @@ class _Defined(Problem):
             return None  # PyTorch is missing, or an operation has to compute its result to know its size
         total: int = sum(value.nbytes for value in values if hasattr(value, "nbytes"))
         return total
+
+    def get_unfused_bytes(self, test_case: TestCase) -> int | None:
+        if self.costs["unfused_bytes"] is not None or self.costs["bytes"] is not None:
+            return self._cost(self.costs["unfused_bytes"], test_case)  # discovery takes .2 s then, not 5
+        return traffic(self.reference_solution, partial(self.inputs_of, test_case["name"], "meta"))
 
     def _cost(self, cost: Cost | None, test_case: TestCase) -> int | None:
         if cost is None:
@@ -503,10 +561,13 @@ class _Implementation:
     name: str
     value: Any
 
-    def bind(self, problem: _Defined, case: str, inputs: Inputs) -> Bound:
+    @property
+    def device(self) -> str | None:
+        """Return the device that it is for, None for both."""
+        return self.value.device if isinstance(self.value, Native) else None
+
+    def __call__(self, problem: _Defined, case: str, inputs: Inputs) -> Bound:
         """Return it bound to inputs."""
-        if isinstance(self.value, Native) and self.value.device != problem.device:
-            raise NotImplementedError(f"{self.name} runs on {self.value.device}, not {problem.device}")
         function = self.value.load() if isinstance(self.value, Native) else self.value
         values: dict[str, Any] = dict(zip(_size_names(problem), problem.sizes_of(case), strict=True))
         values |= zip(_names(problem.reference_solution), inputs, strict=True)
@@ -520,16 +581,21 @@ class _Implementation:
         values |= zip(names, outputs_of(output), strict=True)
         if not isinstance(self.value, Native):
             arguments = [values[name] for name in _arguments(self.value)]
+            try:
+                function(*arguments)  # compiles. There is no Bound yet whose functions it could replace
+            except ImportError as error:
+                if not (isinstance(error, ModuleNotFoundError) or str(error).startswith("cannot import name")):
+                    raise  # what is there is broken
+                raise NotImplementedError(f"neither this commit nor this Python has it: {error}") from None
             if output is None:
                 return fresh(lambda: function(*arguments))
-            bound = Bound(lambda: function(*arguments), lambda: output, lambda: poison(output))
-            bound.call()  # compiles
-            return bound
+            return Bound(lambda: function(*arguments), lambda: output, lambda: poison(output))
         arguments = [_converted(problem, argument, values[argument["name"]]) for argument in self.value.arguments]
         status = function(*arguments)
         if status:
             raise KernelFailedError(f"{self.value.symbol} of {self.value.library} returned status {status}")
-        return Bound(lambda: function(*arguments), lambda: output, lambda: poison(output))
+        c_call = partial(function, *arguments)
+        return Bound(lambda: function(*arguments), lambda: output, lambda: poison(output), c_call=c_call)
 
 
 def _converted(problem: Problem, argument: Mapping[str, Any], value: Any) -> Any:

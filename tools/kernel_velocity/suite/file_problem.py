@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -123,9 +123,11 @@ class Solution:
     Args:
         library: a file that the build makes, such as "relu.so". The function takes what the problem's signature says,
             returns nothing, and runs on CUDA's default stream where the pointers are to a GPU.
+        device: "cpu" or "cuda" where it is for that alone. None: for both.
     """
 
     library: str
+    device: str | None = field(default=None, kw_only=True)
 
     def __call__(self, problem: FileProblem, _case: str, inputs: Inputs) -> Bound:
         """Return it bound to inputs."""

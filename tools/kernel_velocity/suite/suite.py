@@ -17,41 +17,8 @@ from typing import Any
 from kernel_velocity.names import DEVICES
 from kernel_velocity.problem.problem import Problem, ProblemError
 from kernel_velocity.problem.user_file import in_one_line, line
-from kernel_velocity.suite.benchmark import _KernelBenchmark
 
 CEILINGS = "device"  # the module with the series of the machine, which is no kernel
-
-
-@dataclass(frozen=True)
-class Series:
-    """One implementation of a kernel on one case of a device, to be set up and called outside asv."""
-
-    kernel: str
-    device: str
-    implementation: str
-    case: str
-    timed_by: type[_KernelBenchmark]  # the asv class
-
-    @property
-    def name(self) -> str:
-        """Return the name as asv matches it: ``matmul.Cpu.time_hot('native', 'float32-256x256x256')``."""
-        return f"{self.kernel}.{DEVICES[self.device]}.time_hot({self.implementation!r}, {self.case!r})"
-
-    def set_up(self) -> _KernelBenchmark:
-        """Return a fresh benchmark with inputs made and its output checked.
-
-        Raises:
-            NotImplementedError: n/a here.
-            WrongResultError: the output is wrong. It is never timed.
-        """
-        bench: _KernelBenchmark = self.timed_by()
-        bench.setup(self.implementation, self.case)
-        return bench
-
-    @property
-    def bytes(self) -> int | None:
-        """Return the least memory traffic of a call, bytes: the size of its working set, too."""
-        return self.timed_by.bytes.get(self.case)
 
 
 @dataclass(frozen=True)
@@ -66,6 +33,11 @@ class Suite:
 
     def benchmark(self, kernel: str, device: str) -> Any:
         """Return the asv class that times a kernel on "cpu" or "cuda". None where it is not timed there."""
+        benchmark = self.figures(kernel, device)
+        return benchmark if hasattr(benchmark, "time_hot") else None
+
+    def figures(self, kernel: str, device: str) -> Any:
+        """Return the asv class of a kernel's code for "cpu" or "cuda", timed there or not. None where there is none."""
         return vars(self._module(kernel)).get(DEVICES[device])
 
     def problems(self, device: str | None = None) -> Iterator[Problem]:
@@ -83,10 +55,6 @@ class Suite:
     def core(self, device: str) -> dict[str, tuple[str, ...]]:
         """Return the cases of tier `core`: kernel -> two cases, one in the caches and one beyond or larger."""
         return {problem.name: tuple(problem.core[device]) for problem in self.problems(device)}
-
-    def series(self, kernel: str, device: str, implementation: str, case: str) -> Series:
-        """Return one implementation of a kernel on a case."""
-        return Series(kernel, device, implementation, case, self.benchmark(kernel, device))
 
     def _module(self, name: str) -> Any:
         """Return a module.

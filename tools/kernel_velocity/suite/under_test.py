@@ -1,11 +1,7 @@
-"""What is under test: asv's folder, what the build of the commit made, and the figures of its code.
+"""What is under test: asv's folder, what the build of the commit made, and its build-info.json.
 
 KV_ARTEFACTS names the folder of the build to measuring processes. Outside asv it is the working tree's, if any. Under
 `asv run --python=same` it is the working tree itself.
-
-Figures (registers, shared memory, spills, size of the code) are read from a build-info.json in that folder, which the
-build writes, so no GPU is needed. A test case of these series is a target of the compiler: an instruction set of the
-CPU, or a GPU's architecture.
 """
 
 from __future__ import annotations
@@ -14,11 +10,12 @@ import ctypes
 import importlib.util
 import os
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernel_velocity import documents
+from kernel_velocity.counts.compiled import INFO_NAME
 from kernel_velocity.documents import DamagedError
 
 ARTEFACTS = "KV_ARTEFACTS"  # the environment variable
@@ -85,16 +82,6 @@ def check_package(environ: Mapping[str, str]) -> None:
             )
 
 
-# Figures of the compiled code -----------------------------------------------------------------------------------------
-
-INFO_NAME = "build-info.json"
-_PTXAS: Mapping[str, Callable[[list[Mapping[str, int]]], int]] = {
-    "registers": lambda functions: max(function["registers"] for function in functions),
-    "shared_bytes": lambda functions: max(function["shared_bytes"] for function in functions),
-    "spill_bytes": lambda functions: sum(f["spill_store_bytes"] + f["spill_load_bytes"] for f in functions),
-}
-
-
 def find_info(build: Path) -> Path | None:
     """Return the build-info.json of a build, or None. Of a working tree it is the one of a package."""
     candidates = []
@@ -102,36 +89,6 @@ def find_info(build: Path) -> Path | None:
         names[:] = [name for name in names if not name.startswith(".")]  # a working tree has environments in some
         candidates += [Path(folder, INFO_NAME)] if INFO_NAME in files else []
     return min(candidates, key=lambda path: (not (path.parent / "__init__.py").exists(), len(path.parts)), default=None)
-
-
-def figure(info: Mapping[str, Any], kernel: str, name: str, target: str) -> int:
-    """Return a figure of a kernel's code.
-
-    Args:
-        info: a build-info.json.
-        kernel: its name.
-        name: of cases.FIGURES.
-        target: of cases.TARGETS.
-
-    Raises:
-        NotImplementedError: the build has no such kernel, or no code of it for the target.
-        DamagedError: what it says of the kernel is no whole number.
-    """
-    try:
-        figures = info.get("kernels", {}).get(kernel, {})
-        if name in _PTXAS:
-            functions = [function for function in figures.get("ptxas", ()) if function["architecture"] == target]
-            value = _PTXAS[name](functions) if functions else None
-        else:
-            value = figures.get(name, {}).get(target)
-    except (LookupError, TypeError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise DamagedError(f"{INFO_NAME}: kernels.{kernel}: no figures of a kernel: {why}") from None
-    if value is not None and not (type(value) is int and value >= 0):
-        raise DamagedError(f"{INFO_NAME}: kernels.{kernel}: {name}: a whole number is wanted, got {str(value)[:60]!r}")
-    if value is not None:
-        return value
-    raise NotImplementedError(f"the build of this commit has no {kernel} for {target}")
 
 
 def build_info() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import orjson
 import scipy
 from scipy import special
 
-from kernel_velocity import forking
+from kernel_velocity import forking, progress
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.past import cache
 from kernel_velocity.past.cache import Answers
@@ -41,10 +41,11 @@ def logs(columns: Columns) -> Logs:
     """Return the input of change-point detection: log times, adjusted where possible, as verdicts are made from.
 
     Values of two timing methods are two series, without a step between them. A value of 0 or less, which no time is,
-    has no logarithm and is passed over.
+    has no logarithm and is passed over. Steps of the machine are taken out, where the columns have some.
     """
     seconds = np.where(np.isnan(columns.adjusted), columns.seconds, columns.adjusted)
-    return Logs(values=np.log(np.where(columns.is_measured & (seconds > 0), seconds, np.nan)), method=columns.method)
+    values = np.log(np.where(columns.is_measured & (seconds > 0), seconds, np.nan))
+    return Logs(values=values if columns.machine is None else values - columns.machine, method=columns.method)
 
 
 def errors(columns: Columns, entries: Indices | slice) -> FloatArray:
@@ -108,7 +109,7 @@ def _of_some(
     """Return the change points of series, and the answers that are new."""
     new: dict[str, bytes] = {}
     result: dict[SeriesKey, ChangePoints] = {}
-    for start in range(0, len(keys), SERIES_AT_ONCE):
+    for start in progress.counted("looking for changes", range(0, len(keys), SERIES_AT_ONCE)):
         some = keys[start : start + SERIES_AT_ONCE]
         series = [columns(key) for key in some]
         parts = [by_method(logs(entries)) for entries in series]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +28,11 @@ from kernel_velocity.past.packing import NO_TEXT, Numbers
 from kernel_velocity.past.past import Past
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
+from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
 from kernel_velocity.stats.changepoints.noise import median
-from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
+from kernel_velocity.verdict import change_points
 
 FEWEST_CONTROLS = 2  # with a value of a commit: one alone shares nothing
 FEWEST_VALUES = 6  # of a control: fewer do not tell its level
@@ -39,6 +41,7 @@ SWEEPS = 3  # of the median polish: the third moves nothing by a thousandth
 SAME_FACTOR = 1 / 3  # of what the controls share: by so much one cause slows two series differently
 MOST_SCATTER = 1.1  # times: what the controls share has a noise of its own
 WINDOW = 2 * MARGIN + 1  # values a side of a change point: a step further away than MARGIN does not reach their median
+AROUND = 32  # values a side of a step of the machine that tell whether a series shows it
 _MEASURED = OUTCOMES.index(Outcome.MEASURED)
 
 
@@ -179,6 +182,70 @@ def common(rows: Sequence[tuple[IntArray, FloatArray, FloatArray]]) -> Common:
     return Common(position=positions, began=first, values=polished(values) if positions.size else first)
 
 
+def fitted(columns: Sequence[Columns], shared: Callable[[SeriesKey], Shared]) -> list[Columns]:
+    """Return series with the steps of the machine that their values show (`Columns.machine`).
+
+    Args:
+        shared: returns what the controls share that were measured where a series was.
+    """
+    result, moving = list(columns), list[int]()
+    logs, machines, events = list[FloatArray](), list[FloatArray](), list[list[int]]()
+    for number, part in enumerate(columns):
+        if steps := (common := shared(part.key)).steps:
+            moving.append(number)
+            logs.append(change_points.logs(part).values)
+            machines.append(left_in(part, common))
+            events.append(np.searchsorted(part.position, sorted(step.position for step in steps)).tolist())
+    for number, steps_shown in zip(moving, shown(logs, machines, events), strict=True):
+        if steps_shown is not None:
+            result[number] = replace(columns[number], machine=steps_shown)
+    return result
+
+
+def shown(
+    logs: Sequence[FloatArray], machines: Sequence[FloatArray], events: Sequence[Sequence[int]]
+) -> list[FloatArray | None]:
+    """Return the steps of the machine that series show, as a part of their log values. None: they show none.
+
+    A series shows a step if levels with the step in them explain the values around it better than levels without.
+
+    Args:
+        logs: values of each, NaN where there is none. machines: what the machine did to them (`left_in`). Of each
+            series both have the shape (commits,).
+        events: entries of each series at which its machine's controls have a step, ascending.
+    """
+    parts: list[FloatArray | None] = [None] * len(logs)
+    for turn in range(max(map(len, events), default=0)):
+        numbers, windows, lifted, added = list[int](), list[FloatArray](), list[FloatArray](), list[FloatArray]()
+        for number, entries in enumerate(events):
+            if turn >= len(entries) or abs(height := _height(machines[number], entries[turn])) < MIN_EFFECT:
+                continue
+            values = logs[number] - (0.0 if (part := parts[number]) is None else part)
+            measured = np.flatnonzero(~np.isnan(values))
+            at = int(np.searchsorted(measured, entries[turn]))
+            near = measured[max(at - AROUND, 0) : at + AROUND]
+            if min(at, measured.size - at) > 0 and near.size > 2 * FEWEST_CONTROLS:
+                step = np.where(np.arange(values.size) >= entries[turn], height, 0.0)
+                numbers.append(number)
+                added.append(step)
+                windows.append(values[near])
+                lifted.append(values[near] - step[near])
+        costs = iter(detector.costs([*windows, *lifted], windows * 2))
+        for number, step, without, with_it in zip(numbers, added, [*islice(costs, len(windows))], costs, strict=True):
+            if with_it < without:
+                part = parts[number]
+                parts[number] = step if part is None else part + step
+    return parts
+
+
+def _height(machine: FloatArray, entry: int) -> float:
+    """Return the step of what the machine did at an entry. 0 where its values there are unknown."""
+    sides = [part[~np.isnan(part)] for part in (machine[:entry], machine[entry:])]
+    if not min(map(len, sides)):
+        return 0.0
+    return median(sides[1][:WINDOW]) - median(sides[0][-WINDOW:])
+
+
 def beyond(effect: float, common: float, least: float) -> float:
     """Return the part of a change that what the controls share does not explain. 0 where it explains all.
 
@@ -248,17 +315,59 @@ def left_in(columns: Columns, common: Shared) -> FloatArray:
             is_known = (columns.method == number) & (columns.position < len(deviations))
             machine[is_known] = deviations[columns.position[is_known]]
     removed = np.log(np.where(columns.seconds > 0, columns.adjusted / columns.seconds, np.nan))
-    return machine + np.where(np.isnan(removed), 0.0, removed)
+    left = machine + np.where(np.isnan(removed), 0.0, removed)
+    return left if columns.machine is None else left - columns.machine
+
+
+def part_beside(columns: Columns, common: Shared, method: str | None, began: float) -> float:
+    """Return the part of a log value beside the line that steps of the machine are, by when it was measured.
+
+    NaN where the machine made steps and the times do not tell.
+
+    Args:
+        columns: of the value's series, as `fitted` returns them. method: hash of its timing method.
+        began: Unix time, s, NaN: unknown.
+    """
+    if columns.machine is None:
+        return 0.0
+    measured = common.by_method.get(method)
+    if measured is None or math.isnan(began) or np.isnan(measured.began).all():
+        return math.nan
+    earlier = np.where(measured.began <= began, measured.began, -np.inf)
+    if np.isinf(earlier).all():
+        return 0.0
+    entry = int(np.searchsorted(columns.position, measured.position[earlier.argmax()]))
+    return float(columns.machine[min(entry, len(columns) - 1)])
+
+
+def raised(columns: Columns, points: Sequence[ChangePoint]) -> Points:
+    """Return change points with the levels that the times have, steps of the machine included.
+
+    A change where the machine made a step is one of the rest.
+    """
+    machine = columns.machine
+    if machine is None:
+        return tuple(points)
+    result = list[ChangePoint]()
+    for point in points:
+        older, part = machine[point.index - 1], float(machine[point.index])
+        notes = (_note(part - older),) if older != part else ()
+        before, after = point.before + part, point.after + part
+        result.append(replace(point, before=before, after=after, warnings=(*point.warnings, *notes)))
+    return tuple(result)
 
 
 def _less(point: ChangePoint, part: float) -> ChangePoint:
     """Return a change point less the machine's part."""
     factor = math.exp(part)
-    note = f"the machine's part is taken out: {units.change(1 / factor)} on its controls"
     return replace(
         point,
         before=point.before + part,
         low=point.low / factor,
         high=point.high / factor,
-        warnings=(*point.warnings, note),
+        warnings=(*point.warnings, _note(part)),
     )
+
+
+def _note(part: float) -> str:
+    return f"the machine's part is taken out: {units.change(1 / math.exp(part))} on its controls"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernel_velocity.direction import Better
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import identity as series_identity
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, Slot
-from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.stats import two_samples
@@ -40,6 +40,7 @@ class Observation:
     facts: Mapping[str, str] | None = None  # of the machine; None: not recorded
     code: str | None = None  # hash of the kernel as built; None: not recorded, or a control
     error: float = math.nan  # standard error that its rounds leave to the logarithm; NaN: unknown
+    figure: float = math.nan  # an error or a figure of the code as it is recorded, 0 too; NaN: a time
     machine: float = math.nan  # what the controls of its platform share of it, log units; NaN: unknown
 
 
@@ -48,6 +49,7 @@ class SeriesHistory:
     """A series over the commits that have a value of it, oldest commit first."""
 
     identity: Identity
+    better: Better  # which of its values are
     observations: tuple[Observation, ...]
     floor: float | None = None  # noise floor: log difference between sessions of identical code; None: not computed
 
@@ -104,8 +106,11 @@ def build(past: Past) -> Histories:
         for position, value, began in zip(
             tracked.position.tolist(), tracked.value.tolist(), tracked.began.tolist(), strict=True
         ):
-            observed[identity].append(observe(key, identity, position, max(value, least), began))
-    series = tuple(_history(identity, several) for identity, several in sorted(observed.items()))
+            observation = observe(key, identity, position, max(value, least), began)
+            observed[identity].append(replace(observation, figure=value))
+    series = tuple(
+        _history(identity, past.better(identity.benchmark), several) for identity, several in sorted(observed.items())
+    )
     return Histories(series=series, absent={slot: tuple(commits) for slot, commits in absent.items()})
 
 
@@ -132,7 +137,7 @@ class _Observer:
     def _session(self, key: SeriesKey, position: int, measured: float | None) -> SessionFacts | None:
         which = key.machine, key.environment, position, measured
         if which not in self._sessions:
-            path = f"{key.machine}/{stem(self._past.line[position], key.environment)}.json"
+            path = self._past.path(key.machine, key.environment, self._past.line[position])
             self._sessions[which] = sessions.at(self._past.sessions_of(path), measured)
         return self._sessions[which]
 
@@ -157,14 +162,14 @@ def _undated(observation: Observation, latest: float) -> Observation:
     )
 
 
-def _history(identity: Identity, observations: Sequence[Observation]) -> SeriesHistory:
+def _history(identity: Identity, better: Better, observations: Sequence[Observation]) -> SeriesHistory:
     """Return a history. Of a commit measured in two environments of one identity, the newest value counts."""
     newest = {
         observation.commit: observation
         for observation in sorted(observations, key=lambda observation: observation.measured or 0.0)
     }
     ordered = tuple(sorted(newest.values(), key=lambda observation: observation.position))
-    return SeriesHistory(identity=identity, observations=ordered)
+    return SeriesHistory(identity=identity, better=better, observations=ordered)
 
 
 def floor_of(identity: Identity, observations: Sequence[Observation]) -> float | None:
@@ -183,8 +188,3 @@ def floor_of(identity: Identity, observations: Sequence[Observation]) -> float |
 def threshold(history: SeriesHistory) -> float:
     """Return the least move of log values that counts: the noise floor, at least MIN_EFFECT."""
     return max(MIN_EFFECT, history.floor or 0.0)
-
-
-def is_same_code(before: str | None, after: str | None) -> bool:
-    """Return whether two hashes of machine code (None: unknown) are the same: then no commit moved a series."""
-    return before is not None and before == after

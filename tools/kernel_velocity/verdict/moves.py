@@ -9,43 +9,46 @@ that is SUSPECTED, because it measures both commits again, in turns: so it misse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from kernel_velocity.direction import is_worse
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.names import NATIVE
 from kernel_velocity.past.columns import Indices
 from kernel_velocity.results import sessions
-from kernel_velocity.results.identity import Identity, is_worse
+from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.stats.changepoints import detector, young
 from kernel_velocity.stats.changepoints.detector import MARGIN
-from kernel_velocity.stats.changepoints.noise import difference_sigma, median
+from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import ChangePoint, Points
-from kernel_velocity.stats.changepoints.young import LONGER, SHORTER, Level, Pool
+from kernel_velocity.stats.changepoints.young import LONGER, POSSIBLE, SHORTER, Level, OlderStep, Pool
 from kernel_velocity.stats.two_samples import controlled
-from kernel_velocity.verdict import controls
+from kernel_velocity.verdict import change_points, controls
 from kernel_velocity.verdict.change_points import Logs
-from kernel_velocity.verdict.history import Observation, SeriesHistory, is_same_code
+from kernel_velocity.verdict.history import Observation, SeriesHistory
+from kernel_velocity.verdict.ranges import (
+    BETWEEN_SESSIONS,
+    FEWEST_TELLING,
+    began,
+    commits_between,
+    is_other_code,
+    is_same_code,
+)
 
 FALSE_DISCOVERIES = 0.01  # expected share among the steps of newest values (Benjamini and Hochberg, 1995)
-# p of a step of newest values, which are searched at five places, from which on a night passes it over. Simulated at a
-# noise of .7%, a step of 2% is then confirmed within two commits in 1.00 of cases (.15: .96), for 1.5 re-runs of 12
-# series a night (.9).
-SUSPECTED = 0.4
-ASSUMED_SUSPECTED = 1e-3  # the same where the scatter is assumed: few values of one session tell none
+# p of a step of newest values from which on a night passes it over. Simulated at a noise of .7%, a step of 2% is then
+# confirmed within two commits in .97 of cases (.06: .88), for 1.1 re-runs of 12 series a night (.9).
+SUSPECTED = 0.12
+ASSUMED_SUSPECTED = 3e-4  # the same where the scatter is assumed: few values of one session tell none
+NEWEST = 5  # values that a suspected step is no older than
 YOUNG = 20  # values since a step of the detector: of more, only the newest may show a step that it did not see
+TAKEN_BACK = f"unsteady: its first {SHORTER} values showed it, all values by now do not: taken back"
 MOST_TELLING = 256  # series of a platform that tell what is typical: more only cost time
-# Probability that a step began after `good`, and that it did by `bad`. Of steps of 2% at a noise of .7%, `good` is from
-# before the step in .99 of the cases, the value beside the first that shows it in .5.
-SURE = 0.999
-RECENT_VALUES = 40  # newest values among which a step of the newest can have begun
-FEWEST_TELLING = 3  # values that tell their scatter
-BETWEEN_SESSIONS = 0.0075  # log units, of fewer values: identical code scattered by so much (docs: false alarms)
 
 
 class Untested(NamedTuple):
@@ -105,20 +108,77 @@ def pools(
         by_platform.setdefault(platform, []).append(number)
     result = {}
     for platform, numbers in by_platform.items():
-        telling = [number for number in numbers if is_control[number]]
-        used = telling or numbers
-        logs = [of_series[number][1].level.logs for number in used[:: len(used) // MOST_TELLING + 1]]
-        result[platform] = young.pool(logs, are_controls=bool(telling))
+        both = numbers, [number for number in numbers if is_control[number]]
+        result[platform] = young.pool(
+            *([of_series[number][1].level.logs for number in some[:: len(some) // MOST_TELLING + 1]] for some in both)
+        )
+    return result
+
+
+class Searched(NamedTuple):
+    """A series in which steps are looked for."""
+
+    logs: Logs
+    errors: Callable[[Indices], FloatArray]  # returns the standard errors of some entries, as `ends` takes them
+    settled: Sequence[ChangePoint]  # the steps that the detector sees
+
+    @property
+    def ends(self) -> Ends:
+        """The values that the detector cannot judge."""
+        return ends(self.logs, self.errors, self.settled)
+
+
+def older(series: Sequence[tuple[Searched, Pool | None]]) -> list[list[OlderStep]]:
+    """Return the steps of series that were found when they were new, and that the detector does not see.
+
+    Args:
+        series: each with what is typical of its platform (`pools`).
+    """
+    stretches = [
+        (number, np.flatnonzero(~np.isnan(values)))
+        for number, (part, _) in enumerate(series)
+        for values in change_points.by_method(part.logs).values()
+    ]
+    result: list[list[OlderStep]] = [[] for _ in series]
+    starts = young.likely_starts([series[number][0].logs.values[entries] for number, entries in stretches])
+    for (number, entries), several in zip(stretches, starts, strict=True):
+        if not several:
+            continue
+        (logs, errors, settled), others = series[number]
+        level = Level(logs.values[entries], others, error_of(errors(entries)))
+        cuts = np.searchsorted(entries, [point.index for point in settled if point.index in entries]).tolist()
+        result[number] += [
+            OlderStep(*(replace(step, index=int(entries[step.index])) for step in both))
+            for both in young.older_steps(level, several, cuts)
+        ]
+    return result
+
+
+def with_older(
+    series: Sequence[Searched], of_series: Sequence[Ends], older_steps: Sequence[Sequence[OlderStep]]
+) -> list[Ends]:
+    """Return the values that the detector cannot judge, since the older steps that values still show."""
+    result = []
+    for part, both, several in zip(series, of_series, older_steps, strict=True):
+        shown = [step.by_now for step in several if step.by_now.p < POSSIBLE]
+        settled = sorted((*part.settled, *shown), key=lambda point: point.index)
+        result.append(part._replace(settled=settled).ends if shown else both)
     return result
 
 
 def steps(
-    settled: Sequence[Sequence[ChangePoint]], of_series: Sequence[Ends], typical: Sequence[Pool | None], doubted: float
+    settled: Sequence[Sequence[ChangePoint]],
+    of_series: Sequence[Ends],
+    older_steps: Sequence[Sequence[OlderStep]],
+    typical: Sequence[Pool | None],
+    doubted: float,
 ) -> list[Steps]:
     """Return the steps of many series, with control of false discoveries over all of them.
 
+    An older step that was found when it was new, and that the values by now do not show, is taken back: it is unsteady.
+
     Args:
-        settled: what the detector sees in each. typical: of its platform (`pools`).
+        settled: what the detector sees in each. older_steps: `older`. typical: of its platform (`pools`).
         doubted: p below which a step of few values that may be chance is returned.
     """
     levels = [
@@ -129,13 +189,26 @@ def steps(
     ]
     tested = young.steps([part.level for _, part in levels])
     tests = [point.p for points in tested for point in points]
-    adjusted = iter(controlled([*tests, *[1.0] * max(len(tested) - len(tests), 0)]))
+    tests += [step.p for several in older_steps for both in several for step in both]
+    tests += [1.0] * max(len(tested) - len(tests), 0)
+    corrected = controlled(tests)
+    adjusted = iter(corrected)
+    sure = [p for p, after in zip(tests, corrected, strict=True) if after <= FALSE_DISCOVERIES]
+    most = max(sure, default=FALSE_DISCOVERIES / max(len(tests), 1))
     result = [([*points], list[ChangePoint]()) for points in settled]
     for (number, part), points in zip(levels, tested, strict=True):
         for point in points:
             is_sure = next(adjusted) <= FALSE_DISCOVERIES
             if is_sure or point.p < doubted:
                 result[number][0 if is_sure else 1].append(replace(point, index=int(part.entries[point.index])))
+    for (sure_of, doubted_of), several in zip(result, older_steps, strict=True):
+        for point, first in several:
+            if min(first.p, point.p) > most:
+                doubted_of.extend([point] if point.p < doubted else [])
+            elif point.p < POSSIBLE:
+                sure_of.append(point)
+            else:
+                sure_of.append(replace(first, is_unsteady=True, warnings=(*first.warnings, TAKEN_BACK)))
     return [Steps(*(tuple(sorted(points, key=lambda point: point.index)) for points in both)) for both in result]
 
 
@@ -162,9 +235,10 @@ def _by_code(measured: Indices, point: ChangePoint, code: Callable[[int], str | 
     near = measured[max(at - MARGIN - 1, 0) : at + MARGIN + 1].tolist()
     codes = [code(entry) for entry in near]
     position = near.index(point.index)
-    if None in codes[max(position - 1, 0) : position + 1] or position == 0:
+    changed = [n for n in range(1, len(codes)) if is_other_code(codes[n - 1], codes[n])]
+    is_known = position > 0 and (position in changed or is_same_code(codes[position - 1], codes[position]))
+    if not is_known:
         return point
-    changed = [n for n in range(1, len(codes)) if None not in codes[n - 1 : n + 1] and codes[n] != codes[n - 1]]
     if not changed:
         return replace(point, is_same_code=True)
     return replace(point, index=near[min(changed, key=lambda n: abs(n - position))])
@@ -191,7 +265,7 @@ class Move:
     @property
     def worse(self) -> bool | None:
         """Whether it moved for the worse. None where neither direction is."""
-        return is_worse(self.identity, self.effect)
+        return is_worse(self.history.better, self.effect)
 
     @property
     def changes(self) -> Changes:
@@ -199,19 +273,20 @@ class Move:
         return sessions.changes(self.good.facts, self.history.newest.facts)
 
 
-def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str]) -> Iterator[Move]:
+def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str], idle: Collection[str] = ()) -> Iterator[Move]:
     """Yield the moves of series, those of the newest values that are SUSPECTED among them.
 
     Args:
-        line: the commits of the first-parent line, oldest first.
+        line: the commits of the first-parent line, oldest first. idle: those that no build depends on.
     """
-    series = [_values(history) for history in histories]
+    series = _without_steps(histories, [_values(history) for history in histories])
     settled = [
         answer.points for answer in detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
     ]
-    untested = [
-        ends(logs, errors.__getitem__, points) for (logs, errors, _), points in zip(series, settled, strict=True)
+    searched = [
+        Searched(logs, errors.__getitem__, points) for (logs, errors, _), points in zip(series, settled, strict=True)
     ]
+    untested = [part.ends for part in searched]
     platforms = [_platform(history.identity) for history in histories]
     typical = pools(platforms, [history.identity.is_control for history in histories], untested)
     # An outlier is suspected, too: a re-run tells it from a step. Where no series has values that tell their scatter,
@@ -225,19 +300,33 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str]) -> Ite
         if pool is not None and sizes[platform] <= FEWEST_TELLING and pool.sigma > BETWEEN_SESSIONS
     }
     suspecting = {
-        platform: pool and Pool(BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=1.0)
+        platform: pool
+        and pool._replace(sigma=BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=young.NORMAL)
         for platform, pool in typical.items()
     }
-    both = steps(settled, untested, [suspecting[platform] for platform in platforms], SUSPECTED)
+    # Newer ones are the newest values', which are suspected at a higher p
+    of_long_ago = [
+        [step for step in several if np.count_nonzero(~np.isnan(part.logs.values[step.by_now.index :])) > SHORTER]
+        for part, several in zip(
+            searched,
+            older([(part, typical[platform]) for part, platform in zip(searched, platforms, strict=True)]),
+            strict=True,
+        )
+    ]
+    untested = with_older(searched, untested, of_long_ago)
+    both = steps(settled, untested, of_long_ago, [suspecting[platform] for platform in platforms], SUSPECTED)
     for history, platform, (logs, _, machine), (sure, doubted) in zip(histories, platforms, series, both, strict=True):
         most = ASSUMED_SUSPECTED if platform in assumed else SUSPECTED
-        newest_of = len(history.observations) - SHORTER
+        newest_of = len(history.observations) - NEWEST
         suspected = [point for point in doubted if point.index >= newest_of and point.p < most]
         points = sorted((*sure, *suspected), key=lambda point: point.index)
         codes = [observation.code for observation in history.observations]
         code = codes.__getitem__ if history.identity.implementation == NATIVE else None
-        for point, rest in zip(points, attributed(logs, machine, points, code), strict=True):
-            move = _move(history, logs.values, point, rest, line)
+        bounds = [0, *(point.index for point in points), logs.values.size]
+        remaining = attributed(logs, machine, points, code)
+        for point, rest, first, last in zip(points, remaining, bounds, bounds[2:], strict=False):
+            entries = _around(history, logs.values, point, rest or point, (first, last))
+            move = _move(history, point, rest, entries, candidates_of(history.identity, entries, line, idle))
             # Nothing measures again what no commit can have done: where it may be chance, it says nothing
             is_chance = move.is_machines and rest is not None and point in suspected
             if not (is_chance or point.is_unsteady):
@@ -255,55 +344,67 @@ def _values(history: SeriesHistory) -> tuple[Logs, FloatArray, FloatArray]:
     return Logs(values, np.zeros(len(rows), np.int32)), errors, machine
 
 
+def _without_steps(
+    histories: Sequence[SeriesHistory], series: Sequence[tuple[Logs, FloatArray, FloatArray]]
+) -> list[tuple[Logs, FloatArray, FloatArray]]:
+    """Return the values of histories without the steps of their machine that they show (`controls.shown`)."""
+    longest: dict[Hashable, int] = {}
+    for number, (history, (_, _, machine)) in enumerate(zip(histories, series, strict=True)):
+        platform = _platform(history.identity)
+        if np.isnan(machine).all():
+            continue
+        if platform not in longest or machine.size > series[longest[platform]][2].size:
+            longest[platform] = number
+    commits = {
+        platform: [histories[number].observations[point.index].position for point in detector.detect(series[number][2])]
+        for platform, number in longest.items()
+    }
+    positions = [[observation.position for observation in history.observations] for history in histories]
+    events = [
+        np.searchsorted(measured, commits.get(_platform(history.identity), [])).tolist()
+        for measured, history in zip(positions, histories, strict=True)
+    ]
+    parts = controls.shown([logs.values for logs, *_ in series], [machine for *_, machine in series], events)
+    return [
+        (logs, errors, machine) if part is None else (logs._replace(values=logs.values - part), errors, machine - part)
+        for part, (logs, errors, machine) in zip(parts, series, strict=True)
+    ]
+
+
+def _around(
+    history: SeriesHistory, logs: FloatArray, point: ChangePoint, left: ChangePoint, levels: tuple[int, int]
+) -> tuple[Observation, ...]:
+    """Return the observations from the last one surely before a step to the first one surely after it.
+
+    Args:
+        left: what the machine leaves of the step. levels: where the level before begins, and the one after the new one.
+    """
+    good, bad = began(logs, point, *levels)
+    return history.observations[min(good, left.index - 1) : max(bad, left.index) + 1]
+
+
 def _move(
-    history: SeriesHistory, logs: FloatArray, point: ChangePoint, rest: ChangePoint | None, line: Sequence[str]
+    history: SeriesHistory,
+    point: ChangePoint,
+    rest: ChangePoint | None,
+    entries: Sequence[Observation],
+    candidates: tuple[str, ...],
 ) -> Move:
     """Return a step as a move. `rest` is what the machine leaves of it."""
-    left = point if rest is None else rest
-    good, bad = began(logs, point)
-    good, bad = min(good, left.index - 1), max(bad, left.index)
-    observations = history.observations[good : bad + 1]
-    candidates = candidates_of(history.identity, observations, line)
+    left = rest or point
     return Move(
         history=history,
         effect=left.after - left.before,
-        good=observations[0],
-        bad=observations[-1],
+        good=entries[0],
+        bad=entries[-1],
         candidates=candidates,
         point=left,
         is_machines=rest is None or rest.is_same_code or not candidates,
     )
 
 
-def began(logs: FloatArray, point: ChangePoint) -> tuple[int, int]:
-    """Return the last entry that is surely from before a step, and the first that is surely from after it.
-
-    Every beginning near the step has the probability that the values give it, each from the level before or the level
-    after, an outlier as if it lay at the nearer of both.
-    """
-    first, last = max(1, point.index - RECENT_VALUES), min(logs.size, point.index + MARGIN + 1)
-    moved = np.clip((logs[first:last] - point.before) / (point.after - point.before), 0.0, 1.0)
-    sigma = scatter(logs[: point.index])
-    loud = ((point.after - point.before) / sigma) ** 2
-    telling = np.cumsum(((moved - 0.5) * loud)[::-1])[::-1]  # that all from here on have moved
-    begun = np.cumsum(np.exp(telling - telling.max()))  # by here, but for a factor
-    after, bad = np.searchsorted(begun, begun[-1] * np.array([1 - SURE, SURE])).tolist()
-    return first + after - 1, first + bad
-
-
-def scatter(logs: FloatArray) -> float:
-    """Return the sigma of the newest of some log values, or what is assumed where there are too few."""
-    newest = logs[-RECENT_VALUES:]
-    return float(difference_sigma(newest)) if newest.size >= FEWEST_TELLING else BETWEEN_SESSIONS
-
-
-def candidates_of(identity: Identity, observations: Iterable[Observation], line: Sequence[str]) -> tuple[str, ...]:
-    """Return the commits after the first of some observations, up to the last, that can have moved a series.
-
-    Between two observations of equal code there is none, whatever was committed and taken back.
-    """
-    commits: list[str] = []
-    for before, after in pairwise(observations):
-        if not (identity.is_control or is_same_code(before.code, after.code)):
-            commits += line[before.position + 1 : after.position + 1]
-    return tuple(commits)
+def candidates_of(
+    identity: Identity, entries: Iterable[Observation], line: Sequence[str], idle: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the commits after the first of some observations, up to the last, that can have moved a series."""
+    return () if identity.is_control else commits_between(entries, line, idle)

@@ -1,17 +1,23 @@
-"""Find what a night no longer measures: vanished series, quiet or renamed machines, series begun anew. Pure."""
+"""Find vanished series, quiet or renamed machines, machines that may be one, series begun anew. Pure."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from kernel_velocity.results.identity import Identity, Slot
+from kernel_velocity.results.records import Machine
 from kernel_velocity.verdict.history import SLACK, SeriesHistory
 
 DAY = 86400.0  # s
 STALE_AFTER = 7.0  # days without a value: a week of nights has been missed, and not a weekend
 GONE_AFTER = 90.0  # days, after which a machine is no longer mentioned: it was renamed or given away
+HARDWARE = ("arch", "cpu", "num_cpu")  # of machine.json
+FEW_COMMITS, FEWEST_NAMES = 3, 3  # a machine of so many commits has no trend; so many names are no accident
 AHEAD = 3600.0  # s by which another machine's value may be newer than our clock
 
 
@@ -153,6 +159,34 @@ def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
         and max(times[name]) < min(times[here])
         and max(times[here]) - max(times[name]) <= GONE_AFTER * DAY
     )
+
+
+def scattered(machines: Iterable[Machine], commits: Mapping[str, int]) -> Iterator[str]:
+    """Yield a note for each kind of machine of which many names measured a few commits each, as hosted runners do.
+
+    Args:
+        commits: how many each machine measured, by its name.
+    """
+    free = ("hosted", *(f"hosted-{number}" for number in range(2, len(commits) + 2)))
+    fresh = (name for name in free if name not in commits)
+    names: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for machine in machines:
+        details = dict(machine.details)
+        if all(key in details for key in HARDWARE):
+            names[tuple(details[key] for key in HARDWARE)].append(machine.name)
+    for (_, cpu, count), alike in names.items():
+        few = [name for name in alike if 0 < commits.get(name, 0) <= FEW_COMMITS]
+        if len(few) < FEWEST_NAMES:
+            continue
+        most = max(alike, key=lambda name: commits.get(name, 0))
+        target = next(fresh) if most in few else most
+        pattern = f"{os.path.commonprefix(few)}*"  # noqa: RUF071 - of letters, not of folders
+        is_exact = len(pattern) > 1 and sum(fnmatchcase(name, pattern) for name in commits) == len(few)
+        yield (
+            f"{len(few)} machines of one kind ({cpu}, {count} CPUs) measured at most {FEW_COMMITS} commits each, so "
+            f"their series have no trend; if they are runners of one kind, measure with --machine {target}, and "
+            f"`kv join {target} {shlex.quote(pattern) if is_exact else ' '.join(few)}` makes one machine of them"
+        )
 
 
 def _kind(facts: Mapping[str, str]) -> str | None:

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,10 +28,11 @@ from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, 
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.site import text
-from kernel_velocity.site.model import Site, results_file
+from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home
-from kernel_velocity.site.text import Cell, PageTable, Platform
+from kernel_velocity.site.text import Cell, CommitLine, PageTable, Platform
 from kernel_velocity.site.writer import Page
+from kernel_velocity.verdict.ranges import CommitRange, Value, is_other_code, is_same_code
 from kernel_velocity.verdict.verdicts import Verdict
 
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
@@ -42,7 +44,9 @@ KERNEL = {
     "against before": "",
     "CUDA code: registers and spills, maximum over functions": "",
 }
+FIGURE = {"figure": "of", "before": "value", "now": "value", "more or fewer": "value", "measured before": "sha"}
 MOST_ROWS = 100  # of what changed
+MOST_CAUSES = 50  # listed of a range
 MOST_LINES = 400  # of a difference
 MOST_FILES = 20  # named on a page
 FILES_AT_ONCE = 64  # commits that git is asked about in one call
@@ -55,6 +59,7 @@ class Moved(NamedTuple):
     entry: int  # of its columns
     outcome: Outcome
     verdict: Verdict | None  # None: it lost its time
+    commits: CommitRange  # that can have caused it
 
 
 def build(site: Site) -> Iterator[Page]:
@@ -63,7 +68,7 @@ def build(site: Site) -> Iterator[Page]:
     for sha in site.measured:
         recorded = facts.recorded(sha)
         yield Page(
-            name=text.commit_href(sha),
+            name=text.commit_href(site.commits[sha]),
             template="commit.html",
             context=partial(facts.context, sha, recorded),
             inputs=facts.inputs(sha, recorded),
@@ -81,8 +86,13 @@ class CommitFacts:
         for key in site.keys:
             for moved in _moved(site, key):
                 self._moved.setdefault(site.line[site.series(key).position[moved.entry]], []).append(moved)
+        self._measured = {
+            platform: [site.order[sha] for sha in site.along if site.path(platform, sha) in site.past.paths[sha]]
+            for platform in site.platforms
+        }
         self._builds = {platform: _builds(site, platform) for platform in site.platforms}
         self._steps = {platform: _machine_steps(site, platform) for platform in site.platforms}
+        self._figures = _changed_figures(site)
         self._findings: dict[str, list[Finding]] = {}  # by commit that they name
         for finding in site.findings:
             for sha in finding.commits:
@@ -96,7 +106,8 @@ class CommitFacts:
     def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
         rows, summary = self._rows(sha)
-        code = {"sources": self._sources(sha), "files": self._changed_files(sha)}
+        causes = list(self._causes(sha))
+        code = {"causes": causes, "sources": self._sources(sha), "files": self._changed_files(sha)}
         return {"page": {**recorded, "rows": rows, "summary": summary, **code}}
 
     def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str:
@@ -108,6 +119,7 @@ class CommitFacts:
                 past.flop(moved.key),
                 moved.outcome.value,
                 moved.verdict and vars(moved.verdict),
+                moved.commits,
             )
             for moved in self._moved.get(sha, ())
         ]
@@ -122,6 +134,7 @@ class CommitFacts:
         newer = site.along[number + 1] if on_line and number + 1 < len(site.along) else None
         findings = self._findings.get(sha, ())
         files = site.past.paths[sha]
+        here = next((platform for platform in site.platforms if site.path(platform, sha) in files), None)
         return {
             "sha": sha,
             "line": self._lines[sha],
@@ -129,14 +142,16 @@ class CommitFacts:
             "date": f"{commit.date:%Y-%m-%d %H:%M %z}",
             "tags": site.tags_of(sha),
             "parents": [
-                (parent[:SHORT], text.commit_href(parent) if parent in site.past.paths else "")
+                (parent[:SHORT], text.commit_href(self.site.commits[parent]) if parent in site.past.paths else "")
                 for parent in commit.parents
             ],
             "older": older and self._lines[older],
             "newer": newer and self._lines[newer],
             "on_line": on_line,
+            "against": self._against(sha, here) if on_line and here else ("", ""),
             "has_rounds": any(site.has_rounds(platform, sha) for platform in site.platforms),
             "findings": [home.finding_line(site, finding) for finding in findings],
+            "figures": PageTable("figures of code that differ", FIGURE, self._figures.get(sha, ())),
             "kernels": self._kernels.get(sha, ()),
             "url": site.commit_url(sha),
             "several": len(site.platforms) > 1,
@@ -147,9 +162,43 @@ class CommitFacts:
                     "build": self._builds[platform].get(sha),
                 }
                 for platform in site.platforms
-                if results_file(platform, sha) in files
+                if site.path(platform, sha) in files
             ],
         }
+
+    def _against(self, sha: str, platform: Platform) -> tuple[str, str]:
+        """Return which commit its values are compared with, and how far before it that is. "": none."""
+        positions, at = self._measured[platform], self.site.order[sha]
+        number = bisect_left(positions, at)
+        if not number:
+            return "", ""
+        between = at - positions[number - 1] - 1
+        which = f"{units.count(between, 'commit')} between not measured" if between else "the commit before"
+        return self.site.line[positions[number - 1]][:SHORT], which
+
+    def _causes(self, sha: str) -> Iterator[dict[str, Any]]:
+        """Yield the ranges that can have caused what a commit shows first, but itself alone, each with its commits."""
+        site = self.site
+        largest = sorted(self._moved.get(sha, ()), key=_smallness)
+        for commits, moved in {moved.commits: moved for moved in reversed(largest)}.items():
+            if commits.commits in ((), (sha,)):
+                continue
+            earlier = len(commits.commits) - MOST_CAUSES
+            yield {
+                "words": f"{commits} alone" if commits.culprit else str(commits),
+                "ends": [
+                    text.named_commit(end, site.commit(end), site.past.paths) for end in (commits.good, commits.bad)
+                ],
+                "url": site.compare_url(commits),
+                "narrow": site.narrowing(moved.key, commits, rises=moved.verdict is None or moved.verdict.ratio > 1),
+                "commits": [self._cause(cause) for cause in commits.commits[-MOST_CAUSES:]],
+                "further": f"and {units.count(earlier, 'earlier commit')}" if earlier > 0 else "",
+            }
+
+    def _cause(self, sha: str) -> CommitLine:
+        """Return a commit that may be measured or not, with a link to its page, or else to the code's host."""
+        line = text.named_commit(sha, self.site.commit(sha), self.site.past.paths)
+        return line if line.href else replace(line, href=self.site.commit_url(sha))
 
     def _rows(self, sha: str) -> tuple[list[dict[str, Any]], str]:
         """Return the rows of what changed at a commit, MOST_ROWS at most, and how many changed in which way.
@@ -161,14 +210,21 @@ class CommitFacts:
         }
 
         def rank(moved: Moved) -> tuple[bool, float]:
-            size = math.inf if moved.verdict is None else abs(math.log(moved.verdict.ratio))
-            return identity.of(moved.key, None).slot not in findings, -size
+            return identity.of(moved.key, None).slot not in findings, _smallness(moved)
+
+        def cause(commits: CommitRange) -> CommitLine | None:
+            is_alone = commits.commits == (sha,)
+            return None if is_alone else self.site.cause(commits, text.causes_href(self.site.commits[sha]))
+
+        def event(key: SeriesKey, entry: int) -> str:
+            changes = self.site.levels[key].changes
+            return text.at_ends(changes, self.site.series(key), self.site.line).get(entry, "")
 
         ordered = sorted(self._moved.get(sha, ()), key=rank)
         rows = [
-            _row(self.site.series(key).measurement(entry, self.site.line), verdict)
-            | {"finding": findings.get(identity.of(key, None).slot)}
-            for key, entry, _, verdict in ordered[:MOST_ROWS]
+            _row(self.site.series(key).measurement(entry, self.site.line), verdict, event(key, entry))
+            | {"finding": findings.get(identity.of(key, None).slot), "cause": cause(commits)}
+            for key, entry, _, verdict, commits in ordered[:MOST_ROWS]
         ]
         further = f"; the {MOST_ROWS} largest" if len(ordered) > MOST_ROWS else ""
         words = Counter(moved.outcome.value if moved.verdict is None else moved.verdict.word for moved in ordered)
@@ -204,7 +260,7 @@ class CommitFacts:
         added, removed = (sum(int(file[number]) for file in files if file[number] != "-") for number in (1, 2))
         more = len(files) - MOST_FILES
         return {
-            "summary": f"{units.count(len(files), 'file')}, {added:,} lines added, {removed:,} removed",
+            "summary": f"{units.count(len(files), 'file')}, {units.count(added, 'line')} added, {removed:,} removed",
             "rows": [
                 (name, *("" if count == "-" else count for count in counts)) for name, *counts in files[:MOST_FILES]
             ],
@@ -216,25 +272,53 @@ class CommitFacts:
 def _moved(site: Site, key: SeriesKey) -> Iterator[Moved]:
     """Yield where a series became slower or faster, and where it lost its time: a failure, or n/a with a reason."""
     columns, levels = site.series(key), site.levels[key]
-    for point in levels.points:
+    for point, commits in zip(levels.points, levels.ranges, strict=True):
         alike = np.flatnonzero(comparable(columns, int(columns.method[point.index]))[: point.index])
         verdict = levels.between(int(alike[-1]), point.index) if alike.size else None
         if verdict is not None and verdict.is_change:
-            yield Moved(key, point.index, Outcome.MEASURED, verdict)
+            yield Moved(key, point.index, Outcome.MEASURED, verdict, commits)
     lost = np.flatnonzero(columns.is_measured[:-1] & ~columns.is_measured[1:]) + 1
     for entry in lost.tolist():
         outcome = OUTCOMES[columns.outcome[entry]]
         if outcome is Outcome.FAILED or entry in columns.reasons:
-            yield Moved(key, entry, outcome, None)
+            before, after = (Value(position, None) for position in columns.position[entry - 1 : entry + 1].tolist())
+            yield Moved(key, entry, outcome, None, site.levels.line.between((before, after)))
 
 
-def _row(now: Measurement, verdict: Verdict | None) -> dict[str, Any]:
-    """Return the row of a value: names, verdict, time. Without a time, why it has none."""
+def _changed_figures(site: Site) -> dict[str, list[tuple[str | Cell, ...]]]:
+    """Return the figures of code that differ from those at the commit measured before, by commit, as rows."""
+    rows: dict[str, list[tuple[str | Cell, ...]]] = {}
+    for series in site.tracked.values():
+        key, parts = series.key, name_parts(series.key.benchmark)
+        if parts.state not in identity.FIGURE_METHODS:
+            continue
+        for entry in (np.flatnonzero(np.diff(series.value)) + 1).tolist():
+            earlier, sha = (site.line[position] for position in series.position[entry - 1 : entry + 1].tolist())
+            before, now = series.value[entry - 1 : entry + 1].tolist()
+            of = Cell(text=f"{parts.kernel}: {text.FIGURES[parts.state]}, {key.case}", detail=key.machine)
+            share = f" ({units.significant(100 * abs(now / before - 1))}%)" if before else ""
+            row = of, f"{before:,.0f}", f"{now:,.0f}", f"{now - before:+,.0f}{share}", earlier[:SHORT]
+            rows.setdefault(sha, []).append(row)
+    return rows
+
+
+def _smallness(moved: Moved) -> float:
+    """Return a sort key: what lost its time first, then the largest change."""
+    return -math.inf if moved.verdict is None else -abs(moved.verdict.effect)
+
+
+def _row(now: Measurement, verdict: Verdict | None, event: str) -> dict[str, Any]:
+    """Return the row of a value: names, verdict, time. Without a time, why it has none.
+
+    Args:
+        event: how long the change lasted, or which one it takes back.
+    """
     outcome = now.outcome.value
     value = Cell(text=outcome, detail=now.reason or "", tone=outcome)
     if now.seconds is not None:
         value = Cell(text=units.value(now.seconds, now.unit))
-    change = text.verdict_cell(verdict, text.unit_of(now))
+    change = text.verdict_cell(verdict, now.unit)
+    change = replace(change, detail=", ".join(filter(None, (change.detail, event))))
     return text.names_of(now.key) | {"href": text.trend_href(now.key), "change": change, "value": value}
 
 
@@ -273,11 +357,16 @@ def _build(platform: Platform, now: SessionFacts, before: tuple[str, SessionFact
 
     def code(kernel: str) -> str:
         old = None if then is None else then.code.get(kernel)
-        return NOT_RECORDED if old is None else "same code" if old == now.code[kernel] else "other code"
+        is_other = is_other_code(old, now.code[kernel])
+        return "same code" if is_same_code(old, now.code[kernel]) else "other code" if is_other else NOT_RECORDED
 
-    kernels: Sequence[tuple[str, ...]] = [
-        (kernel, now.code[kernel][:CODE_DIGITS], code(kernel), now.ptxas.get(kernel, NOT_RECORDED))
-        for kernel in sorted(now.code)
+    def identity_of(kernel: str) -> str | Cell:
+        digest = now.code[kernel].removeprefix(session_facts.scheme(now.code[kernel]))[:CODE_DIGITS]
+        why = now.whole.get(kernel)
+        return digest if why is None else Cell(text=f"{digest}, of the whole build: {why}")
+
+    kernels: Sequence[tuple[str | Cell, ...]] = [
+        (kernel, identity_of(kernel), code(kernel), now.ptxas.get(kernel, NOT_RECORDED)) for kernel in sorted(now.code)
     ]
     changed = {} if then is None else session_facts.changes(then.facts, now.facts)
     return {

@@ -22,10 +22,10 @@ from kernel_velocity.findings import evidence, text
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Purpose, Rerun
 from kernel_velocity.findings.finding import OPEN, Affected, Finding, Kind, State, finding_href
 from kernel_velocity.past.columns import Columns
-from kernel_velocity.results import git
+from kernel_velocity.results import git, identity
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.identity import environment_of, metric
+from kernel_velocity.results.identity import environment_of
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.results.sessions import SessionFacts
@@ -36,6 +36,7 @@ from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
 from kernel_velocity.site.writer import DataFile, Page
 from kernel_velocity.stats.sequential import Answer, Comparison
+from kernel_velocity.verdict.ranges import is_other_code, is_same_code
 
 MOST_RERUNS = 12  # with figures; the data file has the rest
 UNFOLDED = 2  # re-runs that are open from the start
@@ -96,7 +97,7 @@ def build_pages(site: Site) -> Iterator[Page]:
         site=site,
         commits=commits,
         touched={sha: [name for name, *_ in files] for sha, files in changed.items()},
-        series=by_slot(site),
+        series=site.past.slots,
         sessions={platform: dict(site.sessions(platform)) for platform in site.platforms},
     )
     for finding in site.findings:
@@ -116,18 +117,6 @@ def _commits(site: Site) -> Mapping[str, Commit]:
     return git.read(site.repository, wanted).commits if wanted else {}
 
 
-def by_slot(site: Site) -> dict[tuple[str, ...], SeriesKey]:
-    """Return the series by slot and version. Of several PyTorch versions that share a slot, the one measured last."""
-    keys = sorted(site.keys, key=lambda key: site.past.last_measured(key) or 0.0)
-    return {
-        (
-            *(key.machine, environment_of(key.environment, key.implementation)),
-            *(key.benchmark, key.implementation, key.case, key.version),
-        ): key
-        for key in keys
-    }
-
-
 def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
     """Return what the template shows of a finding."""
     evidence, unread = sources.site.evidence[finding.id]
@@ -141,6 +130,7 @@ def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
         "state": state(finding),
         "chip": chip(finding),
         "state_words": STATES[finding.state],
+        "today": sources.site.today(finding),
         "headline": headline(finding),
         "accusation": text.role(finding) if finding.commits else "",
         "suspected": [_suspected(sources, finding.subject, sha) for sha in finding.commits[-MOST_COMMITS:]],
@@ -221,7 +211,7 @@ def _purpose(rerun: Rerun) -> str:
     """Return what a re-run was for."""
     before, after = rerun.before[:SHORT], rerun.after[:SHORT]
     if rerun.purpose is Purpose.CULPRIT:
-        return f"the commit that the bisection found, {after}, against the one before it, {before}"
+        return f"the build that the bisection found, {after}, against the one before it, {before}"
     return f"{after} against {before}"
 
 
@@ -282,7 +272,7 @@ def _affected(
         Cell(
             text="",
             change=text.effect(affected) if is_timed else "no value now",
-            tone={True: "slower", False: "faster", None: ""}[affected.worse] if is_timed else "",
+            tone={True: "slower", False: "faster", None: ""}[finding.worse(affected)] if is_timed else "",
         ),
         text.tested(affected) or DASH,
         trend or DASH,
@@ -306,7 +296,7 @@ def _machine(sources: Sources, finding: Finding) -> dict[str, Any]:
     worst = finding.worst
     if worst is None or finding.anchor is None or not finding.commits:
         return _facts("")
-    before, after = _ends(sources, worst, finding.anchor, finding.commits[-1])
+    before, after = _ends(sources, worst, finding.anchor, finding.bad or finding.commits[-1])
     if before is None or after is None:
         return _facts("The facts of the machine then are not recorded.")
     changes = session_facts.changes(before.facts, after.facts)
@@ -342,9 +332,12 @@ def _ends(
 
 
 def _code(noun: str, old: str, new: str) -> str:
-    if old == new:
-        return f"the {noun} is the same ({old[:12]})"
-    return f"the {noun} is another one ({old[:12]} to {new[:12]})"
+    before, after = (code.removeprefix(session_facts.scheme(code))[:12] for code in (old, new))
+    if is_same_code(old, new):
+        return f"the {noun} is the same ({before})"
+    if is_other_code(old, new):
+        return f"the {noun} is another one ({before} to {after})"
+    return f"whether the {noun} is the same is unknown: it was hashed in two ways"
 
 
 def _codes(evidence: Mapping[str, Evidence]) -> Iterator[str]:
@@ -363,8 +356,8 @@ def headline(finding: Finding) -> str:
     if finding.kind in (Kind.ENVIRONMENT, Kind.VANISHED) or finding.worst is None:
         title = text.title(finding)
         return title[0].upper() + title[1:] if finding.kind is Kind.ENVIRONMENT else title
-    noun = metric(finding.worst.identity.benchmark).noun
-    word = _WORSE.get(noun, ("worse", "better"))[finding.kind is Kind.IMPROVEMENT]
+    words = _WORSE.get(identity.noun(finding.worst.identity.benchmark), ("worse", "better"))
+    word = words[finding.kind is Kind.IMPROVEMENT]
     got = "got" if finding.state not in (State.NEW, State.SUSPECT) else "may have got"
     return f"{finding.subject} {got} {word}: {text.headline(finding)}"
 
@@ -414,13 +407,7 @@ def decisions(finding: Finding) -> list[tuple[str, str]]:
 def looks(finding: Finding) -> list[tuple[str, str]]:
     """Return the commands by which a reader looks at a finding again: what each does, its text."""
     commands = [("Show it in a terminal", f"kv findings show {finding.id}")]
-    worst = finding.worst
-    if finding.kind is Kind.REGRESSION and worst and worst.identity.is_timed and finding.anchor and finding.commits:
-        benchmark, implementation, case = map(
-            shlex.quote, (worst.identity.benchmark, worst.identity.implementation, worst.identity.case)
-        )
-        ends = f"{finding.anchor} {finding.commits[-1]}"
-        command = f"kv bisect {benchmark} {ends} --implementation {implementation} --case {case}"
+    if command := text.narrowing(finding):
         commands.append(("Re-measure the worst series and bisect", command))
     return commands
 
@@ -488,7 +475,10 @@ def build_list(site: Site) -> Iterator[Page | DataFile]:
             "choices": choices,
         },
     )
-    listed = {finding.id: text.as_data(finding) | {"page": finding_href(finding.id)} for finding in site.findings}
+    listed = {
+        finding.id: text.as_data(finding) | {"page": finding_href(finding.id), "today": site.today(finding) or None}
+        for finding in site.findings
+    }
     yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
     for id_, data in listed.items():
         by_machine = {
@@ -514,6 +504,7 @@ def _list_row(site: Site, finding: Finding) -> dict[str, Any]:
     """Return a finding as a row. `searched` is the text that the filter by text looks at, in lower case."""
     machines = finding.machines or ((finding.subject,) if not finding.commits else ())
     subjects = [(sha[:SHORT], site.commits[sha].subject) for sha in finding.commits[:2] if sha in site.commits]
+    only = finding.culprit is not None and bool(subjects)
     blamed, title = text.blamed(finding), headline(finding)
     words = (
         finding.id,
@@ -531,8 +522,9 @@ def _list_row(site: Site, finding: Finding) -> dict[str, Any]:
         "chip": chip(finding),
         "is_open": finding.state in OPEN,
         "headline": title,
+        "today": site.today(finding),
         "blamed": blamed,
-        "commit": subjects[0] if len(subjects) == 1 else None,  # of those that the site has
+        "commit": subjects[0] if only else None,
         "machines": machines,
         "shown_machines": units.listed(machines, LISTED_MACHINES),
         "found": f"{finding.found:%Y-%m-%d}",

@@ -31,8 +31,7 @@ RECENT = 30  # commits listed; each kernel's page lists all
 CARDS = 12  # changes shown at once, each with a chart
 LISTED = 200  # further changes, a line each
 ROWS = 100  # rows shown at once
-FEW = 5  # notes shown at once
-NAMED_COMMITS = 3  # of a finding
+FEW = 5  # notes and machines shown at once
 _URGENCY = (State.CONFIRMED, State.SUSPECT, State.NEW)
 
 
@@ -63,6 +62,7 @@ def page(site: Site) -> dict[str, Any]:
     machines = dict.fromkeys(platform.machine for platform in site.platforms)
     doubts = [f"{machine}: {doubt}" for machine in machines for doubt in site.hardware_doubts(machine)]
     notes, marks = [*doubts, *site.notes], Footnotes()
+    measured = _last_measured(site)
     rows = sorted(((row.rank, table, row) for table in tables for row in table.rows), key=lambda entry: entry[0])
     lines = [home_table.line(table, row, marks) for _, table, row in rows]
     commits = [_commit(site, sha, groups) for sha in newest[:RECENT]]
@@ -70,9 +70,11 @@ def page(site: Site) -> dict[str, Any]:
     for line in lines:
         line["changes"] = [line["changes"][number] for number in spans]
     return {
+        "unfinished": site.unfinished,
         "answer": _answer(tables),
         "nights": [_night(verdict) for verdict in site.verdicts],  # newest first
-        "measured": _last_measured(site),
+        "measured": measured[:FEW],
+        "measured_more": f" and {len(measured) - FEW:,} more machines" if len(measured) > FEW else "",
         "cards": cards[:CARDS],
         "more_cards": cards[CARDS:],
         "more_changes": f"{units.count(len(cards) - CARDS, 'more change')}",
@@ -108,13 +110,15 @@ def _answer(tables: Sequence[SeriesTable]) -> dict[str, Any] | None:
     judged = [row.verdicts[0] for row in rows if not row.is_failed and row.verdicts and row.verdicts[0] is not None]
     counts = verdicts.named(judged)
     new = len(rows) - failed - len(judged)
-    parts = [("failed", failed, "failed"), *((word.value, counts[word], word.value) for word in Word)]
+    parts = [("failed", failed, "failed"), *((pages.tone(word), counts[word], word.value) for word in Word)]
     if new:
         parts.append(("same", new, "without a baseline"))
+    platforms = [_where(table, tables) for table in sorted(tables, key=lambda table: -len(table.measured))]
     return {
         "parts": [(tone, f"{number:,} {words}") for tone, number, words in parts if number],
         "tone": next((tone for tone, number, _ in parts if number and tone != Word.UNDECIDED.value), "same"),
-        "where": [_where(table, tables) for table in tables],
+        "where": platforms[:FEW],
+        "elsewhere": platforms[FEW:],
     }
 
 
@@ -158,19 +162,29 @@ def _unseen(site: Site, groups: Sequence[Sequence[Event]]) -> list[dict[str, Any
 
 def _commit(site: Site, sha: str, groups: Sequence[Sequence[Event]]) -> dict[str, Any]:
     """Return a commit with how many series it made slower and faster, and its largest change."""
-    events = [event for group in groups for event in group if event.position == site.order[sha]]
-    slower = sum(event.point.rises for event in events)
-    largest, words = max(events, key=lambda event: abs(event.point.after - event.point.before), default=None), ""
+    position = site.order[sha]
+    events = [event for group in groups for event in group if position in (event.position, event.end)]
+    begun = [event for event in events if event.position == position]
+    words = verdicts.named(event.verdict for event in begun)
+    # What it changed comes before what it took back
+    largest = max(events, key=lambda event: (event.position == position, abs(event.verdict.effect)), default=None)
+    change, cause = "", None
     if largest is not None:
-        change = pages.verdict(verdicts.of_step(largest.point), site.series(largest.key).unit)
-        words = " ".join(filter(None, (name_parts(largest.key.benchmark).kernel, largest.key.case, change)))
+        columns, is_end = site.series(largest.key), largest.position != position
+        ended = pages.ended(largest.change, columns, site.line)
+        change = ended if is_end else pages.verdict(largest.verdict, columns.unit)
+        change = " ".join(filter(None, (name_parts(largest.key.benchmark).kernel, largest.key.case, change)))
+        cause = largest.change.end_commits if is_end else largest.change.commits
     return {
         "line": pages.commit_line(site.commits[sha]),
         "day": f"{site.commits[sha].date:%Y-%m-%d}",
         "tags": site.tags_of(sha),
-        "slower": slower,
-        "faster": len(events) - slower,
-        "largest": words,
+        "slower": words[Word.SLOWER],
+        "faster": words[Word.FASTER],
+        "others": words[Word.HIGHER] + words[Word.LOWER],
+        "back": len(events) - len(begun),
+        "largest": change,
+        "cause": "" if cause is None or cause.commits == (sha,) else f"by {cause}",
         "href": "" if largest is None else pages.trend_href(largest.key),
     }
 
@@ -221,7 +235,6 @@ def _as_data(verdict: NightRecord) -> dict[str, Any]:
 
 def finding_line(site: Site, finding: Finding) -> dict[str, Any]:
     """Return a finding in a line."""
-    shown = finding.commits if len(finding.commits) <= NAMED_COMMITS else (finding.commits[0], finding.commits[-1])
     tones = {Kind.REGRESSION: "slower", Kind.IMPROVEMENT: "faster"}
     return {
         "href": finding_href(finding.id),
@@ -234,9 +247,9 @@ def finding_line(site: Site, finding: Finding) -> dict[str, Any]:
         "change": text.headline(finding).partition(f" ({text.INTERVAL}")[0],  # the interval stands beside it
         "interval": _interval(finding),
         "where": text.shown_by(finding),
-        "commits": [pages.named_commit(sha, site.commit(sha), site.past.paths) for sha in shown],
-        "further": f"first and last of {len(finding.commits)} commits" if len(shown) < len(finding.commits) else "",
+        "commits": [] if finding.range is None else [site.cause(finding.range, finding_href(finding.id))],
         "found": f"{finding.found:%Y-%m-%d %H:%M}",
+        "today": site.today(finding),
     }
 
 
@@ -304,4 +317,4 @@ def _histories(site: Site) -> Iterator[SeriesHistory]:
             method = series.methods[series.method[last]] if series.method[last] >= 0 else None
             position, value = int(series.position[last]), math.log(series.seconds[last])
             newest = Observation(commit=site.line[position], position=position, value=value, measured=when)
-            yield SeriesHistory(identity=series_identity.of(key, method), observations=(newest,))
+            yield SeriesHistory(identity=series_identity.of(key, method), better=series.better, observations=(newest,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.findings.finding import OPEN, Finding, finding_href
+from kernel_velocity.findings.today import is_told_by
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.columns import Columns, comparable
 from kernel_velocity.results import identity
@@ -32,10 +33,9 @@ from kernel_velocity.site import text
 from kernel_velocity.site.charts import plot
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Platform
-from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.verdict import verdicts
 from kernel_velocity.verdict.silence import DAY
-from kernel_velocity.verdict.verdicts import Verdict, Word
+from kernel_velocity.verdict.verdicts import Change, Verdict, Word, lasted
 
 RECENT = 25  # measured commits of a machine that the headline is about
 WEEK = 7  # days
@@ -44,7 +44,7 @@ FASTEST = "compile"  # the implementation of PyTorch that speed-ups are against
 MOST_CASES = 3  # named on a card
 NO_BYTES = "benchmarks.json has no bytes per call, or no ceiling for it was measured"
 _FAILED, _NOT_APPLICABLE = OUTCOMES.index(Outcome.FAILED), OUTCOMES.index(Outcome.NOT_APPLICABLE)
-_ORDER = (Word.SLOWER, Word.FASTER, Word.UNDECIDED, Word.UNCHANGED)
+_ORDER = (Word.SLOWER, Word.FASTER, Word.HIGHER, Word.LOWER, Word.UNDECIDED, Word.UNCHANGED)
 
 
 class Stretch(NamedTuple):
@@ -56,13 +56,14 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A step of one series that a commit is blamed for."""
+    """A change of one series that a commit is blamed for, with its end where it has one."""
 
     key: SeriesKey
-    point: ChangePoint
-    position: int  # of the commit on the first-parent line
+    change: Change
+    verdict: Verdict  # of its first step alone
+    position: int  # on the first-parent line, of the commit that shows it first
+    end: int | None  # position of the commit that shows its end first; None: it lasts
     finding: Finding | None  # that names the series and the commit
-    is_over: bool  # whether the series has come back since
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class SeriesRow:
         verdict = next(iter(self.verdicts), None)
         if verdict is None:
             return not self.is_failed, len(_ORDER), 0.0
-        return not self.is_failed, _ORDER.index(verdict.word), -abs(math.log(verdict.ratio))
+        return not self.is_failed, _ORDER.index(verdict.word), -abs(verdict.effect)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,9 @@ class SeriesTable:
         first = earlier[0] if len(earlier) > RECENT else NO_TAG  # else the first column says it
         count = min(len(earlier), RECENT)
         return (
-            Stretch(f"last {units.count(count, 'commit')}", window[0] if window else NO_TAG),
+            Stretch(
+                f"last {units.count(count, 'commit')}" if count else "first commit", window[0] if window else NO_TAG
+            ),
             Stretch(units.count(WEEK, "day"), week),
             Stretch(since, first if tag == NO_TAG else tag if earlier and tag >= earlier[0] else NO_TAG),
         )
@@ -170,10 +173,12 @@ class SeriesTable:
             return None
         alike = np.flatnonzero(comparable(columns, int(columns.method[entry])))
         before = alike[columns.position[alike] <= span.position]
-        # another suite's values may be 0 or less, of which levels say nothing
-        if not before.size or before[-1] >= entry or min(columns.seconds[before[-1]], columns.seconds[entry]) <= 0:
+        if not before.size or before[-1] >= entry:
             return None
-        return self.site.levels[columns.key].between(int(before[-1]), entry)
+        base = int(before[-1])
+        if min(columns.seconds[base], columns.seconds[entry]) < 0:  # of another suite: levels say nothing of it
+            return verdicts.of_constants(columns, alike, base, entry)
+        return self.site.levels[columns.key].between(base, entry)
 
     def _speedup(self, columns: Columns, entry: int | None) -> float | None:
         """Return how many times as fast a series is as FASTEST, of times of one commit. None where one has none."""
@@ -202,21 +207,24 @@ class SeriesTable:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """The steps within the first span, by series."""
+        """The changes that begin or end within the first span, by series."""
         since = self.spans[0].position if self.spans else 0
         return tuple(event for row in self.rows for event in self._events(row, since))
 
     def _events(self, row: SeriesRow, since: int) -> Iterator[Event]:
-        levels = self.site.levels[row.key]
-        for point in levels.points:
-            position = int(row.columns.position[point.index])
-            if point.is_blamed and position > since and row.entry is not None:
-                now = levels.between(point.index - 1, row.entry)
-                findings = self._findings.get((identity.of(row.key, None).slot, point.rises), ())
-                sha = self.site.line[position]
-                finding = next((finding for finding in findings if sha in finding.commits), None)
-                is_over = now.word is not (Word.SLOWER if point.rises else Word.FASTER)
-                yield Event(key=row.key, point=point, position=position, finding=finding, is_over=is_over)
+        for change in self.site.levels[row.key].changes:
+            position = int(row.columns.position[change.point.index])
+            end = None if change.end is None else int(row.columns.position[change.end.index])
+            if max(position, end or 0) > since:
+                findings = self._findings.get((identity.of(row.key, None).slot, change.point.rises), ())
+                yield Event(
+                    key=row.key,
+                    change=change,
+                    verdict=verdicts.of_step(change.point, row.columns.better),
+                    position=position,
+                    end=end,
+                    finding=next((of for of in findings if is_told_by(of, change, self.site.line[position])), None),
+                )
 
     @cached_property
     def _findings(self) -> Mapping[tuple[identity.Slot, bool], list[Finding]]:
@@ -228,22 +236,27 @@ class SeriesTable:
 
 
 def grouped(events: Sequence[Event]) -> list[list[Event]]:
-    """Return events in groups of one commit, kernel and direction: the slower before the faster, the largest first."""
+    """Return events in groups of the same commits, kernel and direction: lasting ones and slower ones first."""
 
     def same(event: Event) -> tuple[Any, ...]:
         kernel, device, state = name_parts(event.key.benchmark)
-        return (event.is_over, not event.point.rises, event.key.machine, event.key.environment, kernel, device, state,
-                event.key.implementation, event.position)  # fmt: skip
+        where = (event.key.machine, event.key.environment, kernel, device, state, event.key.implementation)
+        ends = (event.position, event.end or 0, event.change.is_back)
+        return (event.end is not None, _ORDER.index(event.verdict.word), *where, *ends)
 
     groups = [
         list(group) for _, group in groupby(sorted(events, key=lambda event: (same(event), _size(event))), key=same)
     ]
-    return sorted(groups, key=lambda group: (group[0].is_over, not group[0].point.rises, _size(group[0])))
+
+    def urgency(event: Event) -> tuple[bool, int, float]:
+        return event.end is not None, _ORDER.index(event.verdict.word), _size(event)
+
+    return sorted(groups, key=lambda group: urgency(group[0]))
 
 
 def _size(event: Event) -> float:
     """Return a sort key: the largest step first."""
-    return -abs(event.point.after - event.point.before)
+    return -abs(event.verdict.effect)
 
 
 def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool) -> dict[str, Any]:
@@ -251,37 +264,63 @@ def card(site: Site, group: Sequence[Event], commit: Commit, *, has_chart: bool)
     event = group[0]
     columns = site.series(event.key)
     kernel, device, state = name_parts(event.key.benchmark)
-    point, unit = event.point, columns.unit
-    change = text.verdict_cell(verdicts.of_step(point), unit)
+    point, unit = event.change.point, columns.unit
+    change = text.verdict_cell(event.verdict, unit)
     before, after = (math.exp(level) for level in (point.before, point.after))
     finding = next((event.finding for event in group if event.finding is not None), None)
     return {
-        "kernel": kernel,
-        "where": " · ".join(filter(None, (device, state, event.key.implementation, event.key.machine))),
+        "name": kernel if device else event.key.benchmark,
+        "where": " · ".join(filter(None, (device, device and state, event.key.implementation, event.key.machine))),
         "case": event.key.case,
         "href": text.trend_href(event.key),
         "change": change.text,
         "tone": change.tone,
-        "is_over": event.is_over,
+        "lasted": lasted(event.change, columns, site.line),
         "chart": sparkline(columns, point.index, change.tone, plot.SPARK_WIDE) if has_chart else "",
-        "commit": text.commit_line(commit),
+        "commit": site.cause(event.change.commits, text.causes_href(commit)),
+        "back": _back(site, event),
+        "narrow": site.narrowing(event.key, event.change.commits, rises=point.rises),
         "times": f"{units.value(before, unit)} → {units.value(after, unit)}",
         "margin": change.detail,
         "others": [
-            f"{event.key.case} {text.verdict(verdicts.of_step(event.point), unit)}"
+            f"{event.key.case} {text.verdict(event.verdict, unit)}"
             for event in group[1 : MOST_CASES + 1]
         ],
         "further": max(len(group) - 1 - MOST_CASES, 0),
         "finding": None if finding is None else (finding_href(finding.id), finding.state.value, finding.state in OPEN),
-        "diff": site.commit_url(commit.sha),
+        "diff": site.cause_url(event.change.commits),
         "data": {
             "kernel": kernel, "device": device, "state": state, "implementation": event.key.implementation,
             "machine": event.key.machine, "environment": event.key.environment, "commit": commit.sha,
-            "cases": {event.key.case: {"ratio": event.point.ratio, "low": event.point.low, "high": event.point.high}
-                      for event in group},
-            "is_over": event.is_over, "finding": finding and finding.id,
+            "cases": {event.key.case: as_data(event.verdict) for event in group},
+            "is_over": event.end is not None, "values": event.change.values, "end": _end(site, event),
+            "finding": finding and finding.id,
+            "good": event.change.commits.good, "bad": event.change.commits.bad,
+            "candidates": event.change.commits.commits,
         },
     }  # fmt: skip
+
+
+def _back(site: Site, event: Event) -> CommitLine | None:
+    """Return what ended an event, where that is another commit than the one that shows it."""
+    commits = event.change.end_commits
+    if event.end is None or commits is None or commits.commits == (site.line[event.end],):
+        return None
+    return site.cause(commits, text.causes_href(site.commits[site.line[event.end]]))
+
+
+def _end(site: Site, event: Event) -> dict[str, Any] | None:
+    """Return the end of an event as data. None: it lasts."""
+    commits = event.change.end_commits
+    if event.end is None or commits is None:
+        return None
+    return {
+        "commit": site.line[event.end],
+        "is_back": event.change.is_back,
+        "good": commits.good,
+        "bad": commits.bad,
+        "candidates": commits.commits,
+    }
 
 
 def sparkline(columns: Columns, marked: int | None = None, tone: str = "", width: int = plot.SPARK_WIDTH) -> Markup:
@@ -303,12 +342,14 @@ def headline(table: SeriesTable, row: SeriesRow) -> list[str]:
 
 
 def last_change(table: SeriesTable, row: SeriesRow) -> tuple[Cell, CommitLine] | None:
-    """Return the newest step of a row that a commit is blamed for, in words, and that commit. None without one."""
-    points = [point for point in table.site.levels[row.key].points if point.is_blamed]
-    if not points:
+    """Return the newest event of a row that a commit is blamed for, in words, and its cause. None without one."""
+    site, columns, changes = table.site, row.columns, table.site.levels[row.key].changes
+    if not changes:
         return None
-    commit = table.site.commits[table.site.line[row.columns.position[points[-1].index]]]
-    return text.verdict_cell(verdicts.of_step(points[-1]), row.columns.unit), text.commit_line(commit)
+    change = max(changes, key=lambda change: (change.end or change.point).index)
+    cell = text.verdict_cell(verdicts.of_step(change.point, columns.better), columns.unit)
+    listed = text.causes_href(site.commits[site.line[columns.position[change.point.index]]])
+    return replace(cell, change=lasted(change, columns, site.line)), site.cause(change.commits, listed)
 
 
 def line(table: SeriesTable, row: SeriesRow, notes: Footnotes) -> dict[str, Any]:
@@ -318,7 +359,7 @@ def line(table: SeriesTable, row: SeriesRow, notes: Footnotes) -> dict[str, Any]
     since = table.spans[0].position if table.spans else NO_TAG
     steps = [point for point in levels.points if point.is_blamed and columns.position[point.index] > since]
     step = max(steps, key=lambda point: abs(point.after - point.before), default=None)
-    mark = () if step is None else (step.index, text.verdict_tone(verdicts.of_step(step), columns.unit))
+    mark = () if step is None else (step.index, text.tone(verdicts.of_step(step, columns.better).word))
     names = text.names_of(key)
     return names | {
         "href": text.trend_href(key),
@@ -365,9 +406,9 @@ def _order(row: SeriesRow) -> Iterator[str]:
     """Yield the numbers by which the columns are sorted. An empty place in a table sorts last."""
     seconds = math.nan if row.entry is None else float(row.columns.seconds[row.entry])
     share = math.nan if row.share is None else row.share.of_limit
-    logs = (math.nan if verdict is None else math.log(verdict.ratio) for verdict in row.verdicts)
+    logs = (math.nan if verdict is None else verdict.effect for verdict in row.verdicts)
     for number in (seconds, share, math.nan if row.speedup is None else row.speedup, *logs):
-        yield f"{number:.6g}"
+        yield f"{number:.6g}".replace("inf", "Infinity")
 
 
 def _data(table: SeriesTable, row: SeriesRow) -> dict[str, Any]:
@@ -377,6 +418,7 @@ def _data(table: SeriesTable, row: SeriesRow) -> dict[str, Any]:
         "commit": None if entry is None else table.site.line[row.columns.position[entry]],
         "value": None if entry is None else float(row.columns.seconds[entry]),
         "unit": row.columns.unit,
+        "better": row.columns.better,
         "of_limit": None if row.share is None else row.share.of_limit,
         "limit": None if row.share is None else row.share.limit,
         "speedup": row.speedup,
@@ -389,5 +431,7 @@ def _data(table: SeriesTable, row: SeriesRow) -> dict[str, Any]:
 
 def as_data(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as data."""
-    figures = {name: value for name, value in vars(verdict).items() if name != "word" and not math.isnan(value)}
-    return {"verdict": verdict.word.value, **figures}
+    figures = {name: getattr(verdict, name) for name in ("ratio", "low", "high", "within")}
+    ends = {} if verdict.ends is None else {"ends": verdict.ends}
+    recorded = {name: value for name, value in figures.items() if not math.isnan(value)}
+    return {"verdict": verdict.word.value, **recorded, **ends}

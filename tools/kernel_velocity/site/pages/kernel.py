@@ -35,6 +35,7 @@ from kernel_velocity.site.series_data import newest_name
 from kernel_velocity.site.text import Cell, CommitLine, Footnotes, PageTable
 from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
+from kernel_velocity.verdict.ranges import CommitRange, Value
 from kernel_velocity.verdict.verdicts import Levels, Verdict, Word
 
 SOURCE_FORMAT = 1  # of the data file of sources
@@ -46,12 +47,6 @@ MARKS = 50  # rows of the table of marks; the chart has all
 NEWEST = 50  # commits of a table
 VALUES = 200  # in all tables of a page: of 500 they took a fifth of the time that the page needs of its thread
 FEWEST = 5  # rows of a table
-FIGURES = {
-    "track_code_bytes": "code",
-    "track_registers": "registers of a thread",
-    "track_shared_bytes": "shared memory of a block",
-    "track_spill_bytes": "spilled",
-}
 
 VALUE = "value"  # heads the values of another suite, which has no implementations
 
@@ -92,12 +87,12 @@ def _build(
             chart = kernel_chart.chart(site, kernel, device, keys)
             inputs = kernel_chart.inputs(chart)
             yield from kernel_chart.files(chart, inputs)
-            heads = headlines(chart, tables)
+            heads, moved = headlines(chart, tables), _traffic(site, chart)
             yield Page(
                 name=text.kernel_href(kernel, device),
                 template="kernel.html",
-                context=partial(_page, site, chart, versions, heads),
-                inputs=repr((inputs, [version.commit.sha for version in versions], heads)),
+                context=partial(_page, site, chart, versions, heads, moved),
+                inputs=repr((inputs, [version.commit.sha for version in versions], heads, moved)),
             )
 
 
@@ -125,7 +120,9 @@ def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[He
     return heads
 
 
-def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline]) -> dict[str, Any]:
+def _page(
+    site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Sequence[Headline], moved: PageTable
+) -> dict[str, Any]:
     """Return what the template is filled with."""
     hues, dashes = plot.colours_of(chart.implementations), plot.dashes_of(chart.implementations)
     offered = {name for series in chart.series.values() for name in series["quantities"]}
@@ -151,6 +148,7 @@ def _page(site: Site, chart: Chart, versions: Sequence[SourceVersion], heads: Se
         "colours": [(name, hues[name], dash) for name, dash in dashes.items()],
         "sections": [_section(site, chart, group, count) for group in chart.groups],
         "figures": _figures(site, chart),
+        "traffic": moved,
         "source": _source(chart.kernel, versions) if versions else None,
     }
     return {"page": page}
@@ -211,7 +209,7 @@ def recent(columns: Columns, levels: Levels, since: int) -> Recent:
         outcome, words = OUTCOMES[index], ""
         value, detail, tone = text.cell(outcome, *times, flop=columns.flop, unit=unit)
         if change is not None and change.word is not Word.UNCHANGED:
-            words, tone = text.verdict(change, columns.unit), text.verdict_tone(change, columns.unit)
+            words, tone = text.verdict(change, columns.unit), text.tone(change.word)
         remarks = text.remarks(outcome, columns.reasons.get(entry), columns.warnings.get(entry, ()))
         results[position] = (value, detail, words, tone), remarks
     return results
@@ -266,13 +264,19 @@ def _marks(site: Site, chart: Chart, group: Group) -> PageTable:
         detail = ", ".join(filter(None, (kind, mark.get("detail"))))
         return Cell(text=mark["text"], href=mark.get("page", ""), detail=detail)
 
+    def cause(mark: Mark) -> CommitLine:
+        if "candidates" not in mark:
+            return text.commit_line(site.commits[mark["commit"]])
+        commits = CommitRange(good=mark["good"], bad=mark["bad"], commits=mark["candidates"])
+        return site.cause(commits, text.causes_href(site.commits[mark["commit"]]))
+
     def only(names: Iterable[str]) -> str:
         distinct = set(names)
         return distinct.pop() if len(distinct) == 1 else ""
 
     rows = [
         (
-            text.commit_line(site.commits[mark["commit"]]),
+            cause(mark),
             event(mark, kind),
             Cell(text=only(key.case for key in about), detail=only(key.implementation for key in about)),
         )
@@ -286,24 +290,48 @@ def _marks(site: Site, chart: Chart, group: Group) -> PageTable:
 def _figures(site: Site, chart: Chart) -> PageTable:
     """Return the figures of the compiled code as a table."""
 
+    def method(figure: Mapping[str, Any]) -> str:
+        return name_parts(figure["benchmark"]).state
+
     def value(figure: Mapping[str, Any], step: int) -> str:
         unit = " bytes" if figure["unit"].startswith("bytes") else ""
         return f"{figure['value'][step]:,}{unit}" if len(figure["value"]) >= -step else ""
 
+    def since(before: str | None, sha: str) -> CommitLine:
+        if before is None:
+            return text.commit_line(site.commits[sha])
+        ends = [Value(site.order[end], None) for end in (before, sha)]
+        return site.cause(site.levels.line.between(ends), text.commit_href(site.commits[sha]))
+
     rows = [
         (
-            Cell(
-                text=f"{FIGURES[figure['benchmark'].rpartition('.')[2]]}, {figure['target']}", detail=figure["machine"]
-            ),
+            Cell(text=f"{text.FIGURES[method(figure)]}, {figure['target']}", detail=figure["machine"]),
             value(figure, -1),
             value(figure, -2),
-            text.commit_line(site.commits[figure["commit"][-1]]),
+            since(figure["before"][-1], figure["commit"][-1]),
         )
         for figure in chart.figures
     ]
     return PageTable(
         f"compiled code of {chart.kernel}", {"figure": "of", "now": "value", "before": "value", "since": "commit"}, rows
     )
+
+
+def _traffic(site: Site, chart: Chart) -> PageTable:
+    """Return the least traffic of one kernel and that of its reference's operations, where these move more."""
+    rows: dict[str, tuple[str, ...]] = {}
+    for key in chart.columns:
+        benchmark = site.past.benchmarks.get(key.benchmark)
+        fused, unfused = (
+            (0, 0)
+            if benchmark is None
+            else (benchmark.bytes_moved.get(key.case, 0), benchmark.unfused_bytes.get(key.case, 0))
+        )
+        if 0 < fused < unfused:
+            amounts = (units.value(amount, units.BYTES) for amount in (fused, unfused))
+            rows[key.case] = (key.case, *amounts, f"{units.significant(unfused / fused)}{units.MULTIPLE}")
+    columns = {"test case": "of", "one kernel": "value", "the operations": "value", "ratio": "value"}
+    return PageTable(f"memory traffic of {chart.kernel}", columns, list(rows.values()))
 
 
 def source_files(kernel: str, versions: Sequence[SourceVersion]) -> Iterator[DataFile]:
@@ -318,14 +346,14 @@ def source_files(kernel: str, versions: Sequence[SourceVersion]) -> Iterator[Dat
     ]
     if listed:
         value = {"format": SOURCE_FORMAT, "texts": list(texts), "versions": listed}
-        yield DataFile(name=f"source-{kernel}", value=value)
+        yield DataFile(name=f"source-{text.in_file_name(kernel)}", value=value)
 
 
 def _source(kernel: str, versions: Sequence[SourceVersion]) -> dict[str, Any]:
     """Return the source at the newest measured commit, and the versions that a reader can choose, newest first."""
     lines = [(version.commit.sha, text.commit_line(version.commit)) for version in reversed(versions)]
     labels = [(sha, f"{line.short} · {line.date} · {line.subject}") for sha, line in lines]
-    return {"data": f"source-{kernel}", "files": versions[-1].files, "versions": labels}
+    return {"data": f"source-{text.in_file_name(kernel)}", "files": versions[-1].files, "versions": labels}
 
 
 # ---- the newest rates by size ------------------------------------------------------------------------------------

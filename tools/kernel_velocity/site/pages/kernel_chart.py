@@ -27,7 +27,7 @@ import numpy as np
 from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Finding, Kind, finding_href
-from kernel_velocity.names import DEVICES, FIGURES
+from kernel_velocity.names import UNITS_OF_FIGURES
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.past.past import Tracked
 from kernel_velocity.results import sessions as session_facts
@@ -44,11 +44,12 @@ from kernel_velocity.site.series_data import commit_runs, last_commit
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, series_name
 from kernel_velocity.stats.changepoints.detector import MARGIN
-from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.verdict import verdicts
 from kernel_velocity.verdict.controls import MachineStep
+from kernel_velocity.verdict.verdicts import Levels
 
-FORMAT = 4  # of both files; raised when a reader of the old ones would go wrong
+FORMAT = 5  # of both files; raised when a reader of the old ones would go wrong
 
 GFLOPS, GIGABYTES, TIME = "GFLOPS", "GB/s", "µs"
 SPEED_UP, EFFICIENCY, BENEFIT, COLD_HOT, ERROR = "speed-up", "efficiency", "cache benefit", "cold / hot", "error"
@@ -78,7 +79,7 @@ Commits = Callable[[int], str | None]  # of a position on the line: the commit t
 Sessions = Sequence[tuple[str, SessionFacts]]  # with the commit that each measured
 
 
-class Remeasured(NamedTuple):
+class MeasuredAgain(NamedTuple):
     """What a night measured of a series again, in turns."""
 
     before: int  # position of the older commit on the line
@@ -126,7 +127,7 @@ class Chart:
     series: Mapping[SeriesKey, dict[str, Any]]  # as in the data file
     errors: Mapping[str, Tracked]  # by the name of their data file
     findings: Sequence[Mark]
-    reruns: Mapping[SeriesKey, Sequence[Remeasured]]  # by series that a night measured again
+    reruns: Mapping[SeriesKey, Sequence[MeasuredAgain]]  # by series that a night measured again
     tags: Sequence[Mark]
     warnings: Mapping[Platform, tuple[str, ...]]  # of the roofs
     figures: Sequence[Mapping[str, Any]]  # of the compiled code
@@ -144,9 +145,9 @@ class Chart:
     @cached_property
     def changes(self) -> Mapping[SeriesKey, Sequence[Mark]]:
         """The change points of each series."""
-        points = {key: self.site.levels[key].points for key in self.columns}
+        levels = {key: self.site.levels[key] for key in self.columns}
         return {
-            key: change_marks(columns, points[key], self.site.line, self.reruns.get(key, ()))
+            key: change_marks(columns, levels[key], self.site.line, self.reruns.get(key, ()))
             for key, columns in self.columns.items()
         }
 
@@ -255,7 +256,17 @@ def inputs(chart: Chart) -> str:
     groups = [(group.platform, group.benchmark, group.environment, group.shared) for group in chart.groups]
     verdicts = chart.site.levels
     series = [
-        (key, chart.site.digest(key), chart.site.older(key), series, levels.points, levels.doubt, levels.noises)
+        (
+            key,
+            chart.site.digest(key),
+            chart.site.older(key),
+            series,
+            levels.points,
+            levels.ranges,
+            levels.doubt,
+            levels.within,
+            levels.visits,
+        )
         for key, series in chart.series.items()
         for levels in [verdicts[key]]
     ]
@@ -301,7 +312,8 @@ def _marks(chart: Chart) -> Iterator[Mark]:
         yield mark | {"kind": "finding", "what": mark["kind"], "label": f"{mark['kind']}, {mark['state']}"}
     for key, marks in chart.changes.items():
         for mark in marks:
-            words = f"change point, {key.implementation or 'value'}: {mark['text']} ({mark['detail']})"
+            detail = "; ".join(filter(None, (mark["cause"], mark["detail"])))
+            words = f"change point, {key.implementation or 'value'}: {mark['text']} ({detail})"
             yield mark | {"kind": "change", "series": [series_name(key)], "label": mark["text"], "text": words}
     yield from chart.tags
     for group in chart.groups:
@@ -386,7 +398,6 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, device: str, line: Seque
     Args:
         tracked: series, also of other things. line: the first-parent line. device: of the code.
     """
-    devices = {class_name: device for device, class_name in DEVICES.items()}
     figures = []
     for series in tracked:
         owner, built_for, method = series.key.benchmark.split(".")
@@ -395,15 +406,19 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, device: str, line: Seque
                 (line[position], int(value))
                 for position, value in zip(series.position.tolist(), series.value, strict=True)
             ]
-            steps = [values[0], *(after for before, after in pairwise(values) if before[1] != after[1])]
+            steps = [
+                (None, *values[0]),
+                *((before[0], *after) for before, after in pairwise(values) if before[1] != after[1]),
+            ]
             figure = {
                 "machine": series.key.machine,
                 "environment": series.key.environment,
                 "benchmark": series.key.benchmark,
                 "target": series.key.case,  # "avx512", "sm_90"
-                "unit": FIGURES[devices[built_for]][method.removeprefix("track_")],
-                "commit": [commit for commit, _ in steps],
-                "value": [value for _, value in steps],
+                "unit": UNITS_OF_FIGURES[method.removeprefix("track_")],
+                "before": [before for before, _, _ in steps],  # the commit measured before; None: the first
+                "commit": [commit for _, commit, _ in steps],
+                "value": [value for _, _, value in steps],
             }
             figures.append(figure)
     return figures
@@ -421,47 +436,52 @@ def measured_line(commits: Iterable[str], order: Mapping[str, int]) -> Commits:
     return at
 
 
-def change_marks(
-    columns: Columns, points: Sequence[ChangePoint], line: Sequence[str], reruns: Sequence[Remeasured] = ()
-) -> list[Mark]:
-    """Return the change points of a series, as changes of speed.
+def change_marks(columns: Columns, levels: Levels, line: Sequence[str], reruns: Sequence[MeasuredAgain]) -> list[Mark]:
+    """Return the change points of a series, as changes of speed, each at the first measured commit of its new level.
 
     Args:
         line: the first-parent line. reruns: of the series.
     """
     marks = []
-    for point in points:
+    events = text.at_ends(levels.changes, columns, line)
+    for point, commits in zip(levels.points, levels.ranges, strict=True):
         position = int(columns.position[point.index])
         near = [rerun for rerun in reruns if rerun.before - MARGIN < position <= rerun.after + MARGIN]
         ratio = next((r for _, _, answer, r in near if answer is Answer.DIFFERENT and (r > 1) == point.rises), None)
         again = "not re-measured" if ratio is None else f"re-measured: {units.change(1 / ratio, columns.unit)}"
         if ratio is None and any(rerun.answer is Answer.SAME for rerun in near):
             again = "re-measured: unchanged"
+        step = verdicts.of_step(point, columns.better)
         ends = sorted((point.low, point.high), key=lambda ratio: abs(math.log(ratio)))
         bounds = " to ".join(units.change(1 / end, columns.unit) for end in ends)
-        unsteady = ("unsteady: the series keeps returning to this level",) if point.is_unsteady else ()
+        interval = () if point.has_zero else (f"95% interval {bounds}",)
+        event = (events[point.index],) if point.index in events else ()
         marks.append(
             {
                 "commit": line[position],
-                "text": units.change(1 / point.ratio, columns.unit),
-                "faster": not point.rises,
+                "text": text.verdict(step, columns.unit),
+                "word": (step if point.is_blamed else verdicts.UNDECIDED).word,
                 "remeasured": ratio is not None,
-                "detail": "; ".join((again, f"95% interval {bounds}", *unsteady, *point.warnings)),
+                "cause": "" if commits.commits == (line[position],) else str(commits),
+                "good": commits.good,
+                "bad": commits.bad,
+                "candidates": commits.commits,
+                "detail": "; ".join((*event, again, *interval, *point.warnings)),
             }
         )
     return marks
 
 
-def reruns_of(site: Site, keys: Iterable[SeriesKey]) -> dict[SeriesKey, list[Remeasured]]:
+def reruns_of(site: Site, keys: Iterable[SeriesKey]) -> dict[SeriesKey, list[MeasuredAgain]]:
     """Return what nights measured again of some series, from the evidence of all findings."""
     by_slot, order = _by_slot(keys), site.order
-    reruns: dict[SeriesKey, list[Remeasured]] = {}
+    reruns: dict[SeriesKey, list[MeasuredAgain]] = {}
     for finding in site.findings:
         if not any(affected.identity.slot in by_slot for affected in finding.affected):
             continue
         for rerun in (rerun for evidence in site.evidence[finding.id][0].values() for rerun in evidence.reruns):
             if rerun.looks and rerun.before in order and rerun.after in order:
-                again = Remeasured(order[rerun.before], order[rerun.after], rerun.answer, rerun.looks[-1].ratio)
+                again = MeasuredAgain(order[rerun.before], order[rerun.after], rerun.answer, rerun.looks[-1].ratio)
                 for key in by_slot.get(rerun.identity.slot, ()):
                     reruns.setdefault(key, []).append(again)
     return reruns

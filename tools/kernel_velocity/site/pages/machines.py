@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NAME = "machines"
 FORMAT = 1  # of the data file
 LISTED = 40  # newest sessions in the table of ceilings; the data file has all
+NAMES = 3  # other machines that a remark names
 CASES = 3  # test cases that a session's row names
 SAME_HARDWARE = ("arch", "cpu", "num_cpu", "ram")  # of machine.json: what a renamed machine keeps
 MOVED = Markup('<span class="moved">{} <span class="badge">moved</span></span>')
@@ -148,12 +149,12 @@ def _remarks(site: Site, machine: Machine, facts: Mapping[str, tuple[str, float]
     if "cpu" in described and "cpu" in facts and described["cpu"] != facts["cpu"][0]:
         yield f"machine.json says its cpu is {described['cpu']}, the newest session found {facts['cpu'][0]}"
     hardware = _hardware(machine)
-    for other in site.past.machines:
-        if other.name != machine.name and len(hardware) == len(SAME_HARDWARE) and hardware == _hardware(other):
-            yield (
-                f"the same hardware as {other.name}: it may be that machine under another name, and its series begin "
-                "anew here"
-            )
+    alike = [other.name for other in site.past.machines if other.name != machine.name and _hardware(other) == hardware]
+    if alike and len(hardware) == len(SAME_HARDWARE):
+        yield (
+            f"the same hardware as {units.listed(alike, NAMES)}: it may be that machine under another name, and its "
+            f"series begin anew here; `kv join {alike[0]} {machine.name}` makes one machine of both"
+        )
 
 
 def _hardware(machine: Machine) -> dict[str, str]:
@@ -176,7 +177,8 @@ def _changes(site: Site, machine: Machine, by_environment: Mapping[str, Sessions
 
 
 def _link(site: Site, sha: str) -> Cell:
-    return Cell(text=sha[:SHORT] or DASH, href=text.commit_href(sha) if sha in site.commits else "")
+    commit = site.commits.get(sha)
+    return Cell(text=sha[:SHORT] or DASH, href="" if commit is None else text.commit_href(commit))
 
 
 def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingSession]) -> dict[str, Any]:

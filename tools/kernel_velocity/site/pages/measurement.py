@@ -9,6 +9,7 @@ The page holds words. Its script loads the rounds of the commit in the address,
 - `fits-<number of the platform>`: by series the timing method whose rounds are adjusted, by signal its slope and usual
   value, s, and sentences on them. These follow from several commits.
 - `rounds-index`: which commits have rounds where, the columns of the table of rounds, and what words in it mean.
+  Another commit's hash begins with the same digits as that of each commit in `whole`: files name these by all of it.
 
 A file of rounds is written for few bytes. It has, by series, `count`, how many rounds, `base`, the value in s per call
 (the first estimate where there is no value), and columns. `rounds` has columns of all series' rounds, each series' by
@@ -33,10 +34,9 @@ from kernel_velocity import units
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.engine.stopping import Reason
 from kernel_velocity.names import operation
-from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import CONTROLS_TOGETHER, MEANINGS, SeriesKey
 from kernel_velocity.site import text
-from kernel_velocity.site.model import Site, results_file
+from kernel_velocity.site.model import Site
 from kernel_velocity.site.series_data import significant, whole_numbers
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, Page, series_name
@@ -130,7 +130,8 @@ def build(site: Site) -> Iterator[Page | DataFile]:
         for number, platform in enumerate(site.platforms)
     ]
     words = {"words": {**STOPS, **FLAGS}, "columns": COLUMNS, "gauges": GAUGES}
-    index = {"format": FORMAT, "places": platforms, **words}
+    whole = [sha for sha in site.measured if site.commits[sha].short == sha]
+    index = {"format": FORMAT, "places": platforms, "whole": whole, **words}
     yield DataFile(name="rounds-index", value=index)
     yield Page(name="measurement.html", template="measurement.html", context={"has_rounds": bool(measured)})
 
@@ -145,7 +146,7 @@ def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
     for sha in site.measured:
         for number, platform in enumerate(site.platforms):
             if site.has_rounds(platform, sha):
-                owners = site.past.series_of(results_file(platform, sha))
+                owners = site.past.series_of(site.path(platform, sha))
                 if owners.tobytes() not in names:
                     file = _labels(site, [site.past.layout.keys[owner] for owner in owners.tolist()])
                     names[owners.tobytes()] = file.name
@@ -153,7 +154,7 @@ def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
                 labels = names[owners.tobytes()]
                 inputs = repr((sha, platform.machine, platform.environment, site.signature(platform, sha), labels))
                 value = partial(_rounds_of, site, platform, sha, labels)
-                name = f"rounds-{sha[:SHORT]}-{number}"
+                name = f"rounds-{site.commits[sha].short}-{number}"
                 yield number, sha, DataFile(name=name, value=value, inputs=inputs)
 
 
@@ -176,7 +177,7 @@ def _labels(site: Site, keys: Sequence[SeriesKey]) -> DataFile:
 
 def _rounds_of(site: Site, platform: Platform, commit: str, labels: str) -> dict[str, Any]:
     """Return the rounds of a commit at a platform."""
-    by_series, measurements = site.rounds_at(platform, commit), list(site.past.in_file(results_file(platform, commit)))
+    by_series, measurements = site.rounds_at(platform, commit), list(site.past.in_file(site.path(platform, commit)))
     measured = [
         by_series.get((measurement.key.benchmark, measurement.key.implementation, measurement.key.case), ())
         for measurement in measurements

@@ -24,7 +24,7 @@ from kernel_velocity.names import DEVICES, operation
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.results.records import name_parts
+from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import MEMORY, Roofline, Roofs
 from kernel_velocity.roofline.roofs import Choice
@@ -162,7 +162,9 @@ def _section(site: Site, platform: Platform, device: str, entries: Sequence[Plac
             *((legend_mark("circle", colour), name) for name, colour in colours.items()),
             *((legend_mark(marks[name], "currentcolor"), kernel) for name, kernel in kernels.items() if has_marks),
         ],
-        "rows": [_row(entry, has_roofs=roofs is not None, notes=notes) for entry in entries],
+        "rows": [
+            _row(entry, site.commits[entry.commit], has_roofs=roofs is not None, notes=notes) for entry in entries
+        ],
         "footnotes": notes.texts,
     }
 
@@ -178,17 +180,19 @@ def _dots(site: Site, entry: Placed, shape: str, colour: str) -> Iterator[Mark]:
         recorded = site.commit(sha)
         return sha[:SHORT] if recorded is None else f"{sha[:SHORT]} {recorded.subject}"
 
-    for point in site.levels[entry.key].points:
+    levels = site.levels[entry.key]
+    for point, commits in zip(levels.points, levels.ranges, strict=True):
         if point.is_blamed:
             sha, rate = site.line[series.position[point.index]], flop / math.exp(point.before)
-            change = text.verdict(of_step(point), series.unit)
-            title = f"{name}: {units.rate(rate, entry.key.rate_unit)} until {commit(sha)}: {change}"
-            yield mark(y=rate, title=title, href=text.commit_href(sha), to=flop / entry.seconds)
+            change = text.verdict(of_step(point, series.better), series.unit)
+            cause = commit(commits.culprit) if commits.culprit else str(commits)
+            title = f"{name}: {units.rate(rate, entry.key.rate_unit)} until {cause}: {change}"
+            yield mark(y=rate, title=title, href=text.commit_href(site.commits[sha]), to=flop / entry.seconds)
     figures = [_achieved(entry), units.intensity(entry.intensity or 0.0, entry.key.dtype), units.seconds(entry.seconds)]
     if entry.roofline is not None:
         figures += [f"{model.percent(entry.roofline.of_limit)} of {entry.roofline.limit}"]
     title = f"{name}: {', '.join(figures)}; {commit(entry.commit)}"
-    yield mark(y=flop / entry.seconds, title=title, href=text.commit_href(entry.commit))
+    yield mark(y=flop / entry.seconds, title=title, href=text.commit_href(site.commits[entry.commit]))
 
 
 def _names(entries: Sequence[Placed]) -> Iterator[Name]:
@@ -204,15 +208,15 @@ def _names(entries: Sequence[Placed]) -> Iterator[Name]:
         yield Name(intensity=intensity, text=words or units.listed(kernels, 2), attributes=attributes)
 
 
-def _row(entry: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
+def _row(entry: Placed, commit: Commit, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
     """Return a series as a row. A dash where something is not known."""
     roofline, unit = entry.roofline, entry.key.rate_unit
     row = text.names_of(entry.key) | {
         "name": series_name(entry.key),
         "benchmark": entry.key.benchmark,
         "href": text.trend_href(entry.key),
-        "commit": entry.commit[:SHORT],
-        "commit_href": text.commit_href(entry.commit),
+        "commit": commit.short,
+        "commit_href": text.commit_href(commit),
         "intensity": DASH if entry.intensity is None else units.intensity(entry.intensity, entry.key.dtype),
         "achieved": _achieved(entry),
     }

@@ -1,7 +1,7 @@
 """Find the change points of series. Pure. Log values.
 
 1. Spikes are clipped, and the series is cut into levels at the least cost.
-2. The weakest cut is dropped until every cut left stands: a step of 1% or more, and loud.
+2. The weakest cut is dropped until every cut left stands: a step of 1% or more, and loud. Short levels must be louder.
 3. Of these, a step that AR(1) noise or a slope explains as well is no change point.
 4. A change point is unsteady where the series keeps coming back to the level.
 
@@ -39,8 +39,8 @@ from kernel_velocity.stats.changepoints.values import (
 )
 
 MARGIN = 5  # points by which two looks may differ on one step; people's annotations differ by as many
-FEWEST_A_SIDE = 6  # points of a level on either side of a change point
-FEWEST_BETWEEN_CUTS = 3  # points of a level of the cheapest cuts
+FEWEST_A_SIDE = 6  # points of a level at an end that is never left out; a window has twice as many
+FEWEST_BETWEEN_CUTS = 3  # points of a level: a shorter one inside a history is an outlier
 CUT_TOGETHER = 64  # series: their sums stay in a core's cache
 LOUD = 4.0
 YOUNG = 16  # points: a shorter level needs a louder step, in proportion
@@ -53,9 +53,10 @@ FEWEST_FREEDOM = 3.0
 REACH = 100  # points a side that are compared: levels of long ago say little
 NEAR_POINTS = 60  # points a side that tell the scatter, and whether a slope explains them
 RETURNS = 2  # earlier levels near the new one: the series keeps coming back to it
+RETURNING = "unsteady: the series keeps returning to this level"
 LOOK_BACK = 150  # points in which they are counted
 BLOCK = 128  # points
-GROSS = 10.0  # sigmas; values at an end that are so far from all of the next ones are of another level
+GROSS = 5.0  # sigmas; values at an end that are so far from all of the next ones are of another level
 CHANCE = 1e-4  # of a step that the values of one session make by chance
 DOUBTS = 5.0  # standard errors of a link, which are estimates themselves: 3.9 let 3 times as many false steps through
 
@@ -246,7 +247,7 @@ class _Window:
         scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), self._least)
         left_by_scatter = scatter * math.sqrt((step.sizes[0] ** -0.5 + step.sizes[1] ** -0.5) / 2)
         loudness = moved / (left_by_scatter * LOUD * max(1.0, YOUNG / shorter))
-        return _Cut(index, step, loudness, shorter >= FEWEST_A_SIDE and moved >= MIN_EFFECT and loudness >= 1)
+        return _Cut(index, step, loudness, moved >= MIN_EFFECT and loudness >= 1)
 
     def _step(self, start: int, index: int, end: int) -> Step:
         stretch = max(start, index - REACH), index, min(end, index + REACH)
@@ -283,8 +284,10 @@ class _Window:
             step, index = cut.step, cut.index + start
             levels = [point.before for point in (*earlier, *points) if point.index > index - LOOK_BACK]
             near = sum(abs(level - step.after) <= abs(step.after - step.before) / 2 for level in levels)
-            interval = replace(step, freedom=max(step.freedom, FEWEST_FREEDOM))
-            points.append(replace(interval.point(index), is_unsteady=near >= RETURNS))
+            point = replace(step, freedom=max(step.freedom, FEWEST_FREEDOM)).point(index)
+            if near >= RETURNS:
+                point = replace(point, is_unsteady=True, warnings=(*point.warnings, RETURNING))
+            points.append(point)
         return tuple(points)
 
 
@@ -308,6 +311,20 @@ def cheapest(series: Sequence[FloatArray], prices: Sequence[float]) -> list[list
         for cuts in _cheapest(
             series[start : start + CUT_TOGETHER], np.array(prices[start : start + CUT_TOGETHER], dtype=np.float64)
         )
+    ]
+
+
+def costs(series: Sequence[FloatArray], scatters: Sequence[FloatArray]) -> list[float]:
+    """Return the cost of the cheapest levels of each series, with the prices of their cuts.
+
+    Args:
+        scatters: values of the same scatter, which the price comes from.
+    """
+    prices = [2 * float(difference_sigma(values)) ** 2 * math.log(values.size) for values in scatters]
+    centred = [logs - logs[0] for logs in series]
+    return [
+        price * len(cuts) + sum(map(_squares_around_mean, np.split(logs, cuts)))
+        for logs, cuts, price in zip(centred, cheapest(centred, prices), prices, strict=True)
     ]
 
 

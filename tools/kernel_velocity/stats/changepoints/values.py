@@ -38,7 +38,7 @@ class ChangePoint:
     low: float  # 95% interval of the ratio for this place; the search for the place is not accounted for
     high: float
     p: float  # two-sided, of the detector's own test at this place
-    is_unsteady: bool = False  # whether the series keeps coming back to the new level
+    is_unsteady: bool = False  # whether the machine makes such steps: the warnings say what was seen
     is_same_code: bool = False  # whether the machine code is the same on both sides
     warnings: tuple[str, ...] = ()
 
@@ -46,6 +46,11 @@ class ChangePoint:
     def is_blamed(self) -> bool:
         """Whether a commit can have caused the step."""
         return not (self.is_unsteady or self.is_same_code)
+
+    @property
+    def has_zero(self) -> bool:
+        """Whether one of its levels is 0, which has no logarithm: it is minus infinity, and the ratio tells nothing."""
+        return math.isinf(self.before) or math.isinf(self.after)
 
     @property
     def ratio(self) -> float:

@@ -1,65 +1,203 @@
 """Find the steps that have too few values on one side for the detector: of short series and of newest values. Pure.
 
-A step has a shorter side of up to SHORTER values. It is tested with Student's t. The scatter comes from the longer
-side, and from other series of the machine where that side is short. Correlation of the noise inflates the error of a
+A step has a shorter side of up to SHORTER values. Two things must show it, so that the larger p counts: Student's t of
+the two levels, and the tails of single values, of which the machine's series tell how heavy they are. The scatter of
+other series counts as a prior: the more values a series has, the less. Correlation of the noise inflates the error of a
 mean (AR(1)). Many series are tested at once, so the caller controls false discoveries. Series of one length are one
 matrix, which is several times as fast as one series after the other.
+
+A step that its first values showed is looked for at any age (`older_steps`), so that no later values hide it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
 from kernel_velocity.engine.statistics import FloatArray
-from kernel_velocity.stats.changepoints.detector import FEWEST_A_SIDE
-from kernel_velocity.stats.changepoints.noise import MAD_SIGMA, correlation, difference_sigma, iqr_sigma
+from kernel_velocity.stats.adjust import IntArray
+from kernel_velocity.stats.changepoints.noise import (
+    CLIP,
+    MAD_SIGMA,
+    MAX_CORRELATION,
+    correlation,
+    difference_sigma,
+    iqr_sigma,
+    least_sigma,
+    median,
+    medians,
+)
 from kernel_velocity.stats.changepoints.values import INTERVAL, MIN_EFFECT, MIN_SIGMA, ChangePoint, rows_by_size
 
-SHORTER = FEWEST_A_SIDE - 1  # values of the shorter side: from one more on, the detector decides
+SHORTER = 12  # values of the shorter side: from one more on, the detector sees every step that this test would see
+MOST_TRIED = SHORTER + (SHORTER + 1) * sum(1 / age for age in range(2, SHORTER + 2))  # as many as p can count for
 LONGER = 40  # values of the longer side that are compared: levels of long ago say little
-FEWEST_FOR_SCATTER = 10  # values with a scatter of their own; below, other series' scatter counts, too
-FEWEST_MOVES = 4  # successive differences of values that count: most of fewer may be steps
-PRIOR = 10.0  # degrees of freedom that the other series' scatter counts for
-QUARTILE_EFFICIENCY = 0.37  # of the interquartile range as an estimate of scatter
-MEDIAN = math.sqrt(math.pi / 2)  # error of a median over that of a mean, of three and more normal values
+FEWEST_MOVES = 4  # successive differences of values that tell a scatter: most of fewer may be steps
+EFFICIENCY = 0.8  # of a scatter whose outliers are clipped, as an estimate
+# Values: of fewer than the first, the interquartile range may hold a step, of as many as the last none
+STATES = (6, 20)
+PRIOR = 10.0  # degrees of freedom that the scatter of other series counts for, where few tell how much theirs differ
+PRIOR_SERIES = 4.0  # series that this is worth
+LEAST_PRIOR, MOST_PRIOR = 3.0, 30.0
+CORRELATED = 20  # values whose own correlation counts as much as that of the other series
+NEAR = 2.0  # sigmas from the median to which the values of a mean are clipped
+CLIPPED = 1.05  # variance of such a mean over that of a plain one, of normal values
 SHARE_OF_STEP = 0.5  # of the step, by each of one or two values: else an outlier shows it
+FIRST_VALUES = 3  # values that an older step is looked for with, at least
+SIZES = (FIRST_VALUES, SHORTER // 2, SHORTER)  # first values that may show an older step
+FAR = 4.3  # sigmas by which levels differ at least where such a step is looked for
+NEIGHBOURS = 2  # values on either side of such a place that are less far
+POSSIBLE = 0.01  # p from which such a step is none
 RECURSE = 1e-3  # p from which the two sides are searched, too
-OUTER = 0.98  # quantile of successive differences that tells how heavy the tails are
-UNKNOWN_TAILS = 1.5  # where nothing but the tested series tells them
+TAILS = (2.0, 3.0, 4.0, 6.0, 10.0, 40.0)  # degrees of freedom of t: how heavy the tails of single values may be
+FINE = 0.04  # log units, to which a typical scatter is rounded
+OUT = (4.0, 8.0, 16.0, 32.0, 64.0)  # sigmas
+POWER = 0.99  # probability that a test sees the least step that it is said to see
+_SPIKES = np.concatenate([np.linspace(0.0, 4.0, 41), np.geomspace(4.2, 400.0, 60)])  # sigmas
+_VALUES = np.linspace(-1.0, 1.0, 402)[1:-1]
+_EDGES = np.array([0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 1.0])  # of the shares of chance that a variance has
+_SHARES, _QUANTILES = np.diff(_EDGES), (_EDGES[1:] + _EDGES[:-1]) / 2
 
 
 class Pool(NamedTuple):
     """What many series of a machine tell about a single one."""
 
     sigma: float  # typical scatter of single log values
-    tails: float  # the scatter that outliers seem to have, over sigma; 1: those of a normal distribution
+    tails: tuple[float, ...]  # the probability of each of TAILS
+    freedom: float = PRIOR  # degrees of freedom that `sigma` counts for: few where the series differ
+    phi: float = 0.0  # typical correlation of successive values, of AR(1)
+    spikes: tuple[float, ...] = ()  # shares of values that are further out than each of OUT
 
 
-def pool(series: Sequence[FloatArray], *, are_controls: bool) -> Pool | None:
+UNKNOWN_TAILS = (1 / len(TAILS),) * len(TAILS)  # where nothing tells them
+NORMAL = (*(0.0 for _ in TAILS[1:]), 1.0)
+
+
+def pool(series: Sequence[FloatArray], telling: Sequence[FloatArray] = ()) -> Pool | None:
     """Return what some series tell about any other of their machine. None where no two values follow each other.
 
+    It is rounded, so that a new commit changes few pages.
+
+    The prior of a variance is Smyth's (Statistical Applications in Genetics and Molecular Biology 3(1), 2004): its
+    degrees of freedom are those that the spread of the series' own variances leaves.
+
     Args:
-        series: the newest log values of each, none missing. are_controls: whether no commit changes their code.
+        series: the newest log values of each, none missing. telling: those of which the typical scatter is taken, as
+            of controls, whose code no commit changes. None: all.
     """
-    moves = [np.abs(np.diff(logs)) for logs in series if logs.size > 1]
+    moves = [np.abs(np.diff(logs)) for logs in telling or series if logs.size > 1]
     if not moves:
         return None
     sigma = max(float(np.median(np.concatenate(moves))) * MAD_SIGMA / math.sqrt(2), MIN_SIGMA)
-    if not are_controls and max(move.size for move in moves) < FEWEST_FOR_SCATTER:
-        return Pool(sigma, UNKNOWN_TAILS)
-    scales = [
-        max(float(np.median(move)) * MAD_SIGMA, MIN_SIGMA) if move.size >= FEWEST_FOR_SCATTER else sigma * math.sqrt(2)
-        for move in moves
-    ]
-    scaled = np.concatenate([move / scale for move, scale in zip(moves, scales, strict=True)])
-    return Pool(sigma, max(1.0, float(np.quantile(scaled, OUTER)) / special.ndtri((1 + OUTER) / 2)))
+    sigmas, chances, spikes = [np.empty(0)], [np.empty(0)], [np.empty(0)]
+    for _, values in rows_by_size(series, FEWEST_MOVES + 1):
+        scatter, free = _own_sigma(values), EFFICIENCY * (values.shape[1] - 1)
+        typical = np.maximum(_posterior(scatter, _own_freedom(values.shape[1]), sigma, PRIOR), MIN_SIGMA)
+        sigmas.append(scatter)
+        # What chance leaves of the squared logarithm of a variance
+        chances.append(np.full(len(values), special.polygamma(1, free / 2) + free**-2))
+        spikes.append((_spikes(values) / typical[:, None]).ravel())
+    excess = np.log(np.maximum(np.concatenate(sigmas), MIN_SIGMA) / sigma) ** 2 * 4 - np.concatenate(chances)
+    spread = (float(np.clip(excess, -4.0, 4.0).sum()) + PRIOR_SERIES * 2 / PRIOR) / (excess.size + PRIOR_SERIES)
+    freedom = min(max(2 / max(spread, 1e-9), LEAST_PRIOR), MOST_PRIOR)
+    distances = np.concatenate(spikes)
+    shares = tuple(round(float((distances >= out).mean()), 2) for out in OUT) if distances.size else ()
+    return Pool(
+        sigma=math.exp(round(math.log(sigma) / FINE) * FINE),
+        tails=_tails(distances[distances > 0]),
+        freedom=round(freedom),
+        phi=round(_phi(series), 1),
+        spikes=shares,
+    )
+
+
+def _spikes(values: FloatArray) -> FloatArray:
+    """Return how far each inner value is beyond both neighbours. 0: it is between them. A step is no spike.
+
+    Args:
+        values: shape (series, n).
+    """
+    older, newer = (values[:, 1:-1] - side for side in (values[:, :-2], values[:, 2:]))
+    return np.where(older * newer > 0, np.minimum(np.abs(older), np.abs(newer)), 0.0)
+
+
+def _phi(series: Sequence[FloatArray]) -> float:
+    """Return the correlation of successive values that differences of neighbours, and of the next but one, tell.
+
+    Of AR(1) noise the latter have 1 + phi times the variance. Steps move few of them.
+    """
+    near, far = (
+        np.median(
+            np.abs(np.concatenate([logs[gap:] - logs[:-gap] for logs in series if logs.size > 2] or [np.ones(1)]))
+        )
+        for gap in (1, 2)
+    )
+    return min(max(float(far / max(near, MIN_SIGMA)) ** 2 - 1, 0.0), MAX_CORRELATION)
+
+
+@cache
+def _likelihoods() -> tuple[FloatArray, FloatArray]:
+    """Return for each of TAILS how many scales of its t are a sigma, and the log density of `_SPIKES`.
+
+    Sigma is that of the median difference of successive values. The density of a spike x is proportional to the
+    integral over v of f(v + x) F(v) f(v).
+    """
+    scales, densities = [], []
+    for freedom in TAILS:
+        v = special.stdtrit(freedom, (1 + _VALUES) / 2)  # at equal probabilities, so that sums are integrals
+        middle = v.size**2 // 2
+        differences = np.partition(np.abs(v[:, None] - v), middle, axis=None)
+        scale = float(differences[middle]) * MAD_SIGMA / math.sqrt(2)
+        beyond = v[:, None] + _SPIKES * scale
+        norm = special.gammaln((freedom + 1) / 2) - special.gammaln(freedom / 2) - math.log(freedom * math.pi) / 2
+        density = np.exp(norm - (freedom + 1) / 2 * np.log1p(beyond**2 / freedom)) * scale
+        densities.append(np.log(np.maximum((density * special.stdtr(freedom, v)[:, None]).mean(axis=0), 1e-300)))
+        scales.append(scale)
+    return np.array(scales), np.array(densities)
+
+
+def _tails(spikes: FloatArray) -> tuple[float, ...]:
+    """Return the probability of each of TAILS after some spikes, in sigmas."""
+    _, densities = _likelihoods()
+    positions = np.interp(spikes, _SPIKES, np.arange(_SPIKES.size))
+    low = np.minimum(positions.astype(np.int64), _SPIKES.size - 2)
+    likely = (densities[:, low] + (positions - low) * (densities[:, low + 1] - densities[:, low])).sum(axis=1)
+    weights = np.exp(likely - likely.max())
+    rounded = np.round(weights / weights.sum(), 1)
+    return tuple((rounded / rounded.sum()).tolist())
+
+
+def _own_freedom(size: int) -> float:
+    return EFFICIENCY * max(size - FEWEST_MOVES, 0)
+
+
+def _own_sigma(values: FloatArray) -> FloatArray:
+    """Return the scatter that the values of each series tell, without outliers, (series,).
+
+    Args:
+        values: shape (series, n), n > FEWEST_MOVES.
+    """
+    size = values.shape[1]
+    moves = np.sort(np.abs(np.diff(values, axis=1)), axis=1)
+    base = moves[:, (size - 2) // 2] * MAD_SIGMA / math.sqrt(2)  # the lower middle: no step, unless most are
+    holds_states = min(max((size - STATES[0]) / (STATES[1] - STATES[0]), 0.0), 1.0)
+    base = np.sqrt(base**2 + holds_states * np.maximum(iqr_sigma(values) ** 2 - base**2, 0.0))
+    most = CLIP * base[:, None]
+    rest = np.clip(values - medians(values)[:, None], -most, most)
+    return np.asarray(np.sqrt((rest**2).sum(axis=1) / (size - 1)))
+
+
+def _posterior(scatter: FloatArray, freedom: FloatArray | float, sigma: float, prior: float) -> FloatArray:
+    """Return the scatter after the values of a series, whose machine has a typical one."""
+    return np.asarray(np.sqrt((prior * sigma**2 + freedom * scatter**2) / (prior + freedom)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,26 +207,124 @@ class Noise:
     sigma: float
     freedom: float
     phi: float = 0.0  # of AR(1)
+    tails: tuple[float, ...] = NORMAL
+    spikes: tuple[float, ...] = ()  # shares of the machine's values that are further out than each of OUT
+    outliers: tuple[float, ...] = ()  # sigmas by which values are beyond their neighbours, the furthest first
+    weight: float = 0.0  # share of the values that each of them stands for
+
+    @cached_property
+    def _kind(self) -> Noise:
+        """What many levels have in common: `_outlier` remembers it."""
+        freedom = 2.0 ** (round(2 * math.log2(self.freedom)) / 2)
+        return Noise(sigma=1.0, freedom=freedom, phi=round(self.phi, 1), tails=self.tails, spikes=self.spikes)
 
     def error(self, sizes: tuple[int, int]) -> float:
         """Return the standard error of the difference of two levels of these sizes."""
-        return self.sigma * math.sqrt(sum(self._inflation(size) / size for size in sizes))
+        before, after = sizes
+        return self.sigma * math.sqrt(self._variance(before) + self._variance(after))
 
-    def _inflation(self, size: int) -> float:
-        """Return the factor by which AR(1) noise, and taking a median, inflate the variance of a level."""
+    def _variance(self, size: int) -> float:
+        """Return the variance of a level, in squared sigmas: AR(1) noise, and clipping, inflate it."""
         phi = self.phi
         correlated = 1 + 2 * phi / (1 - phi) * (1 - (1 - phi**size) / (size * (1 - phi)))
-        return correlated * (MEDIAN**2 if 3 <= size <= SHORTER else 1.0)
+        return correlated * (CLIPPED if size >= 3 else 1.0) / size
 
-    def least(self, sizes: tuple[int, int], p: float) -> float:
-        """Return the least step that a test at this p sees."""
-        return max(MIN_EFFECT, _quantile(self.freedom, 1 - p / 2) * self.error(sizes))
+    def single(self, size: int) -> float:
+        """Return the standard error of the difference of a value and a level of this size."""
+        return self.sigma * math.sqrt(1 + self._variance(size))
+
+    def most_off(self, size: int) -> float:
+        """Return by how much a value is off its commit's own level at most, with a probability of POWER.
+
+        Args:
+            size: values of the level that it is compared with.
+        """
+        return _quantile(self.freedom, POWER) * self.single(size)
+
+    def level(self, logs: FloatArray) -> float:
+        """Return the mean of values, clipped near their median."""
+        middle, most = median(logs), NEAR * self.sigma
+        return middle + float(np.minimum(np.maximum(logs - middle, -most), most).sum()) / logs.size
+
+    def least(self, longer: int, p: float, most: int) -> list[float]:
+        """Return the least steps that a test at this p sees, with a probability of POWER, of 1 to `most` values.
+
+        Args:
+            longer: values on the longer side.
+        """
+        level = self._variance(longer)
+        quantile, power = _quantile(self.freedom, 1 - p / 2), _quantile(self.freedom, POWER)
+        chance = _outlier(self._kind, min(most, longer), p)
+        least = []
+        for size in range(1, most + 1):
+            error = math.sqrt(level + self._variance(size))
+            alone = math.sqrt(1 + (level if size <= longer else self._variance(size)))
+            shorter = min(size, longer)
+            outlier = max(chance[shorter - 1], self._outliers(shorter, p)) * alone
+            least.append(max(MIN_EFFECT, self.sigma * (max(quantile * error, outlier) + power * error)))
+        return least
+
+    def _outliers(self, size: int, p: float) -> float:
+        """Return how many sigmas out `size` values must be, so that the level's own outliers leave them less than p."""
+        if not self.outliers:
+            return 0.0
+        together = size // 2 + 1
+        chance = p / (2 * math.comb(size, together) * (size - size // 2))
+        allowed = int(2 * chance ** (1 / (1 + (together - 1) * (1 - self.phi))) / self.weight)
+        return self.outliers[allowed] if allowed < len(self.outliers) else 0.0
 
 
 @cache
 def _quantile(freedom: float, p: float) -> float:
     """Return a quantile of Student's t. Levels of one length have the same freedom."""
     return float(special.stdtrit(freedom, p))
+
+
+def _beyond(sigmas: FloatArray, together: IntArray, freedom: float) -> FloatArray:
+    """Return how probably a value is so many sigmas out, for each of _SHARES and of TAILS: (shares, tails, sigmas)."""
+    scales, _ = _likelihoods()
+    # The tails of single values hold what a sigma may be too small by. Several values share it
+    sigmas = sigmas * np.where(together > 1, _scatters(freedom)[:, None, None], 1.0)
+    return np.asarray(special.stdtr(np.array(TAILS)[:, None], -sigmas * scales[:, None]))
+
+
+def _by_tails(beyond: FloatArray, sigmas: FloatArray, together: IntArray, size: int, scatter: Noise) -> FloatArray:
+    """Return how probably chance puts so many sigmas out, on one side, so many together of `size` values.
+
+    Args:
+        beyond: `_beyond` of the same. together: any number of more than half of them.
+    """
+    alone = 1 + (together - 1) * (1 - scatter.phi)  # of correlated values fewer are independent
+    share = scatter.weight * (np.array(scatter.outliers) >= sigmas[:, None]).sum(axis=1)
+    for out, further in zip(OUT, scatter.spikes, strict=False):
+        share = np.where(sigmas < 2 * out, np.maximum(share, further), share)
+    beyond = np.maximum(beyond, share / 2)
+    chance = np.minimum(2 * special.binom(size, together) * beyond**alone, 1.0)
+    by_number = np.array(scatter.tails) @ (_SHARES[:, None, None] * chance).sum(axis=0)
+    return np.asarray(by_number * (size - size // 2))  # numbers that may be so far out
+
+
+@cache
+def _scatters(freedom: float) -> FloatArray:
+    """Return sigmas of such degrees of freedom over what they may be, for each of _SHARES of chance."""
+    return np.asarray(np.sqrt(2 * special.gammaincinv(freedom / 2, _QUANTILES) / freedom))
+
+
+@cache
+def _beyond_spikes(together: int, freedom: float) -> FloatArray:
+    return _beyond(_SPIKES, np.full(1, together), freedom)
+
+
+@cache
+def _outlier(scatter: Noise, most: int, p: float) -> list[float]:
+    """Return how many sigmas out chance puts the middle one of 1 to `most` values with probability p (`_by_tails`)."""
+    outliers = list[float]()
+    for size in range(1, most + 1):
+        together = size // 2 + 1
+        beyond = _beyond_spikes(min(together, 2), scatter.freedom)
+        chances = np.log(np.maximum(_by_tails(beyond, _SPIKES, np.full(1, together), size, scatter), 1e-300))
+        outliers.append(float(np.interp(-math.log(p), -chances, _SPIKES)))
+    return outliers
 
 
 class Level(NamedTuple):
@@ -107,29 +343,40 @@ class Level(NamedTuple):
 
 
 def noises(levels: Sequence[Level]) -> list[Noise | None]:
-    """Return the scatter of single values of each level. None where nothing tells it."""
-    result = list(map(_noise_of_few, levels))
-    for numbers, values in rows_by_size([level.logs for level in levels], FEWEST_FOR_SCATTER):
+    """Return the scatter of single values of each level, from its values and from other series. None: nothing tells."""
+    result: list[Noise | None] = [
+        None
+        if level.others is None or level.logs.size > FEWEST_MOVES
+        else Noise(
+            sigma=max(level.others.sigma, level.least),
+            freedom=level.others.freedom,
+            phi=level.others.phi,
+            tails=level.others.tails,
+            spikes=level.others.spikes,
+        )
+        for level in levels
+    ]
+    for numbers, values in rows_by_size([level.logs for level in levels], FEWEST_MOVES + 1):
         size = values.shape[1]
-        rest = values - np.median(values, axis=1, keepdims=True)
-        sigmas = np.maximum(iqr_sigma(values), difference_sigma(values)).tolist()
+        sigmas, freedom = _own_sigma(values), _own_freedom(size)
+        rest = values - medians(values)[:, None]
         sums = (rest[:, 1:] * rest[:, :-1]).sum(axis=1).tolist(), (rest * rest).sum(axis=1).tolist()
-        for number, sigma, lagged, squared in zip(numbers, sigmas, *sums, strict=True):
-            phi, freedom = correlation(lagged, squared, size), max(QUARTILE_EFFICIENCY * (size - 1), 3.0)
-            result[number] = Noise(sigma=max(sigma, levels[number].least), freedom=freedom, phi=phi)
+        spikes = -np.sort(-_spikes(values), axis=1)
+        for number, sigma, lagged, squared, spike in zip(numbers, sigmas.tolist(), *sums, spikes, strict=True):
+            level, phi = levels[number], correlation(lagged, squared, size)
+            others = level.others or Pool(sigma, UNKNOWN_TAILS, 0.0, phi)
+            together = others.freedom + freedom
+            scatter = max(math.sqrt((others.freedom * others.sigma**2 + freedom * sigma**2) / together), level.least)
+            result[number] = Noise(
+                sigma=scatter,
+                freedom=together,
+                phi=(CORRELATED * others.phi + freedom * phi) / (CORRELATED + freedom),
+                tails=others.tails,
+                spikes=others.spikes,
+                outliers=tuple((spike[spike >= NEAR * scatter] / scatter).tolist()),
+                weight=freedom / together / size,
+            )
     return result
-
-
-def _noise_of_few(level: Level) -> Noise | None:
-    """Return the scatter of fewer values than FEWEST_FOR_SCATTER."""
-    others = level.others
-    if others is None or level.logs.size >= FEWEST_FOR_SCATTER:
-        return None
-    moves = np.sort(np.abs(np.diff(level.logs)))  # of which the lower middle is no step, unless most are
-    freedom = moves.size if moves.size >= FEWEST_MOVES else 0
-    scatter = float(moves[(freedom - 1) // 2]) * MAD_SIGMA / math.sqrt(2) if freedom else 0.0
-    sigma = math.sqrt((PRIOR * others.sigma**2 + freedom * scatter**2) / (PRIOR + freedom))
-    return Noise(sigma=max(sigma, level.least), freedom=PRIOR + freedom)
 
 
 def steps(levels: Sequence[Level]) -> list[list[ChangePoint]]:
@@ -163,11 +410,98 @@ def _steps(level: Level, split: _Split) -> list[ChangePoint]:
     ]
 
 
+class OlderStep(NamedTuple):
+    """A step that its first values showed, up to SHORTER of them."""
+
+    by_now: ChangePoint  # as all its values show it
+    first: ChangePoint  # as its first values did
+
+
+def likely_starts(series: Sequence[FloatArray]) -> list[list[int]]:
+    """Return where steps of any age may be: up to SHORTER values are far from those before. The furthest first.
+
+    Args:
+        series: (n,) log values of each, none missing.
+    """
+    result: list[list[int]] = [[] for _ in series]
+    for numbers, values in rows_by_size(series, 2 * FIRST_VALUES):
+        sigma = np.maximum(difference_sigma(values), least_sigma(values))
+        count, size = values.shape
+        # Sums of the values before each place; of those before the first there are none
+        sums, far = np.zeros((count, LONGER + size + 1)), np.zeros((count, size + 2 * NEIGHBOURS))
+        older, middle, newer = values[:, :-2], values.copy(), values[:, 2:]
+        among = np.minimum(np.maximum(older, values[:, 1:-1]), newer)
+        np.maximum(np.minimum(older, values[:, 1:-1]), among, out=middle[:, 1:-1])  # medians of three
+        most = CLIP * sigma[:, None]
+        np.clip(values, middle - most, middle + most).cumsum(axis=1, out=sums[:, LONGER + 1 :])
+        for after, before in itertools.product(SIZES, (SHORTER // 2, LONGER)):
+            starts = np.arange(FIRST_VALUES, size - after + 1)
+            sizes = np.minimum(starts, before)
+            here, then, long_ago = (
+                sums[:, LONGER + FIRST_VALUES + shift :][:, : starts.size] for shift in (0, after, -before)
+            )
+            distance = (then - here) / after
+            distance -= (here - long_ago) / sizes
+            distance /= np.sqrt(1 / after + 1 / sizes)
+            part = far[:, NEIGHBOURS + FIRST_VALUES : NEIGHBOURS + FIRST_VALUES + starts.size]
+            np.maximum(part, np.abs(distance, out=distance), out=part)
+        highest = sliding_window_view(far, 2 * NEIGHBOURS + 1, axis=1).max(axis=2)
+        far = far[:, NEIGHBOURS:-NEIGHBOURS]
+        rows, starts = np.nonzero((far == highest) & (far >= FAR * sigma[:, None]))
+        order = np.lexsort((-far[rows, starts], rows))
+        for row, start in zip(rows[order].tolist(), starts[order].tolist(), strict=True):
+            result[numbers[row]].append(start)
+    return result
+
+
+def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> list[OlderStep]:
+    """Return the steps that the first values after them showed, and that the values by now still may show.
+
+    So a step that was found when it was new is found for as long as values show it, wherever the detector cuts.
+
+    Args:
+        level: values of a series that one method timed, the newest as well.
+        starts: where they may be (`likely_starts`). cuts: where levels begin, as the detector sees them.
+    """
+    edges, first = [0, *cuts, level.logs.size], dict[int, ChangePoint]()
+    for start in sorted(starts):
+        if min(abs(start - edge) for edge in edges) >= FIRST_VALUES:
+            begin = max(edge for edge in edges if edge < start)
+            end = min(edge for edge in edges if edge > start)
+            ends = dict.fromkeys(min(start + size, end) for size in SIZES)
+            step = min((_between(level, begin, start, at) for at in ends), key=lambda step: step.p)
+            if step.p < POSSIBLE:
+                first[start] = step
+                edges = sorted([*edges, start])
+    weak = list[OlderStep]()
+    while True:
+        bounds = [*zip(edges, edges[1:], edges[2:], strict=False)]
+        steps = [OlderStep(_between(level, *at), first[at[1]]) for at in bounds if at[1] in first]
+        weakest = max(steps, key=lambda step: step.by_now.p, default=None)
+        if weakest is None or weakest.by_now.p < POSSIBLE:
+            return sorted([*steps, *weak], key=lambda step: step.by_now.index)
+        weak.append(weakest)
+        edges.remove(weakest.by_now.index)
+
+
+def _between(level: Level, begin: int, start: int, end: int) -> ChangePoint:
+    """Return the step at a place between two others. It has a p of 1 where values show none."""
+    logs, at = level.logs[begin:end], start - begin
+    tried = (min(end - start, SHORTER) + 1) * MOST_TRIED / (SHORTER + 1)
+    levels = median(logs[:at]), median(logs[at:])
+    step = _tested(level._replace(logs=logs), _Split(at, tried, *levels))
+    if step is None:
+        return ChangePoint(index=start, before=levels[0], after=levels[1], low=math.nan, high=math.nan, p=1.0)
+    return replace(step, index=start)
+
+
 class _Split(NamedTuple):
     """What may be two levels."""
 
     start: int  # index of the second level's first value
-    tried: int  # how many starts were tried
+    # For how many starts its p counts: Bonferroni's correction, with weights of which the newest steps have most. Older
+    # ones were tested when they were new
+    tried: float
     before: float
     after: float
 
@@ -179,16 +513,19 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
         size, (begins, ends) = values.shape[1], ends_of[numbers[0]]
         tried = [at for at in range(1, size) if (begins and at <= SHORTER) or (ends and size - at <= SHORTER)]
         compared = [(values[:, max(index - LONGER, 0) : index], values[:, index : index + LONGER]) for index in tried]
-        medians = np.array([[np.median(side, axis=1) for side in both] for both in compared])
+        middles = np.array([[medians(side) for side in both] for both in compared])
         sides = [(values[:, :index], values[:, index:]) for index in tried]  # all of them: else one leaves out a step
         rest = [
             sum(np.abs(side - middle[:, None]).sum(axis=1) for side, middle in zip(both, two, strict=True))
-            for both, two in zip(sides, medians, strict=True)
+            for both, two in zip(sides, middles, strict=True)
         ]
         nearest = np.argmin(rest, axis=0)
-        before, after = medians[nearest, :, np.arange(len(numbers))].T
+        before, after = middles[nearest, :, np.arange(len(numbers))].T
+        ages = np.minimum(size - np.array(tried), SHORTER) + 1
+        counts = ages * float((1 / ages).sum())
         for row in np.flatnonzero(np.abs(after - before) >= MIN_EFFECT).tolist():
-            yield numbers[row], _Split(tried[nearest[row]], len(tried), float(before[row]), float(after[row]))
+            start, count = tried[nearest[row]], float(counts[nearest[row]])
+            yield numbers[row], _Split(start, count, float(before[row]), float(after[row]))
 
 
 def _tested(level: Level, split: _Split) -> ChangePoint | None:
@@ -200,20 +537,22 @@ def _tested(level: Level, split: _Split) -> ChangePoint | None:
     deviation = (shorter - old) / moved
     if shorter.size <= 2 and (deviation < SHARE_OF_STEP).any():
         return None
-    if shorter.size == 1 and longer.size >= FEWEST_FOR_SCATTER and np.abs(longer - old).max() >= abs(effect):
-        return None
     (scatter,) = noises([level._replace(logs=longer)])
     if scatter is None:
         return None
-    error = scatter.error((before.size, after.size))
-    if shorter.size == 1:
-        error *= UNKNOWN_TAILS if level.others is None else level.others.tails
-    p = 2 * float(special.stdtr(scatter.freedom, -abs(effect) / error))
+    together = np.arange(shorter.size // 2 + 1, shorter.size + 1)
+    shown = np.sort(deviation)[shorter.size - together] * abs(moved)
+    sigmas = shown / scatter.single(longer.size)
+    beyond = _beyond(sigmas, together, scatter.freedom)
+    by_tails = float(_by_tails(beyond, sigmas, together, shorter.size, scatter).min())
+    levels, error = (scatter.level(before), scatter.level(after)), scatter.error((before.size, after.size))
+    effect = levels[1] - levels[0]
+    p = max(2 * float(special.stdtr(scatter.freedom, -abs(effect) / error)), by_tails)
     half = _quantile(scatter.freedom, INTERVAL) * error
     return ChangePoint(
         index=split.start,
-        before=split.before,
-        after=split.after,
+        before=levels[0],
+        after=levels[1],
         low=math.exp(effect - half),
         high=math.exp(effect + half),
         p=min(p * split.tried, 1.0),

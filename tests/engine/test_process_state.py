@@ -1,22 +1,31 @@
 """PyTorch's settings are restored after an implementation, and its changes are noted."""
 
+import ctypes
+import gc
 import os
+import resource
+import signal
+import sys
+from pathlib import Path
 
 import pytest
 
-from kernel_velocity.compare import torch_state
+from kernel_velocity.compare.settings import prepared
+from kernel_velocity.engine import process_state
 
 torch = pytest.importorskip("torch", reason="these are PyTorch's settings")
+X86 = os.uname().machine == "x86_64"
 
 
 def changes(do):
     """Return the notes on a change that ends with an error. Check that all settings are restored."""
-    before = [read(torch) for read, _ in torch_state.TORCH_SETTINGS.values()]
+    settings = [*process_state.TORCH_SETTINGS.values(), *process_state.PROCESS_SETTINGS.values()]
+    before = [read(torch) for read, _ in settings]
     notes = []
-    with pytest.raises(RuntimeError, match="done"), torch_state.restored(notes.append):
+    with pytest.raises(RuntimeError, match="done"), process_state.restored(notes.append):
         do()
         raise RuntimeError("done")
-    assert [read(torch) for read, _ in torch_state.TORCH_SETTINGS.values()] == before
+    assert [read(torch) for read, _ in settings] == before
     assert torch.utils._device.CURRENT_DEVICE is None  # no mode is left behind
     return notes
 
@@ -34,11 +43,49 @@ def changes(do):
         (lambda: torch.set_float32_matmul_precision("high"), "precision of float32 products from highest to high"),
         (lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True), "precision of float32 products"),
         (lambda: torch.rand(3), "state of random numbers"),
+        (lambda: torch.backends.mkldnn.set_flags(False), "oneDNN from on to off"),
+        (
+            lambda: torch.backends.cuda.enable_flash_sdp(enabled=False),
+            "attention (flash, memory-efficient, plain) from",
+        ),
+        (lambda: torch.set_autocast_enabled("cpu", True), "autocast (CPU, CUDA) from off, off to on, off"),
+        (lambda: os.chdir("/"), f"folder from {Path.cwd()} to /"),
+        (lambda: os.environ.update(OMP_NUM_THREADS="99"), "environment variables from OMP_NUM_THREADS="),
+        (
+            lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (99, resource.getrlimit(resource.RLIMIT_NOFILE)[1])),
+            "limits of resources",
+        ),
+        (lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 1e6), "timers from "),
+        (lambda: sys.setprofile(lambda *_: None), "profile function"),
+        (lambda: sys.setswitchinterval(1.0), "interval between threads from"),
+        (gc.disable, "collection of garbage from on, "),
     ],
 )
 def test_every_setting_is_restored_and_noted(do, note):
     (change,) = changes(do)
     assert change.startswith(note)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_cores_are_restored_and_noted():
+    first, *others = sorted(os.sched_getaffinity(0))
+    (change,) = changes(lambda: os.sched_setaffinity(0, {first}))
+    assert change == f"cores from {', '.join(map(str, (first, *others)))} to {first}"
+
+
+@pytest.mark.skipif(process_state._float_control(None) is None, reason="the form of fenv_t is not known here")
+@pytest.mark.parametrize(
+    "do",
+    [lambda: torch.set_flush_denormal(True), lambda: ctypes.CDLL(None).fesetround(0x800 if X86 else 0x800000)],
+    ids=["small numbers are zero", "rounding upwards"],
+)
+def test_arithmetic_is_restored_and_noted(do):
+    (change,) = changes(do)
+    assert change.startswith("floating-point control from 0x") and process_state.owned(change).startswith(
+        "the process's"
+    )
+    tiny, unit = sys.float_info.min, 1.0
+    assert tiny / 2 > 0.0 and unit + sys.float_info.epsilon / 4 == 1.0
 
 
 def test_no_change_is_no_note():
@@ -59,7 +106,7 @@ def test_prepared_leaves_pytorch_as_it_was(monkeypatch):
     if had is not None:  # a precision that only the newer settings have
         newer.fp32_precision = "tf32"
     try:
-        with torch_state.prepared("cpu", 2):
+        with prepared("cpu", 2):
             assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("2", 2, False)
             assert had is None or newer.fp32_precision == "ieee"
         assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("7", before, True)
@@ -81,10 +128,10 @@ def test_prepared_leaves_pytorch_as_it_was(monkeypatch):
     ],
 )
 def test_tf32_is_allowed_as_pytorch_and_the_driver_say(do, override, allowed):
-    with torch_state.restored(lambda _: None):
+    with process_state.restored(lambda _: None):
         torch.set_float32_matmul_precision("highest")
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
             torch.backends.cuda.matmul.fp32_precision = "none"
         do()
-        allows = torch_state.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
+        allows = process_state.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
     assert allows is allowed

@@ -1,0 +1,64 @@
+"""Count calls of a build, for `kv gate --counts`: a process of its own, because each build has its own modules.
+
+    python -P -m kernel_velocity.suite.counting FOLDER ANSWERS CALLS
+
+FOLDER is the suite's, CALLS a JSON list of [kernel, implementation, case]. The file ANSWERS gets a JSON line before
+each call, {"begins": number}, and one after it: {"counts": {name: number}}, {"unavailable": why}, {"failed": why}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_velocity.names import COUNTED_ON
+from kernel_velocity.problem.user_file import in_one_line
+from kernel_velocity.suite.suite import Suite
+
+
+class Call(NamedTuple):
+    """What is counted."""
+
+    kernel: str
+    implementation: str
+    case: str  # without an instruction set
+
+
+def calls(suite: Suite) -> list[Call]:
+    """Return the calls that the definitions of a suite want counted."""
+    benchmarks = {kernel: suite.figures(kernel, "cpu") for kernel in suite.modules()}
+    return [
+        Call(kernel, implementation, case.removesuffix(f"-{COUNTED_ON}"))
+        for kernel, benchmark in benchmarks.items()
+        if hasattr(benchmark, "track_instructions")
+        for implementation in benchmark.count_params[0]
+        for case in benchmark.count_params[1]
+    ]
+
+
+def answer(suite: Suite, call: Call) -> dict[str, Any]:
+    """Count a call. Return its line."""
+    try:
+        return {"counts": suite.figures(call.kernel, "cpu")().count(call.implementation, call.case)}
+    except NotImplementedError as error:
+        return {"unavailable": str(error)}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a kernel may raise anything
+        return {"failed": in_one_line(error)}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Count the calls. Return 0."""
+    folder, answers, wanted = argv
+    suite = Suite(Path(folder))
+    with Path(answers).open("a", encoding="utf-8", buffering=1) as stream:
+        for number, call in enumerate(json.loads(wanted)):
+            stream.write(f"{json.dumps({'begins': number})}\n")
+            stream.write(f"{json.dumps(answer(suite, Call(*call)))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
