@@ -146,9 +146,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
-            work.announce(chosen.again, out)
+            work.announce(chosen.again, out, first_look=not args.no_site)
             work.build(chosen.again, out)
-            work.measure(chosen.again, out, first_look=not (args.no_site or work.has_site))
+            work.measure(chosen.again, out, first_look=not args.no_site)
             if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
                 work.measure_ceilings(device_name, out)
             statuses.append(_report(work, chosen.tier, out))  # before publishing, which may fail
