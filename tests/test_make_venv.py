@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 
 def test_wanted_installs_the_package_and_build_requirements():
     editable, folder, *build = make_venv.wanted()
-    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test,docs,fleet]")
+    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}")
+    assert make_venv.wanted(make_venv.EXTRAS)[1] == f"{folder}[test,docs,fleet]"
     assert {requirement.partition(">")[0] for requirement in build} == {"scikit-build-core", "cmake", "ninja"}
 
 
@@ -140,11 +141,21 @@ def test_make_venv_installs_torch_that_was_left_out(tmp_path):
             text=True,
             check=True,
         )
-        return "make_venv.py" in done.stdout
+        return ["--all" in line for line in done.stdout.splitlines() if "make_venv.py" in line]
 
-    assert makes("TORCH=")
-    assert makes()
-    assert not makes()
+    assert makes("TORCH=") == [False, True]
+    assert makes() == [False, True]
+    assert makes() == []
+    (tmp_path / "v" / ".up-to-date").unlink()  # of `make track` alone
+    assert makes() == [True]
+
+
+def test_measuring_waits_for_no_package_of_the_tests():
+    for target, steps in (("track", [False]), ("report", [False]), ("build", [False]), ("test", [False, True])):
+        done = subprocess.run(
+            ["make", "-n", target, "VENV=/nowhere"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert ["--all" in line for line in done.stdout.splitlines() if "make_venv.py" in line] == steps, target
 
 
 def test_make_venv_refuses_an_old_python(tmp_path):
