@@ -107,6 +107,8 @@ class Session:
         if again:
             self._environment.forget_failures(self.commits)
         self._environment.create()
+        for commit in self._environment.forget_changed(self.commits):
+            print(changed(commit), file=out)
         for commit in self.commits:
             self._check_toolchain(commit, again, out)
             if self._environment.is_built(commit):
@@ -457,6 +459,11 @@ def built(commit: str, twin: str | None, seconds: float) -> str:
     if twin is None:
         return f"built {commit[:SHORT]} in {seconds:.1f} s"
     return f"{commit[:SHORT]} takes the build of {twin[:SHORT]}, which has the same files to build"
+
+
+def changed(commit: str) -> str:
+    """Return that a build is made again."""
+    return f"note: {commit[:SHORT]}: files of its build were changed since it was made; it is built again"
 
 
 def ceilings_expression(device: str) -> str:
