@@ -44,6 +44,15 @@ def test_present_torch_is_borrowed(tmp_path, monkeypatch):
     assert requested == [*make_venv.wanted(), *make_venv.same_numpy()]
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_pip_compiles_only_for_a_python_that_writes_nothing(monkeypatch, is_written):
+    commands = []
+    monkeypatch.setattr(make_venv.subprocess, "run", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(sys, "dont_write_bytecode", not is_written)
+    make_venv._pip(Path("python"), ["torch"])
+    assert ("--no-compile" in commands[0]) is is_written and commands[0][-1] == "torch"
+
+
 def test_borrowed_torch_keeps_its_numpy(tmp_path, monkeypatch):
     def host_with(version):
         info = tmp_path / version / "numpy-0.dist-info"
