@@ -293,7 +293,8 @@ def judge(sessions: IdenticalSessions) -> Judgements:
         ResultsError: too few sessions, or no series that has all its rounds in all of them.
     """
     judged: dict[tuple[int | str, str], Judged] = {}
-    for (kind, logs), count in product(kinds_of(sessions).items(), (*LOOKS, EARLY)):
+    counts: tuple[int | str, ...] = (*LOOKS, EARLY)
+    for (kind, logs), count in product(kinds_of(sessions).items(), counts):
         arrays: dict[Series, Rows | None] = {
             series: (
                 stopped(series, values, sessions) if isinstance(count, str) else array(series, values, sessions, count)
@@ -346,7 +347,7 @@ def summary(judged: Judgements, sessions: int) -> Table:
         "over sessions, where none differed (<) from disjoint pairs; found: planted changes, median over the series"
     )
     heads = ["rounds", "values", *HEADS]
-    counts = (ROUNDS, EARLY, 2 * ROUNDS)
+    counts: tuple[int | str, ...] = (ROUNDS, EARLY, 2 * ROUNDS)
     rows = [[*map(str, key), *cells(judged[key])] for key in product(counts, (RAW, ADJUSTED)) if key in judged]
     return Table("false alarms", note, heads, rows)
 
