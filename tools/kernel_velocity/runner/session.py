@@ -202,8 +202,8 @@ class Session:
                 several = (step.before, self.rounds)
                 self._run(step.commits, [*rounds, *append], self.series.series, out, several)
                 if first_look and step is not steps[-1]:
-                    done = step.before + step.rounds
-                    self._show(done, done - steps[0].before, out)
+                    measured = step.before + step.rounds
+                    self._show(measured, measured - steps[0].before, out)
             self._compile_cuda(out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
