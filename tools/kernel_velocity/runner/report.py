@@ -13,7 +13,7 @@ from kernel_velocity.names import NATIVE
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure
-from kernel_velocity.results.measurement import Measurement, Outcome
+from kernel_velocity.results.measurement import Measurement, Outcome, is_enough
 from kernel_velocity.runner.asv import AsvStep
 from kernel_velocity.tables import columns
 from kernel_velocity.unproven import UNPROVEN
@@ -213,7 +213,7 @@ def _series(value: Measurement) -> Series:
 
 
 def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[tuple[str, Failure]]) -> list[Lacking]:
-    """Return the measured series with fewer than `rounds` rounds, or with a crash in this run (`Reader.deaths`)."""
+    """Return the measured series that lack some of `rounds` rounds, or with a crash in this run (`Reader.deaths`)."""
     crashes: dict[tuple[str, Series], list[str]] = {}
     for commit, failure in deaths:
         crashes.setdefault((commit, (failure.benchmark, failure.params)), []).append(failure.error)
@@ -221,7 +221,8 @@ def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[tup
     for value in measurements:
         series = _series(value)
         reasons = crashes.get((value.commit[:SHORT], series), [])
-        missing = max(0 if value.rounds is None else rounds - value.rounds, len(reasons))
+        is_whole = value.rounds is None or is_enough(value.rounds, value.interval, rounds)
+        missing = max(0 if is_whole else rounds - (value.rounds or 0), len(reasons))
         if value.outcome is Outcome.MEASURED and missing > 0:
             why = ": ".join([f"{missing} of {rounds} rounds ended without a value", *reasons[-1:]])
             lacking.append(Lacking("incomplete", _named(value.commit, series), why))

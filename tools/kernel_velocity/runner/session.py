@@ -32,7 +32,7 @@ from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFi
 from kernel_velocity.results.git import SHORT, checked_out
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
-from kernel_velocity.results.measurement import Measurement
+from kernel_velocity.results.measurement import FIRST_LOOK, Measurement, is_enough, looks, round_interval
 from kernel_velocity.runner import code_identity, fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
@@ -170,7 +170,8 @@ class Session:
 
         With `first_look` the dashboard is written after the first round, too, and when all have as many as others had.
 
-        Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
+        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`). Errors and compiler
+        figures are taken once, after the last round, where they disturb no timing. However this
         ends, no series loses rounds, unless it gains the wanted number.
 
         Raises:
@@ -197,13 +198,16 @@ class Session:
         try:
             steps = resuming_steps(done, self.rounds, first_look=first_look)
             for step in steps:
+                series = self._unsettled(step, out)
+                if not series:
+                    break
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 append = ["--append-samples"] if step.before else []
                 several = (step.before, self.rounds)
-                self._run(step.commits, [*rounds, *append], self.series.series, out, several)
+                self._run(step.commits, [*rounds, *append], series, out, several)
                 if first_look and step is not steps[-1]:
-                    measured = step.before + step.rounds
-                    self._show(measured, measured - steps[0].before, out)
+                    so_far = step.before + step.rounds
+                    self._show(so_far, so_far - steps[0].before, out)
             self._compile_cuda(out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
@@ -214,6 +218,25 @@ class Session:
             for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
                 add_failure(failures_spool(self.root, self.environment, commit), failure)
             self._ingest(self.rounds, out)
+
+    def _unsettled(self, step: AsvRun, out: TextIO) -> tuple[Series, ...]:
+        """Return the series to measure in a step: from FIRST_LOOK on those that have not enough rounds at some commit.
+
+        They are measured at all of its commits, in turns, so that a pair of commits is compared by rounds of the same
+        minutes.
+        """
+        if step.before < FIRST_LOOK:
+            return self.series.series
+        stored = [self._stored_series(commit) for commit in step.commits]
+        wide = tuple(
+            series
+            for series in self.series.series
+            if any(not has_enough(values.get(series), self.rounds) for values in stored)
+        )
+        settled = len(self.series.series) - len(wide)
+        if settled:
+            print(f"{settled} of {len(self.series.series)} series have enough after {step.before} rounds", file=out)
+        return wide
 
     def _show(self, done: int, new: int, out: TextIO) -> None:
         """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds.
@@ -335,7 +358,14 @@ class Session:
         stored, recorded = self._stored_series(commit), by_series(self.recorded_rounds(commit))
         other = {series for series, rounds in recorded.items() if rounds[-1].method != self._method}
         failures = self._failure_counts(commit)
-        return select.is_measured(stored, self.series.series, self.rounds, failures=failures, other_method=other)
+        settled = {
+            series
+            for series, rounds in recorded.items()
+            if is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]), self.rounds)
+        }
+        return select.is_measured(
+            stored, self.series.series, self.rounds, failures=failures, other_method=other, settled=settled
+        )
 
     def _resumable_rounds(self, commit: str) -> int:
         """Return how many rounds of a commit this run can append to. 0 where the machine has changed."""
@@ -489,11 +519,16 @@ class AsvRun:
 def resuming_steps(done: Mapping[str, int], rounds: int, *, first_look: bool = False) -> tuple[AsvRun, ...]:
     """Return the runs of asv that bring every commit to `rounds` rounds. The commits with the fewest come first.
 
+    One ends at each of `looks`, where series that have enough are left out of the next.
+
     Args:
         done: resumable rounds by commit, in the order in which asv gets the commits.
         first_look: whether the first round of all is a run of its own.
     """
-    levels = sorted({*(number for number in done.values() if number < rounds), rounds})
+    begins = {number for number in done.values() if number < rounds}
+    if not begins:
+        return ()
+    levels = sorted({*begins, *(look for look in looks(rounds) if look > min(begins))})
     if first_look and levels[0] == 0 < rounds:
         levels = sorted({*levels, 1})
     return tuple(
@@ -504,6 +539,16 @@ def resuming_steps(done: Mapping[str, int], rounds: int, *, first_look: bool = F
         )
         for low, high in pairwise(levels)
     )
+
+
+def has_enough(stored: StoredSeries | None, most: int) -> bool:
+    """Return whether a series that was measured in this run needs no further rounds at a commit.
+
+    One without a value does not apply, or failed: a wrong kernel is wrong in every round, and a crash or a timeout
+    would cost as much again.
+    """
+    samples = () if stored is None else stored.samples or ()
+    return not samples or is_enough(len(samples), round_interval(samples), most)
 
 
 def resumable_rounds(
@@ -518,8 +563,8 @@ def resumable_rounds(
 ) -> int:
     """Return how many rounds of a commit a run can append to. 0: it measures all rounds.
 
-    Every series with a value must have the same number of rounds (a failed round counts), each with its sample and its
-    telemetry, timed by this run's method in this session.
+    Every series with a value must have the same number of rounds (a failed round counts), or enough, each with its
+    sample and its telemetry, timed by this run's method in this session.
 
     Args:
         stored: asv's values. measured: the recorded rounds. wanted: the run's series.
@@ -541,7 +586,8 @@ def resumable_rounds(
             return 0
         if not all(record.method == method and now - LONGEST_SESSION <= record.time <= now for record in records):
             return 0
-        counts.add(len(records) + failures.get(series, 0))
+        if len(records) < FIRST_LOOK or not has_enough(value, rounds):
+            counts.add(len(records) + failures.get(series, 0))
     (count,) = counts if len(counts) == 1 else (0,)
     return count if count < rounds else 0
 

@@ -221,7 +221,7 @@ class _KernelBenchmark(FiguresBenchmark):
         timing.pre_warm(from_environment(os.environ), self.device)
         began = time()
         single, check = self._single(timer, cold=cold), partial(self._check, implementation, case, CHECK_STEP)
-        alone = AloneCalls(self.device)
+        alone, waits = AloneCalls(self.device), list[float]()
         for turn in range(APART_TURNS):
             # Always from this line: Python code may know from where it is called
             latest = self._take(timer, self._gate(implementation, case, cold=cold))
@@ -232,7 +232,8 @@ class _KernelBenchmark(FiguresBenchmark):
             self._fresh.check()
             try:
                 waiting = None if cold else self._waiting(call, result.estimate)
-                check_finished(result.estimate, waiting)
+                waits += [] if waiting is None else [waiting]
+                check_finished(alone.row, waits)
                 # No code of a commit runs in a control: an audit of it took up to 18% of its round
                 is_control = implementation in CONTROLS and implementation not in self.problem.functions
                 audit_flags = (
