@@ -69,14 +69,15 @@ class Session:
     def __post_init__(self) -> None:
         self._conf = settings()
         self._environment = environment_of(self._conf)
+        self._environment.leave_cuda()
         self.results = Path(self._conf.results_dir).absolute()
         self.environment = str(self._environment.name)  # asv's name of it
         self._branch = checked_out(self.results)
         self._method = timing.method(os.environ)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 
-    def announce(self, again: bool, out: TextIO) -> None:
-        """Say how long building and measuring will take, before either begins."""
+    def announce(self, again: bool, out: TextIO, *, first_look: bool = False) -> None:
+        """Say how long building and measuring will take, and what would make it shorter, before either begins."""
         todo = [
             commit for commit in self.commits if again or not (self.is_readable(commit) and self.is_measured(commit))
         ]
@@ -84,8 +85,12 @@ class Session:
             return
         builds = sum(not self._environment.is_built(commit) for commit in todo)
         done = sum(0 if again else self._resumable_rounds(commit) for commit in todo)
-        timings = (len(todo) * self.rounds - done) * len(self.series.series)
-        print(report.forecast(builds, timings, self.pace()), file=out, flush=True)
+        a_round = len(todo) * len(self.series.series)
+        first = a_round if first_look and not done and self.rounds > 1 else 0
+        timings = a_round * self.rounds - done * len(self.series.series)
+        print(report.forecast(builds, timings, pace := self.pace(), first), file=out, flush=True)
+        if not done and (line := report.shorter(todo, self.series.series, self.rounds, builds, pace)):
+            print(line, file=out, flush=True)
 
     def pace(self) -> report.Pace:
         """Return how long building and measuring take, by the newest commit that was measured here."""
@@ -93,7 +98,7 @@ class Session:
         return report.pace(next(filter(None, recorded), []))
 
     def build(self, again: bool, out: TextIO) -> None:
-        """Build every commit that is not in the cache. One that does not build is left out from then on.
+        """Build every commit that is not in the cache, the newest first. One that does not build is left out.
 
         `asv run` would build them too, but it records a null for every benchmark of a commit that does not build: a
         compiler that is missing today would erase recorded values.
@@ -102,7 +107,7 @@ class Session:
         if again:
             self._environment.forget_failures(self.commits)
         self._environment.create()
-        for commit in reversed(self.commits):
+        for commit in self.commits:
             self._check_toolchain(commit, again, out)
             if self._environment.is_built(commit):
                 continue
@@ -118,6 +123,22 @@ class Session:
             print(built(commit, twin, self.build_seconds[commit]), file=out, flush=True)
             for note in code_identity.notes(fingerprint.build_info(self._environment.unpacked(commit))):
                 print(f"note: {commit[:SHORT]}: {note}", file=out)
+
+    def _compile_cuda(self, out: TextIO) -> None:
+        """Compile the CUDA code of the tracked commits that was left out of what is timed: its figures are tracked."""
+        repo: Any = get_repo(self._conf)
+        for commit in filter(self._environment.lacks_figures, self.tracked if self.series.figures else ()):
+            began = time.time()
+            try:
+                with log.set_level(logging.CRITICAL):
+                    twin = self._environment.compile_cuda(repo, commit)
+            except CommitNotBuilt as error:
+                self.failed_builds[commit] = f"its CUDA code was not compiled: {error}"
+                self.tracked = tuple(other for other in self.tracked if other != commit)
+            else:
+                spent = time.time() - began
+                done = f"compiled in {spent:.1f} s" if twin is None else f"as {twin[:SHORT]} has it"
+                print(f"CUDA code of {commit[:SHORT]}, for its figures: {done}", file=out, flush=True)
 
     def _check_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
         """Remove a build by another toolchain if `again`, else print a note."""
@@ -143,10 +164,10 @@ class Session:
     def measure(self, again: bool, out: TextIO, *, first_look: bool = False) -> None:
         """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
 
-        With `first_look` the dashboard is written after the first round, too.
+        With `first_look` the dashboard is written after the first round, too, and when all have as many as others had.
+        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`).
 
-        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`). Errors and compiler
-        figures are taken once, after the last round, where they disturb no timing. However this
+        Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
         ends, no series loses rounds, unless it gains the wanted number.
 
         Raises:
@@ -175,13 +196,15 @@ class Session:
             for step in steps:
                 series = self._unsettled(step, out)
                 if not series:
-                    break
+                    continue
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 append = ["--append-samples"] if step.before else []
                 several = (step.before, self.rounds)
                 self._run(step.commits, [*rounds, *append], series, out, several)
-                if first_look and not step.before and step is not steps[-1]:
-                    self._show(out)
+                if first_look and step is not steps[-1]:
+                    of_each = step.before + step.rounds
+                    self._show(of_each, of_each - steps[0].before, out)
+            self._compile_cuda(out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
                 self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
@@ -211,12 +234,17 @@ class Session:
             print(f"{settled} of {len(self.series.series)} series have enough after {step.before} rounds", file=out)
         return wide
 
-    def _show(self, out: TextIO) -> None:
-        """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds."""
-        minutes = max(round((time.time() - self._began) * (self.rounds - 1) / 60), 1)
+    def _show(self, done: int, new: int, out: TextIO) -> None:
+        """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds.
+
+        Args:
+            done: rounds of each commit. new: those that this run measured.
+        """
+        minutes = max(round((time.time() - self._began) / new * (self.rounds - done) / 60), 1)
+        commits = units.count(len(self.measured), "commit")
         unfinished = (
-            f"Round 1 of {self.rounds} of {units.count(len(self.measured), 'commit')} is measured, the others take "
-            f"about {units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
+            f"Provisional: {done} of {units.count(self.rounds, 'round')} of {commits} measured, the others take about "
+            f"{units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
         )
         self._site.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -394,11 +422,6 @@ class Session:
     def _site(self) -> Path:
         """The dashboard's first page."""
         return Path(self._conf.html_dir).absolute() / PAGES / "index.html"
-
-    @property
-    def has_site(self) -> bool:
-        """Whether there is a dashboard."""
-        return self._site.exists()
 
     def publish(self, out: TextIO) -> Path:
         """Write asv's site with our pages in it. Return the path of our index.

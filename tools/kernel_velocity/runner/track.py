@@ -35,7 +35,7 @@ SETTINGS = {
     "range": "a git range, of which those count that changed what is built, or one revision; default: the last three",
     "bench": "measure only series that match this regular expression",
     "rounds": (
-        f"most rounds of a series (default {ROUNDS}; {FIRST_LOOK} are enough where they agree within {NARROW:.1%}; "
+        f"most rounds of a series (default {ROUNDS}; {FIRST_LOOK} are enough where they agree within {NARROW:.1%}%; "
         f"fewer for a first look, {REFUSED_ROUNDS} is refused)"
     ),
     "tier": "core (default: two test cases of every kernel) or full (all)",
@@ -149,9 +149,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
-            work.announce(chosen.again, out)
+            work.announce(chosen.again, out, first_look=not args.no_site)
             work.build(chosen.again, out)
-            work.measure(chosen.again, out, first_look=not (args.no_site or work.has_site))
+            work.measure(chosen.again, out, first_look=not args.no_site)
             if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
                 work.measure_ceilings(device_name, out)
             statuses.append(_report(work, chosen.tier, out))  # before publishing, which may fail

@@ -40,15 +40,8 @@ from kernel_velocity.problem.accuracy import in_words
 from kernel_velocity.problem.implementations import Bound, Module, bind, check_device
 from kernel_velocity.problem.problem import Inputs, Problem, TestCase, as_tensor, outputs_of
 from kernel_velocity.processes import variable
-from kernel_velocity.suite.audit import (
-    APART_TURNS,
-    ApartError,
-    FreshInputs,
-    audit,
-    check_finished,
-    check_kinds,
-    wait_for_threads,
-)
+from kernel_velocity.suite.alone import APART_TURNS, AloneCalls, ApartError
+from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.suite.memory import checksums, layout_of, unlike_reference
 from kernel_velocity.suite.originals import ORIGINALS, ReplacedFunctionError
 from kernel_velocity.suite.under_test import build_info, check_package, root_folder
@@ -228,11 +221,13 @@ class _KernelBenchmark(FiguresBenchmark):
         timing.pre_warm(from_environment(os.environ), self.device)
         began = time()
         single, check = self._single(timer, cold=cold), partial(self._check, implementation, case, CHECK_STEP)
+        alone = AloneCalls(self.device)
         for turn in range(APART_TURNS):
             # Always from this line: Python code may know from where it is called
             latest = self._take(timer, self._gate(implementation, case, cold=cold))
             if turn == 0:
                 result, watch, host = latest
+            alone.row = max(alone.row, latest[0].estimate)
             wait_for_threads()
             self._fresh.check()
             try:
@@ -251,7 +246,7 @@ class _KernelBenchmark(FiguresBenchmark):
                         estimate=result.estimate,
                         overhead=result.overhead,
                         device=self.device,
-                        row=latest[0].estimate,
+                        alone=alone,
                         threads=self._threads,
                         allocates=self._allocates,
                     )

@@ -461,18 +461,24 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
 
     Args:
         level: values of a series that one method timed, the newest as well.
-        starts: where they may be (`likely_starts`). cuts: where levels begin, as the detector sees them.
+        starts: where they may be (`likely_starts`), the furthest first.
+        cuts: where levels begin, as the detector sees them.
     """
-    edges, first = [0, *cuts, level.logs.size], dict[int, ChangePoint]()
-    for start in sorted(starts):
-        if min(abs(start - edge) for edge in edges) >= FIRST_VALUES:
-            begin = max(edge for edge in edges if edge < start)
-            end = min(edge for edge in edges if edge > start)
-            ends = dict.fromkeys(min(start + size, end) for size in SIZES)
-            step = min((_between(level, begin, start, at) for at in ends), key=lambda step: step.p)
-            if step.p < POSSIBLE:
-                first[start] = step
-                edges = sorted([*edges, start])
+    edges, begins = [0, *cuts, level.logs.size], list[int]()
+    for near in starts:
+        limits = *edges, *begins
+        begin, end = max(edge for edge in limits if edge <= near), min(edge for edge in limits if edge > near)
+        start = _nearest(level.logs, begin, near, end)
+        if min(start - begin, end - start) >= FIRST_VALUES:
+            begins.append(start)
+    first = dict[int, ChangePoint]()
+    for start in sorted(begins):
+        begin, end = max(edge for edge in edges if edge < start), min(edge for edge in edges if edge > start)
+        ends = dict.fromkeys(min(start + size, end) for size in SIZES)
+        step = min((_between(level, begin, start, at) for at in ends), key=lambda step: step.p)
+        if step.p < POSSIBLE:
+            first[start] = step
+            edges = sorted([*edges, start])
     weak = list[OlderStep]()
     while True:
         bounds = [*zip(edges, edges[1:], edges[2:], strict=False)]
@@ -482,6 +488,22 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
             return sorted([*steps, *weak], key=lambda step: step.by_now.index)
         weak.append(weakest)
         edges.remove(weakest.by_now.index)
+
+
+def _nearest(logs: FloatArray, begin: int, near: int, end: int) -> int:
+    """Return the start of two levels near a place that the values around it are nearest to.
+
+    A place that a look passes over, as its new level is too short, must not be replaced by one beside it.
+    """
+    first, last = max(begin, near - LONGER), min(end, near + SHORTER)
+    values = logs[first:last]
+
+    def off(at: int) -> float:
+        sides = values[: at - first], values[at - first :]
+        return sum(float(np.abs(side - median(side)).sum()) for side in sides)
+
+    starts = range(max(first + 1, near - NEIGHBOURS), min(last, near + NEIGHBOURS + 1))
+    return min(starts, key=off, default=near)
 
 
 def _between(level: Level, begin: int, start: int, end: int) -> ChangePoint:
