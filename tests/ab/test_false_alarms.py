@@ -14,7 +14,7 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.ab import false_alarms, session
-from kernel_velocity.ab.false_alarms import ADJUSTED, RAW, judge
+from kernel_velocity.ab.false_alarms import ADJUSTED, EARLY, RAW, judge
 from kernel_velocity.engine.sampling import ROUNDS
 from kernel_velocity.engine.spool import append
 from kernel_velocity.engine.telemetry import decode, encode, parse
@@ -80,7 +80,7 @@ def test_series_with_too_few_rounds_is_left_out():
     result["02"] = [round_ for round_ in result["02"] if round_.benchmark == matmul[0] or round_.time < 2009]
     judged = judge(result)
     assert {key: set(answer.by_series) for key, answer in judged.items()} == {
-        **{(8, kind): {add, matmul} for kind in (RAW, ADJUSTED)},
+        **{(count, kind): {add, matmul} for count in (8, EARLY) for kind in (RAW, ADJUSTED)},
         **{(16, kind): {matmul} for kind in (RAW, ADJUSTED)},
     }
 

@@ -48,6 +48,7 @@ def task(tmp_path):
     return solved
 
 
+@pytest.mark.slow  # nvcc takes 9 s a file
 def test_solution_in_cuda_is_compiled_verified_and_timed(task):
     problem, implementations = task(mine=ON_HOST, off=ON_HOST.replace("+=", "="))
     assert list(implementations) == ["eager", "mine", "off"]
@@ -71,6 +72,7 @@ def test_values_pass_both_ways_and_draws_differ(task):
     assert problem.verify_result(None, x) == (False, {"why": "error at 0"})
 
 
+@pytest.mark.slow  # nvcc takes 9 s a file
 def test_what_is_not_here_is_told(task, tmp_path, monkeypatch):
     with pytest.raises(NotHereError, match=r"device\.cu: needs CUDA: it calls cuda(Malloc|LaunchKernel)"):
         task(device=ON_DEVICE)

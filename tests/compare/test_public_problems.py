@@ -99,6 +99,7 @@ def test_solution_in_python(tmp_path, form, name, text, mistake):
     assert run(path, f"--solution={mine}", "--implementations=mine")[0] == 1
 
 
+@pytest.mark.slow  # torch.compile takes 14 s
 def test_dropout_is_right_compiled_too(tmp_path):
     dropout = NESTED_MODEL.replace("return x +", "return torch.nn.functional.dropout(x, 0.5) +")
     status, cases, text = run(write(tmp_path, {"7_Dropout.py": dropout}), "--implementations=eager,compile")

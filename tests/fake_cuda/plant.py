@@ -120,6 +120,7 @@ def _harness() -> None:
     """Give the harness the fake's clock and driver, and rounds of a few calls: a CPU works in the GPU's place."""
     replaced: dict[str, dict[str, Any]] = {
         "kernel_velocity.engine.timers": {"perf_counter_ns": fake.HOST.read_ns},
+        "kernel_velocity.suite.alone": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9},
         "kernel_velocity.suite.audit": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9, "sleep": fake.HOST.sleep},
         "kernel_velocity.engine.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
         "kernel_velocity.machine.ceilings": {

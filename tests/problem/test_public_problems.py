@@ -205,6 +205,7 @@ def test_flashinfer_axis_may_be_a_number_or_an_expression(tmp_path):
     assert tuple(x.shape) == (64, 1, 32) and sizes(problem, problem.generate_sample()) == (x.nbytes, x.nbytes)
 
 
+ROW = {"x": {"shape": ["batch_size"], "dtype": "float32"}}
 PAGED = {
     "name": "paged_sums",
     "axes": {"batch": {"type": "var"}, "ends": {"type": "var"}, "pages": {"type": "var"}, "used": {"type": "var"}}
@@ -255,3 +256,22 @@ def test_flashinfer_outputs_in_a_dictionary_come_in_order(tmp_path):
     best, index = problem.expected(*problem.generate_sample()["create_inputs"]())
     assert (best.dtype, index.dtype) == (torch.float32, torch.int64)
     assert list(TWO_RESULTS["outputs"]) == ["best", "index"]
+
+
+def test_flashinfer_output_without_a_shape_is_one_number(tmp_path):
+    number = {"total": {"shape": None, "dtype": "float32"}}
+    for text in ("def run(x):\n    return x.sum()\n", "def run(x):\n    return x.sum().item()\n"):
+        problem = load(tmp_path, definition(outputs=number, reference=text, inputs=ROW))
+        sample = problem.generate_sample()
+        (x,) = sample["create_inputs"]()
+        total = problem.expected(x)
+        assert (total.shape, total.dtype) == ((), torch.float32) and sizes(problem, sample) == (x.nbytes, 4)
+        (written,) = problem._outputs((x,))
+        assert written.shape == ()
+
+
+def test_flashinfer_allows_the_larger_of_both_errors(tmp_path):
+    problem = load(tmp_path, definition(outputs={"out": ROW["x"]}, reference="def run(x):\n    return x\n", inputs=ROW))
+    for size, error, is_right in [(1.0, 0.0098, True), (1.0, 0.015, False), (100.0, 0.98, True), (0.0, 0.0098, True)]:
+        expected = torch.full((64,), size)
+        assert problem.verify_result(expected, expected + error)[0] == is_right, (size, error)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -81,8 +82,38 @@ def test_too_few_rounds_are_a_warning():
     measurement = measure(rounds([1.0, 1.1]))
     assert measurement.interval is None
     assert measurement.warnings == ("a sound verdict needs 8 rounds, have 2", "no interval: needs 3 rounds")
-    assert measure(rounds([1.0] * 5)).warnings == ("a sound verdict needs 8 rounds, have 5",)
+    assert measure(rounds([1.0, 1.1] * 2)).warnings == ("a sound verdict needs 8 rounds, have 4",)
+    assert measure(rounds([1.0] * 3)).warnings == ("a sound verdict needs 8 rounds, have 3",)
+    assert measure(rounds([1.0] * 5)).warnings == ("5 rounds, because they agree within 0.5%",)
     assert measure(rounds([1.0] * 8)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("scatter", "rounds", "most", "is_enough"), [(1, 4, 8, False), (0.9, 4, 8, True), (0.9, 3, 8, False)]
+)
+def test_narrow_interval_is_enough(scatter, rounds, most, is_enough):
+    half = scatter * measurement.NARROW  # of an interval
+    values = measurement.Interval(low=math.exp(-1.01 * half), high=math.exp(1.01 * half), method="")
+    assert measurement.is_enough(rounds, values, most) is is_enough
+    assert measurement.is_enough(most, None, most)
+
+
+@pytest.mark.parametrize(("most", "looks"), [(3, (3,)), (4, (4,)), (8, (4, 8)), (16, (4, 8, 16))])
+def test_looks_end_at_the_most(most, looks):
+    assert measurement.looks(most) == looks
+
+
+def test_stopping_early_favours_no_level():
+    noise, centres, held = random.Random(41), [], 0
+    for _ in range(4000):
+        values = [math.exp(noise.gauss(0, 0.003)) for _ in range(8)]
+        is_narrow = measurement.is_enough(4, measurement.round_interval(values[:4]))
+        values = values[: 4 if is_narrow else 8]
+        interval = measurement.round_interval(values)
+        held += interval.low <= 1.0 <= interval.high
+        centres.append(math.log(statistics.median(values)))
+    assert abs(statistics.fmean(centres)) < 4 * statistics.stdev(centres) / math.sqrt(4000)
+    assert held / 4000 > 0.93  # .945 in 40,000: rounds that agree by chance have too narrow an interval
 
 
 def test_rounds_of_one_launch_are_a_warning():

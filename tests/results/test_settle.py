@@ -51,6 +51,14 @@ def test_asvs_count_tells_what_the_value_rests_on(before, waiting, new, random):
         assert settled(stored(before), recorded=old, new=fresh) == (Fate.FROM_ROUNDS, old)  # asv measured others
 
 
+@pytest.mark.parametrize(
+    ("seconds", "is_enough"), [([2.0, 2.0, 2.0, 2.001], True), ([2.0, 2.0, 2.0, 2.2], False), ([2.0] * 3, False)]
+)
+def test_fewer_rounds_than_recorded_replace_them_where_they_agree(seconds, is_enough):
+    old, new = rounds(*[1.0] * 8, start=1.0), rounds(*seconds)
+    assert settled(stored(len(new)), recorded=old, new=new) == (Fate.FROM_ROUNDS, new if is_enough else old)
+
+
 def test_rounds_after_asvs_last_one_are_of_no_result_yet():
     old, new = rounds(1.0, start=90.0), rounds(2.0, start=200.0)
     assert settled(stored(1, started_at=100.0, duration=50.0), recorded=old, new=new) == (Fate.FROM_ROUNDS, old)

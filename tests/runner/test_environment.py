@@ -22,7 +22,7 @@ from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import UsageError
 from kernel_velocity.results import sessions
-from kernel_velocity.runner import asv, environment, host
+from kernel_velocity.runner import asv, environment, fingerprint, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
 from kernel_velocity.suite.config import Project
 from tests.results.test_git import git
@@ -192,7 +192,7 @@ def test_build_whose_figures_were_changed_is_built_again(rebuilt):
     path.parent.mkdir()
     path.write_text('{"kernels": {}}')
     assert env.is_built(COMMIT)  # by a version that wrote no checksum
-    path.parents[2].joinpath(environment.INFO_FILE).write_text(environment._info_checksum(env.unpacked(COMMIT)))
+    path.parents[2].joinpath(environment.INFO_FILE).write_text(environment._checksum(path))
     assert env.is_built(COMMIT)
     path.write_text('{"kernels": []}')
     assert not env.is_built(COMMIT)
@@ -238,7 +238,7 @@ def repository(tmp_path, monkeypatch):
     """Return a folder with a repository whose builds count themselves, and a function that builds its newest commit."""
     folder, log = tmp_path / "repository", tmp_path / "builds.log"
     (folder / "benchmarks").mkdir(parents=True)
-    conf = {"version": 1, "project": "lib", "repo": ".", "environment_type": "host"}
+    conf = {"version": 1, "project": "lib", "repo": ".", "environment_type": "host", "build_cache_size": 10}
     (folder / "asv.conf.json").write_text(json.dumps(conf))
     git(folder, "init", "-q")
     monkeypatch.chdir(folder)
@@ -277,6 +277,101 @@ def test_build_that_names_its_folder_serves_no_other_commit(repository):
     build, _, command = repository
     build(("lib.c", "one"), f"{command}; echo {{out}} > {{out}}/where")
     assert build(("README.md", "words"), f"{command}; echo {{out}} > {{out}}/where") == ("one", 2)
+
+
+def test_build_whose_files_were_changed_is_made_again(repository):
+    build, twins, _ = repository
+    build(("lib.c", "one"))
+    build(("README.md", "words"))
+    env = asv.environment_of(asv.settings())
+    first, second = (sha for sha, _ in twins)
+    assert env.forget_changed([first, second]) == []
+    (env.unpacked(first) / "made-when-it-ran").touch()
+    assert env.forget_changed([first, second]) == []
+    (env.unpacked(first) / "lib.c").write_text("two")  # the other's too: they share the file
+    assert build(("README.md", "more words")) == ("one", 2)  # takes none of these
+    assert env.forget_changed([first, second]) == [first, second] and not env.is_built(first)
+
+
+INFO = """{"cuda_architectures": [%s], "kernels": {"k": {"code_hash": "%s", "ptxas": [%s]}}}"""
+PTXAS = """{"architecture": "sm_90", "registers": 40, "spill_store_bytes": 0, "spill_load_bytes": 0}"""
+
+
+@pytest.fixture
+def parts(repository, tmp_path, monkeypatch):
+    """Return the environment of a repository with CUDA code, asv's object of that, its commit, and how to add one."""
+    build, twins, _ = repository
+    (tmp_path / "cpu.json").write_text(INFO % ("", "c1", ""))
+    (tmp_path / "whole.json").write_text(INFO % ('"sm_90"', "c2", PTXAS))
+    monkeypatch.setattr(environment, "has_driver", lambda: False)
+    monkeypatch.setattr(environment.fingerprint, "nvcc", lambda environ: "/bin/true")
+    monkeypatch.delenv("KV_CUDA", raising=False)
+    monkeypatch.setattr(asv.HostTorch, "leaves_cuda", True)
+    name = f"{tmp_path}/$(test -z $KV_CUDA && echo whole || echo cpu).json"
+    command = f"cp lib.c {{out}}; test -e lib.c -a ! -e {tmp_path}/broken && cp {name} {{out}}/build-info.json"
+
+    def commit(change):
+        build(change, f"echo built >> {tmp_path}/builds.log; {command}")
+        return twins[-1][0]
+
+    sha, conf = commit(("lib.c", "one")), asv.settings()
+    env = asv.environment_of(conf)
+    env.leave_cuda()
+    return env, get_repo(conf), sha, commit
+
+
+def number_of_builds(tmp_path):
+    return len((tmp_path / "builds.log").read_text().splitlines())
+
+
+def test_cuda_code_is_compiled_for_its_figures_alone(parts, tmp_path):
+    env, repo, sha, commit = parts
+    code = fingerprint.code_hashes(env.unpacked(sha))
+    assert env.lacks_figures(sha) and code["k"].startswith("cpu:")
+    assert not fingerprint.session(0.0, env.unpacked(sha), {}).ptxas
+    assert env.compile_cuda(repo, sha) is None and not env.lacks_figures(sha)
+    assert fingerprint.session(0.0, env.unpacked(sha), {}).ptxas == {"k": "sm_90: 40 registers, 0 bytes spilled"}
+    assert fingerprint.code_hashes(env.unpacked(sha)) == code  # of what is timed
+    again = commit(("README.md", "words"))
+    assert not env.lacks_figures(again) and number_of_builds(tmp_path) == 2
+
+
+def test_gate_and_gpu_take_no_build_without_cuda_code(parts, monkeypatch):
+    env, repo, sha, _ = parts
+    assert env.is_built(sha) and env.other_toolchain(sha) is None
+    monkeypatch.setattr(environment, "has_driver", lambda: True)
+    env.leave_cuda()
+    assert not env.is_built(sha)
+    env.build(repo, sha)
+    assert env.is_built(sha) and not env.lacks_figures(sha)
+    assert ":" not in fingerprint.code_hashes(env.unpacked(sha))["k"]
+    monkeypatch.setattr(environment, "has_driver", lambda: False)
+    env.leave_cuda()
+    assert env.is_built(sha)  # more than is wanted is no reason to build again
+
+
+@pytest.mark.parametrize("name", [environment.WHOLE_INFO, f"{environment.WHOLE_INFO}.crc"])
+def test_damaged_figures_of_cuda_code_are_compiled_again(parts, tmp_path, name):
+    env, repo, sha, _ = parts
+    env.compile_cuda(repo, sha)
+    env.unpacked(sha).with_name(name).write_text("{")
+    env.unpacked(sha).with_name("whole").mkdir()  # a killed run left it
+    assert env.lacks_figures(sha)
+    env.compile_cuda(repo, sha)
+    assert not env.lacks_figures(sha) and number_of_builds(tmp_path) == 3
+
+
+def test_cuda_code_that_does_not_compile_is_tried_once(parts, tmp_path):
+    env, repo, sha, _ = parts
+    (tmp_path / "broken").touch()
+    for _ in range(2):
+        with pytest.raises(CommitNotBuilt):
+            env.compile_cuda(repo, sha)
+    assert number_of_builds(tmp_path) == 2 and env.is_built(sha) and not env.failed_before(sha)
+    assert [path.name for path in (env.folder / environment.FAILED_FOLDER).iterdir()] == [f"{sha}-cuda"]
+    (tmp_path / "broken").unlink()
+    env.forget_failures([sha])
+    assert env.compile_cuda(repo, sha) is None
 
 
 @pytest.fixture

@@ -83,6 +83,12 @@ def test_wall_clock_by_commit():
     assert report.wall_clock([], end=10.0) == {}
 
 
+def test_time_between_asvs_runs_is_no_commits():
+    reader = read("[ 0.00%] · For p commit aaaaaaaa:\n")
+    reader.pause(3.0)
+    assert report.wall_clock(reader.steps, end=10.0)["aaaaaaaa"] == 3.0 - reader.steps[0].time
+
+
 def test_cost_table():
     costs = [
         Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, queue=0.0, waiting=1.5),
@@ -210,3 +216,25 @@ def test_speed_table_shows_the_newest_commits(count):
 def test_forecast_is_made_from_what_rounds_took(times, line):
     rounds = [dataclasses.replace(ROUND, time=time) for time in times]
     assert report.forecast(builds=2, timings=100, pace=report.pace(rounds)) == line
+
+
+NATIVE, COMPILED = [("k.Cpu.time_hot", (name, "float32-1M")) for name in ("native", "compile")]
+COMMITS = ["c0ffee00" + "0" * 32, "b" * 40, "a" * 40]
+
+
+@pytest.mark.parametrize(
+    ("commits", "series", "rounds", "line"),
+    [
+        (3, [NATIVE, COMPILED], 8, "shorter, in minutes: `--range c0ffee00` 3, `--rounds 3` 3, `--bench native` 4"),
+        (1, [COMPILED], 40, "shorter, in minutes: `--rounds 3` 1"),
+        (1, [NATIVE], 8, ""),
+    ],
+)
+def test_forecast_says_what_to_leave_out(commits, series, rounds, line):
+    pace = report.Pace(a_round=10.0, a_build=0.0)
+    assert report.shorter(COMMITS[:commits], series, rounds, 3, pace) == line
+
+
+def test_forecast_has_the_first_page():
+    line = report.forecast(builds=2, timings=400, pace=report.Pace(a_round=3.0, a_build=30.0), first=50)
+    assert line == "about 21 minutes, a first page after 4: 400 timings of 3.0 s, as on other machines"

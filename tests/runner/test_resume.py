@@ -12,14 +12,20 @@ from kernel_velocity.runner.session import AsvRun
 from tests.ab.simulated_machine import OTHER, SERIES, a_round
 
 
-def test_steps_without_rounds_are_one():
-    assert session.resuming_steps({"b": 0, "a": 0}, 8) == (AsvRun(commits=("b", "a"), rounds=8, before=0),)
+def test_steps_end_at_looks():
+    assert session.resuming_steps({"b": 0, "a": 0}, 16) == (
+        AsvRun(commits=("b", "a"), rounds=4, before=0),
+        AsvRun(commits=("b", "a"), rounds=4, before=4),
+        AsvRun(commits=("b", "a"), rounds=8, before=8),
+    )
+    assert session.resuming_steps({"b": 0, "a": 0}, 3) == (AsvRun(commits=("b", "a"), rounds=3, before=0),)
 
 
 def test_first_look_needs_a_round_of_every_commit():
     assert session.resuming_steps({"b": 0, "a": 0}, 8, first_look=True) == (
         AsvRun(commits=("b", "a"), rounds=1, before=0),
-        AsvRun(commits=("b", "a"), rounds=7, before=1),
+        AsvRun(commits=("b", "a"), rounds=3, before=1),
+        AsvRun(commits=("b", "a"), rounds=4, before=4),
     )
 
 
@@ -41,9 +47,10 @@ def test_steps_complete_every_commit_and_replace_no_round(done, rounds, first_lo
     assert have == {commit: max(number, rounds) for commit, number in done.items()}
 
 
-def measured(series, number, **more):
+def measured(series, number, scatter=0.1, **more):
     """Return the rounds of a series, and asv's value of them."""
-    rounds = [a_round(series, 100.0 + index, 1e-3 + index * 1e-6, f"{index}") for index in range(number)]
+    seconds = [1e-3 * (1 + scatter * (index % 2)) for index in range(number)]
+    rounds = [a_round(series, 100.0 + index, value, f"{index}") for index, value in enumerate(seconds)]
     stored = StoredSeries(
         value=1e-3,
         failed=False,
@@ -75,6 +82,18 @@ def test_resumes_from_the_rounds_that_every_series_has():
 @pytest.mark.parametrize(("other", "failures", "number"), [(FAILED, 0, 5), (ABSENT, 1, 5), (ABSENT, 0, 0)])
 def test_series_without_value_needs_a_recorded_reason(other, failures, number):
     assert resumable(FIVE[0], measured(OTHER, 0, **other), failures={OTHER: failures}) == number
+
+
+@pytest.mark.parametrize(("number", "begin"), [(3, 0), (4, 5)])
+def test_series_with_enough_rounds_holds_no_other_up(number, begin):
+    assert resumable(FIVE[0], measured(OTHER, number, scatter=1e-3)) == begin
+
+
+@pytest.mark.parametrize(
+    ("number", "scatter", "is_enough"), [(3, 1e-3, False), (4, 1e-3, True), (4, 0.1, False), (8, 0.1, True)]
+)
+def test_rounds_that_agree_are_enough(number, scatter, is_enough):
+    assert session.has_enough(measured(SERIES, number, scatter)[1], 8) is is_enough
 
 
 def test_failed_round_counts_as_a_round():

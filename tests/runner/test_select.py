@@ -143,12 +143,19 @@ A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager"
         ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], {}, False),  # an earlier run measured another case only
         ([(A, dataclasses.replace(VALUE, count=3)), (B, NOTHING)], {B: 1}, False),  # a first look
         ([(A, VALUE), (B, dataclasses.replace(VALUE, count=7))], {B: 1}, True),  # one round crashed
-        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=3))], {B: 1}, False),  # in a first look
+        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=3))], {B: 1}, True),  # and none was taken after that
+        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=2))], {B: 1}, False),  # in a first look
         ([(("other", ("eager", "c")), VALUE)], {}, False),
     ],
 )
 def test_is_measured(stored, failures, measured):
     assert select.is_measured(dict(stored), [A, B], 8, failures=failures, other_method=()) is measured
+
+
+def test_series_whose_rounds_agree_is_measured():
+    stored = {A: VALUE, B: dataclasses.replace(VALUE, count=4)}
+    assert not select.is_measured(stored, [A, B], 8, failures={}, other_method=())
+    assert select.is_measured(stored, [A, B], 8, failures={}, other_method=(), settled={B})
 
 
 def test_is_measured_by_another_method():

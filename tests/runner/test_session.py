@@ -28,6 +28,12 @@ class OldBuild:
     def create(self):
         pass
 
+    def leave_cuda(self):
+        pass
+
+    def forget_changed(self, commits):
+        return []
+
     def other_toolchain(self, commit):
         return self.toolchain
 
@@ -81,6 +87,36 @@ def test_build_names_the_command_that_builds_again(work, environment, toolchain,
     environment.toolchain = toolchain
     work.build(False, out := io.StringIO())
     assert out.getvalue().splitlines() == [line]
+
+
+class PartlyBuilt(OldBuild):
+    """An environment with two builds without CUDA code, of which the second does not compile."""
+
+    def lacks_figures(self, commit):
+        return True
+
+    def compile_cuda(self, repo, commit):
+        if commit != COMMIT:
+            raise session.CommitNotBuilt(commit, "b.cu(3): error: no", "log")
+
+
+def test_cuda_code_that_does_not_compile_costs_its_figures_alone(work):
+    work._environment, work.tracked, work.series.figures = PartlyBuilt(), (COMMIT, "b" * 40), ("registers",)
+    work._compile_cuda(out := io.StringIO())
+    assert work.tracked == (COMMIT,)
+    assert re.fullmatch(r"CUDA code of c0ffee00, for its figures: compiled in 0\.\d s\n", out.getvalue())
+    (line,) = work.failed_builds.values()
+    assert line == "its CUDA code was not compiled: commit bbbbbbbb does not build: b.cu(3): error: no (log: log)"
+
+
+def test_newest_commit_is_built_first(work, monkeypatch):
+    built = []
+    monkeypatch.setattr(OldBuild, "build", lambda self, repo, commit: built.append(commit))
+    monkeypatch.setattr(OldBuild, "toolchain", None)
+    monkeypatch.setattr(OldBuild, "unpacked", lambda self, commit: work.root, raising=False)
+    work.commits = ("c" * 40, "b" * 40, "a" * 40)
+    work.build(False, io.StringIO())
+    assert tuple(built) == work.commits
 
 
 def test_measure_names_the_command_that_measures_again(work, monkeypatch):

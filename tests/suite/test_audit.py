@@ -10,15 +10,10 @@ import pytest
 from benchmarks import add_mul_exp, matmul
 from kernel_velocity.engine.timers import HostTimer
 from kernel_velocity.problem.implementations import Bound
+from kernel_velocity.suite import alone as alone_
 from kernel_velocity.suite import audit as audit_
-from kernel_velocity.suite.audit import (
-    ApartError,
-    AuditError,
-    FreshInputs,
-    audit,
-    check_finished,
-    check_kinds,
-)
+from kernel_velocity.suite.alone import AloneCalls, ApartError, AuditError
+from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds
 from kernel_velocity.suite.originals import Originals, ReplacedFunctionError
 from tests.suite.measuring import asv_environment, kernel, rounds
 
@@ -59,6 +54,12 @@ def test_honest_kernel_passes(asv_environment, kernel):
     assert "same_inputs" not in record.flags
 
 
+def options(estimate):
+    """Return the arguments of an audit on a CPU by the host's clock."""
+    clock = {"timer": HostTimer(), "estimate": estimate, "overhead": 0.0}
+    return {**clock, "device": "cpu", "alone": AloneCalls("cpu")}
+
+
 def tensors(*shape):
     return FreshInputs((torch.zeros(*shape), 3), lambda: (torch.rand(*shape), 3), {})
 
@@ -76,18 +77,17 @@ class PlannedTimer(HostTimer):
         return [next(self._seconds)]
 
 
-def audit_planned(*seconds, fresh=None, estimate=9.9e-4, device="cpu", alone=None, **more):
+def audit_planned(*seconds, fresh=None, estimate=9.9e-4, device="cpu", alone=None, row=0.0, **more):
     """Audit a call with planned times of single calls, those `alone` first: as long as in a row, unless given."""
-    alone = [estimate] * len(audit_.PAUSES) if alone is None else alone
-    seconds = (
-        (*alone, *seconds) if max(estimate, more.get("row", 0)) < audit_.LONG else (seconds[0], *alone, *seconds[1:])
-    )
+    alone = [estimate] * len(alone_.PAUSES) if alone is None else alone
+    seconds = (*alone, *seconds) if max(estimate, row) < audit_.LONG else (seconds[0], *alone, *seconds[1:])
     bound = Bound(lambda: None, lambda: None, lambda: None)
     timer = PlannedTimer(seconds)
     fresh = fresh or tensors(8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_, "READINGS", 1)  # so that no time is added that a busy machine takes
-        flags = audit(bound, fresh, lambda: None, timer=timer, estimate=estimate, overhead=0.0, device=device, **more)
+        more |= {"timer": timer, "estimate": estimate, "alone": AloneCalls(device, row)}
+        flags = audit(bound, fresh, lambda: None, overhead=0.0, device=device, **more)
     assert not list(timer._seconds)
     return flags
 
@@ -150,7 +150,7 @@ def test_short_work_that_is_kept_by_address():
 
 
 def test_call_by_itself_is_near_after_some_pause_of_each_kind():
-    near = [1.08e-3] * len(audit_.PAUSES)
+    near = [1.08e-3] * len(alone_.PAUSES)
     assert audit_planned(1e-3, alone=near) == ()
     assert audit_planned(1e-3, alone=[9e-3, 2e-3, *near]) == ()
     assert audit_planned(2e-6, alone=[2.9e-6] * 3, estimate=1e-6) == ()
@@ -159,12 +159,12 @@ def test_call_by_itself_is_near_after_some_pause_of_each_kind():
 
 
 @pytest.mark.parametrize(("alone", "estimate"), [(1.1e-3, 9e-4), (3e-6, 3e-7)])
-@pytest.mark.parametrize("kind", range(len(audit_.PAUSES)))
+@pytest.mark.parametrize("kind", range(len(alone_.PAUSES)))
 def test_call_that_is_slower_after_every_pause_of_a_kind(alone, estimate, kind):
-    times = [*[estimate] * kind, *[alone] * audit_.SINGLES]
+    times = [*[estimate] * kind, *[alone] * alone_.SINGLES]
     with pytest.raises(ApartError, match="times as fast when called again at once"):
         audit_planned(alone=times, estimate=estimate)
-    sleeping = [estimate] * kind, [alone] * (len(audit_.PAUSES) - kind)
+    sleeping = [estimate] * kind, [alone] * (len(alone_.PAUSES) - kind)
     assert audit_planned(estimate, alone=[*sleeping[0], *sleeping[1]], estimate=estimate, threads=2) == ()
 
 
@@ -179,15 +179,7 @@ def test_a_written_element_shows_who_watches_for_writes():
     fresh = FreshInputs((x,), lambda: (torch.randn(40, 40),), {})
     before = x.clone()
     with pytest.raises(ApartError):
-        audit(
-            Bound(memo, lambda: None, lambda: None),
-            fresh,
-            times.append,
-            timer=HostTimer(),
-            estimate=1e-6,
-            overhead=0.0,
-            device="cpu",
-        )
+        audit(Bound(memo, lambda: None, lambda: None), fresh, times.append, **options(1e-6))
     assert torch.equal(x, before) and times == []
     fresh.check()
 
@@ -202,7 +194,7 @@ def test_output_that_is_computed_when_it_is_read():
     computed, fresh = [], tensors(8)
     bound = Bound(computed.clear, output, lambda: None)
     with pytest.raises(AuditError, match="by itself until its outputs can be read"):
-        audit(bound, fresh, lambda: None, timer=HostTimer(), estimate=1e-6, overhead=0.0, device="cpu")
+        audit(bound, fresh, lambda: None, **options(1e-6))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +240,7 @@ def test_output_that_is_written_after_the_call_returned():
 
     bound = Bound(lambda: threading.Thread(target=write_late).start(), lambda: out, lambda: out.fill_(math.nan))
     with pytest.raises(AuditError, match="its outputs still changed after it had returned"):
-        audit(bound, tensors(8), check, timer=HostTimer(), estimate=1, overhead=0.0, device="cpu")
+        audit(bound, tensors(8), check, **options(1.0))
 
 
 def test_expanded_input_stays():
@@ -296,10 +288,11 @@ def test_replaced_method_of_a_problem(of_class):
 
 
 def test_work_on_another_stream_is_unfinished():
-    check_finished(20e-6, 250e-6)
-    check_finished(20e-6, None)
-    with pytest.raises(AuditError, match=r"works on for 1e\+03 us after a call of 2 us"):
-        check_finished(2e-6, 1e-3)
+    check_finished(20e-6, [250e-6])
+    check_finished(20e-6, [])
+    check_finished(2e-6, [1e-3, 2e-4])  # the host was busy at first
+    with pytest.raises(ApartError, match=r"works on for 1e\+03 us after a call of 2 us"):
+        check_finished(2e-6, [1e-3, 2e-3])
 
 
 def test_replaced_functions_are_named_and_put_back():
@@ -314,7 +307,7 @@ def test_replaced_functions_are_named_and_put_back():
     with pytest.raises(ReplacedFunctionError, match=r"replaced kernel_velocity\.suite\.audit\.audit$"):
         originals.check()
     assert audit_.audit is audit
-    check_finished.__code__ = (lambda estimate, waiting: None).__code__
+    check_finished.__code__ = (lambda row, waits: None).__code__
     with pytest.raises(ReplacedFunctionError, match=r"audit\.check_finished and 1 more$"):  # benchmark imports it
         originals.check()
     assert check_finished.__code__ is code

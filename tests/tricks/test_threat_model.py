@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kernel_velocity.suite import audit
+from kernel_velocity.suite import alone, audit
 from tests import synthetic
 from tests.package_graph import ROOT, imports, modules
 from tests.site.test_report import write
@@ -32,9 +32,10 @@ def test_every_boundary_names_a_test():
 
 def test_window_is_that_of_the_audit():
     window = PAGE.read_text(encoding="utf-8").partition("**The window.**")[2].partition("\n## ")[0]
-    pauses = [f"{seconds * 1e6:.0f} µs" for seconds in audit.PAUSES]
+    pauses = [f"{seconds * 1e6:.0f} µs" for seconds in alone.PAUSES]
     assert "pauses of {}, {} and {} that".format(*pauses) in " ".join(window.split())
-    assert f"| CPU, one thread | {audit.NEAR - 1:.0%} and {audit.NEAR_SLACK * 1e6:.0f} µs a call" in window
+    assert f"| CPU, one thread | {audit.NEAR - 1:.0%}, {audit.NEAR_SLACK * 1e6:.0f} µs and twice what" in window
+    assert alone.HONEST == 2 and "up to four times" in window and alone.APART_TURNS == 5
     for where, device in (("CPU, several threads", "cpu"), ("CUDA", "cuda")):
         assert f"| {where} | five times and {audit.ALONE_SLACK[device] * 1e6:.0f} µs" in window
     assert f"| by what its inputs hold, on CUDA | {audit.GAIN - 1:.0%} |" in window

@@ -19,4 +19,5 @@ contenders.py       the detectors that are compared
 platforms.py        plays planted histories and noise to the verdicts of pages
 true_night.py       plays the judging code of nightly to simulated machines
 histories.py        noise of a history, and files of real series
+judges.py           the judges of public problem sets, and ours, on right and wrong solutions
 """

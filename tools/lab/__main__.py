@@ -18,6 +18,7 @@ STEPS = {  # step -> what it does. Its module has its name, `add_arguments` and 
     "sharing": "compare series that share a process with series in processes of their own",
     "links": "estimate how wrong values of two sessions are when anchors link them",
     "detectors": "count false alarms and misses of change-point detectors, ours and others', and of nightly runs",
+    "judges": "count right and wrong solutions that the judges of public problem sets accept, and that we do",
 }
 
 

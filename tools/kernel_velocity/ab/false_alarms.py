@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations, product
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from kernel_velocity.names import CONTROLS
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.ingest import by_series
+from kernel_velocity.results.measurement import FIRST_LOOK, is_enough, round_interval
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import environment_of, settings
 from kernel_velocity.runner.host import device
@@ -60,9 +61,11 @@ BOUND = 0.95  # of the one-sided upper bound
 RESAMPLING_SEED = 20
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]  # [i, j]: session j, slowed, is called different from i
-Judge = Callable[[FloatArray, float], Matrix]  # of (sessions, rounds) log seconds and a relative change
+Rows = FloatArray | Sequence[FloatArray]  # log seconds by session: (sessions, rounds), or of unequal numbers of rounds
+Judge = Callable[[Any, float], Matrix]  # of log seconds (Rows, or with samples) and a relative change
 IdenticalSessions = Mapping[str, Sequence[Round]]  # by name
 LOOKS = (ROUNDS, 2 * ROUNDS)  # rounds that a side has: those of a history, and those that confirm a change
+EARLY = f"{FIRST_LOOK} to {ROUNDS}"  # as `kv track` has them: sessions whose first rounds agree stop (`is_enough`)
 
 
 class Rate(NamedTuple):
@@ -90,7 +93,7 @@ class Judged(NamedTuple):
     powers: Mapping[float, Mapping[Series, float]]  # change -> share of pairs in which it was found, by series
 
 
-Judgements = Mapping[tuple[int, str], Judged]  # by rounds, and RAW or ADJUSTED
+Judgements = Mapping[tuple[int | str, str], Judged]  # by rounds (of LOOKS, or EARLY), and RAW or ADJUSTED
 
 
 def add_arguments(parser: argparse.ArgumentParser, sessions: int = DEFAULT_SESSIONS) -> None:
@@ -289,9 +292,15 @@ def judge(sessions: IdenticalSessions) -> Judgements:
     Raises:
         ResultsError: too few sessions, or no series that has all its rounds in all of them.
     """
-    judged = {}
-    for (kind, logs), count in product(kinds_of(sessions).items(), LOOKS):
-        arrays = {series: array(series, values, sessions, count) for series, values in logs.items()}
+    judged: dict[tuple[int | str, str], Judged] = {}
+    counts: tuple[int | str, ...] = (*LOOKS, EARLY)
+    for (kind, logs), count in product(kinds_of(sessions).items(), counts):
+        arrays: dict[Series, Rows | None] = {
+            series: (
+                stopped(series, values, sessions) if isinstance(count, str) else array(series, values, sessions, count)
+            )
+            for series, values in logs.items()
+        }
         whole = {series: values for series, values in arrays.items() if values is not None}
         if whole:
             judged[count, kind] = judged_by(differing, whole)
@@ -309,7 +318,22 @@ def array(series: Series, values: Logs, sessions: IdenticalSessions, count: int)
     return np.array(rows) if min(map(len, rows)) == count else None
 
 
-def judged_by(test: Judge, arrays: Mapping[Series, FloatArray]) -> Judged:
+def stopped(series: Series, values: Logs, sessions: IdenticalSessions) -> list[FloatArray] | None:
+    """Return the first values of a series by session, of as many rounds as `kv track` would have taken.
+
+    None if a session has less than ROUNDS. Raw estimates decide, as in a run.
+    """
+    if (rows := array(series, values, sessions, ROUNDS)) is None:
+        return None
+    result = []
+    for row, rounds in zip(rows, sessions.values(), strict=True):
+        in_order = sorted(by_series(rounds)[series], key=lambda round_: round_.time)[:FIRST_LOOK]
+        first = round_interval([round_.estimate for round_ in in_order])
+        result.append(row[: FIRST_LOOK if is_enough(FIRST_LOOK, first, ROUNDS) else ROUNDS])
+    return result
+
+
+def judged_by(test: Judge, arrays: Mapping[Series, Any]) -> Judged:
     """Return the judgement of a test on the log seconds of series."""
     same = {series: test(values, 0.0) for series, values in arrays.items()}
     powers = {change: {series: power(test(values, change)) for series, values in arrays.items()} for change in CHANGES}
@@ -323,7 +347,8 @@ def summary(judged: Judgements, sessions: int) -> Table:
         "over sessions, where none differed (<) from disjoint pairs; found: planted changes, median over the series"
     )
     heads = ["rounds", "values", *HEADS]
-    rows = [[*map(str, key), *cells(judged[key])] for key in product(LOOKS, (RAW, ADJUSTED)) if key in judged]
+    counts: tuple[int | str, ...] = (ROUNDS, EARLY, 2 * ROUNDS)
+    rows = [[*map(str, key), *cells(judged[key])] for key in product(counts, (RAW, ADJUSTED)) if key in judged]
     return Table("false alarms", note, heads, rows)
 
 
@@ -356,14 +381,18 @@ def series_table(judged: Judgements, rounds: int) -> Table:
     return Table("by series", f"{rounds} rounds: called different, and found when planted", heads, rows)
 
 
-def differing(values: FloatArray, change: float) -> Matrix:
+def differing(values: Rows, change: float) -> Matrix:
     """Judge all pairs of sessions by our test. The floor of a pair is that of the other sessions."""
-    medians = np.median(values, axis=1)
-    pairs = list(permutations(range(len(values)), 2))
-    floors = np.array([two_samples.floor_of(np.delete(medians, pair)) for pair in pairs])
-    first, second = (np.array(side) for side in zip(*pairs, strict=True))
+    medians = np.array([np.median(row) for row in values])
     called = np.zeros((len(values), len(values)))
-    called[first, second] = two_samples.differs(values[first], values[second] + math.log1p(change), floors)
+    by_size: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for i, j in permutations(range(len(values)), 2):
+        by_size.setdefault((len(values[i]), len(values[j])), []).append((i, j))
+    for pairs in by_size.values():
+        floors = np.array([two_samples.floor_of(np.delete(medians, pair)) for pair in pairs])
+        first, second = zip(*pairs, strict=True)
+        before, after = (np.array([values[index] for index in side]) for side in (first, second))
+        called[list(first), list(second)] = two_samples.differs(before, after + math.log1p(change), floors)
     return in_direction(called, np.exp(medians), change) if change else called
 
 

@@ -30,7 +30,8 @@ from kernel_velocity.roofline.ceilings import size_text
 from kernel_velocity.roofline.model import MemoryLevel, Roofs, memory_of, roofline
 from kernel_velocity.runner.host import ALLOCATOR, torch_version
 from kernel_velocity.stats import speedup
-from kernel_velocity.suite.audit import APART_TURNS, FreshInputs
+from kernel_velocity.suite.alone import APART_TURNS
+from kernel_velocity.suite.audit import FreshInputs
 from kernel_velocity.suite.originals import ORIGINALS
 from kernel_velocity.units import memory, significant
 

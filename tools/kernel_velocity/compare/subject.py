@@ -39,15 +39,8 @@ from kernel_velocity.problem.problem import Inputs, NotHereError, Problem, Probl
 from kernel_velocity.problem.problem_file import is_out_of_memory
 from kernel_velocity.problem.user_file import lacking
 from kernel_velocity.stats import speedup
-from kernel_velocity.suite.audit import (
-    ALONE,
-    ALONE_SLACK,
-    ApartError,
-    AuditError,
-    FreshInputs,
-    audit,
-    check_kinds,
-)
+from kernel_velocity.suite.alone import AloneCalls, ApartError, AuditError
+from kernel_velocity.suite.audit import ALONE, ALONE_SLACK, FreshInputs, audit, check_kinds
 from kernel_velocity.suite.benchmark import CHECK_STEP
 from kernel_velocity.suite.memory import unlike_reference
 from kernel_velocity.suite.originals import ORIGINALS
@@ -162,7 +155,7 @@ class Subject:
         self.timed = TimedImplementation(implementation=name, notes=notes)
         self.tf32 = False  # whether float32 products on CUDA were allowed in TF32 while it was timed
         self._allocates = False  # whether each call allocates its outputs
-        self._row: float | None = None  # s per call in a row, of the last round
+        self._alone = AloneCalls(self._device)
         self._waits: list[float] = []  # s of the whole function, one per round
         self._started: set[int | threading.Thread] = set()  # numbers of processes, and threads
 
@@ -278,7 +271,7 @@ class Subject:
                     estimate=median(self.timed.estimates),
                     overhead=timer.overhead(),
                     device=self._device,
-                    row=self._row,
+                    alone=self._alone,
                     threads=self._bench.settings.threads,
                     allocates=self._allocates,
                 )
@@ -302,7 +295,7 @@ class Subject:
         function = self._function()
         if function is None or not self._waits:
             return
-        timed = max(median(self.timed.estimates), self._row or 0.0)
+        timed = max(median(self.timed.estimates), self._alone.row)
         most = ALONE * timed + ALONE_SLACK[self._device]
         whole = min(self._waits)
         if whole > most:  # or the machine was busy
@@ -366,9 +359,10 @@ class Subject:
                 warmups=settings.warmups,
                 timer=self.bound.timer,
             )
-            self._row = measured.estimate
             if not counts:
+                self._alone.row = max(self._alone.row, measured.estimate)
                 return
+            self._alone.row = measured.estimate
             folder = root_folder(os.environ) / ".asv" / "cache" / "limits"
             self._flag(
                 (*measured.flags, *limits.check(work, measured.estimate, self._device, settings.threads, folder))

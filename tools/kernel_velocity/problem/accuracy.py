@@ -61,7 +61,8 @@ EPSILONS = 1e3  # of `--tolerance epsilon`: ComPPare's default, an absolute erro
 class Tolerance:
     """What an output may differ by: each element, and where `norm` is stated all of them together.
 
-    A float is right when |actual - expected| <= atol + rtol |expected|. An integer when |actual - expected| <= atol. Of
+    A float is right when |actual - expected| <= atol + rtol |expected|, or by `by_larger` when it is at most the larger
+    of atol and rtol |expected|. An integer when |actual - expected| <= atol. Of
     booleans none may differ, whatever the tolerance is. Floats are right together when the 2-norm of their errors is at
     most `norm` times that of the expected values. So where all are far below `atol`, zeros are wrong.
 
@@ -72,6 +73,7 @@ class Tolerance:
             nothing.
         source: where the figures come from, one line for a person.
         epsilons: atol of a float, in machine epsilon of its dtype. 0: it is as above.
+        by_larger: whether the larger of both is allowed, as FlashInfer-Bench does, and not their sum.
 
     Raises:
         ValueError: a figure is negative, NaN or infinite.
@@ -82,6 +84,7 @@ class Tolerance:
     norm: float | None = None
     source: str
     epsilons: float = 0.0
+    by_larger: bool = False
 
     def __post_init__(self) -> None:
         figures = {"rtol": self.rtol, "atol": self.atol, "norm": self.norm or 0.0, "epsilons": self.epsilons}
@@ -251,7 +254,7 @@ def compare(
     has_rows = by_row and allowed.norm is not None and name in FORMATS and actual.ndim > 1 and actual.numel() > 0
     row = actual[0].numel() if has_rows else 0
     if name in FORMATS:
-        errors = FloatErrors(name, rtol=allowed.rtol, atol=allowed.atol, norm=allowed.norm, row=row)
+        errors = FloatErrors(name, allowed, row)
     else:
         errors = IntegerErrors(atol=0.0 if name == "bool" else allowed.atol)
     size = BLOCK_CPU if str(actual.device) == "cpu" else BLOCK_DEVICE
@@ -498,10 +501,10 @@ class FloatErrors(_Errors):
     `row` is the number of elements of which the norms are compared, too. 0: of none.
     """
 
-    def __init__(self, dtype: str, *, rtol: float, atol: float, norm: float | None = None, row: int = 0) -> None:
+    def __init__(self, dtype: str, allowed: Tolerance, row: int = 0) -> None:
         super().__init__("absolute", "relative", "ulp")
         bits, exponent = FORMATS[dtype]
-        self._rtol, self._atol, self._norm, self._row = rtol, atol, norm, row
+        self._allowed, self._norm, self._row = allowed, allowed.norm, row
         self._epsilon = EPSILON[dtype]
         self._squares = [0.0, 0.0]  # sums over all elements, of errors and of expected values
         self._of_row = [0.0, 0.0]  # the same over a row of which a part was added
@@ -527,7 +530,9 @@ class FloatErrors(_Errors):
         self._grow("absolute", error.abs_())
         size.abs_()
         self._add_squares(offset, error, size)
-        mask = error > size.mul(self._rtol).add_(self._atol)
+        rtol, atol = self._allowed.rtol, self._allowed.atol
+        scaled = size.mul(rtol)
+        mask = error > (scaled.clamp_(min=atol) if self._allowed.by_larger else scaled.add_(atol))
         self._count(mask if unlike is None else mask | unlike, offset, wanted, got)
         relative = error / size.clamp_min(self._floor)
         self._grow("relative", relative)

@@ -50,6 +50,7 @@ from kernel_velocity.results.lines import (
     raised_since,
     set_aside,
 )
+from kernel_velocity.results.measurement import is_enough, round_interval
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.suite import config
 
@@ -237,11 +238,16 @@ def settle(stored: StoredSeries, evidence: SeriesLines, wanted: float = math.inf
     if died and not new:
         return Fate.WITHDRAWN, ()
     before = set(evidence.recorded) - set(new)
-    if (new or evidence.new_failures) and max(len(rounds), stored.size) < min(len(before), wanted):
+    missing = 0 if _is_settled(rounds) else min(len(before), wanted)
+    if (new or evidence.new_failures) and max(len(rounds), stored.size) < missing:
         return Fate.FROM_ROUNDS, tuple(evidence.recorded)  # the run was cut off
     if rounds:
         return Fate.FROM_ROUNDS, rounds
     return Fate.STAYS, tuple(evidence.recorded)
+
+
+def _is_settled(rounds: Sequence[Round]) -> bool:
+    return is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]))
 
 
 def _current(stored: StoredSeries, recorded: Sequence[Round], new: Sequence[Round], *, died: bool) -> tuple[Round, ...]:

@@ -25,6 +25,10 @@ from kernel_velocity.names import dtype_of
 from kernel_velocity.unproven import FLAG, KINDS, in_flags
 
 WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its threshold with 6 (contract)
+FIRST_LOOK = 4  # rounds at which a series may have enough
+# Half-width of an interval that needs no more rounds, relative. Half of the least change that counts (MIN_EFFECT): two
+# such intervals that touch lie apart by no more than that.
+NARROW = 0.005
 FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing
 MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
 CONTROLS_TOGETHER = "controls"  # as one signal: the mean of PyTorch's implementations measured in the same rounds
@@ -178,11 +182,39 @@ def round_interval(estimates: Sequence[float]) -> Interval | None:
     return Interval(low=low, high=high, method=INTERVAL_METHOD)
 
 
+def is_enough(rounds: int, interval: Interval | None, most: int = WANTED_ROUNDS) -> bool:
+    """Return whether a series needs no more rounds: it has the most, or at least FIRST_LOOK with a narrow interval.
+
+    Rounds end by their scatter and never by their level, so that neither side of a comparison is favoured
+    (docs/explanation/false-alarms.md has both error rates).
+
+    Args:
+        rounds: that it has.
+        interval: of these, `round_interval`.
+        most: rounds of a series whose interval stays wide.
+    """
+    if rounds >= most:
+        return True
+    return rounds >= FIRST_LOOK and interval is not None and math.log(interval.high / interval.low) <= 2 * NARROW
+
+
+def looks(most: int) -> tuple[int, ...]:
+    """Return the numbers of rounds after which it is asked which series have enough, up to the `most`."""
+    return (*(look for look in (FIRST_LOOK, WANTED_ROUNDS) if look < most), most)
+
+
+def round_counts(rounds: int, interval: Interval | None) -> tuple[str, ...]:
+    """Return the footnote of a series with fewer rounds than WANTED_ROUNDS."""
+    if rounds >= WANTED_ROUNDS:
+        return ()
+    if is_enough(rounds, interval):
+        return (f"{rounds} rounds, because they agree within {100 * NARROW:g}%",)
+    return (f"a sound verdict needs {WANTED_ROUNDS} rounds, have {rounds}",)
+
+
 def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
     """Return the footnotes of a measurement of these rounds."""
-    notes = []
-    if len(rounds) < WANTED_ROUNDS:
-        notes.append(f"a sound verdict needs {WANTED_ROUNDS} rounds, have {len(rounds)}")
+    notes = list(round_counts(len(rounds), round_interval([round_.estimate for round_ in rounds])))
     if len(rounds) < FEWEST_FOR_INTERVAL:
         notes.append(f"no interval: needs {FEWEST_FOR_INTERVAL} rounds")
     if len({round_.launch for round_ in rounds}) < len(rounds):

@@ -19,7 +19,7 @@ from kernel_velocity.engine.statistics import t_975
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import blocks
-from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.results.measurement import SeriesKey, is_enough
 from kernel_velocity.stats.link import ONE_ROUND, Z
 
 SMALLEST_CHANGE = math.log1p(0.01)  # a change of less than 1% is not searched, as in stats/two_samples.py
@@ -101,7 +101,7 @@ def by_lane(keys: Iterable[SeriesKey], lanes: Iterable[str]) -> dict[str, list[S
 
 
 def levels(past: Past, keys: Iterable[SeriesKey], commits: Collection[str], rounds: int) -> Levels:
-    """Return the levels of series at those of some commits that have values of so many rounds.
+    """Return the levels of series at those of some commits that have values of so many rounds, or of enough.
 
     PyTorch's implementations are left out, which no commit can change.
     """
@@ -111,9 +111,11 @@ def levels(past: Past, keys: Iterable[SeriesKey], commits: Collection[str], roun
         if key.implementation in CONTROLS:
             continue
         columns = past.columns(key)
-        is_wanted = np.isin(columns.position, positions) & columns.is_measured & (columns.rounds >= rounds)
+        is_wanted = np.isin(columns.position, positions) & columns.is_measured
         for entry in np.flatnonzero(is_wanted).tolist():
             value = columns.measurement(entry, past.line)
+            if not is_enough(value.rounds or 0, value.interval, rounds):
+                continue
             time = value if value.adjusted is None else value.adjusted
             if not time.seconds:
                 continue

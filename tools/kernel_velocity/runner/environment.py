@@ -12,12 +12,17 @@ built: links to its files. A failed build is recorded
 (`asv-build-failed/<commit>`), and its error is repeated instead of the build. A build that is made again with other
 compilers is set aside (`asv-build-before/<commit>`), and restored if the new one fails.
 
+Where no GPU's driver is, nothing times CUDA code. `kv track` then builds with KV_CUDA=OFF what it times, and compiles
+the CUDA code only for its figures: `compile_cuda`, of whose build the build-info.json alone is left. Such a build is
+another code than the whole one, so its code hashes have a scheme of their own ("cpu:").
+
 asv's documented extension point: a subclass of `asv.environment.Environment` with a `tool_name`, loaded by the
 `plugins` entry of asv.conf.json.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -26,7 +31,7 @@ import time
 import venv
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,7 +40,7 @@ from asv import util
 from asv.console import log
 from asv.environment import Environment, EnvironmentUnavailable
 
-from kernel_velocity import lock
+from kernel_velocity import documents, lock
 from kernel_velocity.engine.spool import append_line, spool_path
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import naming, replace_text, replacement
@@ -45,13 +50,14 @@ from kernel_velocity.runner import code_identity, fingerprint
 from kernel_velocity.runner.host import (
     NO_COMPILER,
     has_compiler,
+    has_driver,
     host_site_folders,
     measuring_command,
     measuring_variables,
     torch_version,
 )
 from kernel_velocity.suite import config
-from kernel_velocity.suite.under_test import ARTEFACTS, find_info
+from kernel_velocity.suite.under_test import ARTEFACTS, WHOLE_INFO, find_info
 
 PATH_FILE = "kernel-velocity.pth"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
@@ -60,6 +66,10 @@ BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what ha
 TOOLCHAIN_FILE = "toolchain.txt"  # beside a build: `fingerprint.toolchain` of its build
 COMMAND_FILE = "command.txt"  # beside a build: the section's command
 INFO_FILE = "build-info.crc"  # beside a build: the checksum of its build-info.json, whose figures are recorded
+FILES = "files.crc"  # beside a build: the checksum and the name of each of its files
+CPU_PART = "; without CUDA code"  # ends the toolchain of a build whose CUDA code was left out
+CUDA = "-cuda"  # part of a build: what was left out, in names of files
+CPU_SCHEME = "cpu:"  # begins the code hashes of such a build, which say nothing of the CUDA code
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # The cause of a failed build, most specific pattern first. pip's own "error: ..." lines only say that it failed.
 _CAUSES = (
@@ -105,9 +115,31 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _info_checksum(build: Path) -> str:
-    path = find_info(build)
+def _checksum(path: Path | None) -> str:
     return "none" if path is None else f"{zlib.crc32(path.read_bytes()):08x}"
+
+
+def _files(build: Path) -> list[str]:
+    """Return the checksum and the name of each file of a build, without what Python compiles there when it runs."""
+    files = (path for path in sorted(build.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return [f"{_checksum(path)} {path.relative_to(build).as_posix()}" for path in files]
+
+
+def _leave_only_cpu(info: Path) -> bool:
+    """Say in a build-info.json that its code hashes are of code for the CPU. Return whether it has no other.
+
+    False too for a build that does not say for which CUDA architectures it has code, so that KV_CUDA may mean nothing.
+    """
+    try:
+        facts = documents.read(info)
+        if facts.get("cuda_architectures") != []:
+            return False
+        for entry in facts["kernels"].values():
+            entry["code_hash"] = f"{CPU_SCHEME}{entry['code_hash']}"
+    except (documents.DamagedError, LookupError, TypeError, AttributeError):
+        return False
+    replace_text(info, json.dumps(facts, indent=1, sort_keys=True) + "\n")
+    return True
 
 
 def _git_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -167,6 +199,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
 
     tool_name = "host"  # the first part of the name of every recorded environment; it can never change
     matches_python_fallback = False
+    leaves_cuda = False  # whether a build leaves its CUDA code to `compile_cuda`
 
     def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: Any) -> None:
         """Make asv's object of the environment.
@@ -304,13 +337,62 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         commit: str | None = self._get_installed_commit_hash()
         return commit if commit is not None and self.is_built(commit) else None
 
+    def leave_cuda(self) -> None:
+        """Leave CUDA code out of what is built from now on, if nothing here could run it and KV_CUDA does not say."""
+        self.leaves_cuda = not (has_driver() or os.environ.get("KV_CUDA") or fingerprint.nvcc(os.environ) is None)
+
     def is_built(self, commit: str) -> bool:
-        """Return whether the commit's build is in the build cache, and its build-info.json as it was written."""
+        """Return whether the commit's build is in the build cache, and its build-info.json as it was written.
+
+        One without its CUDA code counts where that is left out, and for the processes of a run, which looked itself.
+        """
         build = self.unpacked(commit)
         if self._cache.get_cache_dir(commit) is None or not build.is_dir():
             return False
+        if not (self.leaves_cuda or lock.belongs_to_a_run()) and self._lacks_cuda(commit):
+            return False
         checksum = build.with_name(INFO_FILE)
-        return not checksum.exists() or checksum.read_bytes() == _info_checksum(build).encode()
+        return not checksum.exists() or checksum.read_bytes() == _checksum(find_info(build)).encode()
+
+    def forget_changed(self, commits: Sequence[str]) -> list[str]:
+        """Remove builds of which a file was changed since they were made: what they run is not what they say.
+
+        A disk did it, or code that writes beside itself. That changes all builds that share the file.
+
+        Returns:
+            their commits.
+        """
+        changed = [commit for commit in commits if self.is_built(commit) and not self._is_intact(commit)]
+        for commit in changed:
+            self.forget_build(commit)
+        return changed
+
+    def _is_intact(self, commit: str) -> bool:
+        """Return whether the files of a build are as they were made. True too where an earlier version made them."""
+        build = self.unpacked(commit)
+        listed = build.with_name(FILES)
+        return not listed.exists() or {*listed.read_text("utf-8", "replace").split("\n")[:-1]} <= {*_files(build)}
+
+    def _toolchain_of(self, commit: str) -> str:
+        """Return the toolchain that built a commit. "": unknown."""
+        path = self.unpacked(commit).with_name(TOOLCHAIN_FILE)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def _lacks_cuda(self, commit: str) -> bool:
+        return self._toolchain_of(commit).endswith(CPU_PART)
+
+    def _figures(self, commit: str) -> Path | None:
+        """Return the build-info.json of a built commit with its CUDA code. None: that was left out, or is damaged."""
+        build = self.unpacked(commit)
+        if not self._lacks_cuda(commit):
+            return find_info(build)
+        info, checksum = build.with_name(WHOLE_INFO), build.with_name(f"{WHOLE_INFO}.crc")
+        is_whole = info.exists() and checksum.exists() and checksum.read_bytes() == _checksum(info).encode()
+        return info if is_whole else None
+
+    def lacks_figures(self, commit: str) -> bool:
+        """Return whether a built commit has no figures of its CUDA code, because that was left out."""
+        return self._lacks_cuda(commit) and self._figures(commit) is None
 
     def build(self, repo: Any, commit: str) -> str | None:
         """Build a commit in the build cache, or take the build of another one that it would repeat.
@@ -321,77 +403,135 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         Raises:
             CommitNotBuilt: with the compiler's first error and the path of the log.
         """
-        log_path = self._logs / f"build-{commit[:8]}.log"
-        if self.failed_before(commit):
-            lines = self._failure_path(commit).read_text(encoding="utf-8", errors="replace").splitlines()
-            reason = lines[0] if lines else "its record is empty; `kv track --again 1` tries it again"
-            raise self._announced(CommitNotBuilt(commit, reason, log_path))
-        self._set_installed_commit_hash(None)
-        self._link(None)  # the build must not see another commit's package
+        # Note: tried to build several commits beside each other, in checkouts of their own. Left, because code that
+        # names its folder, as gcc's assert does, has another code hash in each. Tried ccache 4.14: .41 of the processor
+        # time of the next commit's CPU build (7.7 of 18.9 s, a twelfth of what a commit takes), none of nvcc's. It
+        # needs a base folder, which changes such names too.
+        self._begin(commit)
         toolchain = fingerprint.toolchain(os.environ, self._section)
-        if (twin := self._twin(commit, toolchain)) is not None:
-            cache = Path(self._cache.create_cache_dir(commit))
-            shutil.copytree(self.unpacked(twin).parent, cache, symlinks=True, copy_function=_link, dirs_exist_ok=True)
-            self._cache.finalize_cache_dir(commit)
-            return twin
-        try:
-            self.checkout_project(repo, commit)
-        except util.ProcessError as error:  # an unavailable submodule, a full disk: not the commit's fault
-            replace_text(log_path, f"{error.stdout}\n{error.stderr}\n")
-            reason = f"it cannot be checked out: {first_error_line(error.stderr or str(error))}"
-            raise self._announced(CommitNotBuilt(commit, reason, log_path)) from None
+        for twin in self._twins(commit, toolchain):
+            if (self.leaves_cuda or not self._lacks_cuda(twin)) and not self._names_itself(twin):
+                cache = Path(self._cache.create_cache_dir(commit))
+                copied = self.unpacked(twin).parent
+                shutil.copytree(copied, cache, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+                self._cache.finalize_cache_dir(commit)
+                return twin
+        self._check_out(repo, commit)
         cache = self._cache.create_cache_dir(commit)
         self._set_build_dirs(self._build_root, cache)
         out = self.unpacked(commit)
-        out.mkdir()
-        output, status = self._run_build(out)
-        if status == 0 and not any(out.iterdir()):
-            output, status = f"{output}\nerror: the build leaves nothing in {config.OUT}: {self._section.build}\n", 1
-        replace_text(log_path, output)
-        if status != 0:
-            self._remember_failure(commit, output, log_path, is_cut_off=status < 0)
-        for path in sorted(out.glob("*.whl")):
-            with naming(out), zipfile.ZipFile(path) as wheel:
-                wheel.extractall(out)
-            path.unlink()
+        self._make(commit, out, {"KV_CUDA": "OFF"} if self.leaves_cuda else {})
         named = (
             kernel for kernel in self._section.kernels if self._section.symbols_of(kernel)
         )  # with a benchmark or not
         code_identity.write_code_hashes(
             out, self._section, dict.fromkeys((*config.suite(Path.cwd()).modules(), *named))
         )
+        info = find_info(out)
+        if self.leaves_cuda and info is not None and _leave_only_cpu(info):
+            toolchain += CPU_PART
         replace_text(Path(cache, TOOLCHAIN_FILE), toolchain)
         replace_text(Path(cache, COMMAND_FILE), self._command)
-        replace_text(Path(cache, INFO_FILE), _info_checksum(out))
+        replace_text(Path(cache, INFO_FILE), _checksum(info))
+        replace_text(Path(cache, FILES), "".join(f"{line}\n" for line in _files(out)))
         self._cache.finalize_cache_dir(commit)
         return None
+
+    def compile_cuda(self, repo: Any, commit: str) -> str | None:
+        """Take the figures of a built commit's CUDA code, which was left out: from another build of the same files.
+
+        Returns:
+            the commit that has such a build. None: this one was built again, with its CUDA code.
+
+        Raises:
+            CommitNotBuilt: with the compiler's first error and the path of the log.
+        """
+        self._begin(commit, CUDA)
+        twins = self._twins(commit, fingerprint.toolchain(os.environ, self._section))
+        twin, info = next(((other, path) for other in twins if (path := self._figures(other))), (None, None))
+        whole = self.unpacked(commit).with_name("whole")
+        try:
+            if info is None:
+                self._check_out(repo, commit, CUDA)
+                shutil.rmtree(whole, ignore_errors=True)
+                self._make(commit, whole, {}, CUDA)
+                info = find_info(whole)
+            if info is not None:
+                text = info.read_text(encoding="utf-8")
+                replace_text(whole.with_name(WHOLE_INFO), text)
+                replace_text(whole.with_name(f"{WHOLE_INFO}.crc"), _checksum(whole.with_name(WHOLE_INFO)))
+        finally:
+            shutil.rmtree(whole, ignore_errors=True)
+        return twin
+
+    def _begin(self, commit: str, part: str = "") -> None:
+        """Begin to build a commit, or a part of it: nothing is installed meanwhile. Repeat the error of one before."""
+        path = self._failure_path(commit + part)
+        if path.exists():
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            reason = lines[0] if lines else "its record is empty; `kv track --again 1` tries it again"
+            raise self._announced(CommitNotBuilt(commit, reason, self._log_path(commit, part)))
+        self._set_installed_commit_hash(None)
+        self._link(None)  # the build must not see another commit's package
+
+    def _check_out(self, repo: Any, commit: str, part: str = "") -> None:
+        try:
+            self.checkout_project(repo, commit)
+        except util.ProcessError as error:  # an unavailable submodule, a full disk: not the commit's fault
+            log_path = self._log_path(commit, part)
+            replace_text(log_path, f"{error.stdout}\n{error.stderr}\n")
+            reason = f"it cannot be checked out: {first_error_line(error.stderr or str(error))}"
+            raise self._announced(CommitNotBuilt(commit, reason, log_path)) from None
+
+    def _make(self, commit: str, out: Path, settings: Mapping[str, str], part: str = "") -> None:
+        """Make what the checkout builds in a new folder.
+
+        Args:
+            settings: variables for the command. part: of the build, for the names of its log and of its failure.
+        """
+        out.mkdir()
+        output, status = self._run_build(out, settings)
+        if status == 0 and not any(out.iterdir()):
+            output, status = f"{output}\nerror: the build leaves nothing in {config.OUT}: {self._section.build}\n", 1
+        log_path = self._log_path(commit, part)
+        replace_text(log_path, output)
+        if status != 0:
+            self._remember_failure(commit, output, log_path, part, is_cut_off=status < 0)
+        for path in sorted(out.glob("*.whl")):
+            with naming(out), zipfile.ZipFile(path) as wheel:
+                wheel.extractall(out)
+            path.unlink()
+
+    def _log_path(self, commit: str, part: str) -> Path:
+        return self._logs / f"build-{commit[:8]}{part}.log"
 
     @property
     def _command(self) -> str:
         """The command of the section, whatever folder it builds into."""
         return self._section.build_command(Path(config.OUT))
 
-    def _twin(self, commit: str, toolchain: str) -> str | None:
-        """Return a built commit whose build a commit's would repeat: of the same files, command and toolchain.
-
-        None also where such a build names its own folder, which the cache may remove.
-        """
+    def _twins(self, commit: str, toolchain: str) -> Iterator[str]:
+        """Yield the built commits with the same files to build as a commit, by the same command and toolchain."""
         from kernel_velocity.results import git  # noqa: PLC0415 - GitPython takes a sixth of each start of asv
 
-        wanted = {TOOLCHAIN_FILE: toolchain, COMMAND_FILE: self._command}
         for other in filter(_SHA.fullmatch, self._cache._get_cache_contents()):
-            build = self.unpacked(other)
-            beside = {name: build.with_name(name) for name in wanted}
+            command = self.unpacked(other).with_name(COMMAND_FILE)
             if (
                 self.is_built(other)
-                and all(path.is_file() and path.read_bytes() == wanted[name].encode() for name, path in beside.items())
+                and self._toolchain_of(other).removesuffix(CPU_PART) == toolchain
+                and command.is_file()
+                and command.read_bytes() == self._command.encode()
                 and git.is_same(Path.cwd(), other, commit, self._section.built_from)
-                and not any(os.fsencode(build) in path.read_bytes() for path in build.rglob("*") if path.is_file())
+                and self._is_intact(other)
             ):
-                return str(other)
-        return None
+                yield str(other)
 
-    def _run_build(self, out: Path) -> tuple[str, int]:
+    def _names_itself(self, commit: str) -> bool:
+        """Return whether a commit's build names its own folder, which the cache may remove."""
+        build = self.unpacked(commit)
+        return any(os.fsencode(build) in path.read_bytes() for path in build.rglob("*") if path.is_file())
+
+    def _run_build(self, out: Path, settings: Mapping[str, str]) -> tuple[str, int]:
         """Run the build command in the checkout, the environment's programs first. Return its output and status."""
         try:
             command = self._section.build_command(out)
@@ -401,7 +541,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         programs = f"{self.folder / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
         output, _, status = util.check_output(
             ["/bin/sh", "-c", command],
-            env={**variables, **self.build_env_vars, "PATH": programs, "PIP_USER": "false"},
+            env={**variables, **self.build_env_vars, **settings, "PATH": programs, "PIP_USER": "false"},
             cwd=self._build_root,
             timeout=self._install_timeout,
             display_error=False,
@@ -412,10 +552,13 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         )
         return output, status
 
-    def _failure_path(self, commit: str) -> Path:
-        return self.folder / FAILED_FOLDER / commit
+    def _failure_path(self, build: str) -> Path:
+        """Return where the failure of a commit's build is recorded, or of a part of one: "<commit>-cuda"."""
+        return self.folder / FAILED_FOLDER / build
 
-    def _remember_failure(self, commit: str, output: str, log_path: Path, *, is_cut_off: bool = False) -> None:
+    def _remember_failure(
+        self, commit: str, output: str, log_path: Path, part: str = "", *, is_cut_off: bool = False
+    ) -> None:
         """Raise the error of a failed build. Record it unless it was killed, or lacks a compiler or room."""
         if _NO_COMPILER_FOUND.search(output) or not has_compiler():
             reason = NO_COMPILER
@@ -428,7 +571,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             reason = "it was killed"
         else:
             reason = first_error_line(output)
-            replace_text(self._failure_path(commit), f"{reason}\n")
+            replace_text(self._failure_path(commit + part), f"{reason}\n")
         raise self._announced(CommitNotBuilt(commit, reason, log_path))
 
     def _announced(self, error: CommitNotBuilt) -> CommitNotBuilt:
@@ -446,8 +589,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         """
         if not self.is_built(commit) or not has_compiler():
             return None
-        path = self.unpacked(commit).with_name(TOOLCHAIN_FILE)
-        toolchain = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        toolchain = self._toolchain_of(commit).removesuffix(CPU_PART)
         return None if toolchain == fingerprint.toolchain(os.environ, self._section) else toolchain
 
     def set_build_aside(self, commit: str) -> None:
@@ -491,4 +633,5 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def forget_failures(self, commits: Sequence[str]) -> None:
         """Remove the records of failed builds, so that these commits are built again."""
         for commit in commits:
-            self._failure_path(commit).unlink(missing_ok=True)
+            for build in (commit, commit + CUDA):
+                self._failure_path(build).unlink(missing_ok=True)

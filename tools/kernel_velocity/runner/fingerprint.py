@@ -31,7 +31,7 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.runner import code_identity
 from kernel_velocity.runner.host import compiler, torch_version
 from kernel_velocity.suite.config import Project
-from kernel_velocity.suite.under_test import find_info
+from kernel_velocity.suite.under_test import described, find_info
 
 DEFAULT_CUDA = "/usr/local/cuda"
 FLAGS = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
@@ -90,8 +90,8 @@ def toolchain(environ: Mapping[str, str], project: Project) -> str:
 
     The line says "no nvcc" where no CUDA code is built. It has the output of the section's `toolchain` commands.
     """
-    cxx, nvcc = compiler(environ), _nvcc(environ)
-    parts = [_version(cxx, 0) if cxx else "no C++ compiler", _version(nvcc, -1) if nvcc else "no nvcc"]
+    cxx, cuda = compiler(environ), nvcc(environ)
+    parts = [_version(cxx, 0) if cxx else "no C++ compiler", _version(cuda, -1) if cuda else "no nvcc"]
     parts += [f"{name}={environ[name]}" for name in BUILD_SETTINGS if environ.get(name)]
     for command in project.toolchain:
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, errors="replace", check=False)
@@ -99,7 +99,7 @@ def toolchain(environ: Mapping[str, str], project: Project) -> str:
     return "; ".join(parts)
 
 
-def _nvcc(environ: Mapping[str, str]) -> str | None:
+def nvcc(environ: Mapping[str, str]) -> str | None:
     """Return the nvcc that CMakeLists.txt finds, or None."""
     hints = [environ[name] for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     for hint in [*hints, DEFAULT_CUDA]:
@@ -116,8 +116,11 @@ def _version(program: str, line: int) -> str:
 
 
 def build_info(unpacked: Path) -> dict[str, Any]:
-    """Return the build-info.json of a build, {} where it has none, or one that is damaged."""
-    path = find_info(unpacked)
+    """Return the build-info.json of a build (`described`), {} where it has none, or one that is damaged."""
+    return _read(described(unpacked))
+
+
+def _read(path: Path | None) -> dict[str, Any]:
     with suppress(OSError, documents.DamagedError):
         return {} if path is None else documents.read(path)
     return {}
@@ -146,7 +149,8 @@ def code_hashes(unpacked: Path) -> dict[str, str]:
     Python files, flags) and the Python files of the folder of build-info.json and of the one above: they call every
     kernel. Its scheme, if it names one, stays in front. A kernel without a `code_hash` is left out.
     """
-    path, kernels = find_info(unpacked), build_info(unpacked).get("kernels")
+    path = find_info(unpacked)
+    kernels = _read(path).get("kernels")
     if path is None or not isinstance(kernels, Mapping):
         return {}
     folders = {path.parent, path.parent.parent} - {unpacked, unpacked.parent}

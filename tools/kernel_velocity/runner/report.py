@@ -9,15 +9,18 @@ from typing import NamedTuple
 
 from kernel_velocity import units
 from kernel_velocity.engine.telemetry import Round
+from kernel_velocity.names import NATIVE
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure
-from kernel_velocity.results.measurement import Measurement, Outcome
+from kernel_velocity.results.measurement import Measurement, Outcome, is_enough
 from kernel_velocity.runner.asv import AsvStep
 from kernel_velocity.tables import columns
 from kernel_velocity.unproven import UNPROVEN
 
 LIMITS = {"core": 150, "full": 600}  # s, cost limit of a commit on two cores, by tier (contract)
+LONG = 3  # minutes that nobody minds
+FEW_ROUNDS = 3  # of a first look
 COMMITS_SHOWN = 6  # commits in a table; the pages show all
 
 
@@ -69,12 +72,39 @@ def wall_clock(steps: Sequence[AsvStep], end: float) -> dict[str, float]:
     return spent
 
 
-def forecast(builds: int, timings: int, pace: Pace) -> str:
-    """Return how long a run of so many commits to build and rounds to measure will take, and by what."""
-    minutes = round(max(pace.seconds(builds, timings) / 60, 1))
+def forecast(builds: int, timings: int, pace: Pace, first: int = 0) -> str:
+    """Return how long a run of so many commits to build and rounds to measure will take, and by what.
+
+    Args:
+        first: rounds, of all series, before the first page. 0: there is none in between.
+    """
     source = "as in this machine's records" if pace.is_recorded else "as on other machines"
     of = f"{units.count(timings, 'timing')} of {pace.a_round:.1f} s"
-    return f"about {units.count(minutes, 'minute')}: {of}, {source}"
+    page = f", a first page after {_minutes(pace, builds, first)}" if first else ""
+    return f"about {units.count(_minutes(pace, builds, timings), 'minute')}{page}: {of}, {source}"
+
+
+def _minutes(pace: Pace, builds: int, timings: int) -> int:
+    return round(max(pace.seconds(builds, timings) / 60, 1))
+
+
+def shorter(commits: Sequence[str], series: Sequence[Series], rounds: int, builds: int, pace: Pace) -> str:
+    """Return what to leave out of a run that takes longer than LONG minutes, and what it takes then. "": it does not.
+
+    Args:
+        commits: to measure, newest first. builds: those to build before.
+    """
+    timings = len(commits) * len(series) * rounds
+    if (whole := _minutes(pace, builds, timings)) <= LONG:
+        return ""
+    native = sum(params[0] == NATIVE for _, params in series)
+    options = {
+        f"--range {commits[0][:SHORT]}": _minutes(pace, min(builds, 1), timings // len(commits)),
+        f"--rounds {FEW_ROUNDS}": _minutes(pace, builds, timings // rounds * FEW_ROUNDS),
+        f"--bench {NATIVE}": _minutes(pace, builds, timings // len(series) * native) if native else whole,
+    }
+    worth = [f"`{option}` {minutes}" for option, minutes in options.items() if minutes < whole]
+    return f"shorter, in minutes: {', '.join(worth)}" if worth else ""
 
 
 def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -> Cost:
@@ -183,7 +213,7 @@ def _series(value: Measurement) -> Series:
 
 
 def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[tuple[str, Failure]]) -> list[Lacking]:
-    """Return the measured series with fewer than `rounds` rounds, or with a crash in this run (`Reader.deaths`)."""
+    """Return the measured series that lack some of `rounds` rounds, or with a crash in this run (`Reader.deaths`)."""
     crashes: dict[tuple[str, Series], list[str]] = {}
     for commit, failure in deaths:
         crashes.setdefault((commit, (failure.benchmark, failure.params)), []).append(failure.error)
@@ -191,7 +221,8 @@ def short(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[tup
     for value in measurements:
         series = _series(value)
         reasons = crashes.get((value.commit[:SHORT], series), [])
-        missing = max(0 if value.rounds is None else rounds - value.rounds, len(reasons))
+        is_whole = value.rounds is None or is_enough(value.rounds, value.interval, rounds)
+        missing = max(0 if is_whole else rounds - (value.rounds or 0), len(reasons))
         if value.outcome is Outcome.MEASURED and missing > 0:
             why = ": ".join([f"{missing} of {rounds} rounds ended without a value", *reasons[-1:]])
             lacking.append(Lacking("incomplete", _named(value.commit, series), why))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kernel_velocity.errors import UsageError
 from kernel_velocity.names import DEVICES, NATIVE
 from kernel_velocity.results.asv_file import Series, StoredSeries
+from kernel_velocity.results.measurement import FIRST_LOOK
 from kernel_velocity.suite.suite import CEILINGS, Suite
 
 HOT, ERROR = ".time_hot", ".track_max_error"  # suffixes of the names of benchmarks (contract)
@@ -138,17 +139,19 @@ def is_measured(
     *,
     failures: Mapping[Series, int],
     other_method: Container[Series],
+    settled: Container[Series] = (),
 ) -> bool:
     """Return whether a commit's stored results leave nothing to measure.
 
-    Every series must have its `rounds`, or a recorded reason: asv stores the same null for a series that does not apply
-    and for one that an earlier run left out. A failed series is complete, unless every implementation of its test case
-    failed, which is the fault of the build or the machine.
+    Every series must have its `rounds`, or enough, or a recorded reason: asv stores the same null for a series that
+    does not apply and for one that an earlier run left out. A failed series is complete, unless every implementation of
+    its test case failed, which is the fault of the build or the machine.
 
     Args:
         stored: asv's values. wanted: the run's series. rounds: of a complete series.
         failures: number of recorded failures of a series, inapplicable ones included.
         other_method: series whose value was timed by another method than this run's.
+        settled: series whose rounds agree, so that fewer are enough (`measurement.is_enough`).
     """
     for series in wanted:
         value = stored.get(series)
@@ -164,7 +167,9 @@ def is_measured(
         elif value.value is None:
             if not failures.get(series, 0):
                 return False
-        elif (value.count or 0) + failures.get(series, 0) < rounds:
+        elif series not in settled and (value.count or 0) + failures.get(series, 0) < (
+            min(rounds, FIRST_LOOK) if failures.get(series, 0) else rounds  # one that failed is left out from there on
+        ):
             return False
     return True
 

@@ -32,7 +32,7 @@ from kernel_velocity.results.asv_file import MEASURING_FOLDERS, Series, StoredFi
 from kernel_velocity.results.git import SHORT, checked_out
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
-from kernel_velocity.results.measurement import Measurement
+from kernel_velocity.results.measurement import FIRST_LOOK, Measurement, is_enough, looks, round_interval
 from kernel_velocity.runner import code_identity, fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
@@ -69,14 +69,15 @@ class Session:
     def __post_init__(self) -> None:
         self._conf = settings()
         self._environment = environment_of(self._conf)
+        self._environment.leave_cuda()
         self.results = Path(self._conf.results_dir).absolute()
         self.environment = str(self._environment.name)  # asv's name of it
         self._branch = checked_out(self.results)
         self._method = timing.method(os.environ)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 
-    def announce(self, again: bool, out: TextIO) -> None:
-        """Say how long building and measuring will take, before either begins."""
+    def announce(self, again: bool, out: TextIO, *, first_look: bool = False) -> None:
+        """Say how long building and measuring will take, and what would make it shorter, before either begins."""
         todo = [
             commit for commit in self.commits if again or not (self.is_readable(commit) and self.is_measured(commit))
         ]
@@ -84,8 +85,12 @@ class Session:
             return
         builds = sum(not self._environment.is_built(commit) for commit in todo)
         done = sum(0 if again else self._resumable_rounds(commit) for commit in todo)
-        timings = (len(todo) * self.rounds - done) * len(self.series.series)
-        print(report.forecast(builds, timings, self.pace()), file=out, flush=True)
+        a_round = len(todo) * len(self.series.series)
+        first = a_round if first_look and not done and self.rounds > 1 else 0
+        timings = a_round * self.rounds - done * len(self.series.series)
+        print(report.forecast(builds, timings, pace := self.pace(), first), file=out, flush=True)
+        if not done and (line := report.shorter(todo, self.series.series, self.rounds, builds, pace)):
+            print(line, file=out, flush=True)
 
     def pace(self) -> report.Pace:
         """Return how long building and measuring take, by the newest commit that was measured here."""
@@ -93,7 +98,7 @@ class Session:
         return report.pace(next(filter(None, recorded), []))
 
     def build(self, again: bool, out: TextIO) -> None:
-        """Build every commit that is not in the cache. One that does not build is left out from then on.
+        """Build every commit that is not in the cache, the newest first. One that does not build is left out.
 
         `asv run` would build them too, but it records a null for every benchmark of a commit that does not build: a
         compiler that is missing today would erase recorded values.
@@ -102,7 +107,9 @@ class Session:
         if again:
             self._environment.forget_failures(self.commits)
         self._environment.create()
-        for commit in reversed(self.commits):
+        for commit in self._environment.forget_changed(self.commits):
+            print(changed(commit), file=out)
+        for commit in self.commits:
             self._check_toolchain(commit, again, out)
             if self._environment.is_built(commit):
                 continue
@@ -118,6 +125,24 @@ class Session:
             print(built(commit, twin, self.build_seconds[commit]), file=out, flush=True)
             for note in code_identity.notes(fingerprint.build_info(self._environment.unpacked(commit))):
                 print(f"note: {commit[:SHORT]}: {note}", file=out)
+
+    def _compile_cuda(self, out: TextIO) -> None:
+        """Compile the CUDA code of the tracked commits that was left out of what is timed: its figures are tracked."""
+        self.reader.pause(time.time())
+        repo: Any = get_repo(self._conf)
+        for commit in filter(self._environment.lacks_figures, self.tracked if self.series.figures else ()):
+            began = time.time()
+            try:
+                with log.set_level(logging.CRITICAL):
+                    twin = self._environment.compile_cuda(repo, commit)
+            except CommitNotBuilt as error:
+                self.failed_builds[commit] = f"its CUDA code was not compiled: {error}"
+                self.tracked = tuple(other for other in self.tracked if other != commit)
+            else:
+                spent = time.time() - began
+                self.build_seconds[commit] = self.build_seconds.get(commit, 0.0) + spent
+                done = f"compiled in {spent:.1f} s" if twin is None else f"as {twin[:SHORT]} has it"
+                print(f"CUDA code of {commit[:SHORT]}, for its figures: {done}", file=out, flush=True)
 
     def _check_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
         """Remove a build by another toolchain if `again`, else print a note."""
@@ -143,9 +168,10 @@ class Session:
     def measure(self, again: bool, out: TextIO, *, first_look: bool = False) -> None:
         """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
 
-        With `first_look` the dashboard is written after the first round, too.
+        With `first_look` the dashboard is written after the first round, too, and when all have as many as others had.
 
-        Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
+        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`). Errors and compiler
+        figures are taken once, after the last round, where they disturb no timing. However this
         ends, no series loses rounds, unless it gains the wanted number.
 
         Raises:
@@ -172,12 +198,17 @@ class Session:
         try:
             steps = resuming_steps(done, self.rounds, first_look=first_look)
             for step in steps:
+                series = self._unsettled(step, out)
+                if not series:
+                    break
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 append = ["--append-samples"] if step.before else []
                 several = (step.before, self.rounds)
-                self._run(step.commits, [*rounds, *append], self.series.series, out, several)
-                if first_look and not step.before and step is not steps[-1]:
-                    self._show(out)
+                self._run(step.commits, [*rounds, *append], series, out, several)
+                if first_look and step is not steps[-1]:
+                    so_far = step.before + step.rounds
+                    self._show(so_far, so_far - steps[0].before, out)
+            self._compile_cuda(out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
                 self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
@@ -188,12 +219,37 @@ class Session:
                 add_failure(failures_spool(self.root, self.environment, commit), failure)
             self._ingest(self.rounds, out)
 
-    def _show(self, out: TextIO) -> None:
-        """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds."""
-        minutes = max(round((time.time() - self._began) * (self.rounds - 1) / 60), 1)
+    def _unsettled(self, step: AsvRun, out: TextIO) -> tuple[Series, ...]:
+        """Return the series to measure in a step: from FIRST_LOOK on those that have not enough rounds at some commit.
+
+        They are measured at all of its commits, in turns, so that a pair of commits is compared by rounds of the same
+        minutes.
+        """
+        if step.before < FIRST_LOOK:
+            return self.series.series
+        stored = [self._stored_series(commit) for commit in step.commits]
+        wide = tuple(
+            series
+            for series in self.series.series
+            if any(not has_enough(values.get(series), self.rounds) for values in stored)
+        )
+        settled = len(self.series.series) - len(wide)
+        if settled:
+            print(f"{settled} of {len(self.series.series)} series have enough after {step.before} rounds", file=out)
+        return wide
+
+    def _show(self, done: int, new: int, out: TextIO) -> None:
+        """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds.
+
+        Args:
+            done: rounds of each commit. new: those that this run measured.
+        """
+        self.reader.pause(time.time())
+        minutes = max(round((time.time() - self._began) / new * (self.rounds - done) / 60), 1)
+        commits = units.count(len(self.measured), "commit")
         unfinished = (
-            f"Round 1 of {self.rounds} of {units.count(len(self.measured), 'commit')} is measured, the others take "
-            f"about {units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
+            f"Provisional: {done} of {units.count(self.rounds, 'round')} of {commits} measured, the others take about "
+            f"{units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
         )
         self._site.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -302,7 +358,14 @@ class Session:
         stored, recorded = self._stored_series(commit), by_series(self.recorded_rounds(commit))
         other = {series for series, rounds in recorded.items() if rounds[-1].method != self._method}
         failures = self._failure_counts(commit)
-        return select.is_measured(stored, self.series.series, self.rounds, failures=failures, other_method=other)
+        settled = {
+            series
+            for series, rounds in recorded.items()
+            if is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]), self.rounds)
+        }
+        return select.is_measured(
+            stored, self.series.series, self.rounds, failures=failures, other_method=other, settled=settled
+        )
 
     def _resumable_rounds(self, commit: str) -> int:
         """Return how many rounds of a commit this run can append to. 0 where the machine has changed."""
@@ -364,11 +427,6 @@ class Session:
     def _site(self) -> Path:
         """The dashboard's first page."""
         return Path(self._conf.html_dir).absolute() / PAGES / "index.html"
-
-    @property
-    def has_site(self) -> bool:
-        """Whether there is a dashboard."""
-        return self._site.exists()
 
     def publish(self, out: TextIO) -> Path:
         """Write asv's site with our pages in it. Return the path of our index.
@@ -433,6 +491,11 @@ def built(commit: str, twin: str | None, seconds: float) -> str:
     return f"{commit[:SHORT]} takes the build of {twin[:SHORT]}, which has the same files to build"
 
 
+def changed(commit: str) -> str:
+    """Return that a build is made again."""
+    return f"note: {commit[:SHORT]}: files of its build were changed since it was made; it is built again"
+
+
 def ceilings_expression(device: str) -> str:
     """Return the regular expression that selects the ceilings of a device, and nothing else."""
     return rf"^device\.{DEVICES[device]}\.track_"
@@ -456,11 +519,16 @@ class AsvRun:
 def resuming_steps(done: Mapping[str, int], rounds: int, *, first_look: bool = False) -> tuple[AsvRun, ...]:
     """Return the runs of asv that bring every commit to `rounds` rounds. The commits with the fewest come first.
 
+    One ends at each of `looks`, where series that have enough are left out of the next.
+
     Args:
         done: resumable rounds by commit, in the order in which asv gets the commits.
         first_look: whether the first round of all is a run of its own.
     """
-    levels = sorted({*(number for number in done.values() if number < rounds), rounds})
+    begins = {number for number in done.values() if number < rounds}
+    if not begins:
+        return ()
+    levels = sorted({*begins, *(look for look in looks(rounds) if look > min(begins))})
     if first_look and levels[0] == 0 < rounds:
         levels = sorted({*levels, 1})
     return tuple(
@@ -471,6 +539,16 @@ def resuming_steps(done: Mapping[str, int], rounds: int, *, first_look: bool = F
         )
         for low, high in pairwise(levels)
     )
+
+
+def has_enough(stored: StoredSeries | None, most: int) -> bool:
+    """Return whether a series that was measured in this run needs no further rounds at a commit.
+
+    One without a value does not apply, or failed: a wrong kernel is wrong in every round, and a crash or a timeout
+    would cost as much again.
+    """
+    samples = () if stored is None else stored.samples or ()
+    return not samples or is_enough(len(samples), round_interval(samples), most)
 
 
 def resumable_rounds(
@@ -485,8 +563,8 @@ def resumable_rounds(
 ) -> int:
     """Return how many rounds of a commit a run can append to. 0: it measures all rounds.
 
-    Every series with a value must have the same number of rounds (a failed round counts), each with its sample and its
-    telemetry, timed by this run's method in this session.
+    Every series with a value must have the same number of rounds (a failed round counts), or enough, each with its
+    sample and its telemetry, timed by this run's method in this session.
 
     Args:
         stored: asv's values. measured: the recorded rounds. wanted: the run's series.
@@ -508,7 +586,8 @@ def resumable_rounds(
             return 0
         if not all(record.method == method and now - LONGEST_SESSION <= record.time <= now for record in records):
             return 0
-        counts.add(len(records) + failures.get(series, 0))
+        if len(records) < FIRST_LOOK or not has_enough(value, rounds):
+            counts.add(len(records) + failures.get(series, 0))
     (count,) = counts if len(counts) == 1 else (0,)
     return count if count < rounds else 0
 

@@ -23,7 +23,7 @@ from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured
 from kernel_velocity.past import past
 from kernel_velocity.results import blocks, git
 from kernel_velocity.results.asv_file import check_machine
-from kernel_velocity.results.measurement import Outcome
+from kernel_velocity.results.measurement import FIRST_LOOK, NARROW, Outcome
 from kernel_velocity.runner import backfill, checks, host, report, select
 from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import check_settings, installed_torch, seconds
@@ -34,7 +34,10 @@ TOGETHER = 3  # commits whose rounds are interleaved where the time is limited
 SETTINGS = {
     "range": "a git range, of which those count that changed what is built, or one revision; default: the last three",
     "bench": "measure only series that match this regular expression",
-    "rounds": f"rounds of every series (default {ROUNDS}; fewer for a first look, {REFUSED_ROUNDS} is refused)",
+    "rounds": (
+        f"most rounds of a series (default {ROUNDS}; {FIRST_LOOK} are enough where they agree within {NARROW:.1%}; "
+        f"fewer for a first look, {REFUSED_ROUNDS} is refused)"
+    ),
     "tier": "core (default: two test cases of every kernel) or full (all)",
     "machine": "the machine's name in results/ (default: asv's, the host's name)",
     "again": "1: measure recorded commits again, and repeat failed builds and those of another compiler",
@@ -146,9 +149,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 machine=machine(chosen.machine or of_gpu),
             )
             work.recover(out)
-            work.announce(chosen.again, out)
+            work.announce(chosen.again, out, first_look=not args.no_site)
             work.build(chosen.again, out)
-            work.measure(chosen.again, out, first_look=not (args.no_site or work.has_site))
+            work.measure(chosen.again, out, first_look=not args.no_site)
             if not args.no_ceilings and not statuses:  # after ingesting, so that an interruption loses no timing
                 work.measure_ceilings(device_name, out)
             statuses.append(_report(work, chosen.tier, out))  # before publishing, which may fail

@@ -2,6 +2,7 @@
 
 It imports `machine`, `problem`, the engine and the leaves, and torch only in functions. Suites import it.
 
+    alone.py         calls by themselves, held against calls in a row and against honest ones
     asv_type.py      asv's benchmark types: rounds, errors and figures of compiled code
     audit.py         was what was timed what was checked: fresh inputs, known and new ones timed in pairs
     benchmark.py     the asv classes behind a definition: set-up, checks, one round

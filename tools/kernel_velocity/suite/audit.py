@@ -19,8 +19,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import inf, log
-from os import urandom
+from math import log
 from statistics import median
 from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 from kernel_velocity.engine.timers import Call, Timer
 from kernel_velocity.problem.implementations import Bound
 from kernel_velocity.problem.problem import Inputs, as_tensor, drawn_anew, outputs_of
+from kernel_velocity.suite.alone import AloneCalls, ApartError, AuditError, drawn
 from kernel_velocity.suite.memory import Glance, checksums, layout_of, tensors_of
 
 # Times the estimate, and s: a call on drawn inputs that takes longer is looked at in pairs. What the drawing displaces
@@ -55,19 +55,11 @@ UNLEARNED = 10.0  # times
 # CPUs none took more than 8 us beyond ALONE times (86 kernels, busy machine). On GPUs that was not measured. A kernel
 # that keeps its results passes if computing them takes no longer than this.
 ALONE, ALONE_SLACK = 5.0, {"cpu": 5e-5, "cuda": 2e-4}
-# A call by itself, after a pause that is drawn, may take so many times what calls in a row take, and so many s more. On
-# a CPU the fastest of nine took at most .8 us more after .4 ms (22 kernels, busy machine), 2 us after 1 ms, and 1.3 us
-# after 20 us where one element of every input was written as it is (5 us after .4 ms). On GPUs, and with several
-# threads, which sleep, that was not measured: there ALONE and its slack hold.
-PAUSES = (2e-6, 2e-5, 2.5e-4)  # s, up to twice as long
-TOUCHED = 2e-5  # the pause before which inputs are written
 # Bytes of outputs from which on a call that allocates them may get other memory by itself than in a row, with page
 # faults: from here on glibc maps it. An honest one of 512 kB took 1.3 times as long by itself. There ALONE holds, too.
 MAPPED = 128 << 10
 LONG = 1e-3  # s: such calls are made after pauses only where the one on drawn inputs is not near, for their cost
 NEAR, NEAR_SLACK = 1.1, 2e-6
-SINGLES, SINGLES_SECONDS = 9, 5.0  # calls after pauses of a kind, until one is near, and s that they may take
-APART_TURNS = 5  # times that calls in a row and by themselves are compared before a kernel is refused
 PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("numpy", "ndarray"))
 IDLE, IDLE_MOST = 1e-3, 1.0  # s: threads of OpenMP wait actively for up to .2 s
 
@@ -75,19 +67,11 @@ IDLE, IDLE_MOST = 1e-3, 1.0  # s: threads of OpenMP wait actively for up to .2 s
 Looks = tuple[Glance, list[Any]]  # where outputs were looked at, and what was there
 
 
-class AuditError(AssertionError):
-    """What was timed is not what was checked."""
-
-
 class Contents(NamedTuple):
     """What inputs shall hold: values of equal kind, and the sums over all of their bits."""
 
     values: Sequence[Any]
     sums: list[Any]
-
-
-class ApartError(AuditError):
-    """A call by itself takes longer than in a row. Where the machine got slower in between, both do, measured anew."""
 
 
 class FreshInputs:
@@ -133,7 +117,7 @@ class FreshInputs:
     def touches(self) -> list[Call]:
         """Return calls that write a drawn element of every input as it is: who watches inputs for writes sees one."""
         shapes = [(tensor, tensor.shape) for tensor in tensors_of(self._inputs) if tensor.ndim and tensor.numel()]
-        cells = [tensor[tuple(int(_drawn() * size) for size in shape)] for tensor, shape in shapes]
+        cells = [tensor[tuple(int(drawn() * size) for size in shape)] for tensor, shape in shapes]
         return [partial(cell.copy_, cell.clone()) for cell in cells]
 
     def fixed(self) -> Contents:
@@ -147,11 +131,6 @@ class FreshInputs:
         """Raise AuditError if an input is not what was written: sums over all of it are compared."""
         if self._written != self._sums(self._inputs) or self._layout != layout_of(self._inputs):
             raise AuditError("it changed its inputs")
-
-
-def _drawn() -> float:
-    """Return a number from 0 to 1, not included, of the system's entropy."""
-    return int.from_bytes(urandom(4), "little") / 2**32
 
 
 def _fit(inputs: Inputs, drawn: Inputs) -> bool:
@@ -189,7 +168,7 @@ def audit(
     estimate: float,
     overhead: float,
     device: str,
-    row: float | None = None,
+    alone: AloneCalls,
     threads: int = 1,
     allocates: bool = False,
 ) -> tuple[str, ...]:
@@ -203,7 +182,7 @@ def audit(
         estimate: s per call of the samples.
         overhead: s that an empty call reads as.
         device: "cpu" or "cuda".
-        row: s per call in a row just now, where that was measured again after an ApartError.
+        alone: calls by themselves. Where they ended in an ApartError, its `row` is measured again.
         threads: of the CPU that a call uses.
         allocates: whether each call allocates its outputs.
 
@@ -216,9 +195,9 @@ def audit(
     """
     is_mapped = allocates and sum(output.nbytes for output in tensors_of(outputs_of(bound.output()))) >= MAPPED
     is_sharp = device == "cpu" and threads == 1 and not is_mapped
-    now = max(estimate, row or 0.0)
+    now = alone.row = max(estimate, alone.row)
     near = overhead + (NEAR * now + NEAR_SLACK if is_sharp else ALONE * now + ALONE_SLACK[device])
-    check_alone = partial(_check_alone, bound.call, fresh, timer, now, near)
+    check_alone = partial(alone.check, bound.call, fresh.touches(), timer, near)
     if now < LONG:
         check_alone()
     counts = [output.numel() for output in tensors_of(outputs_of(bound.output()))]
@@ -234,50 +213,28 @@ def audit(
         if seconds <= SUSPECT * estimate + SLACK + overhead:
             return ()
     fixed, is_known = fresh.fixed(), False
-    most_alone = ALONE * estimate + ALONE_SLACK[device]
+    most_alone = ALONE * now + ALONE_SLACK[device]
     for _ in range(TURNS):
         pairs = list[tuple[float, float]]()
         wanted = int(min(PAIRS, max(FEWEST_PAIRS, PAIRS_SECONDS / (TURNS * (AGAIN + 2) * seconds))))
         enough = 2 if wanted == PAIRS else 1  # so many pairs that are alike clear a kernel: no more are taken
         while len(pairs) < wanted:
             pairs.append(_pair(bound, fresh, fixed, check, timer))
-            alone = min(old for old, _ in pairs) - overhead
+            repeated = min(old for old, _ in pairs) - overhead
             is_known = sum(new <= GAIN * old for old, new in pairs) < enough
-            if not is_known and alone <= most_alone:
+            if not is_known and repeated <= most_alone:
                 return ()
         old, new = (median(times) for times in zip(*pairs, strict=True))
         is_known &= _is_apart(old, [new for _, new in pairs])
         keeps = is_known and (new - old > LEARNED[device] or new / old > UNLEARNED)
-        if not keeps and alone <= most_alone:
+        if not keeps and repeated <= most_alone:
             return ("known_inputs",) if is_known else ()
     if keeps:
         raise AuditError(f"{new / old:.3g} times as fast on inputs that it has seen: {_us(old)}, on others {_us(new)}")
-    raise AuditError(
-        f"{alone / estimate:.3g} times as fast when called again at once: {_us(estimate)} in a row, {_us(alone)} by "
+    raise ApartError(
+        f"{repeated / now:.3g} times as fast when called again at once: {_us(now)} in a row, {_us(repeated)} by "
         "itself until its outputs can be read"
     )
-
-
-def _check_alone(call: Call, fresh: FreshInputs, timer: Timer, estimate: float, most: float) -> None:
-    """Raise ApartError if no call after pauses of a kind takes at most so many s. One in a row takes `estimate`."""
-    # Once: what is allocated between two calls moves the memory that the next one allocates
-    touches, began = fresh.touches(), perf_counter()
-    for pause in PAUSES:
-        fastest = inf
-        for number in range(SINGLES):
-            if fastest <= most or (number > 0 and perf_counter() - began > SINGLES_SECONDS):
-                break
-            for touch in touches if pause == TOUCHED else ():
-                touch()
-            until = perf_counter() + pause * (1 + _drawn())
-            while perf_counter() < until:
-                pass
-            fastest = min(fastest, *timer.samples(call, 1, 1))
-        if fastest > most:
-            raise ApartError(
-                f"{fastest / estimate:.3g} times as fast when called again at once: {_us(estimate)} in a row, "
-                f"{_us(fastest)} by itself {_us(pause)} after the last call"
-            )
 
 
 def check_kinds(outputs: Sequence[Any]) -> None:
@@ -298,16 +255,17 @@ def wait_for_threads() -> None:
             return
 
 
-def check_finished(estimate: float, waiting: float | None) -> None:
-    """Raise AuditError if a device works on for long after a call's last event.
+def check_finished(row: float, waits: Sequence[float]) -> None:
+    """Raise ApartError if a device works on for long after a call's last event.
 
     Args:
-        estimate: s per call by the device's events.
-        waiting: s that a caller waits beyond them. None: unknown.
+        row: the most s per call by the device's events so far.
+        waits: s that a caller waits beyond them, of each turn, where that is known. A busy host makes a caller wait,
+            too, so the least counts.
     """
-    if waiting is not None and waiting > ALONE * estimate + ALONE_SLACK["cuda"]:
-        raise AuditError(
-            f"the device works on for {_us(waiting)} after a call of {_us(estimate)}: wait for other streams"
+    if waits and min(waits) > ALONE * row + ALONE_SLACK["cuda"]:
+        raise ApartError(
+            f"the device works on for {_us(min(waits))} after a call of {_us(row)}: wait for other streams"
         )
 
 

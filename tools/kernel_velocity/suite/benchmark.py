@@ -54,15 +54,8 @@ from kernel_velocity.problem.accuracy import in_words
 from kernel_velocity.problem.implementations import Bound, Module, bind, check_device
 from kernel_velocity.problem.problem import Inputs, Problem, TestCase, as_tensor, outputs_of
 from kernel_velocity.processes import variable
-from kernel_velocity.suite.audit import (
-    APART_TURNS,
-    ApartError,
-    FreshInputs,
-    audit,
-    check_finished,
-    check_kinds,
-    wait_for_threads,
-)
+from kernel_velocity.suite.alone import APART_TURNS, AloneCalls, ApartError
+from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.suite.memory import checksums, layout_of, unlike_reference
 from kernel_velocity.suite.originals import ORIGINALS, ReplacedFunctionError
 from kernel_velocity.suite.under_test import ARTEFACTS, build_info, check_package, find_info, root_folder
@@ -286,16 +279,19 @@ class _KernelBenchmark(FiguresBenchmark):
         timing.pre_warm(from_environment(os.environ), self.device)
         began = time()
         single, check = self._single(timer, cold=cold), partial(self._check, implementation, case, CHECK_STEP)
+        alone, waits = AloneCalls(self.device), list[float]()
         for turn in range(APART_TURNS):
             # Always from this line: Python code may know from where it is called
             latest = self._take(timer, self._gate(implementation, case, cold=cold))
             if turn == 0:
                 result, watch, host = latest
+            alone.row = max(alone.row, latest[0].estimate)
             wait_for_threads()
             self._fresh.check()
             try:
                 waiting = None if cold else self._waiting(call, result.estimate)
-                check_finished(result.estimate, waiting)
+                waits += [] if waiting is None else [waiting]
+                check_finished(alone.row, waits)
                 # No code of a commit runs in a control: an audit of it took up to 18% of its round
                 is_control = implementation in CONTROLS and implementation not in self.problem.functions
                 audit_flags = (
@@ -309,7 +305,7 @@ class _KernelBenchmark(FiguresBenchmark):
                         estimate=result.estimate,
                         overhead=result.overhead,
                         device=self.device,
-                        row=latest[0].estimate,
+                        alone=alone,
                         threads=self._threads,
                         allocates=self._allocates,
                     )

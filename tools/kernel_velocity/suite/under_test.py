@@ -19,6 +19,7 @@ from kernel_velocity.counts.compiled import INFO_NAME
 from kernel_velocity.documents import DamagedError
 
 ARTEFACTS = "KV_ARTEFACTS"  # the environment variable
+WHOLE_INFO = "whole-build-info.json"  # beside a build without its CUDA code: of a build with it
 
 
 class WrongPackageError(RuntimeError):
@@ -91,6 +92,12 @@ def find_info(build: Path) -> Path | None:
     return min(candidates, key=lambda path: (not (path.parent / "__init__.py").exists(), len(path.parts)), default=None)
 
 
+def described(build: Path) -> Path | None:
+    """Return the build-info.json with the figures of a build: with those of CUDA code that it was left without."""
+    whole = build.with_name(WHOLE_INFO)
+    return whole if whole.exists() else find_info(build)
+
+
 def build_info() -> dict[str, Any]:
     """Return the build-info.json of the build under test.
 
@@ -101,7 +108,7 @@ def build_info() -> dict[str, Any]:
     """
     check_package(os.environ)
     folder = os.environ.get(ARTEFACTS)
-    path = None if folder is None else find_info(Path(folder))
+    path = None if folder is None else described(Path(folder))
     if path is None:
         raise NotImplementedError("the build of this commit has no build-info.json")
     try:

@@ -24,7 +24,7 @@ from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.columns import Columns, comparable
 from kernel_velocity.results import identity
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.measurement import OUTCOMES, WANTED_ROUNDS, Outcome, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey, round_counts
 from kernel_velocity.results.records import Commit, name_parts
 from kernel_velocity.roofline import model
 from kernel_velocity.roofline.model import Roofline
@@ -387,8 +387,8 @@ def _time(table: SeriesTable, row: SeriesRow, notes: Footnotes) -> Cell:
     remarks = list(columns.warnings.get(entry, ()))
     if position != table.measured[-1]:
         remarks.append(f"measured last at {table.site.line[position][:SHORT]}")
-    if 0 <= rounds < WANTED_ROUNDS:
-        remarks.append(f"a sound verdict needs {WANTED_ROUNDS} rounds, have {rounds}")
+    if rounds >= 0:
+        remarks += round_counts(rounds, columns.measurement(entry, table.site.line).interval)
     seconds = float(columns.seconds[entry])
     rate = "" if columns.flop is None else units.rate(columns.flop / seconds / 1e9, columns.key.rate_unit)
     return Cell(text=units.value(seconds, columns.unit), detail=rate, marks=notes.marks(remarks))
