@@ -80,6 +80,17 @@ def test_steps_are_found_at_any_age():
     assert sum(map(len, by_chance)) <= 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_slope_is_no_step(seed):
+    logs = normal(np.random.default_rng(seed), 60)
+    level = np.linspace(-0.02, 0.02, 60)
+    slope, step = (
+        [step.by_now.p < young.POSSIBLE for step in young.older_steps(Level(values, POOL, math.nan), [30], [])]
+        for values in (logs + level, logs + 0.02 * np.sign(level))
+    )
+    assert (slope, step) == ([], [True])
+
+
 def test_outlier_is_no_step():
     logs = normal(np.random.default_rng(2), STEADY)
     logs[-1] += 0.05

@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats.adjust import grown
-from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, median, yuen
+from kernel_velocity.stats.changepoints.noise import (
+    clipped,
+    difference_sigma,
+    is_slope,
+    least_sigma,
+    median,
+    squares_around_mean,
+    yuen,
+)
 from kernel_velocity.stats.changepoints.values import (
     MIN_EFFECT,
     ChangePoint,
@@ -217,12 +225,6 @@ class _Cut:
     stands: bool
 
 
-def _squares_around_mean(values: FloatArray) -> float:
-    """Return the summed squares of deviations from the mean."""
-    rest = values - values.sum() / values.size
-    return float(rest @ rest)
-
-
 class _Window:
     """A window of a series, in which cuts are tested."""
 
@@ -279,12 +281,7 @@ class _Window:
         bounds = [self._begin, *cuts, self._logs.size]
         start, _, end = bounds[(number := cuts.index(cut.index)) : number + 3]
         first, last = max(start, cut.index - NEAR_POINTS), min(end, cut.index + NEAR_POINTS)
-        x = np.arange(last - first) - (last - first - 1) / 2
-        by_line = float(x @ self._logs[first:last]) ** 2 / float(x @ x)  # what a line takes from the squares
-        around_step = sum(
-            _squares_around_mean(self._logs[side]) for side in (slice(first, cut.index), slice(cut.index, last))
-        )
-        return _squares_around_mean(self._logs[first:last]) - by_line < around_step
+        return is_slope(self._logs[first:last], cut.index - first)
 
     def points(self, cuts: Sequence[_Cut], start: int, earlier: Sequence[ChangePoint]) -> Points:
         """Return the cuts as change points of the series, whose place `start` is the window's first.
@@ -336,7 +333,7 @@ def costs(series: Sequence[FloatArray], scatters: Sequence[FloatArray]) -> list[
     prices = [2 * float(difference_sigma(values)) ** 2 * math.log(values.size) for values in scatters]
     centred = [logs - logs[0] for logs in series]
     return [
-        price * len(cuts) + sum(map(_squares_around_mean, np.split(logs, cuts)))
+        price * len(cuts) + sum(map(squares_around_mean, np.split(logs, cuts)))
         for logs, cuts, price in zip(centred, cheapest(centred, prices), prices, strict=True)
     ]
 

@@ -123,6 +123,20 @@ def inflation(phi: float) -> float:
     return (1 + phi) / (1 - phi)
 
 
+def squares_around_mean(values: FloatArray) -> float:
+    """Return the summed squares of deviations from the mean."""
+    rest = values - values.sum() / values.size
+    return float(rest @ rest)
+
+
+def is_slope(values: FloatArray, at: int) -> bool:
+    """Return whether a straight line explains values better than two levels, of which the second begins at a place."""
+    x = np.arange(values.size) - (values.size - 1) / 2
+    by_line = float(x @ values) ** 2 / float(x @ x)  # what a line takes from the squares
+    around_levels = squares_around_mean(values[:at]) + squares_around_mean(values[at:])
+    return squares_around_mean(values) - by_line < around_levels
+
+
 def yuen(first: FloatArray, second: FloatArray) -> Step:
     """Compare two stretches of at least two points each by Yuen's trimmed t, with AR(1) noise and a common variance.
 

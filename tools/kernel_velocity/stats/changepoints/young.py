@@ -28,6 +28,7 @@ from kernel_velocity.stats.changepoints.noise import (
     MAX_CORRELATION,
     correlation,
     iqr_sigma,
+    is_slope,
     median,
     medians,
 )
@@ -427,6 +428,8 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
         if min(abs(start - edge) for edge in edges) < FIRST_VALUES:
             continue
         begin, end = max(edge for edge in edges if edge < start), min(edge for edge in edges if edge > start)
+        if end - start == FIRST_VALUES and _begins_later(level.logs[max(begin, start - LONGER) : end]):
+            continue
         ends = dict.fromkeys(min(start + size, end) for size in SIZES)
         step = min((_between(level, begin, start, at) for at in ends), key=lambda step: step.p)
         if step.p < POSSIBLE:
@@ -443,13 +446,23 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
         edges.remove(weakest.by_now.index)
 
 
+def _begins_later(logs: FloatArray) -> bool:
+    """Return whether a shorter level at the end is nearer to values than one of the fewest that a cut leaves.
+
+    Such a level is for the test of newest values: a step beside its beginning must not hide it.
+    """
+    sides = [(logs[:-size], logs[-size:]) for size in range(FIRST_VALUES, 0, -1)]
+    off = [sum(float(np.abs(side - median(side)).sum()) for side in both) for both in sides]
+    return min(off) < off[0]
+
+
 def _between(level: Level, begin: int, start: int, end: int) -> ChangePoint:
-    """Return the step at a place between two others. It has a p of 1 where values show none."""
+    """Return the step at a place between two others. It has a p of 1 where values show none, or a slope."""
     logs, at = level.logs[begin:end], start - begin
     tried = (min(end - start, SHORTER) + 1) * MOST_TRIED / (SHORTER + 1)
     levels = median(logs[:at]), median(logs[at:])
     step = _tested(level._replace(logs=logs), _Split(at, tried, *levels))
-    if step is None:
+    if step is None or is_slope(logs[max(at - LONGER, 0) : at + LONGER], min(at, LONGER)):
         return ChangePoint(index=start, before=levels[0], after=levels[1], low=math.nan, high=math.nan, p=1.0)
     return replace(step, index=start)
 
