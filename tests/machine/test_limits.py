@@ -173,6 +173,17 @@ def test_limit_that_cannot_be_measured_flags(machine, monkeypatch):
     assert machine.check(90, flops=1000) == ()
 
 
+def test_limit_that_cannot_be_measured_again_refuses_nobody(machine, monkeypatch):
+    machine.check(90, flops=1000)
+    monkeypatch.setattr(limits, "_measured_apart", lambda *_: {})
+    assert machine.check(9000, flops=1000) == ("unchecked",)
+
+
+def test_fastest_sample_is_the_limit(monkeypatch):
+    monkeypatch.setattr(ceilings, "samples_of", lambda *_: [9.0] * 50 + [2.0])
+    assert ceilings._rate(lambda: (lambda: None, 8.0), lambda: None) == 4.0
+
+
 def test_folder_that_cannot_be_written_to(machine):
     machine.folder = machine.folder / "file"
     machine.folder.write_text("")

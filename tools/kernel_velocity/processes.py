@@ -35,6 +35,7 @@ GRACE = 1.0  # s that what is named has to end by itself first, as workers of a 
 HELPERS = ("torch/_inductor/compile_worker", "multiprocessing.resource_tracker")
 _PROCESSES = "/proc"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_PF_EXITING = 0x4  # a flag of Linux (include/linux/sched.h)
 _ENDED = b"ended"
 
 
@@ -208,8 +209,9 @@ def _processes() -> Iterator[int]:
 
 def _is_child(process: int, parent: int) -> bool:
     with suppress(OSError):  # it has ended
-        state, of, *_ = _status(str(process))
-        return int(of) == parent and state not in "ZX"  # what has ended waits for its parent to ask how
+        state, of, _, _, _, _, flags, *_ = _status(str(process))
+        # What has ended waits for its parent to ask how. What is about to end has no command any more
+        return int(of) == parent and state not in "ZX" and not int(flags) & _PF_EXITING
     return False
 
 

@@ -157,16 +157,17 @@ class _Limits:
         return value
 
     def held_against(self, claim: _Claim) -> float | None:
-        """Return the limit of a claim, measured again if the claim is beyond it."""
+        """Return the limit of a claim, measured again if the claim is beyond it. None where that was impossible."""
         limit = self.lookup(claim.limit)
         if claim.again and limit and claim.rate > claim.margin * limit:
-            self.measure([claim.limit], claim.again)
-        return self.lookup(claim.limit)
+            rates = self.measure([claim.limit], claim.again)
+            return self.lookup(claim.limit) if rates.get(claim.limit) else None  # a busy machine refuses nobody
+        return limit
 
-    def measure(self, names: Iterable[str], times: int = 1) -> None:
-        """Measure limits in a fresh process, and keep the higher of each and what was known."""
+    def measure(self, names: Iterable[str], times: int = 1) -> Mapping[str, float]:
+        """Measure limits in a fresh process, keep the higher of each and what was known. Return what was measured."""
         if not (wanted := list(dict.fromkeys(names))):
-            return
+            return {}
         rates = _measured_apart(self._device, wanted, times)
         for limit in wanted:
             rate = max(rates.get(limit, 0.0), self.lookup(limit) or 0.0)
@@ -174,6 +175,7 @@ class _Limits:
             document = {"device": name(self._device), "limit": limit, "rate": rate}
             with suppress(OSError):  # a clone that cannot be written to: each round measures its own
                 write_figure(self._path(limit), document)
+        return rates
 
     def _path(self, limit: str) -> Path:
         return self._folder / f"{machine_id(self._device, self._torch, limit, _PROGRAM)}.json"
