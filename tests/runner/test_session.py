@@ -102,11 +102,23 @@ class PartlyBuilt(OldBuild):
 
 def test_cuda_code_that_does_not_compile_costs_its_figures_alone(work):
     work._environment, work.tracked, work.series.figures = PartlyBuilt(), (COMMIT, "b" * 40), ("registers",)
-    work._compile_cuda(out := io.StringIO())
-    assert work.tracked == (COMMIT,)
+    assert work._compile_cuda(out := io.StringIO()) == ("b" * 40,)
     assert re.fullmatch(r"CUDA code of c0ffee00, for its figures: compiled in 0\.\d s\n", out.getvalue())
     (line,) = work.failed_builds.values()
     assert line == "its CUDA code was not compiled: commit bbbbbbbb does not build: b.cu(3): error: no (log: log)"
+
+
+def test_commit_without_figures_of_cuda_code_has_its_errors(work, monkeypatch):
+    ran, other = [], "b" * 40
+    work.commits = (COMMIT, other)
+    work.series.tracked, work.series.errors = ("error", "registers"), ("error",)
+    for name, result in (("is_readable", True), ("is_measured", True), ("_failure_counts", {}), ("_ingest", None)):
+        monkeypatch.setattr(Session, name, lambda *_, result=result: result)
+    monkeypatch.setattr(select, "is_tracked", lambda *_, **__: False)
+    monkeypatch.setattr(Session, "_compile_cuda", lambda self, out: (other,))
+    monkeypatch.setattr(Session, "_run", lambda self, commits, options, series, out: ran.append((commits, series)))
+    work.measure(False, io.StringIO())
+    assert ran == [((COMMIT,), ("error", "registers")), ((other,), ("error",))]
 
 
 def test_newest_commit_is_built_first(work, monkeypatch):

@@ -126,8 +126,13 @@ class Session:
             for note in code_identity.notes(fingerprint.build_info(self._environment.unpacked(commit))):
                 print(f"note: {commit[:SHORT]}: {note}", file=out)
 
-    def _compile_cuda(self, out: TextIO) -> None:
-        """Compile the CUDA code of the tracked commits that was left out of what is timed: its figures are tracked."""
+    def _compile_cuda(self, out: TextIO) -> tuple[str, ...]:
+        """Compile the CUDA code of the tracked commits that was left out of what is timed: its figures are tracked.
+
+        Returns:
+            the commits whose CUDA code does not compile.
+        """
+        broken = []
         self.reader.pause(time.time())
         repo: Any = get_repo(self._conf)
         for commit in filter(self._environment.lacks_figures, self.tracked if self.series.figures else ()):
@@ -137,12 +142,13 @@ class Session:
                     twin = self._environment.compile_cuda(repo, commit)
             except CommitNotBuilt as error:
                 self.failed_builds[commit] = f"its CUDA code was not compiled: {error}"
-                self.tracked = tuple(other for other in self.tracked if other != commit)
+                broken.append(commit)
             else:
                 spent = time.time() - began
                 self.build_seconds[commit] = self.build_seconds.get(commit, 0.0) + spent
                 done = f"compiled in {spent:.1f} s" if twin is None else f"as {twin[:SHORT]} has it"
                 print(f"CUDA code of {commit[:SHORT]}, for its figures: {done}", file=out, flush=True)
+        return tuple(broken)
 
     def _check_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
         """Remove a build by another toolchain if `again`, else print a note."""
@@ -208,10 +214,12 @@ class Session:
                 if first_look and step is not steps[-1]:
                     so_far = step.before + step.rounds
                     self._show(so_far, so_far - steps[0].before, out)
-            self._compile_cuda(out)
-            if self.tracked:
-                print("computing errors, and reading what the compilers made", file=out, flush=True)
-                self._run(self.tracked, ["--record-samples"], self.series.tracked, out)
+            broken = self._compile_cuda(out)
+            whole = tuple(commit for commit in self.tracked if commit not in broken)
+            for commits, once in ((whole, self.series.tracked), (broken, self.series.errors)):
+                if commits and once:
+                    print("computing errors, and reading what the compilers made", file=out, flush=True)
+                    self._run(commits, ["--record-samples"], once, out)
         finally:
             self._ended = time.time()
             # Processes that crashed or timed out could not write their failures themselves
