@@ -14,6 +14,7 @@ $(if $(filter-out pip,$(NVCC_FROM)),$(error NVCC_FROM=$(NVCC_FROM): got no place
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.up-to-date
+MEASURES := $(VENV)/.measures
 # cmake and ninja come with the venv; `env` and not `export PATH`, so that `PYTHON` is looked up as the user's shell does.
 IN_VENV := env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH"
 
@@ -43,40 +44,45 @@ venv: $(STAMP) ## .venv with everything that track and test need (PYTHON=, TORCH
 # A torch that PYTHON has is used, by a path file that names its site folders (a venv made inside another venv does not see
 # that one's packages); else TORCH is installed, from TORCH_INDEX if that is given. The kernels are never installed:
 # what is measured are their commits.
-# The stamp says which TORCH it was made with: one that was left out is installed when it is no longer left out.
-LEFT_OUT := $(if $(TORCH),$(if $(shell cat "$(STAMP)" 2>/dev/null),,FORCE))
-$(STAMP): pyproject.toml tools/pyproject.toml tools/kernel_velocity/make_venv.py $(if $(filter file,$(origin TORCH)),$(LEFT_OUT),FORCE) $(if $(NVCC_FROM),FORCE)
+# MEASURES says which TORCH it was made with: one that was left out is installed when it is no longer left out. What tests,
+# style and documentation need is as much again, and waits until somebody asks for them.
+LEFT_OUT := $(if $(TORCH),$(if $(shell cat "$(MEASURES)" 2>/dev/null),,FORCE))
+$(MEASURES): pyproject.toml tools/pyproject.toml tools/kernel_velocity/make_venv.py $(if $(filter file,$(origin TORCH)),$(LEFT_OUT),FORCE) $(if $(NVCC_FROM),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is no Python 3.11 or newer: make venv PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -P tools/kernel_velocity/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)" $(if $(NVCC_FROM),--nvcc)
 	@printf '%s\n' "$(TORCH)" > "$@"
 
-build: $(STAMP) ## the working tree's kernels, in place (for tests and live work; track builds commits itself)
+$(STAMP): $(MEASURES)
+	$(PYTHON) -P tools/kernel_velocity/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)" --all
+	@touch "$@"
+
+build: $(MEASURES) ## the working tree's kernels, in place (for tests and live work; track builds commits itself)
 	$(IN_VENV) cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release
 	$(IN_VENV) cmake --build build
 	$(IN_VENV) cmake --install build --prefix .
 	@touch kernels/_native/libkernel_velocity.so # as new as what it was built from, whatever that included
 
-track: $(STAMP) ## measure the last commits of the kernels and write the dashboard
+track: $(MEASURES) ## measure the last commits of the kernels and write the dashboard
 	@$(IN_VENV) kv track
 
-report: $(STAMP) ## write the dashboard of what is recorded, without measuring: the history that ships, after a clone
+report: $(MEASURES) ## write the dashboard of what is recorded, without measuring: the history that ships, after a clone
 	@$(IN_VENV) kv report
 
-pictures: report ## take the pictures of README.md and docs/ from that dashboard
+pictures: $(STAMP) report ## take the pictures of README.md and docs/ from that dashboard
 	$(PY) -m tests.site.pictures .asv/html/kernel-velocity docs/pictures
 
-nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes, DEVICE=cpu)
+nightly: $(MEASURES) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes, DEVICE=cpu)
 	@$(IN_VENV) kv nightly $(if $(BUDGET),--budget $(BUDGET)) $(if $(DEVICE),--device $(DEVICE))
 
-test: build ## the tests, without those that take minutes
+test: $(STAMP) build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)
 
 # Many of them wait for processes and clocks: three keep two cores busy. Each collects all files that it is given, so these
 # are the ones with slow tests: collecting them takes half of the time of all (tests/test_docs.py holds the expression).
 SLOW_FILES := $$(grep -rlE --include='test_*.py' 'mark\.slow|instruction_sets' tests)
 test-slow: JOBS := $(if $(filter command environment,$(origin JOBS)),$(JOBS),3)
-test-slow: build ## the tests that take minutes
+test-slow: $(STAMP) build ## the tests that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) -m 'slow and not alone' $(SLOW_FILES)
 	$(IN_VENV) $(PY) -m pytest $$(grep -rl --include='test_*.py' 'pytest.mark.alone' tests) -m 'slow and alone'
 

@@ -14,7 +14,7 @@ PURE_ROOMS = ("stats",)  # mathematics: no file, no clock
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil"}
 # torch belongs to the measured half, and there inside functions: discovery must work without it.
 TORCH = {"torch", "triton"}
-MEASURING = ("engine", "problem", "machine", "suite")  # rooms of the process that measures
+MEASURING = ("engine", "problem", "machine", "counts", "suite")  # rooms of the process that measures
 
 
 def against_the_layers(path, paths):

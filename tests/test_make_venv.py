@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 
 def test_wanted_installs_the_package_and_build_requirements():
     editable, folder, *build = make_venv.wanted()
-    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test,docs,fleet]")
+    assert (editable, folder) == ("-e", f"{ROOT / 'tools'}")
+    assert make_venv.wanted(make_venv.EXTRAS)[1] == f"{folder}[test,docs,fleet]"
     assert {requirement.partition(">")[0] for requirement in build} == {"scikit-build-core", "cmake", "ninja"}
 
 
@@ -41,6 +42,15 @@ def test_present_torch_is_borrowed(tmp_path, monkeypatch):
     subprocess.run([tmp_path / "venv" / "bin" / "python", "-c", "import torch_of_the_host"], check=True)
     (requested,) = installed  # the host's packages do not count: a borrowed asv would come without its command
     assert requested == [*make_venv.wanted(), *make_venv.same_numpy()]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_pip_compiles_only_for_a_python_that_writes_nothing(monkeypatch, is_written):
+    commands = []
+    monkeypatch.setattr(make_venv.subprocess, "run", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(sys, "dont_write_bytecode", not is_written)
+    make_venv._pip(Path("python"), ["torch"])
+    assert ("--no-compile" in commands[0]) is is_written and commands[0][-1] == "torch"
 
 
 def test_borrowed_torch_keeps_its_numpy(tmp_path, monkeypatch):
@@ -140,11 +150,21 @@ def test_make_venv_installs_torch_that_was_left_out(tmp_path):
             text=True,
             check=True,
         )
-        return "make_venv.py" in done.stdout
+        return ["--all" in line for line in done.stdout.splitlines() if "make_venv.py" in line]
 
-    assert makes("TORCH=")
-    assert makes()
-    assert not makes()
+    assert makes("TORCH=") == [False, True]
+    assert makes() == [False, True]
+    assert makes() == []
+    (tmp_path / "v" / ".up-to-date").unlink()  # of `make track` alone
+    assert makes() == [True]
+
+
+def test_measuring_waits_for_no_package_of_the_tests():
+    for target, steps in (("track", [False]), ("report", [False]), ("build", [False]), ("test", [False, True])):
+        done = subprocess.run(
+            ["make", "-n", target, "VENV=/nowhere"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert ["--all" in line for line in done.stdout.splitlines() if "make_venv.py" in line] == steps, target
 
 
 def test_make_venv_refuses_an_old_python(tmp_path):

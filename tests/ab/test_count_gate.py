@@ -42,14 +42,20 @@ def report(before, after, calls=(SCALE,), **options):
         ({INSTRUCTIONS: 1000}, {INSTRUCTIONS: 1000}, Rules(), 0, "clean; differing: 0 of 1 figure"),
         ({INSTRUCTIONS: 1000}, {INSTRUCTIONS: 1010}, Rules(), 0, "clean; differing: 1 of 1 figure"),
         ({INSTRUCTIONS: 1000}, {INSTRUCTIONS: 500}, Rules(), 0, "clean; differing: 1 of 1 figure"),
-        ({INSTRUCTIONS: 1000}, {INSTRUCTIONS: 1020}, Rules(), 11, "more than before; risen: 1 figure; differing: 1 of"),
+        (
+            {INSTRUCTIONS: 1000},
+            {INSTRUCTIONS: 1020},
+            Rules(),
+            11,
+            "unlike before; to look at: 1 figure; differing: 1 of",
+        ),
         ({INSTRUCTIONS: 1000}, {INSTRUCTIONS: 1020}, Rules(percent=3.0), 0, "clean"),
         (
             {INSTRUCTIONS: 1000},
             {INSTRUCTIONS: 1020},
             Rules(regression=("instructions",)),
             10,
-            "regression confirmed; risen although they must not: 1 figure",
+            "regression confirmed; worse although they must not be: 1 figure",
         ),
         ({INSTRUCTIONS: 9, SPILLS: 0}, {INSTRUCTIONS: 9, SPILLS: 4}, Rules(), 10, "regression confirmed"),
         ({READS: 1000}, {READS: 9000}, Rules(), 0, "clean"),
@@ -201,4 +207,4 @@ def test_commits_are_compared_also_beside_another_run(repository, monkeypatch):
     with lock.take(repository):
         again = gate(repository, "--bench", "scale")
     assert again.returncode == 11, again.stdout + again.stderr
-    assert "verdict: more than before; risen: 1 figure; differing: 1 of 5 figures (exit status 11)" in again.stdout
+    assert "verdict: unlike before; to look at: 1 figure; differing: 1 of 5 figures (exit status 11)" in again.stdout

@@ -19,7 +19,7 @@ def test_only_figures_of_both_sides_differ():
 
 
 @pytest.mark.parametrize(
-    ("key", "before", "after", "rises"),
+    ("key", "before", "after", "worse"),
     [
         (INSTRUCTIONS, 1000, 1010, False),
         (INSTRUCTIONS, 1000, 1011, True),
@@ -27,10 +27,21 @@ def test_only_figures_of_both_sides_differ():
         (INSTRUCTIONS, 0, 1, True),
         (SPILLS, 1000, 1004, True),
         (SPILLS, 8, 4, False),
+        (SPILLS._replace(figure="occupancy"), 48, 32, True),
+        (SPILLS._replace(figure="occupancy"), 32, 48, False),
+        (SPILLS._replace(figure="float32_instructions"), 8, 7, True),
+        (SPILLS._replace(figure="registers"), 32, 255, False),
     ],
 )
-def test_counts_rise_by_more_than_the_percent(key, before, after, rises):
-    assert Change(key, before, after).rises(Rules()) is rises
+def test_figures_become_worse(key, before, after, worse):
+    rules = Rules()
+    assert Change(key, before, after).worsens((*rules.regression, *rules.suspect), rules) is worse
+
+
+@pytest.mark.parametrize("names", [("spill_bytes",), ("instructions",), ("registers",)])
+def test_mix_is_one_name_of_the_rules(names):
+    change = Change(SPILLS._replace(figure="tensor_instructions"), 8, 4)
+    assert not change.worsens(names, Rules()) and change.worsens((*names, "mix"), Rules())
 
 
 def test_change_from_zero_has_no_ratio():

@@ -2,9 +2,11 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 
+from kernel_velocity.findings import today
 from kernel_velocity.findings.finding import OPEN, Kind, State, beside_notes, joined, known_steps, slug
 from tests.findings.nights import LINE, ORDER, case, finding, identity, of_cases
 
@@ -20,6 +22,18 @@ def test_id_names_kernel_direction_and_commits():
     assert better.id == f"matmul-improvement-{LINE[30][:8]}-{LINE[33][:8]}"
     assert of_cause(case(ratio=1.3)).id == of_cause(case()).id
     assert slug("Bench 1/é", "", "Cpu") == "bench-1-cpu"
+
+
+def test_only_a_rerun_that_settled_confirms_a_step():
+    settled = of_cause(case())
+    (series,) = settled.affected
+    past = SimpleNamespace(slots={(*series.identity.slot, series.identity.version): "key"})
+    assert series.rounds and series.low > 1
+    assert today.confirmed([settled], past) == {("key", True): frozenset(settled.commits)}
+    doubted = [dataclasses.replace(series, **change) for change in ({"rounds": None}, {"low": 0.9}, {"high": None})]
+    others = [dataclasses.replace(settled, affected=(other,)) for other in doubted]
+    others += [dataclasses.replace(settled, state=State.SUSPECT), dataclasses.replace(settled, kind=Kind.ENVIRONMENT)]
+    assert today.confirmed(others, past) == {}
 
 
 def test_joined_suspect_has_the_narrower_range_and_all_series():

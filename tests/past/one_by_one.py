@@ -207,6 +207,11 @@ def _bounds(interval: Interval | None) -> tuple[float, float]:
 
 
 def change_points_of(columns):
-    """Return the change points of one series, as `change_points.of_all` does of many."""
+    """Return the change points of one series."""
+    return settled_of(columns).points
+
+
+def settled_of(columns):
+    """Return what the detector sees in one series, as `change_points.of_all` does of many."""
     parts = change_points.by_method(change_points.logs(columns)).values()
-    return change_points.joined(detector.detect(values) for values in parts)
+    return change_points.joined([detector.detect_many([values], [None])[0] for values in parts])

@@ -92,7 +92,7 @@ class Session:
         lanes = dict.fromkeys(map(blocks.lane_of, self.series.series))
         self.sessions.append((tuple(map(self.history.index, self.commits)), tuple(lanes)))
 
-    def nothing(self, *_):
+    def nothing(self, *_, **__):
         pass
 
     recover = announce = ingest = build = measure_ceilings = nothing

@@ -238,7 +238,7 @@ def repository(tmp_path, monkeypatch):
     """Return a folder with a repository whose builds count themselves, and a function that builds its newest commit."""
     folder, log = tmp_path / "repository", tmp_path / "builds.log"
     (folder / "benchmarks").mkdir(parents=True)
-    conf = {"version": 1, "project": "lib", "repo": ".", "environment_type": "host"}
+    conf = {"version": 1, "project": "lib", "repo": ".", "environment_type": "host", "build_cache_size": 10}
     (folder / "asv.conf.json").write_text(json.dumps(conf))
     git(folder, "init", "-q")
     monkeypatch.chdir(folder)
@@ -277,6 +277,20 @@ def test_build_that_names_its_folder_serves_no_other_commit(repository):
     build, _, command = repository
     build(("lib.c", "one"), f"{command}; echo {{out}} > {{out}}/where")
     assert build(("README.md", "words"), f"{command}; echo {{out}} > {{out}}/where") == ("one", 2)
+
+
+def test_build_whose_files_were_changed_is_made_again(repository):
+    build, twins, _ = repository
+    build(("lib.c", "one"))
+    build(("README.md", "words"))
+    env = asv.environment_of(asv.settings())
+    first, second = (sha for sha, _ in twins)
+    assert env.forget_changed([first, second]) == []
+    (env.unpacked(first) / "made-when-it-ran").touch()
+    assert env.forget_changed([first, second]) == []
+    (env.unpacked(first) / "lib.c").write_text("two")  # the other's too: they share the file
+    assert build(("README.md", "more words")) == ("one", 2)  # takes none of these
+    assert env.forget_changed([first, second]) == [first, second] and not env.is_built(first)
 
 
 INFO = """{"cuda_architectures": [%s], "kernels": {"k": {"code_hash": "%s", "ptxas": [%s]}}}"""

@@ -83,6 +83,12 @@ def test_wall_clock_by_commit():
     assert report.wall_clock([], end=10.0) == {}
 
 
+def test_time_between_asvs_runs_is_no_commits():
+    reader = read("[ 0.00%] · For p commit aaaaaaaa:\n")
+    reader.pause(3.0)
+    assert report.wall_clock(reader.steps, end=10.0)["aaaaaaaa"] == 3.0 - reader.steps[0].time
+
+
 def test_cost_table():
     costs = [
         Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, queue=0.0, waiting=1.5),

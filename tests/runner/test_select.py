@@ -90,6 +90,7 @@ def test_compiler_figures_cover_all_devices_of_native_kernels(device):
         f"matmul.{class_name}.track_{figure}": {("native", target) for target in TARGETS[code]}
         for code, class_name in DEVICES.items()
         for figure in FIGURES[code]
+        if figure != "scalar_registers"  # of AMD
     }
     counted = ("native", counted_case(*SUITE.figures("matmul", "cpu").problem.counts))
     names |= {f"matmul.Cpu.track_{count}": {counted} for count in COUNTS}

@@ -31,6 +31,9 @@ class OldBuild:
     def leave_cuda(self):
         pass
 
+    def forget_changed(self, commits):
+        return []
+
     def other_toolchain(self, commit):
         return self.toolchain
 

@@ -30,10 +30,13 @@ from tests.site.pages import (
     add_session,
     affected,
     as_text,
+    edit,
     keep,
     kernel,
     kernel_files,
     make_na,
+    rendered,
+    results_file,
     words,
 )
 
@@ -212,6 +215,27 @@ def test_figures_where_they_changed():
     assert registers == {**named, "unit": "registers of a thread", "before": [None, "b"],
                          "commit": ["a", "d"], "value": [168, 128]}  # fmt: skip
     assert (code["before"], code["commit"], code["value"]) == ([None], ["c"], [14534])
+
+
+def test_figure_that_changed_has_a_line_with_its_steps(tree):
+    newest = len(tree.commits) - 1
+    names = {"matmul.Cpu.track_instructions": (1000.0, 1000.0, 1010.0), "matmul.Cpu.track_reads": (5.0, 5.0, 5.0)}
+    for name, values in names.items():
+        edit(
+            tree.results / "benchmarks.json",
+            lambda data, name=name: data.update({name: {"type": "track", "version": "1"}}),
+        )
+        for index, value in zip((0, newest - 1, newest), values, strict=True):
+            row = {name: [[value], [["'native'"], ["'float32-8x8x8-avx2'"]], "1", 1767225600000, 1.0]}
+            edit(results_file(tree, index), lambda data, row=row: data["results"].update(row))
+    page = kernel(tree, "matmul-Cpu")
+    lines = {row[0].text.split(",")[0]: row[-1] for row in page.figures.rows}
+    assert lines["reads of a call"] == "" and lines["instructions of a call"].count('class="step"') == 1
+    assert "<title>1 step, from 1,000 to 1,010</title>" in lines["instructions of a call"]
+    assert rendered(kernel_files(tree)["kernel-matmul-Cpu.html"]).count('class="step"') == 1  # drawn, not escaped
+    (head,) = page.headlines
+    words = "time unchanged within 9.8%; 1.0% more instructions (float32-8x8x8-avx2)"
+    assert head.counted == f"Since {tree.commits[newest - 1][:8]}: {words}"
 
 
 def test_figures_have_words():

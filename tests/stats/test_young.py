@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.stats.changepoints import young
+from kernel_velocity.stats.changepoints.detector import detect_many
 from kernel_velocity.stats.changepoints.young import Level, Pool
 
 SIGMA = 0.005
@@ -65,16 +66,16 @@ def test_steps_are_found_at_any_age():
     """A change of 15 values, and four after its end, which the detector takes for the same level."""
     logs = normal(np.random.default_rng(4), 48)
     logs[29:44] -= 0.034
-    (starts,) = young.likely_starts([logs])
-    assert {29, 44} <= set(starts)
-    steps = young.older_steps(Level(logs, POOL, math.nan), starts, [])
+    (detected,) = detect_many([logs], [None])
+    assert 44 not in [point.index for point in detected.points] and {29, 44} <= {*detected.cuts}
+    steps = young.older_steps(Level(logs, POOL, math.nan), detected.cuts, [])
     assert [step.by_now.index for step in steps] == [29, 44]
     assert all(max(step.by_now.p, step.first.p) < 1e-3 for step in steps)
-    assert [step.by_now.index for step in young.older_steps(Level(logs, POOL, math.nan), starts, [29])] == [44]
+    assert [step.by_now.index for step in young.older_steps(Level(logs, POOL, math.nan), detected.cuts, [29])] == [44]
     noise = [normal(np.random.default_rng(seed), 100) for seed in range(50)]
     by_chance = [
-        young.older_steps(Level(logs, POOL, math.nan), starts, [])
-        for logs, starts in zip(noise, young.likely_starts(noise), strict=True)
+        young.older_steps(Level(logs, POOL, math.nan), several.cuts, [])
+        for logs, several in zip(noise, detect_many(noise, [None] * len(noise)), strict=True)
     ]
     assert sum(map(len, by_chance)) <= 1
 

@@ -102,7 +102,7 @@ def test_honest_calls_grow_with_the_kernel():
     assert all(short < long for short, long in zip(*rows, strict=True))
 
 
-def test_kernel_that_skips_its_work_when_called_again_is_refused_by_all_audits():
+def test_kernel_that_skips_work_when_called_again_is_refused():
     last = [0.0]
 
     def skips():

@@ -184,6 +184,13 @@ def test_a_written_element_shows_who_watches_for_writes():
     fresh.check()
 
 
+def test_long_call_by_itself_leaves_drawn_inputs_as_they_are():
+    times = [1.2e-2, *[1e-2] * len(alone_.PAUSES), 1e-2]  # the call on drawn inputs, calls by themselves
+    fresh = tensors(8)
+    assert audit_planned(times[0], alone=times[1:4], fresh=fresh, estimate=1e-2) == ()
+    fresh.check()
+
+
 def test_output_that_is_computed_when_it_is_read():
     def output():
         if not computed:
@@ -288,10 +295,11 @@ def test_replaced_method_of_a_problem(of_class):
 
 
 def test_work_on_another_stream_is_unfinished():
-    check_finished(20e-6, 250e-6)
-    check_finished(20e-6, None)
-    with pytest.raises(AuditError, match=r"works on for 1e\+03 us after a call of 2 us"):
-        check_finished(2e-6, 1e-3)
+    check_finished(20e-6, [250e-6])
+    check_finished(20e-6, [])
+    check_finished(2e-6, [1e-3, 2e-4])  # the host was busy at first
+    with pytest.raises(ApartError, match=r"works on for 1e\+03 us after a call of 2 us"):
+        check_finished(2e-6, [1e-3, 2e-3])
 
 
 def test_replaced_functions_are_named_and_put_back():
@@ -306,7 +314,7 @@ def test_replaced_functions_are_named_and_put_back():
     with pytest.raises(ReplacedFunctionError, match=r"replaced kernel_velocity\.suite\.audit\.audit$"):
         originals.check()
     assert audit_.audit is audit
-    check_finished.__code__ = (lambda estimate, waiting: None).__code__
+    check_finished.__code__ = (lambda row, waits: None).__code__
     with pytest.raises(ReplacedFunctionError, match=r"audit\.check_finished and 1 more$"):  # benchmark imports it
         originals.check()
     assert check_finished.__code__ is code

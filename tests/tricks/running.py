@@ -27,7 +27,7 @@ PRELOADED = [
 ]
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fopenmp")
 SECONDS = 600  # s that a round may take on a busy machine
-BUSY = 3
+BUSY = 9
 SETTINGS = {"KV_T_MIN": ".005", "KV_T_SOFT": ".01", "KV_T_MAX": ".02", "KV_PATIENCE": "0", "KV_THREADS": "1"}
 HARMLESS = {
     "contended",

@@ -10,7 +10,7 @@ from kernel_velocity.past.cache import FILE_NAME
 from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.verdict import change_points
-from tests.past.one_by_one import change_points_of, columns_of
+from tests.past.one_by_one import change_points_of, columns_of, settled_of
 from tests.stepped_series import stepped
 
 KEY = SeriesKey(
@@ -41,7 +41,7 @@ SERIES = {
     name: series(stepped(-7.0, -7.0 + effect, seed=seed))
     for seed, (name, effect) in enumerate({"a": 0.2, "b": -0.1, "c": 0.0, "d": 0.3, "e": 0.15}.items())
 }
-EXPECTED = {name: change_points_of(columns) for name, columns in SERIES.items()}
+EXPECTED = {name: settled_of(columns) for name, columns in SERIES.items()}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_many_series_as_one_by_one(monkeypatch, searches, block):
     monkeypatch.setattr(change_points, "SERIES_AT_ONCE", block)
     assert of_all() == EXPECTED
     assert len(searches) == len(set(searches)) == len(SERIES)
-    assert len(EXPECTED["d"]) == 1
+    assert len(EXPECTED["d"].points) == 1
 
 
 def test_stored_answers_are_not_searched_again(tmp_path, searches):

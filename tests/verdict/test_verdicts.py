@@ -109,9 +109,12 @@ def test_step_as_of_controls_of_the_machine_is_undecided(tmp_path):
     ]
     large_tree.build(tmp_path, SHAPE, [*truth, large_tree.Change(at=AT, factor=1.1, series=(NATIVE,))])
     recorded = past.open(tmp_path / "results", tmp_path / "repository")
-    series = Verdicts(recorded)[key_of(recorded)]
-    (step,) = series.points
-    assert step.is_unsteady and series.between(AT - 1, AT).word is Word.UNDECIDED
+    key, guilty = key_of(recorded), frozenset({recorded.line[AT]})
+    (step,) = Verdicts(recorded)[key].points
+    assert step.is_unsteady and Verdicts(recorded)[key].between(AT - 1, AT).word is Word.UNDECIDED
+    assert Verdicts(recorded, {(key, False): guilty})[key].points == (step,)
+    confirmed = Verdicts(recorded, {(key, True): guilty})[key]
+    assert confirmed.between(AT - 1, AT).word is Word.SLOWER and not confirmed.points[0].warnings
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,17 @@ if TYPE_CHECKING:
     from kernel_velocity.past.frames import read
     from kernel_velocity.problem.accuracy import Tolerance
     from kernel_velocity.problem.problem import Problem
-    from kernel_velocity.suite.definition import benchmark, module, native, normal, problem_file, register, solution
+    from kernel_velocity.suite.definition import (
+        benchmark,
+        gpu_file,
+        module,
+        native,
+        normal,
+        problem_file,
+        register,
+        solution,
+        triton,
+    )
     from kernel_velocity.suite.under_test import artefact
 
 __all__ = [
@@ -64,6 +74,7 @@ __all__ = [
     "Tolerance",
     "artefact",
     "benchmark",
+    "gpu_file",
     "module",
     "native",
     "normal",
@@ -71,6 +82,7 @@ __all__ = [
     "read",
     "register",
     "solution",
+    "triton",
 ]
 # What benchmarks and notebooks import from here. Imported on use: the command line needs none of it.
 _PUBLIC = {
@@ -78,7 +90,8 @@ _PUBLIC = {
     "Tolerance": "problem.accuracy",
     "artefact": "suite.under_test",
     **dict.fromkeys(
-        ("benchmark", "module", "native", "normal", "problem_file", "register", "solution"), "suite.definition"
+        ("benchmark", "gpu_file", "module", "native", "normal", "problem_file", "register", "solution", "triton"),
+        "suite.definition",
     ),
     "read": "past.frames",
 }

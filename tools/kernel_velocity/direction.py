@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kernel_velocity import units
-from kernel_velocity.names import COUNTS
+from kernel_velocity.names import COUNTS, MIX
 
 
 class Better(StrEnum):
@@ -37,7 +37,10 @@ _RATHER_MORE, _RATHER_LESS = _Sign(Better.HIGHER, False), _Sign(Better.LOWER, Fa
 _TYPES = ("time", "memory", "peakmemory")  # asv's, of which less is better; and how it names such benchmarks:
 _TYPED = re.compile(r"(^|\.)((time(raw)?|(peak)?mem)_|(Time(raw)?|(Peak)?Mem)[A-Z_])[^.]*$")
 # Sizes of a machine's caches, figures of compiled code whose growth alone is no harm, and counts, which are no speed
-_NEUTRAL = re.compile(rf"\.(Cpu|Cuda)\.track_(code_bytes|shared_bytes|l\d_size|{'|'.join(COUNTS)})$")
+_NEUTRAL = re.compile(
+    r"\.(Cpu|Cuda)\.track_(code_bytes|shared_bytes|stack_bytes|barriers|(scalar_)?registers|l\d_size|"
+    rf"{'|'.join((*COUNTS, *MIX))})$"
+)
 _STATED = re.compile(r"\b(?:(higher|more|larger|bigger|greater)|lower|less|smaller|fewer) is better\b", re.IGNORECASE)
 
 _SIZE = r"(?:[kmgtpe]i?)?(?:bytes?|bits?|b)"

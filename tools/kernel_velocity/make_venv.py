@@ -1,4 +1,4 @@
-"""``python -P make_venv.py .venv``: make the virtual environment of `make track` and `make test`.
+"""``python -P make_venv.py .venv``: make the virtual environment of `make track`, with --all of `make test`.
 
 It runs under a bare Python from 3.11 on, so it imports nothing of this package. If that Python has PyTorch, a path file
 lends it: a virtual environment made from inside another one (where GPU images have PyTorch) does not see the packages
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[1]  # the folder of this distribution; its parent has the package under test
-EXTRAS = "test,docs,fleet"  # of this distribution
+EXTRAS = "[test,docs,fleet]"  # of this distribution, which measuring here does not need
 BUILD = "build"  # of the package under test
 PATH_FILE = "host-packages.pth"
 
@@ -37,9 +37,9 @@ def extra(folder: Path, name: str) -> list[str]:
     return requirements
 
 
-def wanted() -> list[str]:
+def wanted(extras: str = "") -> list[str]:
     """Return pip's arguments that install `kernel_velocity`, editable, and what builds the package under test."""
-    return ["-e", f"{TOOLS}[{EXTRAS}]", *extra(TOOLS.parent, BUILD)]
+    return ["-e", f"{TOOLS}{extras}", *extra(TOOLS.parent, BUILD)]
 
 
 def borrowed_folders(paths: Sequence[str], target: Path) -> list[str]:
@@ -66,7 +66,7 @@ def is_ours(target: Path) -> bool:
     return (target / "bin" / "python").exists() and (site / "pip").is_dir()
 
 
-def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None) -> None:
+def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None, extras: str = "") -> None:
     """Make or update the environment.
 
     Args:
@@ -75,6 +75,7 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
             that do not need it still run).
         torch_index: the package index of PyTorch, "" for pip's own.
         wheels: a folder of wheels with its lists of requirements, for no network. None: pip's index.
+        extras: of `kernel_velocity`, "[test]".
 
     Raises:
         subprocess.CalledProcessError: pip failed and printed why.
@@ -98,7 +99,7 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
         raise SystemExit(f"error: {sys.executable} has no PyTorch to borrow")
     if has_torch():
         if wheels is None:
-            _pip(python, [*wanted(), *same_numpy()])
+            _pip(python, [*wanted(extras), *same_numpy()])
         folders = [*([] if wheels is None else [str(TOOLS)]), *borrowed_folders(sys.path, target)]
         (site / PATH_FILE).write_text("".join(f"{folder}\n" for folder in folders), encoding="utf-8")
         print(f"torch {importlib.metadata.version('torch')} of {sys.executable} is used", flush=True)  # noqa: T201
@@ -107,7 +108,7 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
         _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
     else:
         print("TORCH is empty: nothing can be measured here, tests that need PyTorch are skipped", flush=True)  # noqa: T201
-    _pip(python, wanted())
+    _pip(python, wanted(extras))
 
 
 def add_nvcc(target: Path) -> Path:
@@ -128,7 +129,10 @@ def add_nvcc(target: Path) -> Path:
 
 
 def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
-    command: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments]
+    # Python compiles what it imports: a third of PyTorch's files. pip compiles all (38 s of processor time, 11 without)
+    compiles = [] if sys.dont_write_bytecode else ["--no-compile"]
+    options = ["--disable-pip-version-check", "install", "-q", *compiles]
+    command: list[str | Path] = [python, "-m", "pip", *options, *arguments]
     subprocess.run(command, check=True, env={**os.environ, **variables})
 
 
@@ -148,11 +152,12 @@ def main() -> int:
     parser.add_argument("--torch-index", default="")
     parser.add_argument("--wheels", type=Path)
     parser.add_argument("--nvcc", action="store_true")
+    parser.add_argument("--all", action="store_true", help="with what tests, documentation and fleets need")
     args = parser.parse_args()
     if args.wheels is None and importlib.util.find_spec("ensurepip") is None:
         return _failed(f"{sys.executable} has no ensurepip: install it, for example `apt install python3-venv`")
     try:
-        make(args.target, args.torch, args.torch_index, args.wheels)
+        make(args.target, args.torch, args.torch_index, args.wheels, EXTRAS if args.all else "")
         if args.nvcc:
             print(f"CUDA's compiler: {add_nvcc(args.target)}", flush=True)  # noqa: T201
     except subprocess.CalledProcessError as error:

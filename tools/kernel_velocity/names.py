@@ -17,11 +17,36 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1
 # Targets of compiled code, by device; "baseline": where the library does not choose among instruction sets as it runs.
 # Fixed, as all test cases are: a target that a build lacks is n/a.
 TARGETS: Mapping[str, tuple[str, ...]] = {"cpu": ("sse2", "avx2", "avx512", "baseline"), "cuda": ("sm_80", "sm_90")}
-# Figures of compiled code, with units: the maximum over a kernel's functions; of spills the sum.
+OCCUPANCY = "occupancy"  # of figures the only one of which fewer are worse
+# Figures of compiled code, with units. Of several functions of a kernel: the largest of registers, shared memory, stack
+# and barriers, the fewest warps, sums of the rest. What classes of instructions there are: counts/machine_code.py.
 FIGURES: Mapping[str, Mapping[str, str]] = {
     "cpu": {"code_bytes": "bytes"},
-    "cuda": {"registers": "registers of a thread", "shared_bytes": "bytes of a block", "spill_bytes": "bytes"},
+    "cuda": {
+        "registers": "registers of a thread",
+        "scalar_registers": "scalar registers of a wave",
+        "shared_bytes": "bytes of a block",
+        "spill_bytes": "bytes",
+        "stack_bytes": "bytes of a thread",
+        "barriers": "barriers of a block",
+        "code_bytes": "bytes",
+        OCCUPANCY: "warps of a multiprocessor",
+        **{
+            f"{kind}_instructions": f"{kind} instructions in the code"
+            for kind in (
+                *("tensor", "float64", "float32", "float16", "integer", "conversion", "special", "local", "shared"),
+                *("async", "global", "barrier", "branch", "other"),
+            )
+        },
+        "loop_instructions": "instructions in innermost loops",
+    },
 }
+BY_COMPILER = (
+    "registers",
+    "shared_bytes",
+    "spill_bytes",
+)  # which ptxas prints, and build-info.json of a build may have
+MIX = tuple(name for name in FIGURES["cuda"] if name.endswith("_instructions"))
 # Counts of one call of C code, with units: what callgrind executes (counts/callgrind.py). The instruction set of the
 # CPU that it shows is part of the case: `float32-4k-avx2`.
 COUNTS: Mapping[str, str] = {
@@ -49,6 +74,11 @@ def dims_of(case: str) -> tuple[int, ...]:
     if extents is not None:
         return tuple(int(extent) for extent in extents.split("x"))
     return (int(count) * _FACTORS[factor],)
+
+
+def is_gpu(target: str) -> bool:
+    """Return whether a target of compiled code is a GPU's architecture, such as "sm_90a" or "gfx942"."""
+    return target.startswith(("sm_", "gfx"))
 
 
 def counted_case(case: str) -> str:

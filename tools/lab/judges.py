@@ -338,11 +338,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             with tempfile.TemporaryDirectory() as folder:
                 utils = (args.folder / SOURCES[1] / "utils.py").read_text()
                 (Path(folder) / "utils.py").write_text(utils)
-                place = Path(folder) / "problem"
-                place.mkdir()
-                files = form.write(place, name, case)
+                at = Path(folder) / "problem"
+                at.mkdir()
+                files = form.write(at, name, case)
                 with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                    theirs = [_said(form.accepts, files[0], solution) for solution in files[1:]]
+                    theirs = [_answer(form.accepts, files[0], solution) for solution in files[1:]]
                     mine = ours(*files)
             cells += [*theirs, *mine]
         table.append(cells)
@@ -370,7 +370,7 @@ def _word(accepted: bool) -> str:
     return "yes" if accepted else "no"
 
 
-def _said(judge: Callable[[Path, Path], bool], problem: Path, solution: Path) -> str:
+def _answer(judge: Callable[[Path, Path], bool], problem: Path, solution: Path) -> str:
     try:
         return _word(judge(problem, solution))
     except Exception as error:  # noqa: BLE001 - theirs to raise: the cell tells it

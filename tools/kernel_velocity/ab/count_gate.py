@@ -1,7 +1,8 @@
 """``kv gate --counts BASE HEAD``: what differs between two commits in figures of code and in counts of calls.
 
 Nothing is timed, so it needs no quiet machine, and no lock where both commits are built. A figure differs or not. More
-is not slower: the rules of the section (`counts.changes.Rules`) say which rise is a regression (10) or a suspect (11).
+is not slower: the rules of the section (`counts.changes.Rules`) say which change is a regression (10) or a
+suspect (11).
 
 A count that HEAD lacks and BASE had is a suspect, one that fails at HEAD alone a failed benchmark (20). Where a commit
 does not build, or no call that the suite wants counted could be counted at both, nothing was compared (22).
@@ -17,20 +18,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from kernel_velocity import lock, statuses, units
 from kernel_velocity.ab.session import AsvRunner
-from kernel_velocity.counts import callgrind, compiled
+from kernel_velocity.counts import callgrind, compiled, machine_code
 from kernel_velocity.counts.changes import Change, FigureKey, Rules, differing
+from kernel_velocity.counts.gpu_figures import readable
 from kernel_velocity.errors import KernelVelocityError, NothingMeasured
 from kernel_velocity.findings.report import JUnitCase, Report, commit_line
 from kernel_velocity.findings.text import change as in_percent
-from kernel_velocity.names import COUNTS, counted_case
+from kernel_velocity.names import COUNTS, FIGURES, counted_case, is_gpu
 from kernel_velocity.processes import contained
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
@@ -48,6 +51,8 @@ from kernel_velocity.tables import columns, literal, plain
 
 LONGEST = 300.0  # s without an answer, after which a call is given up
 NOTE = "more or fewer, not slower or faster: a count is no time"
+MOST_OPCODES = 12  # of a kernel, that the report names
+_TOOLS = {"valgrind": "counted", "nvdisasm": "code read"}
 _HEADS = ("figure", "BASE", "HEAD", "change", "of")
 
 
@@ -58,6 +63,7 @@ class Side:
     figures: dict[FigureKey, int] = field(default_factory=dict)
     unavailable: dict[Call, str] = field(default_factory=dict)
     failed: dict[Call, str] = field(default_factory=dict)
+    code: dict[Call, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)  # of GPU code (suite/counting.py)
 
     def reason(self, call: Call) -> str:
         """Return why a call has no counts here. "" where it has some."""
@@ -85,11 +91,11 @@ class CountReport:
 
     def is_regression(self, change: Change) -> bool:
         """Return whether the rules call a change a regression."""
-        return change.key.figure in self.rules.regression and change.rises(self.rules)
+        return change.worsens(self.rules.regression, self.rules)
 
     def is_suspect(self, change: Change) -> bool:
         """Return whether the rules call a change a suspect."""
-        return change.key.figure in self.rules.suspect and change.rises(self.rules)
+        return change.worsens(self.rules.suspect, self.rules)
 
     @property
     def compared(self) -> int:
@@ -126,14 +132,14 @@ class CountReport:
         changes = self.changes
         regressions, suspects = ([c for c in changes if judge(c)] for judge in (self.is_regression, self.is_suspect))
         counted = {
-            "risen although they must not": units.count(len(regressions), "figure"),
-            "risen": units.count(len(suspects), "figure"),
+            "worse although they must not be": units.count(len(regressions), "figure"),
+            "to look at": units.count(len(suspects), "figure"),
             "failing": units.count(len(self.broken), "call"),
             "not counted any more": units.count(len(self.gone), "call"),
         }
         reasons = [f"{what}: {number}" for what, number in counted.items() if not number.startswith("0")]
         reasons += [f"differing: {len(changes)} of {units.count(self.compared, 'figure')}"]
-        lead = "more than before" if self.status is Status.SUSPECT and suspects else self.status.words
+        lead = "unlike before" if self.status is Status.SUSPECT and suspects else self.status.words
         return "; ".join([lead, *reasons])
 
 
@@ -148,20 +154,20 @@ def compare(args: argparse.Namespace, err: TextIO) -> CountReport:
         names = ("BASE", "the unchanged working tree" if is_tree else "HEAD")
         git.check_two(Path(), names, base, head, NothingMeasured)
         suite, project = config.suite(Path()), config.project(Path())
-        calls = _matching(counting.calls(suite), args.bench)
         runner = AsvRunner(Path(), device="cpu", err=err, again=args.again)
         _build(runner, (base, head), wait=args.wait)
         began = time.monotonic()
         builds = [runner.unpacked(commit) for commit in (base, head)]
+        infos = [runner.build_info(commit) for commit in (base, head)]
+        calls = _matching(counting.calls(suite, infos), args.bench)
         before, after = count(suite, builds, calls, err)
         kernels = dict.fromkeys((*suite.modules(), *project.kernels)) if args.bench is None else ()
-        for side, commit in ((before, base), (after, head)):
-            info = runner.build_info(commit)
+        for side, info in zip((before, after), infos, strict=True):
             side.figures |= compiled.figures(info, dict.fromkeys((*kernels, *(call.kernel for call in calls))))
         if not calls and not before.figures:
             raise NothingMeasured(
                 "nothing is counted here: give a definition of the suite @kv.benchmark(counts=[...]), whose "
-                "implementation is a C function"
+                "implementation is a C function, or gpu={...}, the GPU code of its implementations"
             )
         commits = git.read(Path(), [base, head]).commits
         changed = git.changed_files(Path(), base, head, suite.folder)
@@ -181,11 +187,19 @@ def compare(args: argparse.Namespace, err: TextIO) -> CountReport:
 def _matching(calls: Sequence[Call], bench: str | None) -> list[Call]:
     """Return the calls of which a series matches a regular expression, as asv writes series."""
     series: dict[Series, Call] = {
-        (f"{call.kernel}.Cpu.track_{figure}", (call.implementation, counted_case(call.case))): call
+        (
+            f"{call.kernel}.{'Cuda' if is_gpu(call.case) else 'Cpu'}.track_{name}",
+            (call.implementation, _case(call)),
+        ): call
         for call in calls
-        for figure in COUNTS
+        for name in (FIGURES["cuda"] if is_gpu(call.case) else COUNTS)
     }
     return [*dict.fromkeys(series[key] for key in matching([*series], bench))]
+
+
+def _case(call: Call) -> str:
+    """Return the case of the series of a call."""
+    return call.case if is_gpu(call.case) else counted_case(call.case)
 
 
 def _build(runner: AsvRunner, commits: Sequence[str], *, wait: bool) -> None:
@@ -287,8 +301,10 @@ class _Worker:
     def _note(side: Side, call: Call, answer: Mapping[str, object]) -> None:
         counts = answer.get("counts")
         if isinstance(counts, dict):
-            case = counted_case(call.case)
-            side.figures |= {FigureKey(call.kernel, call.implementation, case, name): n for name, n in counts.items()}
+            of = call.kernel, call.implementation, _case(call)
+            side.figures |= {FigureKey(*of, name): n for name, n in counts.items()}
+        if "details" in answer:
+            side.code[call] = {name: of for name, of in answer.items() if isinstance(of, dict)}
         for kind, texts in (("unavailable", side.unavailable), ("failed", side.failed)):
             if kind in answer:
                 texts[call] = str(answer[kind])
@@ -302,7 +318,8 @@ def as_text(report: CountReport) -> str:
     lines = [f"{role} {commit_line(commit)}" for role, commit in (("BASE", report.base), ("HEAD", report.head))]
     if report.changes:
         lines += ["", columns([_HEADS, *map(_cells, report.changes)]), f"  {NOTE}"]
-    lines += ["", *(f"{text}: {', '.join(names)}" for text, names in _missing(report).items())]
+    lines += ["", *_explained(report)]
+    lines += [f"{text}: {', '.join(names)}" for text, names in _missing(report).items()]
     lines += [f"note: {note}" for note in report.notes]
     lines += [_summary(report), f"verdict: {_verdict(report)}"]
     return "\n".join(lines) + "\n"
@@ -318,6 +335,25 @@ def _of(change: Change) -> str:
     return change.unit if change.key.figure not in COUNTS else change.key.figure.replace("_", " ")
 
 
+def _explained(report: CountReport) -> Iterator[str]:
+    """Yield what in the GPU code of calls differs: occupancies of kernels, and instructions by opcode."""
+    for call in report.calls:
+        if call not in report.before.code or call not in report.after.code:
+            continue
+        before, after = report.before.code[call], report.after.code[call]
+        for kernel, words in before["occupancies"].items():
+            if (now := after["occupancies"].get(kernel, words)) != words:
+                yield f"{' '.join(call)}, {readable(kernel)}: {words} -> {now}"
+        opcodes: Counter[str] = Counter(after["details"])
+        opcodes.subtract(before["details"])
+        differing = sorted((name for name, more in opcodes.items() if more), key=lambda name: -abs(opcodes[name]))
+        texts = [
+            f"{name} {before['details'].get(name, 0):,} -> {after['details'].get(name, 0):,}" for name in differing
+        ]
+        if before["details"] and after["details"] and texts:
+            yield f"{' '.join(call)}: {units.listed(texts, MOST_OPCODES)}"
+
+
 def _missing(report: CountReport) -> dict[str, list[str]]:
     """Return why calls were not compared, with their names."""
     reasons: dict[str, list[str]] = {}
@@ -329,16 +365,25 @@ def _missing(report: CountReport) -> dict[str, list[str]]:
         for side, text in why.items():
             word = "failed" if call in (report.before if side == "BASE" else report.after).failed else "n/a"
             reasons.setdefault(f"{word} ({side}), {plain(text)}", []).append(" ".join(call))
+    for call in report.calls:
+        lacking = [set(side.code.get(call, {}).get("missing", {}).values()) for side in (report.before, report.after)]
+        for why in sorted(lacking[0] | lacking[1]):
+            role = "both" if why in lacking[0] & lacking[1] else "BASE" if why in lacking[0] else "HEAD"
+            reasons.setdefault(f"n/a ({role}) in part, {plain(why)}", []).append(" ".join(call))
     return reasons
 
 
 def _summary(report: CountReport) -> str:
-    by = callgrind.counted_by()
-    counted = f", counted by valgrind {by['valgrind']}" if by else ""
+    by = _counted_by()
+    counted = "".join(f", {verb} by {name} {by[name]}" for name, verb in _TOOLS.items() if name in by)
     differ = len(report.changes)
     return f"{units.count(report.compared, 'figure')}: {differ} differ, {report.compared - differ} equal{counted}; " + (
         f"{report.seconds:.0f} s"
     )
+
+
+def _counted_by() -> dict[str, str]:
+    return callgrind.counted_by() | machine_code.read_by()
 
 
 def _verdict(report: CountReport) -> str:
@@ -354,9 +399,10 @@ def as_report(report: CountReport) -> Report:
             "exit_status": report.status,
             "base": {"sha": report.base.sha, "subject": report.base.subject, "author": report.base.author},
             "head": {"sha": report.head.sha, "subject": report.head.subject, "author": report.head.author},
-            "counted_by": callgrind.counted_by(),
+            "counted_by": _counted_by(),
             "seconds": report.seconds,
             "notes": list(report.notes),
+            "explained": list(_explained(report)),
             "compared": report.compared,
             "changes": [
                 {**change.key._asdict(), "unit": change.unit, "before": change.before, "after": change.after}
@@ -382,6 +428,7 @@ def _markdown(report: CountReport) -> Iterator[str]:
         table = [_HEADS, ("---", "--:", "--:", "--:", "---"), *rows]
         yield "\n".join(f"| {' | '.join(row)} |" for row in table)
         yield f"{NOTE[0].upper()}{NOTE[1:]}."
+    yield from map(literal, _explained(report))
     yield from (f"{literal(text)}: {literal(', '.join(names))}" for text, names in _missing(report).items())
     yield from (f"Note: {literal(note)}" for note in report.notes)
     yield f"{_summary(report)}."

@@ -45,7 +45,7 @@ from kernel_velocity.results.lines import add_failure
 from kernel_velocity.runner import code_identity, fingerprint
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, machine, measuring, run_asv, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
-from kernel_velocity.runner.session import built
+from kernel_velocity.runner.session import built, changed
 from kernel_velocity.suite import config
 
 MACHINE = "kv-ab"
@@ -106,6 +106,8 @@ class AsvRunner:
         if (then := self._environment.other_toolchain(commit)) is not None:
             self._environment.set_build_aside(commit)
             self._say(f"{commit[:SHORT]} was built with {then or 'an unknown compiler'}; it is built again")
+        if self._environment.forget_changed([commit]):
+            self._say(changed(commit))
         if self._environment.is_built(commit):
             return None
         if self.again:

@@ -1,27 +1,30 @@
 """What differs between the figures of two builds, and what that is by the rules of a repository's section. Pure.
 
 A figure differs or not: nothing here is statistics. More is not slower, so only the rules say what is a regression.
+Worse is a rise, of the occupancy a fall, and of the mix of instructions any change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from kernel_velocity.fields import NotNegative, Rule
-from kernel_velocity.names import COUNTS, FIGURES, UNITS_OF_FIGURES
+from kernel_velocity.names import COUNTS, MIX, OCCUPANCY, UNITS_OF_FIGURES, is_gpu
 
 SPILLS = "spill_bytes"
-Figure = Annotated[str, Rule(f"one of {', '.join(UNITS_OF_FIGURES)}", UNITS_OF_FIGURES.__contains__)]
+ANY_MIX = "mix"  # in rules: all figures of MIX
+_NAMES = (ANY_MIX, *(name for name in UNITS_OF_FIGURES if name not in MIX))
+Figure = Annotated[str, Rule(f"one of {', '.join(_NAMES)}", _NAMES.__contains__)]
 
 
 @dataclass(frozen=True)
 class Rules:
     """What the table `counts` of a repository's section says."""
 
-    regression: tuple[Figure, ...] = (SPILLS,)  # figures that must not rise
-    suspect: tuple[Figure, ...] = ("instructions",)  # figures whose rise somebody should look at
+    regression: tuple[Figure, ...] = (SPILLS, OCCUPANCY)  # figures that must not become worse
+    suspect: tuple[Figure, ...] = ("instructions", ANY_MIX)  # figures that somebody should look at where they do
     percent: NotNegative = 1.0  # by which a count of a call must rise for either. Figures of the compiler: at all
 
 
@@ -45,7 +48,7 @@ class Change:
     @property
     def device(self) -> str:
         """The device that the code is for: "cpu" or "cuda"."""
-        return "cuda" if self.key.figure in FIGURES["cuda"] else "cpu"
+        return "cuda" if is_gpu(self.key.case) else "cpu"
 
     @property
     def spills_more(self) -> bool:
@@ -62,10 +65,14 @@ class Change:
         """After / before. None from 0."""
         return self.after / self.before if self.before else None
 
-    def rises(self, rules: Rules) -> bool:
-        """Whether it rises by so much that the rules look at it."""
+    def worsens(self, names: Collection[str], rules: Rules) -> bool:
+        """Whether it is one of some figures of the rules, and becomes so much worse that they look at it."""
+        if self.key.figure in MIX:
+            return ANY_MIX in names
+        if self.key.figure == OCCUPANCY:
+            return OCCUPANCY in names and self.after < self.before
         least = 1 + rules.percent / 100 if self.key.figure in COUNTS else 1.0
-        return self.after > least * self.before
+        return self.key.figure in names and self.after > least * self.before
 
     def __str__(self) -> str:
         """Return it in words: "matmul sm_90: 168 -> 128 registers of a thread"."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_velocity.counts.changes import FigureKey
 from kernel_velocity.documents import DamagedError
-from kernel_velocity.names import FIGURES, NATIVE, TARGETS
+from kernel_velocity.names import BY_COMPILER, FIGURES, NATIVE, TARGETS
 
 INFO_NAME = "build-info.json"
 _PTXAS: Mapping[str, Callable[[list[Mapping[str, int]]], int]] = {
@@ -78,10 +78,17 @@ def _maxima(functions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{name}: {registers[name]} registers, {spilled[name]} bytes spilled"
 
 
+def functions(info: Mapping[str, Any], kernel: str, architecture: str) -> tuple[str, ...]:
+    """Return the GPU's functions of a kernel for an architecture. () where the build does not say it."""
+    with suppress(LookupError, TypeError, AttributeError):
+        return tuple(f["function"] for f in info["kernels"][kernel]["ptxas"] if f["architecture"] == architecture)
+    return ()
+
+
 def figures(info: Mapping[str, Any], kernels: Iterable[str]) -> dict[FigureKey, int]:
     """Return the figures of kernels that a build (its build-info.json) has."""
     result = {}
-    for kernel, (device, names) in itertools.product(kernels, FIGURES.items()):
+    for kernel, (device, names) in itertools.product(kernels, (("cpu", FIGURES["cpu"]), ("cuda", BY_COMPILER))):
         for target, name in itertools.product(TARGETS[device], names):
             with suppress(NotImplementedError):
                 result[FigureKey(kernel, NATIVE, target, name)] = figure(info, kernel, name, target)

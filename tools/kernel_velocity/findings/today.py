@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.findings.finding import Finding, Kind
+from kernel_velocity.findings.finding import Finding, Kind, State
 from kernel_velocity.past import past as series_past
 from kernel_velocity.past.past import Past
+from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.verdict.verdicts import Change, Verdicts, Word, lasted
+
+WAS_CONFIRMED = frozenset({State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.RESOLVED})
 
 
 def of_findings(findings: Sequence[Finding], results: Path, repository: Path) -> Mapping[str, str]:
@@ -28,7 +31,7 @@ def of_findings(findings: Sequence[Finding], results: Path, repository: Path) ->
     if not any(_is_of_speed(finding) for finding in findings):
         return {}
     past = series_past.open(results, repository)
-    levels = Verdicts(past)
+    levels = Verdicts(past, confirmed(findings, past))
     return {finding.id: of_finding(finding, past, levels) for finding in findings}
 
 
@@ -67,6 +70,19 @@ def of_finding(finding: Finding, past: Past, levels: Verdicts) -> str:
     if undecided:
         notes.append((undecided, "the values recorded by now leave it undecided"))
     return " ".join(f"In {count:,} of {len(finding.affected):,} series {words}." for count, words in notes)
+
+
+def confirmed(findings: Iterable[Finding], past: Past) -> Mapping[tuple[SeriesKey, bool], frozenset[str]]:
+    """Return the commits of findings that a re-measurement confirmed, by series and whether its values rose."""
+    commits = defaultdict[tuple[SeriesKey, bool], set[str]](set)
+    for finding in findings:
+        if _is_of_speed(finding) and finding.state in WAS_CONFIRMED:
+            for series in finding.affected:
+                key = past.slots.get((*series.identity.slot, series.identity.version))
+                is_settled = series.low is not None and series.high is not None and not series.low <= 1 <= series.high
+                if key is not None and series.rounds and is_settled:
+                    commits[key, series.effect > 0].update(finding.commits)
+    return {key: frozenset(some) for key, some in commits.items()}
 
 
 def is_told_by(finding: Finding, change: Change, shown_at: str) -> bool:

@@ -134,6 +134,7 @@ class Problem(ABC):
         cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of. Of a
             device that is not named, its core.
         counts: names of cases whose C code is counted on the CPU. counted: the implementations that may be C.
+        gpu: what of GPU code figures are read, by implementation: `gpu_figures.GpuFile` and others like it.
     """
 
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = ()
@@ -150,6 +151,7 @@ class Problem(ABC):
     cold: ClassVar[Mapping[str, Sequence[str]]] = {}
     counts: ClassVar[Sequence[str]] = ()
     counted: ClassVar[Sequence[str]] = ()
+    gpu: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, name: str, time_limit: float | None = None) -> None:
         self.name = name

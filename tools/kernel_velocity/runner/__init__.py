@@ -8,10 +8,8 @@ the leaves, results, series and roofline. A node that only measures imports it w
     checks.py        requirements and shared arguments of the commands that measure, --lock-clocks
     code_identity.py  hashes of what runs of a build: what a function of a library reaches, or the whole of it
     doctor.py        `kv doctor`: what is here, what will be n/a and why, what to run first
-    elf.py           the sections, symbols, relocations and functions of an ELF file
     environment.py   asv's environment of a commit: build, cache, switch
     fingerprint.py   facts of the machine, and what a build says of its code
-    gpu_code.py      what runs of fatbins, cubins and PTX
     host.py          torch, compiler, device, variables of a measuring process, `kv report` in a process of its own
     instructions.py  functions of x86-64 and AArch64: bytes without addresses, and what they refer to
     peaks.py         `kv peaks`, and the process that measures the ceilings

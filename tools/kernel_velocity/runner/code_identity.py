@@ -26,10 +26,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kernel_velocity.counts import gpu_code
 from kernel_velocity.counts.compiled import INFO_NAME
-from kernel_velocity.files import replace_text
-from kernel_velocity.runner import gpu_code, instructions
-from kernel_velocity.runner.elf import (
+from kernel_velocity.counts.elf import (
     ALLOCATED,
     CUDA,
     EXECUTABLE,
@@ -41,7 +40,9 @@ from kernel_velocity.runner.elf import (
     Span,
     Target,
 )
-from kernel_velocity.runner.gpu_code import GpuCode
+from kernel_velocity.counts.gpu_code import GPU_SECTIONS, GpuCode
+from kernel_velocity.files import replace_text
+from kernel_velocity.runner import instructions
 from kernel_velocity.runner.instructions import Body, Reference, UnreadableError, Use
 from kernel_velocity.suite.config import Project
 from kernel_velocity.suite.under_test import find_info
@@ -51,7 +52,6 @@ WHOLE = "whole_build"  # key of build-info.json: why a kernel with symbols is ha
 LINE = 64  # bytes of a cache line, and of the blocks in which processors fetch and decode instructions
 NEAR = 64  # bytes before an object: an address there may be meant for the object, as of table[i - 1]
 SHORTEST_TEXT = 4  # letters of an aligned text: fewer may be a table of numbers
-GPU_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 OF_PATHS = (".dynstr", ".dynamic", ".gnu.hash", ".hash", ".nvFatBinSegment")  # of folders, or follow from the others
 # Functions of CUDA's static runtime, which count by name as those of the shared one do
 RUNTIME = "libcudart_static_"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity import documents
-from kernel_velocity.counts import callgrind, compiled
+from kernel_velocity.counts import callgrind, compiled, machine_code
 from kernel_velocity.engine import gpu, server
 from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
@@ -60,7 +60,7 @@ def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> Session
         code=code_hashes(unpacked),
         ptxas=compiled.ptxas_of(info),
         whole=whole,
-        counted=callgrind.counted_by(),
+        counted=callgrind.counted_by() | machine_code.read_by(),
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from kernel_velocity.runner.elf import AARCH64, X86_64
+from kernel_velocity.counts.elf import AARCH64, X86_64
 
 
 class Use(Enum):

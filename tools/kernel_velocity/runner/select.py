@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.names import COUNTS, DEVICES, FIGURES, NATIVE
+from kernel_velocity.names import DEVICES, NATIVE
 from kernel_velocity.results.asv_file import Series, StoredSeries
 from kernel_velocity.results.measurement import FIRST_LOOK
 from kernel_velocity.suite.suite import CEILINGS, Suite
@@ -92,13 +92,8 @@ def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> It
         kernels |= dict.fromkeys(str(problem.kernel) for problem in suite.problems())
     for kernel, (device, class_name) in itertools.product(kernels, DEVICES.items()):
         benchmark = suite.figures(kernel, device)
-        for figure in FIGURES[device] if hasattr(benchmark, "figure_params") else ():
-            name = f"{kernel}.{class_name}.track_{figure}"
-            yield from (((name, params), benchmark.version) for params in itertools.product(*benchmark.figure_params))
-        for count in COUNTS:
-            if (method := getattr(benchmark, f"track_{count}", None)) is not None:
-                name = f"{kernel}.{class_name}.track_{count}"
-                yield from (((name, params), method.version) for params in itertools.product(*benchmark.count_params))
+        for figure, params, version in benchmark.figures_of_code() if hasattr(benchmark, "figures_of_code") else ():
+            yield (f"{kernel}.{class_name}.track_{figure}", params), version
 
 
 def of_lanes(lanes: Iterable[str], bench: str | None) -> str:

@@ -107,6 +107,8 @@ class Session:
         if again:
             self._environment.forget_failures(self.commits)
         self._environment.create()
+        for commit in self._environment.forget_changed(self.commits):
+            print(changed(commit), file=out)
         for commit in self.commits:
             self._check_toolchain(commit, again, out)
             if self._environment.is_built(commit):
@@ -126,6 +128,7 @@ class Session:
 
     def _compile_cuda(self, out: TextIO) -> None:
         """Compile the CUDA code of the tracked commits that was left out of what is timed: its figures are tracked."""
+        self.reader.pause(time.time())
         repo: Any = get_repo(self._conf)
         for commit in filter(self._environment.lacks_figures, self.tracked if self.series.figures else ()):
             began = time.time()
@@ -137,6 +140,7 @@ class Session:
                 self.tracked = tuple(other for other in self.tracked if other != commit)
             else:
                 spent = time.time() - began
+                self.build_seconds[commit] = self.build_seconds.get(commit, 0.0) + spent
                 done = f"compiled in {spent:.1f} s" if twin is None else f"as {twin[:SHORT]} has it"
                 print(f"CUDA code of {commit[:SHORT]}, for its figures: {done}", file=out, flush=True)
 
@@ -202,8 +206,8 @@ class Session:
                 several = (step.before, self.rounds)
                 self._run(step.commits, [*rounds, *append], series, out, several)
                 if first_look and step is not steps[-1]:
-                    of_each = step.before + step.rounds
-                    self._show(of_each, of_each - steps[0].before, out)
+                    so_far = step.before + step.rounds
+                    self._show(so_far, so_far - steps[0].before, out)
             self._compile_cuda(out)
             if self.tracked:
                 print("computing errors, and reading what the compilers made", file=out, flush=True)
@@ -240,6 +244,7 @@ class Session:
         Args:
             done: rounds of each commit. new: those that this run measured.
         """
+        self.reader.pause(time.time())
         minutes = max(round((time.time() - self._began) / new * (self.rounds - done) / 60), 1)
         commits = units.count(len(self.measured), "commit")
         unfinished = (
@@ -484,6 +489,11 @@ def built(commit: str, twin: str | None, seconds: float) -> str:
     if twin is None:
         return f"built {commit[:SHORT]} in {seconds:.1f} s"
     return f"{commit[:SHORT]} takes the build of {twin[:SHORT]}, which has the same files to build"
+
+
+def changed(commit: str) -> str:
+    """Return that a build is made again."""
+    return f"note: {commit[:SHORT]}: files of its build were changed since it was made; it is built again"
 
 
 def ceilings_expression(device: str) -> str:

@@ -76,7 +76,7 @@ class Site:
     @cached_property
     def levels(self) -> Verdicts:
         """The levels of all series: what every page asks whether a series changed."""
-        return Verdicts(self.past)
+        return Verdicts(self.past, today.confirmed(self.findings, self.past))
 
     @cached_property
     def platforms(self) -> tuple[Platform, ...]:

@@ -14,6 +14,8 @@ from math import isnan
 from urllib.parse import urlencode
 
 from kernel_velocity import units
+from kernel_velocity.names import FIGURES as FIGURES_OF_CODE
+from kernel_velocity.names import MIX
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
@@ -33,6 +35,11 @@ FIGURES = {  # of code: the end of a benchmark's name -> what tables call it
     "track_registers": "registers of a thread",
     "track_shared_bytes": "shared memory of a block",
     "track_spill_bytes": "spilled",
+    "track_scalar_registers": "scalar registers of a wave",
+    "track_stack_bytes": "stack of a thread",
+    "track_barriers": "barriers of a block",
+    "track_occupancy": "occupancy, warps of a multiprocessor",
+    **{f"track_{name}": FIGURES_OF_CODE["cuda"][name] for name in MIX},
     "track_instructions": "instructions of a call",
     "track_reads": "reads of a call",
     "track_writes": "writes of a call",

@@ -1,19 +1,21 @@
 """The asv classes behind `definition.benchmark`: two axes, checked before and after timing, timed by rounds.
 
 A class has a problem and a device. Asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
-`.track_max_error`, the figures of the compiled code (`compiled.figure`) and the counts of its calls (`callgrind`).
+`.track_max_error`, the figures of the compiled code (`compiled.figure`, `gpu_figures`) and the counts of its calls
+(`callgrind`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import json
 import math
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from pathlib import Path
@@ -21,8 +23,8 @@ from time import perf_counter, time
 from typing import Any, ClassVar
 
 from kernel_velocity import processes
-from kernel_velocity.counts import c_call, callgrind
-from kernel_velocity.counts.compiled import figure
+from kernel_velocity.counts import c_call, callgrind, compiled, machine_code
+from kernel_velocity.counts.gpu_figures import Compiled, GpuFile
 from kernel_velocity.engine import process_state, quiet, spool, timing
 from kernel_velocity.engine.gpu import GpuWatch, uuid, with_clocks
 from kernel_velocity.engine.quiet import Gate
@@ -34,7 +36,19 @@ from kernel_velocity.engine.timers import Call, CudaGraphTimer, Timer
 from kernel_velocity.files import replace_text
 from kernel_velocity.machine import limits
 from kernel_velocity.machine.limits import Work
-from kernel_velocity.names import CONTROLS, COUNTED_ON, COUNTS, FIGURES, NATIVE, TARGETS, counted_case, dtype_of
+from kernel_velocity.names import (
+    BY_COMPILER,
+    CONTROLS,
+    COUNTED_ON,
+    COUNTS,
+    FIGURES,
+    MIX,
+    NATIVE,
+    TARGETS,
+    counted_case,
+    dtype_of,
+    is_gpu,
+)
 from kernel_velocity.problem import null_answers
 from kernel_velocity.problem.accuracy import in_words
 from kernel_velocity.problem.implementations import Bound, Module, bind, check_device
@@ -44,10 +58,11 @@ from kernel_velocity.suite.alone import APART_TURNS, AloneCalls, ApartError
 from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.suite.memory import checksums, layout_of, unlike_reference
 from kernel_velocity.suite.originals import ORIGINALS, ReplacedFunctionError
-from kernel_velocity.suite.under_test import build_info, check_package, root_folder
+from kernel_velocity.suite.under_test import ARTEFACTS, build_info, check_package, find_info, root_folder
 from kernel_velocity.unproven import FLAG, KINDS
 
 CHECK_STEP = 97  # where an output has all bits of one that was checked in full, one in 97 results is checked again
+SCALARS = "scalar_registers"  # which only AMD's GPUs have
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
 
 
@@ -77,6 +92,7 @@ class FiguresBenchmark:
 
     problem: Problem
     device: ClassVar[str]
+    targets: ClassVar[dict[str, tuple[str, ...]]]  # of the compilers, by implementation
     figure_params: ClassVar[list[list[str]]]  # of figures of the compiled code: a case is a target of the compiler
     count_params: ClassVar[list[list[str]]]  # of counts of calls: the CPU's instruction set is part of a case
     param_names: ClassVar[list[str]] = ["implementation", "case"]
@@ -88,16 +104,58 @@ class FiguresBenchmark:
             return  # a base
         problem = cls.problem
         problem.device = cls.device
-        cls.figure_params = [[NATIVE], list(TARGETS[cls.device])]
-        cls.count_params = [list(problem.counted), [counted_case(case) for case in problem.counts]]
         describes_itself = isinstance(problem.functions.get(NATIVE), Module)  # in build-info.json
-        for name, unit in FIGURES[cls.device].items() if describes_itself else ():
-            value = partial(_figure, str(problem.kernel), name)
-            setattr(cls, f"track_{name}", tracked(name, unit, value, " of the compiled code for a target"))
+        targets = {NATIVE: TARGETS[cls.device]} if describes_itself else {}
+        if cls.device == "cuda":
+            targets |= {name: tuple(source.architectures) for name, source in problem.gpu.items()}
+        cls.targets = targets
+        cls.figure_params = [[*targets], list(dict.fromkeys(target for of in targets.values() for target in of))]
+        cls.count_params = [list(problem.counted), [counted_case(case) for case in problem.counts]]
+        for name, unit in FIGURES[cls.device].items() if targets else ():
+            if name == SCALARS and not any(map(_has_scalars, cls.figure_params[1])):
+                continue
+            method = tracked(name, unit, partial(_figure, name), " of the compiled code for a target")
+            method.version = f"{cls.version}-{machine_code.METHOD}" if name in MIX else cls.version
+            setattr(cls, f"track_{name}", method)
         for name, unit in COUNTS.items() if cls.device == "cpu" and all(cls.count_params) else ():
             method = tracked(name, unit, partial(_count, name), ", as callgrind counts it")
             method.version = f"{cls.version}-{callgrind.METHOD}"
             setattr(cls, f"track_{name}", method)
+
+    @classmethod
+    def figures_of_code(cls) -> Iterator[tuple[str, tuple[str, str], str]]:
+        """Yield the figures and counts of the kernel's code: (name of FIGURES or COUNTS, parameters, version)."""
+        for name in FIGURES[cls.device]:
+            if (method := getattr(cls, f"track_{name}", None)) is not None:
+                for implementation, targets in cls.targets.items():
+                    for target in targets if name != SCALARS else filter(_has_scalars, targets):
+                        yield name, (implementation, target), method.version
+        for name in COUNTS:
+            if (method := getattr(cls, f"track_{name}", None)) is not None:
+                for implementation, case in itertools.product(*cls.count_params):
+                    yield name, (implementation, case), method.version
+
+    def code(self, implementation: str, architecture: str) -> Compiled:
+        """Return what a compiler made of an implementation for a GPU's architecture.
+
+        Raises:
+            NotImplementedError: the build has no such code, or it is not compiled for this one: n/a.
+        """
+        check_package(os.environ)
+        source = self.problem.gpu.get(implementation)
+        folder = os.environ.get(ARTEFACTS)
+        if source is None:
+            names = compiled.functions(build_info(), str(self.problem.kernel), architecture)
+            info = find_info(Path(str(folder)))
+            if info is None or not names:
+                raise NotImplementedError(f"the build of this commit has no {self.problem.kernel} for {architecture}")
+            source, folder = GpuFile("*.so", names, (architecture,)), str(info.parent)
+        if architecture not in source.architectures:
+            raise NotImplementedError(f"{implementation} is not compiled for {architecture}")
+        if folder is None:
+            raise NotImplementedError(f"nothing is built here: {ARTEFACTS} names no folder")
+        made: Compiled = source.compiled(Path(folder), architecture, _cache() / "counts")
+        return made
 
     def count(self, implementation: str, case: str) -> dict[str, int]:
         """Return what one call of an implementation executes on the CPU in one thread, by the names of COUNTS.
@@ -221,7 +279,7 @@ class _KernelBenchmark(FiguresBenchmark):
         timing.pre_warm(from_environment(os.environ), self.device)
         began = time()
         single, check = self._single(timer, cold=cold), partial(self._check, implementation, case, CHECK_STEP)
-        alone = AloneCalls(self.device)
+        alone, waits = AloneCalls(self.device), list[float]()
         for turn in range(APART_TURNS):
             # Always from this line: Python code may know from where it is called
             latest = self._take(timer, self._gate(implementation, case, cold=cold))
@@ -232,7 +290,8 @@ class _KernelBenchmark(FiguresBenchmark):
             self._fresh.check()
             try:
                 waiting = None if cold else self._waiting(call, result.estimate)
-                check_finished(result.estimate, waiting)
+                waits += [] if waiting is None else [waiting]
+                check_finished(alone.row, waits)
                 # No code of a commit runs in a control: an audit of it took up to 18% of its round
                 is_control = implementation in CONTROLS and implementation not in self.problem.functions
                 audit_flags = (
@@ -413,8 +472,14 @@ def tracked(name: str, unit: str, value: Callable[..., float | None], what: str)
     return track
 
 
-def _figure(kernel: str, name: str, _bench: object, _implementation: str, target: str) -> int:
-    return figure(build_info(), kernel, name, target)
+def _figure(name: str, bench: FiguresBenchmark, implementation: str, target: str) -> int:
+    if implementation in bench.problem.gpu or (is_gpu(target) and name not in BY_COMPILER):
+        return bench.code(implementation, target).figure(name)
+    return compiled.figure(build_info(), str(bench.problem.kernel), name, target)
+
+
+def _has_scalars(target: str) -> bool:
+    return target.startswith("gfx")
 
 
 def _count(name: str, bench: FiguresBenchmark, implementation: str, case: str) -> int:

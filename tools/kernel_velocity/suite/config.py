@@ -13,8 +13,8 @@ The section is `[tool.kernel-velocity]` of pyproject.toml, or the whole of kerne
     symbols = ["libnorm.so:layernorm"]      its functions in a library, from which its code hash is made
 
     [counts]                                what `kv gate --counts` says of figures that differ (counts/changes.py)
-    regression = ["spill_bytes"]            those that must not rise
-    suspect = ["instructions"]              those whose rise is a suspect
+    regression = ["spill_bytes", "occupancy"]  those that must not become worse
+    suspect = ["instructions", "mix"]       those that are suspects where they do
     percent = 1.0                           by how much counts of a call must rise for either
 
     [better]                                which values are better, by patterns of names, the first first

@@ -46,6 +46,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kernel_velocity.counts.gpu_figures import ARCHITECTURE, GpuFile
+from kernel_velocity.counts.python_kernels import TritonKernel
 from kernel_velocity.names import CONTROLS, DEVICES, dims_of, dtype_of
 from kernel_velocity.problem import accuracy
 from kernel_velocity.problem.implementations import Bound, KernelFailedError, Module, fresh, poison
@@ -198,6 +200,7 @@ class ProblemFile:
 
 
 problem_file, solution = ProblemFile, Solution  # what a definition calls them
+gpu_file, triton = GpuFile, TritonKernel
 
 
 def benchmark(
@@ -213,6 +216,7 @@ def benchmark(
     signature: str | None = None,
     compiled: bool = False,
     counts: Sequence[str] = (),
+    gpu: Mapping[str, Any] | None = None,
     devices: Sequence[str] = tuple(DEVICES),
     version: str = "1",
 ) -> Callable[[type], type[Problem]]:
@@ -237,6 +241,8 @@ def benchmark(
         compiled: whether to time the reference under torch.compile, too.
         counts: the cases of which the CPU's C functions are counted: instructions, reads, writes, misses of simulated
             caches. Names with sizes in them, of which small ones do, because counts are exact: ["float32-64x768"].
+        gpu: of which GPU code figures are read, without a GPU: an implementation's name, and `gpu_file(...)`,
+            `triton(...)` or another of these.
         devices: those that the kernel is timed on.
         version: raise it where old results no longer compare.
 
@@ -283,6 +289,7 @@ def benchmark(
                 },
             )
         _check_counts(where, counts, sizes.get("cpu", {}), isinstance(source, ProblemFile))
+        _check_gpu(where, gpu or {})
         module = sys.modules[definition.__module__]
         problem = type(
             definition.__name__,
@@ -301,6 +308,7 @@ def benchmark(
                     for name, value in implementations.items()
                 },
                 "counts": tuple(counts),
+                "gpu": dict(gpu or {}),
                 "counted": tuple(name for name, value in implementations.items() if _is_counted(value)),
                 **computed,
             },
@@ -309,7 +317,7 @@ def benchmark(
             _check(f"{where}, {name}", value, problem)
         if any(name in vars(module) for name in DEVICES.values()):
             raise ProblemError(f"{where}: a second benchmark; wanted one file for each kernel")
-        for device in dict.fromkeys((*devices, *(["cpu"] if counts else ()))):
+        for device in dict.fromkeys((*devices, *(["cpu"] if counts else ()), *(["cuda"] if gpu else ()))):
             members = {"problem": problem(), "device": device, "version": version, "__module__": module.__name__}
             kind = _KernelBenchmark if device in devices else FiguresBenchmark
             setattr(module, DEVICES[device], type(DEVICES[device], (kind,), members))
@@ -350,6 +358,21 @@ def _check_counts(where: str, counts: Sequence[str], sizes: Mapping[str, Sequenc
             is_right = False
         if not is_right or isinstance(counts, str):
             raise ProblemError(f"{where}: counts: wanted a list of {wanted} (got {counts!r})")
+
+
+def _check_gpu(where: str, gpu: Mapping[str, Any]) -> None:
+    """Raise a ProblemError unless each source of GPU code names architectures."""
+    for name, source in gpu.items():
+        architectures = getattr(source, "architectures", ())
+        if isinstance(architectures, str) or not architectures or not all(map(_is_architecture, architectures)):
+            raise ProblemError(
+                f"{where}: gpu: {name}: wanted gpu_file(...), triton(...) or the like, with architectures such as "
+                f'["sm_90a", "gfx942"] (got {source!r})'
+            )
+
+
+def _is_architecture(name: object) -> bool:
+    return isinstance(name, str) and ARCHITECTURE.fullmatch(name) is not None
 
 
 def _is_counted(value: Any) -> bool:

@@ -6,7 +6,7 @@ Many series are looked at together, which is faster (stats/changepoints/detector
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,12 @@ from kernel_velocity.stats.changepoints.values import INTERVAL, ChangePoint
 
 SERIES_AT_ONCE = 512  # at most: 20 MB of arrays, where there are 500 values of each
 
-ChangePoints = tuple[ChangePoint, ...]
+
+class Settled(NamedTuple):
+    """What the detector sees in a series. Indices are entries."""
+
+    points: tuple[ChangePoint, ...]
+    cuts: tuple[int, ...] = ()  # where levels begin at the least cost: steps of any age may be there
 
 
 class Logs(NamedTuple):
@@ -77,14 +82,16 @@ def by_method(series: Logs) -> dict[int, FloatArray]:
     return {number: np.where(method == number, values, np.nan) for number in np.unique(used).tolist()}
 
 
-def joined(parts: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
-    """Return the change points of all timing methods together."""
-    return tuple(sorted((point for points in parts for point in points), key=lambda point: point.index))
+def joined(parts: Sequence[Detected]) -> Settled:
+    """Return what the detector sees of all timing methods together."""
+    points = (point for part in parts for point in part.points)
+    cuts = (cut for part in parts for cut in part.cuts)
+    return Settled(tuple(sorted(points, key=lambda point: point.index)), tuple(sorted(cuts)))
 
 
 def of_all(
     keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], folder: Path | None = None
-) -> Mapping[SeriesKey, ChangePoints]:
+) -> Mapping[SeriesKey, Settled]:
     """Return the change points of series. Only series that changed since the last call are looked at.
 
     Args:
@@ -93,7 +100,7 @@ def of_all(
     """
     maker = f"{cache.code('engine', 'stats', 'verdict')} {np.__version__} {scipy.__version__}"
     answers = Answers(folder, maker)
-    result, new = dict[SeriesKey, ChangePoints](), dict[str, bytes]()
+    result, new = dict[SeriesKey, Settled](), dict[str, bytes]()
     for points, newer in forking.in_halves(lambda some: _of_some(some, columns, answers), keys):
         result |= points
         new |= newer
@@ -105,10 +112,10 @@ def of_all(
 
 def _of_some(
     keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], answers: Answers
-) -> tuple[dict[SeriesKey, ChangePoints], dict[str, bytes]]:
+) -> tuple[dict[SeriesKey, Settled], dict[str, bytes]]:
     """Return the change points of series, and the answers that are new."""
     new: dict[str, bytes] = {}
-    result: dict[SeriesKey, ChangePoints] = {}
+    result: dict[SeriesKey, Settled] = {}
     for start in progress.counted("looking for changes", range(0, len(keys), SERIES_AT_ONCE)):
         some = keys[start : start + SERIES_AT_ONCE]
         series = [columns(key) for key in some]
@@ -124,8 +131,8 @@ def _of_some(
         new |= {
             name: orjson.dumps(now) for name, now, then in zip(names, detected, before, strict=True) if now is not then
         }
-        points = iter(answer.points for answer in detected)
-        result |= {key: joined([next(points) for _ in part]) for key, part in zip(some, parts, strict=True)}
+        answers_of = iter(detected)
+        result |= {key: joined([next(answers_of) for _ in part]) for key, part in zip(some, parts, strict=True)}
     return result, new
 
 
@@ -143,4 +150,6 @@ def _unpacked(record: bytes) -> Detected:
     for name in ("settled", "points"):
         points = (ChangePoint(**{**point, "warnings": tuple(point["warnings"])}) for point in document[name])
         document[name] = tuple(points)
+    for name in ("settled_cuts", "cuts"):
+        document[name] = tuple(document[name])
     return Detected(**document)

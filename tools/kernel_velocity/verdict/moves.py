@@ -121,6 +121,7 @@ class Searched(NamedTuple):
     logs: Logs
     errors: Callable[[Indices], FloatArray]  # returns the standard errors of some entries, as `ends` takes them
     settled: Sequence[ChangePoint]  # the steps that the detector sees
+    cuts: Sequence[int]  # where it cuts the values, ascending: steps of any age may be there
 
     @property
     def ends(self) -> Ends:
@@ -134,23 +135,19 @@ def older(series: Sequence[tuple[Searched, Pool | None]]) -> list[list[OlderStep
     Args:
         series: each with what is typical of its platform (`pools`).
     """
-    stretches = [
-        (number, np.flatnonzero(~np.isnan(values)))
-        for number, (part, _) in enumerate(series)
-        for values in change_points.by_method(part.logs).values()
-    ]
     result: list[list[OlderStep]] = [[] for _ in series]
-    starts = young.likely_starts([series[number][0].logs.values[entries] for number, entries in stretches])
-    for (number, entries), several in zip(stretches, starts, strict=True):
-        if not several:
-            continue
-        (logs, errors, settled), others = series[number]
-        level = Level(logs.values[entries], others, error_of(errors(entries)))
-        cuts = np.searchsorted(entries, [point.index for point in settled if point.index in entries]).tolist()
-        result[number] += [
-            OlderStep(*(replace(step, index=int(entries[step.index])) for step in both))
-            for both in young.older_steps(level, several, cuts)
-        ]
+    for number, ((logs, errors, settled, cuts), others) in enumerate(series):
+        for values in change_points.by_method(logs).values() if cuts else ():
+            entries = np.flatnonzero(~np.isnan(values))
+            starts, edges = (
+                np.searchsorted(entries, np.intersect1d(some, entries)).tolist()
+                for some in (cuts, [point.index for point in settled])
+            )
+            level = Level(values[entries], others, error_of(errors(entries)))
+            result[number] += [
+                OlderStep(*(replace(step, index=int(entries[step.index])) for step in both))
+                for both in young.older_steps(level, starts, edges)
+            ]
     return result
 
 
@@ -280,11 +277,11 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str], idle: 
         line: the commits of the first-parent line, oldest first. idle: those that no build depends on.
     """
     series = _without_steps(histories, [_values(history) for history in histories])
-    settled = [
-        answer.points for answer in detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
-    ]
+    answers = detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
+    settled = [answer.points for answer in answers]
     searched = [
-        Searched(logs, errors.__getitem__, points) for (logs, errors, _), points in zip(series, settled, strict=True)
+        Searched(logs, errors.__getitem__, answer.points, answer.cuts)
+        for (logs, errors, _), answer in zip(series, answers, strict=True)
     ]
     untested = [part.ends for part in searched]
     platforms = [_platform(history.identity) for history in histories]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.stats.changepoints.young import LONGER, MOST_TRIED, Level, Noise, Pool
 from kernel_velocity.verdict import change_points, controls, events, moves, ranges, unsteady
-from kernel_velocity.verdict.change_points import Logs
+from kernel_velocity.verdict.change_points import Logs, Settled
 from kernel_velocity.verdict.controls import SharedParts
 from kernel_velocity.verdict.events import Rest
 from kernel_velocity.verdict.moves import Searched, Steps
@@ -194,6 +194,8 @@ class Verdicts:
     """The levels of all series of a past, which are found when the first is asked for."""
 
     past: Past
+    # By series, and whether its values rose: commits that a re-measurement in turns found guilty
+    confirmed: Mapping[tuple[SeriesKey, bool], frozenset[str]] = field(default_factory=dict)
 
     def __getitem__(self, key: SeriesKey) -> Levels:
         """Return the levels of one of the past's `keys`."""
@@ -224,7 +226,13 @@ class Verdicts:
         if any(some.sure for some in steps):
             _ = past.side_commits, past.idle  # before there are two processes
         judged = [*chain(*forking.in_halves(partial(self._judged, p=least_p(len(series))), series))]
-        marked = unsteady.marked(columns, [points for points, *_ in judged], self.shared.__getitem__)
+        steady = [points for points, *_ in judged]
+        marked = [
+            tuple(self._lifted(*row) for row in zip(repeat(part), points, marks, causes, strict=False))
+            for part, points, marks, (_, causes, _) in zip(
+                columns, steady, unsteady.marked(columns, steady, self.shared.__getitem__), judged, strict=True
+            )
+        ]
         steps_of = [
             (part.key, points, causes) for part, points, (_, causes, _) in zip(columns, marked, judged, strict=True)
         ]
@@ -241,6 +249,11 @@ class Verdicts:
             )
             for part, some, points, (*_, unseen) in zip(columns, steps, marked, judged, strict=True)
         }
+
+    def _lifted(self, columns: Columns, point: ChangePoint, mark: ChangePoint, causes: CommitRange) -> ChangePoint:
+        """Return a step as it is marked, or as it was before where a re-measurement confirmed it."""
+        confirmed = self.confirmed.get((columns.key, point.rises), frozenset())
+        return mark if confirmed.isdisjoint((*causes.commits, self.past.line[columns.position[point.index]])) else point
 
     def _agreed(self, series: Iterable[tuple[SeriesKey, Points, Sequence[CommitRange]]]) -> Iterator[CommitRange]:
         """Return the ranges of all steps in order: one test case's of all machines narrow each other."""
@@ -351,14 +364,14 @@ def _alike(logs: Logs) -> dict[int, tuple[Indices, FloatArray]]:
     return by_method
 
 
-def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Points]) -> tuple[list[Steps], list[Pool | None]]:
+def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Settled]) -> tuple[list[Steps], list[Pool | None]]:
     """Return the steps of series, those of few values among them, and what is typical of each one's platform.
 
     Args:
-        settled: the steps that the detector sees.
+        settled: what the detector sees.
     """
     searched = [
-        Searched(change_points.logs(part), partial(change_points.errors, part), settled[part.key]) for part in columns
+        Searched(change_points.logs(part), partial(change_points.errors, part), *settled[part.key]) for part in columns
     ]
     ends = [part.ends for part in searched]
     platforms = [controls.platform_of(part.key) for part in columns]
@@ -366,7 +379,7 @@ def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Points]) -> t
     pools = [by_platform[platform] for platform in platforms]
     older = [*chain(*forking.in_halves(moves.older, [*zip(searched, pools, strict=True)]))]
     ends = moves.with_older(searched, ends, older)
-    return moves.steps([settled[part.key] for part in columns], ends, older, pools, DOUBTED), pools
+    return moves.steps([settled[part.key].points for part in columns], ends, older, pools, DOUBTED), pools
 
 
 def _word(effect: float, better: Better) -> Word:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,8 @@ MARKS = 50  # rows of the table of marks; the chart has all
 NEWEST = 50  # commits of a table
 VALUES = 200  # in all tables of a page: of 500 they took a fifth of the time that the page needs of its thread
 FEWEST = 5  # rows of a table
+INSTRUCTIONS, SAME_COUNT = "track_instructions", "as many instructions"
+STEP_POINTS = 60  # of the line of a figure
 
 VALUE = "value"  # heads the values of another suite, which has no implementations
 
@@ -102,6 +104,7 @@ class Headline(NamedTuple):
     name: str
     words: Sequence[str]  # the overview's row, the time first
     change: tuple[Cell, CommitLine] | None  # the last one, and the commit to blame
+    counted: str = ""  # what counts of a call say of the newest commit, where its time says nothing
 
 
 def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[Headline]:
@@ -116,8 +119,40 @@ def headlines(chart: Chart, tables: Iterable[home_table.SeriesTable]) -> list[He
             machine = "" if len(table.site.platforms) == 1 else key.machine
             name = " · ".join(filter(None, (key.implementation, first, name_parts(key.benchmark).state, machine)))
             row = table.row(key)
-            heads.append(Headline(name, home_table.headline(table, row), home_table.last_change(table, row)))
+            last = home_table.last_change(table, row)
+            heads.append(Headline(name, home_table.headline(table, row), last, counted(chart, key)))
     return heads
+
+
+def counted(chart: Chart, key: SeriesKey) -> str:
+    """Return what the instructions of a call say of the newest commit of a series. "": its time changed, or no counts.
+
+    The commit before is the one that its time is compared with.
+    """
+    columns, site = chart.columns[key], chart.site
+    figures = [
+        figure
+        for figure in chart.figures
+        if figure["machine"] == key.machine and name_parts(figure["benchmark"]).state == INSTRUCTIONS
+    ]
+    measured = np.flatnonzero(columns.is_measured)
+    if not figures or not measured.size:
+        return ""
+    newest = int(measured[-1])
+    base = int(comparable_before(columns, newest)[0])
+    change = None if base == NONE else site.levels[key].between(base, newest)
+    if change is None or change.is_change:
+        return ""
+    before, since = int(columns.position[base]), site.line[columns.position[base]][:SHORT]
+    rises = [
+        (figure["value"][-1] / figure["value"][-2] - 1, figure["target"])
+        for figure in figures
+        if len(figure["value"]) > 1 and site.order[figure["commit"][-1]] > before
+    ]
+    rise, case = max(rises, key=lambda pair: abs(pair[0]), default=(0.0, ""))
+    words = f"{units.share(abs(rise))} {'more' if rise > 0 else 'fewer'} instructions ({case})" if case else SAME_COUNT
+    time = " ".join(filter(None, (text.verdict(change), text.verdict_detail(change))))
+    return f"Since {since}: time {time}; {words}"
 
 
 def _page(
@@ -309,12 +344,28 @@ def _figures(site: Site, chart: Chart) -> PageTable:
             value(figure, -1),
             value(figure, -2),
             since(figure["before"][-1], figure["commit"][-1]),
+            _steps_of(site, figure),
         )
         for figure in chart.figures
     ]
-    return PageTable(
-        f"compiled code of {chart.kernel}", {"figure": "of", "now": "value", "before": "value", "since": "commit"}, rows
-    )
+    columns = {"figure": "of", "now": "value", "before": "value", "since": "commit", "over the commits": ""}
+    return PageTable(f"compiled code of {chart.kernel}", columns, rows)
+
+
+def _steps_of(site: Site, figure: Mapping[str, Any]) -> Markup:
+    """Return a figure over the commits as a line with a dot at each step, from 0 to 1 of its range. Of no step: empty.
+
+    A count is exact, so that its smallest step is as visible as any.
+    """
+    starts, values = [site.order[commit] for commit in figure["commit"]], figure["value"]
+    if len(values) < 2:
+        return Markup("")
+    along = np.linspace(starts[0], site.order[site.along[-1]], STEP_POINTS).tolist()
+    index = (np.searchsorted(starts, along, side="right") - 1).tolist()
+    dots = [at for at, (before, after) in enumerate(pairwise(index), start=1) if before != after]
+    low, high = min(values), max(values)
+    label = f"{len(values) - 1:,} {'step' if len(values) == 2 else 'steps'}, from {values[0]:,} to {values[-1]:,}"
+    return plot.sparkline([(values[number] - low) / (high - low) for number in index], label, marked=dots, tone="step")
 
 
 def _traffic(site: Site, chart: Chart) -> PageTable:

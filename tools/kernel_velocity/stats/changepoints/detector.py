@@ -69,7 +69,9 @@ class Detected:
     settled_digest: str  # of the values that are present in the settled blocks
     blocks: int  # settled ones
     settled: Points
+    settled_cuts: tuple[int, ...]
     points: Points  # all of them, oldest first
+    cuts: tuple[int, ...]  # where levels begin at the least cost, ascending: all that may be a step
 
 
 def detect(values: Values) -> Points:
@@ -101,12 +103,13 @@ def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None
         else:
             searches[number] = _PointSearch.of(digest, observed(values).logs, then)
     while growing := [search for search in searches.values() if (search.blocks + 1) * BLOCK < search.logs.size]:
-        for search, points in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
+        for search, points, cuts in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
             search.settled += [point for point in points if point.index < search.blocks * BLOCK]
+            search.settled_cuts += [cut for cut in cuts if cut < search.blocks * BLOCK]
             search.blocks, search.settled_digest = search.blocks + 1, None
     ends = [search.logs.size for search in searches.values()]
-    for number, (search, points) in zip(searches, _searched([*searches.values()], ends), strict=True):
-        result[number] = search.detected(series[number], points)
+    for number, (search, points, cuts) in zip(searches, _searched([*searches.values()], ends), strict=True):
+        result[number] = search.detected(series[number], points, cuts)
     return [result[number] for number in range(len(series))]
 
 
@@ -123,6 +126,7 @@ class _PointSearch:
     blocks: int = 0
     settled_digest: str | None = None  # None: more blocks were settled since
     settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
+    settled_cuts: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _PointSearch:
@@ -130,33 +134,42 @@ class _PointSearch:
         if previous is None or previous.settled_digest != (same := _digest(logs[: previous.blocks * BLOCK])):
             return cls(digest=digest, logs=logs)
         return cls(
-            digest=digest, logs=logs, blocks=previous.blocks, settled_digest=same, settled=list(previous.settled)
+            digest=digest,
+            logs=logs,
+            blocks=previous.blocks,
+            settled_digest=same,
+            settled=list(previous.settled),
+            settled_cuts=list(previous.settled_cuts),
         )
 
-    def detected(self, values: FloatArray, points: Points) -> Detected:
-        """Return the result for the values, missing ones included. `points` are those of the window."""
+    def detected(self, values: FloatArray, points: Points, cuts: Sequence[int]) -> Detected:
+        """Return the result for the values, missing ones included. `points` and `cuts` are those of the window."""
         indices = np.flatnonzero(~np.isnan(values)).tolist()
         return Detected(
             digest=self.digest,
             settled_digest=self.settled_digest or _digest(self.logs[: self.blocks * BLOCK]),
             blocks=self.blocks,
             settled=tuple(self.settled),
+            settled_cuts=tuple(self.settled_cuts),
             points=tuple(replace(point, index=indices[point.index]) for point in (*self.settled, *points)),
+            cuts=tuple(indices[cut] for cut in (*self.settled_cuts, *cuts)),
         )
 
 
-def _searched(searches: Sequence[_PointSearch], ends: Sequence[int]) -> Iterator[tuple[_PointSearch, Points]]:
-    """Yield each search with the change points between what is settled and a place, which ends the window."""
+def _searched(
+    searches: Sequence[_PointSearch], ends: Sequence[int]
+) -> Iterator[tuple[_PointSearch, Points, Sequence[int]]]:
+    """Yield each search with change points and cuts between what is settled and a place, which ends the window."""
     starts = [max(search.blocks - 2, 0) * BLOCK for search in searches]
     windows = [search.logs[start:end] for search, start, end in zip(searches, starts, ends, strict=True)]
-    # Shorter windows have no cut.
+    # Shorter windows have no change point
     for numbers, together in rows_by_size(windows, 2 * FEWEST_A_SIDE):
         firsts, lasts = _ends(together)
         for number, first, last in zip(numbers, firsts, lasts, strict=True):
             start = 0 if starts[number] else first
             windows[number], starts[number] = windows[number][start:last], starts[number] + start
     prepared = dict[int, tuple[FloatArray, float, float]]()  # without spikes; the least scatter; the price of a cut
-    for numbers, together in rows_by_size(windows, 2 * FEWEST_A_SIDE):
+    for numbers, together in rows_by_size(windows, 2 * FEWEST_BETWEEN_CUTS):
         basis = together[:, : grown(together.shape[1])]
         least = least_sigma(basis)
         sigma = np.maximum(difference_sigma(basis), least)
@@ -170,11 +183,11 @@ def _searched(searches: Sequence[_PointSearch], ends: Sequence[int]) -> Iterator
         begin = max(search.settled[-1].index - start, 0) if search.settled else 0
         first = max((search.blocks - 1) * BLOCK - start, begin + FEWEST_BETWEEN_CUTS)
         candidates = [index for index in cuts.get(number, ()) if index >= first]
-        if not candidates:
-            yield search, ()
-            continue
-        window = _Window(*prepared[number][:2], begin)
-        yield search, window.points(window.standing(candidates), start, search.settled)
+        points: Points = ()
+        if candidates and windows[number].size >= 2 * FEWEST_A_SIDE:
+            window = _Window(*prepared[number][:2], begin)
+            points = window.points(window.standing(candidates), start, search.settled)
+        yield search, points, [start + index for index in candidates]
 
 
 def _ends(windows: FloatArray) -> tuple[list[int], list[int]]:

@@ -11,7 +11,6 @@ A step that its first values showed is looked for at any age (`older_steps`), so
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,6 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
 from kernel_velocity.engine.statistics import FloatArray
@@ -29,9 +27,7 @@ from kernel_velocity.stats.changepoints.noise import (
     MAD_SIGMA,
     MAX_CORRELATION,
     correlation,
-    difference_sigma,
     iqr_sigma,
-    least_sigma,
     median,
     medians,
 )
@@ -53,8 +49,6 @@ CLIPPED = 1.05  # variance of such a mean over that of a plain one, of normal va
 SHARE_OF_STEP = 0.5  # of the step, by each of one or two values: else an outlier shows it
 FIRST_VALUES = 3  # values that an older step is looked for with, at least
 SIZES = (FIRST_VALUES, SHORTER // 2, SHORTER)  # first values that may show an older step
-FAR = 4.3  # sigmas by which levels differ at least where such a step is looked for
-NEIGHBOURS = 2  # values on either side of such a place that are less far
 POSSIBLE = 0.01  # p from which such a step is none
 RECURSE = 1e-3  # p from which the two sides are searched, too
 TAILS = (2.0, 3.0, 4.0, 6.0, 10.0, 40.0)  # degrees of freedom of t: how heavy the tails of single values may be
@@ -417,43 +411,6 @@ class OlderStep(NamedTuple):
     first: ChangePoint  # as its first values did
 
 
-def likely_starts(series: Sequence[FloatArray]) -> list[list[int]]:
-    """Return where steps of any age may be: up to SHORTER values are far from those before. The furthest first.
-
-    Args:
-        series: (n,) log values of each, none missing.
-    """
-    result: list[list[int]] = [[] for _ in series]
-    for numbers, values in rows_by_size(series, 2 * FIRST_VALUES):
-        sigma = np.maximum(difference_sigma(values), least_sigma(values))
-        count, size = values.shape
-        # Sums of the values before each place; of those before the first there are none
-        sums, far = np.zeros((count, LONGER + size + 1)), np.zeros((count, size + 2 * NEIGHBOURS))
-        older, middle, newer = values[:, :-2], values.copy(), values[:, 2:]
-        among = np.minimum(np.maximum(older, values[:, 1:-1]), newer)
-        np.maximum(np.minimum(older, values[:, 1:-1]), among, out=middle[:, 1:-1])  # medians of three
-        most = CLIP * sigma[:, None]
-        np.clip(values, middle - most, middle + most).cumsum(axis=1, out=sums[:, LONGER + 1 :])
-        for after, before in itertools.product(SIZES, (SHORTER // 2, LONGER)):
-            starts = np.arange(FIRST_VALUES, size - after + 1)
-            sizes = np.minimum(starts, before)
-            here, then, long_ago = (
-                sums[:, LONGER + FIRST_VALUES + shift :][:, : starts.size] for shift in (0, after, -before)
-            )
-            distance = (then - here) / after
-            distance -= (here - long_ago) / sizes
-            distance /= np.sqrt(1 / after + 1 / sizes)
-            part = far[:, NEIGHBOURS + FIRST_VALUES : NEIGHBOURS + FIRST_VALUES + starts.size]
-            np.maximum(part, np.abs(distance, out=distance), out=part)
-        highest = sliding_window_view(far, 2 * NEIGHBOURS + 1, axis=1).max(axis=2)
-        far = far[:, NEIGHBOURS:-NEIGHBOURS]
-        rows, starts = np.nonzero((far == highest) & (far >= FAR * sigma[:, None]))
-        order = np.lexsort((-far[rows, starts], rows))
-        for row, start in zip(rows[order].tolist(), starts[order].tolist(), strict=True):
-            result[numbers[row]].append(start)
-    return result
-
-
 def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> list[OlderStep]:
     """Return the steps that the first values after them showed, and that the values by now still may show.
 
@@ -461,18 +418,14 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
 
     Args:
         level: values of a series that one method timed, the newest as well.
-        starts: where they may be (`likely_starts`), the furthest first.
+        starts: where they may be (`Detected.cuts`), ascending.
         cuts: where levels begin, as the detector sees them.
     """
-    edges, begins = [0, *cuts, level.logs.size], list[int]()
-    for near in starts:
-        limits = *edges, *begins
-        begin, end = max(edge for edge in limits if edge <= near), min(edge for edge in limits if edge > near)
-        start = _nearest(level.logs, begin, near, end)
-        if min(start - begin, end - start) >= FIRST_VALUES:
-            begins.append(start)
+    edges = [0, *cuts, level.logs.size]
     first = dict[int, ChangePoint]()
-    for start in sorted(begins):
+    for start in starts:
+        if min(abs(start - edge) for edge in edges) < FIRST_VALUES:
+            continue
         begin, end = max(edge for edge in edges if edge < start), min(edge for edge in edges if edge > start)
         ends = dict.fromkeys(min(start + size, end) for size in SIZES)
         step = min((_between(level, begin, start, at) for at in ends), key=lambda step: step.p)
@@ -488,22 +441,6 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
             return sorted([*steps, *weak], key=lambda step: step.by_now.index)
         weak.append(weakest)
         edges.remove(weakest.by_now.index)
-
-
-def _nearest(logs: FloatArray, begin: int, near: int, end: int) -> int:
-    """Return the start of two levels near a place that the values around it are nearest to.
-
-    A place that a look passes over, as its new level is too short, must not be replaced by one beside it.
-    """
-    first, last = max(begin, near - LONGER), min(end, near + SHORTER)
-    values = logs[first:last]
-
-    def off(at: int) -> float:
-        sides = values[: at - first], values[at - first :]
-        return sum(float(np.abs(side - median(side)).sum()) for side in sides)
-
-    starts = range(max(first + 1, near - NEIGHBOURS), min(last, near + NEIGHBOURS + 1))
-    return min(starts, key=off, default=near)
 
 
 def _between(level: Level, begin: int, start: int, end: int) -> ChangePoint:

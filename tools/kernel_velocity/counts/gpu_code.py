@@ -12,11 +12,13 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
-from kernel_velocity.runner.elf import CUDA, WITHOUT_BYTES, Elf, Section, text
+from kernel_velocity.counts.elf import CUDA, WITHOUT_BYTES, Elf, Section, text
 
 MAGIC = b"\x50\xed\x55\xba"  # of a fatbin
+GPU_SECTIONS = (".nv_fatbin", "__nv_relfatbin")  # of a library or an object: they hold fatbins
 _PTX, _CUBIN = 1, 2  # kinds of an entry
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _LZ4, _ZSTD = 1 << 13, 1 << 15  # flags of an entry
@@ -24,6 +26,15 @@ _LZ4, _ZSTD = 1 << 13, 1 << 15  # flags of an entry
 _OF_A_FILE = re.compile(r"(\d+)(?=_(?:GLOBAL__N|INTERNAL)_)|(?<=__nv_static_)(\d+)(?=_)")
 _FIXED = 4  # of .nv.info: an attribute with a payload
 _PARAMETERS, _EXTERNS = 0x0A, 0x0F  # EIATTR_PARAM_CBANK and EIATTR_EXTERNS, which name symbols by number
+_REGISTERS, _FRAME = 0x2F, 0x11  # EIATTR_REGCOUNT, EIATTR_FRAME_SIZE
+_MOST_THREADS, _THREADS = 0x05, 0x10  # EIATTR_MAX_THREADS, EIATTR_REQNTID: of a block, by dimension
+_BARRIERS = 0x4C  # EIATTR_NUM_BARRIERS
+_ANNOTATIONS, _SPILL = 0x55, 1  # EIATTR_ANNOTATIONS, and the kind of one that marks a spill's store or load
+_TOOLKIT, _ANNOTATES = 0x37, 126  # EIATTR_CUDA_API_VERSION, and the first tried whose ptxas annotates (12.3 does not)
+_RESERVED, _FIRST_RESERVING = 1024, 90  # bytes that CUDA adds to sections of shared memory, and since which sm_*
+_NEW_ABI = 8  # EI_ABIVERSION since CUDA 13, which moved the architecture within e_flags
+_ARCHITECTURE = re.compile(rb"-arch (sm_\d+[af]?)\b")  # of the options that ptxas notes
+_IS_PTX = re.compile(rb"\A(?!\x7fELF)[^\0]*^\s*\.target\s+sm_", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _LINES = re.compile(r"^\s*(?:\.file|\.loc|@@DWARF)\b[^\n]*\n?", re.MULTILINE)
 _DEBUG = re.compile(r"\.section\s+\.debug_\w+\s*\{[^}]*\}")
@@ -37,24 +48,34 @@ class GpuCode:
     """The GPU code of a library or of a file."""
 
     def __init__(self, content: bytes) -> None:
-        """Read fatbins that lie one after another, or a cubin. What is not understood counts as a whole."""
-        self._parts: list[_Cubin | _Ptx] = []
+        """Read fatbins that lie one after another, a cubin or PTX. What is not understood counts as a whole."""
+        self._parts: list[Cubin | Ptx] = []
         self._other: list[bytes] = []
         if content.startswith(MAGIC):
             for entry in _entries(content):
                 self._add(entry)
         else:
-            self._add(_Entry(_CUBIN, 0, content))
+            self._add(_Entry(_PTX if _IS_PTX.search(content) else _CUBIN, 0, content))
 
     def _add(self, entry: _Entry) -> None:
         with suppress(ValueError, struct.error, IndexError):
             if entry.kind == _PTX:
-                self._parts.append(_Ptx(entry.content.rstrip(b"\0").decode()))
+                self._parts.append(Ptx(entry.content.rstrip(b"\0").decode()))
                 return
             if entry.kind == _CUBIN:
-                self._parts.append(_Cubin(entry.content, entry.target))
+                self._parts.append(Cubin(entry.content, entry.target))
                 return
         self._other.append(entry.content)
+
+    @property
+    def cubins(self) -> list[Cubin]:
+        """The machine code, by architecture."""
+        return [part for part in self._parts if isinstance(part, Cubin)]
+
+    @property
+    def ptx(self) -> list[Ptx]:
+        """The text that a driver compiles."""
+        return [part for part in self._parts if isinstance(part, Ptx)]
 
     @cached_property
     def kernels(self) -> frozenset[str]:
@@ -128,13 +149,25 @@ def without_file(name: str) -> str:
     return "".join([*parts, name[at:]])
 
 
-class _Cubin:
+class Resources(NamedTuple):
+    """What a kernel's machine code says that it takes."""
+
+    registers: int  # of a thread
+    shared_bytes: int  # of a block, static
+    stack_bytes: int  # of a thread
+    barriers: int  # of a block
+    code_bytes: int
+    threads: int | None  # of a block at most, as its launch bounds say. None: it has none
+
+
+class Cubin:
     """Machine code of one architecture.
 
     Instructions name constants by their place in a bank, so a module's constants and variables belong to each kernel.
     """
 
     def __init__(self, content: bytes, target: int) -> None:
+        self.content = content
         self._elf = Elf(content)
         if self._elf.machine != CUDA:
             raise ValueError("no cubin")
@@ -144,20 +177,84 @@ class _Cubin:
         self.entries = frozenset(name for name in self.names if f".nv.constant0.{name}" in self._sections)
         self._target = f"{target} {self._elf.flags:x}"
 
+    @property
+    def architecture(self) -> str:
+        """The architecture, such as "sm_90a". Its letter is in a note of ptxas alone."""
+        notes = b"".join(part.content for part in self._elf.sections if part.name.startswith(".note"))
+        if match := _ARCHITECTURE.search(notes):
+            return match[1].decode()
+        is_accelerated = self.content[8] < _NEW_ABI and self._elf.flags & 0x800
+        return f"sm_{self._number}{'a' * bool(is_accelerated)}"
+
+    @property
+    def _number(self) -> int:
+        flags: int = self._elf.flags
+        return (flags >> 8 if self.content[8] >= _NEW_ABI else flags) & 0xFF
+
+    def resources(self, kernel: str) -> Resources:
+        """Return what a kernel takes.
+
+        Raises:
+            LookupError: the cubin does not say how many registers.
+        """
+        noted = self._noted(kernel)
+        (registers,), (frame,) = (
+            struct.unpack("<I", noted[_REGISTERS]),
+            struct.unpack("<I", noted.get(_FRAME, bytes(4))),
+        )
+        bounds = noted.get(_THREADS, noted.get(_MOST_THREADS))
+        shared, code = self._sections.get(f".nv.shared.{kernel}"), self._sections[f".text.{kernel}"]
+        reserved = _RESERVED if self._number >= _FIRST_RESERVING else 0
+        return Resources(
+            registers=registers,
+            shared_bytes=0 if shared is None else shared.size - reserved,
+            stack_bytes=frame,
+            barriers=noted[_BARRIERS][0] if _BARRIERS in noted else code.flags >> 20 & 0x7F,  # before CUDA 13 there
+            code_bytes=code.size,
+            threads=None if bounds is None else prod(struct.unpack_from("<3I", bounds)),
+        )
+
+    def spills(self, function: str) -> frozenset[int] | None:
+        """Return the offsets of the stores and loads of spilled registers. None: the cubin does not say it."""
+        noted = self._noted(function)
+        content, (toolkit,) = noted.get(_ANNOTATIONS, b""), struct.unpack("<I", noted.get(_TOOLKIT, bytes(4)))
+        if toolkit < _ANNOTATES or len(content) % 8:
+            return None
+        annotations = [*struct.iter_unpack("<II", content)]
+        is_all = all(kind == _SPILL for kind, _ in annotations)  # others have other sizes
+        return frozenset(offset for _, offset in annotations) if is_all else None
+
+    def _noted(self, function: str) -> dict[int, bytes]:
+        """Return the attributes of a function, by number."""
+        noted = dict[int, bytes]()
+        for part in (f".nv.info.{function}", ".nv.info"):
+            for head, payload in _attributes_of(self._sections[part].content if part in self._sections else b""):
+                if part != ".nv.info":
+                    noted.setdefault(head[1], payload or head[2:])
+                elif len(payload) == 8 and self._name(struct.unpack_from("<I", payload)[0]) == function:
+                    noted.setdefault(head[1], payload[4:])
+        return noted
+
+    def reached(self, kernel: str) -> list[str]:
+        """Return a kernel and the functions that it calls, each once."""
+        waiting, reached = [kernel], list[str]()
+        while waiting:
+            if (name := waiting.pop(0)) not in reached:
+                reached.append(name)
+                waiting += [other for other in self._named(self._sections[f".text.{name}"]) if other in self.names]
+        return reached
+
     def of(self, kernel: str) -> bytes:
+        """Return what runs when a kernel does, and what it names."""
         shared = [
             part for part in self._elf.sections if re.fullmatch(r"\.nv\.(constant\d+|global(\.init)?)", part.name)
         ]
-        parts, waiting, reached = [self._target.encode()], [kernel], list[str]()
-        while waiting:
-            if (name := waiting.pop(0)) in reached:
-                continue
-            reached.append(name)
+        parts = [self._target.encode()]
+        for name in self.reached(kernel):
             for part in self._elf.sections:
                 if part.name.endswith(f".{name}") and not part.name.startswith((".rel", ".debug", ".nv.info")):
                     parts += [part.name.removesuffix(name).encode(), *self._content(part)]
             parts += self._attributes(name)
-            waiting += [other for other in self._named(self._sections[f".text.{name}"]) if other in self.names]
         for part in shared:
             parts += [part.name.encode(), *self._content(part)]
         return b"\0".join(parts)
@@ -207,10 +304,11 @@ def _attributes_of(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += 4 + size
 
 
-class _Ptx:
+class Ptx:
     """PTX: a function with what it names, without comments and lines."""
 
     def __init__(self, ptx: str) -> None:
+        self.content = ptx
         code = _NUMBERED.sub(r"\1", _DEBUG.sub("", _LINES.sub("", _COMMENT.sub("", ptx))))
         heads = re.findall(r"^\s*\.(?:version|target|address_size)\b.*$", code, re.MULTILINE)
         self._head = " ".join(" ".join(heads).split())
@@ -225,6 +323,7 @@ class _Ptx:
                 self.entries |= {match[1]} if ".entry" in definition else set()
 
     def of(self, kernel: str) -> bytes:
+        """Return the text of a kernel, and of what it names."""
         parts, waiting, reached = [self._head, *self._definitions.get("", ())], [kernel], set[str]()
         while waiting:
             if (name := waiting.pop(0)) not in reached:
