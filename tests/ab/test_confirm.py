@@ -4,8 +4,8 @@ import pytest
 
 from kernel_velocity.ab import rounds as ab_rounds
 from kernel_velocity.ab.confirm import FIRST, confirm
-from kernel_velocity.ab.rounds import Pair
-from kernel_velocity.stats.sequential import Answer, Obstacle
+from kernel_velocity.ab.rounds import Pair, Terms
+from kernel_velocity.stats.sequential import EARLY_LOOKS, Answer, Obstacle
 from tests.ab.simulated_machine import OTHER, SERIES, Machine, a_round
 
 HOUR = 3600.0
@@ -99,6 +99,18 @@ def test_unchanged_code_is_not_measured():
         assert only(machine).reason == f"the machine code is unchanged{text}"
     assert only(Machine(codes={"a": "x"})).p is not None
     assert only(Machine()).p is not None
+
+
+def test_early_look_ends_what_is_the_same_alone():
+    machine = Machine(speed={"b": {SERIES: 1.05, OTHER: 1.0}}, noise=0.001)
+    lines = []
+    terms = dict.fromkeys([SERIES, OTHER], Terms(looks=EARLY_LOOKS))
+    result = confirm(machine, "a", "b", [SERIES, OTHER], HOUR, terms=terms, on_look=lines.append)
+    assert (result[SERIES].answer, result[SERIES].rounds) == (Answer.DIFFERENT, 8)
+    assert (result[OTHER].answer, result[OTHER].rounds) == (Answer.SAME, 4)
+    assert [request[2:] for request in machine.requests] == [((SERIES, OTHER), 4), ((SERIES,), 8)]
+    (line,) = lines
+    assert line.startswith("after 4 rounds a side: 0 slower, 0 faster, 1 the same; the intervals of 1 more reach 5.")
 
 
 def test_machine_without_rounds_is_not_asked_for_ever():

@@ -252,6 +252,20 @@ def test_errors_of_the_whole_sequence(family):
     assert ever / 20_000 <= 0.004
 
 
+def test_early_look_calls_nothing_different():
+    rng = np.random.default_rng(7)
+    moved = np.array([[0.0], [math.log1p(0.01)]])
+    answers = [compare(*(moved + rng.normal(0, 0.002, (2, 4)))).answer for _ in range(3000)]
+    assert set(answers) == {Answer.UNKNOWN, Answer.SAME}
+    assert answers.count(Answer.SAME) / 3000 <= 1 / 70 + 0.007  # and three standard errors
+    alike = [compare(*rng.normal(0, 0.002, (2, 4))).answer for _ in range(500)]
+    assert alike.count(Answer.SAME) > 450
+    wide = 50 * moved + rng.normal(0, 0.001, (2, 4))
+    earlier = [(rng.normal(0, 0.01, 64), rng.normal(0.5, 0.01, 64))]
+    assert compare(*wide, earlier=earlier).answer is Answer.UNKNOWN
+    assert compare(*wide).unseen and not compare(*wide).suspect
+
+
 def test_false_alarms_of_four_nights_are_rare():
     """Each with its looks, on the rounds of all before it: 16 looks at .0002 are .3% at most."""
     rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ Drives the sequential test (stats/sequential.py) through a `Runner`: asv's (ab/s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -53,6 +53,7 @@ def confirm(
     budget: float,
     *,
     terms: Mapping[Series, Terms] | None = None,
+    on_look: Callable[[str], object] = lambda line: None,
 ) -> dict[Series, Comparison]:
     """Return the difference of two commits, series by series. One with the same machine code is not measured.
 
@@ -61,6 +62,7 @@ def confirm(
         series: those to compare first come first.
         budget: s of measuring, builds apart. Where it is short, the smallest p comes first.
         terms: of the tests, where they are not the usual ones.
+        on_look: gets a line after each look that leaves series without an answer.
     """
     for commit in (anchor, suspect):
         if (reason := runner.prepare(commit)) is not None:
@@ -68,7 +70,7 @@ def confirm(
     answers = unchanged(runner, anchor, suspect, series)
     rest = tuple(key for key in series if key not in answers)
     if rest:
-        answers |= _Session(runner, anchor, suspect, rest, runner.clock() + budget, terms or {}).measure()
+        answers |= _Session(runner, anchor, suspect, rest, runner.clock() + budget, terms or {}, on_look).measure()
     return {key: answers[key] for key in series}
 
 
@@ -89,6 +91,23 @@ def layout(runner: Runner, before: str, after: str) -> str:
     return ", in the same place" if layouts[0] == layouts[1] else ": only its place in the library can differ"
 
 
+def so_far(answers: Mapping[Series, Comparison]) -> str:
+    """Return what a look showed, and how large a change of the other series could still be. "" before the first."""
+    looked = [answer for answer in answers.values() if answer.low is not None and answer.high is not None]
+    open_ = [answer for answer in looked if answer.answer is Answer.UNKNOWN]
+    if not open_:
+        return ""
+    words = {
+        "slower": sum(answer.slower for answer in looked),
+        "faster": sum(answer.faster for answer in looked),
+        "the same": sum(answer.answer is Answer.SAME for answer in looked),
+    }
+    widest = max(max(answer.high or 1.0, 1 / (answer.low or 1.0)) - 1 for answer in open_)
+    rounds = max(answer.rounds for answer in looked)
+    settled = ", ".join(f"{count} {word}" for word, count in words.items())
+    return f"after {rounds} rounds a side: {settled}; the intervals of {len(open_)} more reach {100 * widest:.2g}%"
+
+
 @dataclass
 class _Session:
     """The state of one confirmation."""
@@ -99,6 +118,7 @@ class _Session:
     series: tuple[Series, ...]
     deadline: float
     terms: Mapping[Series, Terms]
+    on_look: Callable[[str], object]
     stuck: set[Series] = field(default_factory=set)  # got no further round when they were measured last, in time
     pairs: dict[Series, Pair] = field(default_factory=dict)
     cost: float = 0.0  # s of a round of one series on both sides; 0 before the first measurement
@@ -111,6 +131,8 @@ class _Session:
             chosen, look = self._next(answers)
             if not chosen:
                 return {key: self._explained(key, answer) for key, answer in answers.items()}
+            if line := so_far(answers):
+                self.on_look(line)
             self._bring_to(look, chosen)
 
     def _bring_to(self, look: int, chosen: Sequence[Series]) -> None:

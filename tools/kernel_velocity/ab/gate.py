@@ -24,6 +24,7 @@ from kernel_velocity import statuses, units
 from kernel_velocity.ab import count_gate, gate_report
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.ab.gate_report import GateReport
+from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.counts import compiled
 from kernel_velocity.counts.changes import differing
@@ -37,6 +38,7 @@ from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
 from kernel_velocity.runner.host import device
+from kernel_velocity.stats.sequential import EARLY_LOOKS
 from kernel_velocity.statuses import OF_GATES
 from kernel_velocity.suite import config
 from kernel_velocity.suite.suite import Suite
@@ -91,7 +93,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 f"the suite times {' and '.join(CONTROLS)} alone here: --bench compares PyTorch's own"
             )
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
-        comparisons = confirm(runner, base, head, series, budget)
+        terms = dict.fromkeys(series, Terms(looks=EARLY_LOOKS))
+        comparisons = confirm(
+            runner, base, head, series, budget, terms=terms, on_look=lambda line: print(line, file=err, flush=True)
+        )
         commits = git.read(Path(), [base, head]).commits
         announcing = git.announcing(Path(), f"{base}..{head}", saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)

@@ -36,7 +36,7 @@ def doubt(comparison: Comparison) -> str:
     if comparison.suspect:
         return "slower by the floor or more, but not settled"
     if comparison.unseen:
-        return f"too few rounds for a look ({comparison.rounds} of {LOOKS[0]})"
+        return f"too few rounds for a look ({comparison.rounds} of {comparison.next_look or LOOKS[0]})"
     return "gone: it had times before" if comparison.obstacle is Obstacle.GONE else ""
 
 
@@ -74,7 +74,7 @@ class GateReport:
         lean to slower.
         """
         series = self.comparisons.values()
-        has_look = any(comparison.p is not None for comparison in series)
+        has_look = any(comparison.p is not None and not comparison.unseen for comparison in series)
         is_known = has_look or any(comparison.answer is Answer.SAME for comparison in series)
         return statuses.first(
             {

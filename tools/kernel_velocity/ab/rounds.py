@@ -58,6 +58,7 @@ class Terms:
     floor: float = FLOOR  # relative change that counts
     level: float = P  # p below which a difference is no chance
     earlier: Strata = ()  # sessions that did not settle it
+    looks: Sequence[int] = LOOKS  # rounds a side of the looks
 
 
 def judge(pairs: Pairs, series: Iterable[Series], terms: Mapping[Series, Terms]) -> dict[Series, Comparison]:
@@ -76,11 +77,11 @@ def _judged(pairs: Pairs, series: Series, terms: Terms) -> Comparison:
         return sequential.not_compared(pair.obstacle, pair.reason)
     answer = Comparison(
         answer=Answer.UNKNOWN,
-        reason=f"{pair.rounds} of the {LOOKS[0]} rounds a side that the first look takes",
+        reason=f"{pair.rounds} of the {terms.looks[0]} rounds a side that the first look takes",
         rounds=pair.rounds,
-        next_look=LOOKS[0],
+        next_look=terms.looks[0],
     )
-    for look in LOOKS:
+    for look in terms.looks:
         if pair.rounds >= look and answer.answer is Answer.UNKNOWN:
             before, after, adjusted = estimates(pairs, series, look)
             answer = sequential.compare(before, after, adjusted=adjusted, **vars(terms))

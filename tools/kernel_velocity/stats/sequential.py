@@ -30,6 +30,10 @@ from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.stats import two_samples
 
 LOOKS = (8, 16, 32, 64)  # rounds a side; even, so that each side goes first equally often
+# With a look before: four against four have no p below .03, so it only ends series that are the same, and adds nothing
+# to how often identical code is called different. A change as large as the floor it calls "same" in 1/70 at most, as
+# then none of 16 differences may exceed it.
+EARLY_LOOKS = (4, *LOOKS)
 FLOOR = two_samples.LEAST_CHANGE
 Strata = Sequence[tuple[FloatArray, FloatArray]]  # of each session: log seconds per call before, and after
 CONFIDENCE = 0.95  # of the interval: two one-sided tests at 2.5% where it says "same"
@@ -83,14 +87,14 @@ class Comparison:
     @property
     def suspect(self) -> bool:
         """Whether it is probably slower: unknown, but by the floor or more, and with a 95% interval above 1."""
-        if self.answer is not Answer.UNKNOWN or self.ratio is None or self.low is None:
+        if self.answer is not Answer.UNKNOWN or self.unseen or self.ratio is None or self.low is None:
             return False
         return self.ratio >= 1 + self.floor and self.low > 1
 
     @property
     def unseen(self) -> bool:
-        """Whether it should have been measured, and has too few rounds for a single look."""
-        return self.answer is Answer.UNKNOWN and self.obstacle is None and self.p is None
+        """Whether it should have been measured, and has too few rounds to be called different."""
+        return self.answer is Answer.UNKNOWN and self.obstacle is None and self.rounds < LOOKS[0]
 
 
 def compare(
@@ -101,21 +105,25 @@ def compare(
     adjusted: bool = False,
     level: float = two_samples.P,
     earlier: Strata = (),
+    looks: Sequence[int] = LOOKS,
 ) -> Comparison:
     """Return the answer of one look at two sets of rounds.
 
     Args:
-        before: log seconds per call, one of each round, at least 7.
+        before: log seconds per call, one of each round, at least 4. Fewer than LOOKS has first are never different.
         after: as many.
         floor: relative change that counts. At least FLOOR is taken.
         adjusted: whether the values are adjusted. It becomes a field of the result.
         level: p below which a difference is no chance.
         earlier: both sets of sessions that did not settle it. They count as well.
+        looks: rounds a side of the looks of the sequence.
     """
     a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     floor = max(floor, FLOOR)
     moved, low, high, p = two_samples.stratified([*earlier, (a, b)], CONFIDENCE)
-    answer, reason = _answer_of(moved, low, high, p, floor, threshold=level)
+    answer, reason = _answer_of(
+        moved, low, high, p, floor, threshold=level if a.size >= two_samples.FEWEST_FOR_EXACT else 0
+    )
     return Comparison(
         answer=answer,
         reason=reason,
@@ -127,7 +135,7 @@ def compare(
         floor=floor,
         level=level,
         adjusted=adjusted,
-        next_look=next((look for look in LOOKS if look > a.size), None) if answer is Answer.UNKNOWN else None,
+        next_look=next((look for look in looks if look > a.size), None) if answer is Answer.UNKNOWN else None,
     )
 
 
@@ -143,6 +151,8 @@ def _answer_of(
         return Answer.SAME, f"the 95% interval lies within {within} either way"
     if abs(moved) < limit:
         return Answer.UNKNOWN, f"less than {within}, but the interval reaches further"
+    if not threshold:
+        return Answer.UNKNOWN, f"{within} or more, which takes {LOOKS[0]} rounds a side to tell from chance"
     return Answer.UNKNOWN, f"{within} or more, but p is not below {threshold:g}"
 
 
