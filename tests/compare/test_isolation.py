@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -152,6 +153,20 @@ def test_what_is_left_running_is_killed_and_named(run):
     left = re.findall(r"^left running after the comparison, and killed: process (\d+) \((.*)\)$", err, re.MULTILINE)
     assert len(left) == 3 and {"sleep 600", "sleep 601"} < {command for _, command in left}
     assert not any(Path("/proc", pid).exists() and "Z" not in Path("/proc", pid, "stat").read_text() for pid, _ in left)
+
+
+def test_what_a_crash_leaves_is_killed_and_named(run, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "temporary").mkdir()
+    folder = "from kernel_velocity import files; print(files.lasting_folder('kv-test-'), file=sys.stderr)\n"
+    other = "noisy = subprocess.Popen(['sleep', '602'])\njournal.note_started('other', [noisy.pid])\n"
+    status, err = run(folder + other + in_a_step(f"\n{textwrap.indent(LEAVES, '    ')}    os.abort()"))
+    left = re.findall(r"^(\w+) left running, and killed: process \d+ \((.*)\)$", err, re.MULTILINE)
+    assert status == 7 and {("mine", "sleep 600"), ("mine", "sleep 601"), ("other", "sleep 602")} < set(left)
+    assert len(left) == 4 and "mine on small: its process died of SIGABRT" in err
+    (text,) = re.findall("(?m)^.*kv-test-.*$", capfd.readouterr().err)
+    assert Path(text).is_relative_to(tmp_path) and list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_death_after_the_report_fails_the_comparison(run, capfd):

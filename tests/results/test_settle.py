@@ -54,7 +54,7 @@ def test_asvs_count_tells_what_the_value_rests_on(before, waiting, new, random):
 @pytest.mark.parametrize(
     ("seconds", "is_enough"), [([2.0, 2.0, 2.0, 2.001], True), ([2.0, 2.0, 2.0, 2.2], False), ([2.0] * 3, False)]
 )
-def test_fewer_rounds_than_recorded_replace_them_where_they_agree(seconds, is_enough):
+def test_fewer_rounds_replace_more_where_they_agree(seconds, is_enough):
     old, new = rounds(*[1.0] * 8, start=1.0), rounds(*seconds)
     assert settled(stored(len(new)), recorded=old, new=new) == (Fate.FROM_ROUNDS, new if is_enough else old)
 

@@ -94,6 +94,18 @@ def main_thread_is_not_woken():
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
+def test_folders_of_a_killed_process_are_removed(run):
+    program = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(asv.__file__).parents[2])!r})
+from kernel_velocity.files import lasting_folder
+print(lasting_folder("kv-test-"), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    status, (folder,) = run(program)
+    assert status == -signal.SIGKILL and "kv-test-" in folder and not Path(folder).exists()
+
+
 def test_second_interruption_ends_all_at_once(run, monkeypatch):
     """What the child started holds its output open, and neither of them hears the first one."""
     monkeypatch.setattr(asv, "SAVING", 600.0)

@@ -184,6 +184,13 @@ def test_a_written_element_shows_who_watches_for_writes():
     fresh.check()
 
 
+def test_long_call_by_itself_leaves_drawn_inputs_as_they_are():
+    times = [1.2e-2, *[1e-2] * len(alone_.PAUSES), 1e-2]  # the call on drawn inputs, calls by themselves
+    fresh = tensors(8)
+    assert audit_planned(times[0], alone=times[1:4], fresh=fresh, estimate=1e-2) == ()
+    fresh.check()
+
+
 def test_output_that_is_computed_when_it_is_read():
     def output():
         if not computed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,16 @@ from pathlib import Path
 from kernel_velocity.errors import UsageError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a limit of the size of files
+# Variable: a folder that a parent removes when this process has ended. One that measures ends without a clean-up
+SCRATCH = "KERNEL_VELOCITY_SCRATCH"
+_folders: list[tempfile.TemporaryDirectory[str]] = []
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)")
+
+
+def lasting_folder(prefix: str) -> Path:
+    """Return a new temporary folder that lasts as long as this process, which imports or has loaded what it holds."""
+    _folders.append(tempfile.TemporaryDirectory(prefix=prefix, dir=os.environ.get(SCRATCH)))
+    return Path(_folders[-1].name)
 
 
 def replace_text(path: Path, text: str) -> None:

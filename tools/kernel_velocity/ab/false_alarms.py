@@ -66,6 +66,7 @@ Judge = Callable[[Any, float], Matrix]  # of log seconds (Rows, or with samples)
 IdenticalSessions = Mapping[str, Sequence[Round]]  # by name
 LOOKS = (ROUNDS, 2 * ROUNDS)  # rounds that a side has: those of a history, and those that confirm a change
 EARLY = f"{FIRST_LOOK} to {ROUNDS}"  # as `kv track` has them: sessions whose first rounds agree stop (`is_enough`)
+COUNTS: tuple[int | str, ...] = (ROUNDS, EARLY, 2 * ROUNDS)
 
 
 class Rate(NamedTuple):
@@ -93,7 +94,7 @@ class Judged(NamedTuple):
     powers: Mapping[float, Mapping[Series, float]]  # change -> share of pairs in which it was found, by series
 
 
-Judgements = Mapping[tuple[int | str, str], Judged]  # by rounds (of LOOKS, or EARLY), and RAW or ADJUSTED
+Judgements = Mapping[tuple[int | str, str], Judged]  # by rounds (one of COUNTS), and RAW or ADJUSTED
 
 
 def add_arguments(parser: argparse.ArgumentParser, sessions: int = DEFAULT_SESSIONS) -> None:
@@ -293,8 +294,7 @@ def judge(sessions: IdenticalSessions) -> Judgements:
         ResultsError: too few sessions, or no series that has all its rounds in all of them.
     """
     judged: dict[tuple[int | str, str], Judged] = {}
-    counts: tuple[int | str, ...] = (*LOOKS, EARLY)
-    for (kind, logs), count in product(kinds_of(sessions).items(), counts):
+    for (kind, logs), count in product(kinds_of(sessions).items(), COUNTS):
         arrays: dict[Series, Rows | None] = {
             series: (
                 stopped(series, values, sessions) if isinstance(count, str) else array(series, values, sessions, count)
@@ -347,8 +347,7 @@ def summary(judged: Judgements, sessions: int) -> Table:
         "over sessions, where none differed (<) from disjoint pairs; found: planted changes, median over the series"
     )
     heads = ["rounds", "values", *HEADS]
-    counts: tuple[int | str, ...] = (ROUNDS, EARLY, 2 * ROUNDS)
-    rows = [[*map(str, key), *cells(judged[key])] for key in product(counts, (RAW, ADJUSTED)) if key in judged]
+    rows = [[*map(str, key), *cells(judged[key])] for key in product(COUNTS, (RAW, ADJUSTED)) if key in judged]
     return Table("false alarms", note, heads, rows)
 
 

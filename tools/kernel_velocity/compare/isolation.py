@@ -18,6 +18,7 @@ import io
 import json
 import os
 import pickle
+import re
 import secrets
 import signal
 import subprocess
@@ -35,8 +36,8 @@ from kernel_velocity import documents, lock
 from kernel_velocity.compare.result import Compared
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.files import replace_bytes, replace_text
-from kernel_velocity.processes import contained
+from kernel_velocity.files import SCRATCH, replace_bytes, replace_text
+from kernel_velocity.processes import LEFT, contained
 from kernel_velocity.statuses import Status
 
 # s that an interrupted process has to end by itself: a call of a few ms ends within it, an endless loop never does.
@@ -76,8 +77,12 @@ def run(
         journal, code = ProcessJournal(Path(folder), steps=steps), secrets.token_bytes(32)
         while True:
             holder = {name: value for name, value in os.environ.items() if name == lock.HOLDER}
-            status = _wait(command, {**environ, **holder, JOURNAL: folder}, steps, code, err)
+            mine = {JOURNAL: folder, SCRATCH: folder}
+            status, left = _wait(command, {**environ, **holder, **mine}, steps, code, err)
             step, report = journal.step(), journal.report(code)
+            for process in left:
+                by = journal.starter(process)
+                print(f"{by or 'left running after the comparison, and killed:'} {process}", file=err, flush=True)
             if report.status is not None or (step is not None and not step.again):
                 out.write(report.text)
                 out.flush()
@@ -113,8 +118,13 @@ def ended(status: int) -> str:
     return f"died of {name} ({'out of memory?' if name == 'SIGKILL' else signal.strsignal(-status)})"
 
 
-def _wait(command: Sequence[str], environ: Mapping[str, str], steps: IO[bytes], code: bytes, err: TextIO) -> int:
-    """Run a process, its output on standard error, and return its exit status. A request to end is passed on to it."""
+def _wait(
+    command: Sequence[str], environ: Mapping[str, str], steps: IO[bytes], code: bytes, err: TextIO
+) -> tuple[int, list[str]]:
+    """Run a process, its output on standard error. Return its exit status, and what it left running.
+
+    A request to end is passed on to it.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     children: list[subprocess.Popen[bytes]] = []
@@ -159,9 +169,7 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], steps: IO[bytes], 
         os.close(reading)
     watching.join(INTERRUPT_SECONDS)  # now, since what was left may have held its pipe
     os.close(reported)
-    for what in left:
-        print(f"left running after the comparison, and killed: {what}", file=err, flush=True)
-    return LATE if any(what.startswith("the measuring") for what in left) else status
+    return LATE if any(what.startswith("the measuring") for what in left) else status, left
 
 
 def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
@@ -324,6 +332,27 @@ class ProcessJournal:
             return None if step is None else JournalStep(**step)
         except (ValueError, TypeError):
             raise KernelVelocityError(f"the measuring process left a damaged journal ({last[:60]!r})") from None
+
+    def note_started(self, implementation: str, processes: Sequence[int]) -> None:
+        """Record which processes an implementation started in a step that has ended."""
+        if self._folder is not None and processes:
+            self.steps.write(json.dumps({"by": implementation, "started": processes}).encode() + b"\nnull\n")
+
+    def starter(self, process: str) -> str:
+        """Return "NAME left running, and killed:" of a process as `contained` names it, "" where nobody knows.
+
+        It is who started it in a step that has ended, or in whose step the process that measures died.
+        """
+        if not (number := re.match(r"process (\d+) ", process)):
+            return ""
+        self.steps.seek(0)
+        for line in self.steps.read().splitlines():
+            with suppress(ValueError, TypeError, KeyError):  # a step, or what foreign code wrote
+                entry = json.loads(line)
+                if int(number[1]) in entry["started"]:
+                    return f"{entry['by']} {LEFT}"
+        step = self.step()
+        return "" if step is None or step.implementation is None else f"{step.implementation} {LEFT}"
 
     def report(self, code: bytes) -> Report:
         """Return what the process handed over, an empty report where it did not, or where it has another code."""

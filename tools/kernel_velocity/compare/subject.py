@@ -426,7 +426,9 @@ class Subject:
                 changes = [change for change in changes if change not in process_state.RANDOM]
             notes = (words.format(self.name, process_state.owned(change)) for change in changes)
             self._note(*notes)
-            self._started |= (processes.children() | set(threading.enumerate())) - before
+            started = (processes.children() | set(threading.enumerate())) - before
+            self._bench.journal.note_started(self.name, [number for number in started if isinstance(number, int)])
+            self._started |= started
             if replaced := ORIGINALS.put_back():
                 self.timed.failed = f"it replaced {units.listed(replaced)}"
 

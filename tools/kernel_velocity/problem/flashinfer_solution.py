@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kernel_velocity.files import lasting_folder
 from kernel_velocity.problem.problem import NotHereError, ProblemError
 from kernel_velocity.problem.problem_formats import FlashInfer, json_object, text_of
 from kernel_velocity.problem.user_file import failure, has_cuda, import_file
 
 IMPORTED, COMPILED = ("python", "triton", "tilelang"), ("cpp", "cuda")
 _CPP, _CUDA = (".cpp", ".cc", ".cxx", ".c"), (".cu",)
-_folders: list[tempfile.TemporaryDirectory[str]] = []  # kept until this process ends: functions import when called
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,7 @@ def _sources(entries: object) -> dict[str, str] | None:
 
 
 def _written(path: Path, sources: Mapping[str, str]) -> Path:
-    _folders.append(tempfile.TemporaryDirectory(prefix="kv-solution-"))
-    folder = Path(_folders[-1].name)
+    folder = lasting_folder("kv-solution-")
     for name, content in sources.items():
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kernel_velocity
+from kernel_velocity.files import lasting_folder
 from kernel_velocity.problem.problem import NotHereError, ProblemError
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ KINDS: Sequence[tuple[str, Any]] = (
 _MOST_LEAVES = 4096
 _CALLS_CUDA = re.compile(r"^\s+U (?!cudaDeviceSynchronize)(cu(?:da)?[A-Z]\w+)", re.MULTILINE)  # what nm says
 _libraries: dict[str, TaskLibrary] = {}  # of this process, by their texts
-_folders: list[tempfile.TemporaryDirectory[str]] = []  # kept until this process ends: it has loaded their libraries
 
 
 class _Leaf(ctypes.Structure):
@@ -246,8 +245,7 @@ def _compiled(sources: TaskSources, file: Path, more: Sequence[str] = ()) -> tup
         raise NotHereError(f"{sources.task}: needs nvcc, which is not on PATH: its lang is 'cu'")
     if absent := [folder for folder in sources.include_dirs if not (sources.task.parent / folder).is_dir()]:
         raise NotHereError(f"{sources.task}: needs the headers in {absent[0]}, which are not here (include_dirs)")
-    _folders.append(tempfile.TemporaryDirectory(prefix="kv-task-"))
-    folder = Path(_folders[-1].name)
+    folder = lasting_folder("kv-task-")
     source = TASK if file == sources.task else folder / file.name
     copied = {folder / name: header for name, header in sources.files.items()} | ({source: file} if more else {})
     for copy, original in copied.items():  # a solution lies beside the headers, as GPU MODE has it

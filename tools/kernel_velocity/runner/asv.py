@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread, Timer
 from typing import IO, NamedTuple
 
@@ -27,7 +28,7 @@ from asv.environment import EnvironmentUnavailable, get_environments
 from asv.machine import Machine
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.files import naming, replace_text
+from kernel_velocity.files import SCRATCH, naming, replace_text
 from kernel_velocity.processes import LEFT, contained
 from kernel_velocity.results import asv_file
 from kernel_velocity.results.asv_file import OWN_FOLDERS, Series
@@ -198,11 +199,12 @@ def run_child(
     """
     raised: list[BaseException] = []
     with (
+        TemporaryDirectory(prefix="asv-") as scratch,
         ExitStack() as containing,
         subprocess.Popen(
             command,
             cwd=folder,
-            env={**environ, **containing.enter_context(contained()), "PYTHONUNBUFFERED": "1"},
+            env={**environ, **containing.enter_context(contained()), "PYTHONUNBUFFERED": "1", SCRATCH: scratch},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if on_error else subprocess.STDOUT,

@@ -169,9 +169,9 @@ class Session:
         """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
 
         With `first_look` the dashboard is written after the first round, too, and when all have as many as others had.
+        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`).
 
-        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`). Errors and compiler
-        figures are taken once, after the last round, where they disturb no timing. However this
+        Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
         ends, no series loses rounds, unless it gains the wanted number.
 
         Raises:
@@ -200,7 +200,7 @@ class Session:
             for step in steps:
                 series = self._unsettled(step, out)
                 if not series:
-                    break
+                    continue
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 append = ["--append-samples"] if step.before else []
                 several = (step.before, self.rounds)

@@ -35,7 +35,7 @@ SETTINGS = {
     "range": "a git range, of which those count that changed what is built, or one revision; default: the last three",
     "bench": "measure only series that match this regular expression",
     "rounds": (
-        f"most rounds of a series (default {ROUNDS}; {FIRST_LOOK} are enough where they agree within {NARROW:.1%}; "
+        f"most rounds of a series (default {ROUNDS}; {FIRST_LOOK} are enough where they agree within {NARROW:.1%}%; "
         f"fewer for a first look, {REFUSED_ROUNDS} is refused)"
     ),
     "tier": "core (default: two test cases of every kernel) or full (all)",

@@ -197,7 +197,10 @@ def audit(
     is_sharp = device == "cpu" and threads == 1 and not is_mapped
     now = alone.row = max(estimate, alone.row)
     near = overhead + (NEAR * now + NEAR_SLACK if is_sharp else ALONE * now + ALONE_SLACK[device])
-    check_alone = partial(alone.check, bound.call, fresh.touches(), timer, near)
+
+    def check_alone() -> None:
+        alone.check(bound.call, fresh.touches(), timer, near)  # touches write what inputs hold now
+
     if now < LONG:
         check_alone()
     counts = [output.numel() for output in tensors_of(outputs_of(bound.output()))]

@@ -94,7 +94,7 @@ def find_info(build: Path) -> Path | None:
 
 def described(build: Path) -> Path | None:
     """Return the build-info.json with the figures of a build: with those of CUDA code that it was left without."""
-    whole = build.with_name(WHOLE_INFO)
+    whole = build.absolute().parent / WHOLE_INFO
     return whole if whole.exists() else find_info(build)
 
 
