@@ -21,6 +21,8 @@ from tests.suite.test_definition import define
 
 __all__ = ["asv_environment"]
 TOOLS = Path(count_gate.__file__).parents[2]
+NUMBA = FOLDER.with_name("numba")
+NUMBA_TOOLS = NUMBA / "nvidia" / "cu13" / "bin"
 OURS = gpu_file("k.cubin", ["scale"], ["sm_80", "sm_90a"])
 
 
@@ -156,12 +158,15 @@ COMPILE = """
 import json, os, sys
 from pathlib import Path
 from kernel_velocity.counts.c_call import NotCountedError
-from kernel_velocity.suite.definition import triton
+from kernel_velocity.suite.definition import numba, triton
 
 SCALE = {"signature": {"x": "*fp32", "out": "*fp32", "n": "i32"}, "constants": {"block": 1024}}
 PRODUCT = {"signature": {"a": "*fp16", "b": "*fp16", "c": "*fp32", "k": "i32"}, "constants": {"tile": 64}}
 aligned = {"aligned": ["x", "out", "n"]}
+ARRAYS = "float32[::1], float32[::1], int32"
 kernels = {
+    "one": numba("ours:one", ARRAYS, threads=256), "double": numba("ours:double", ARRAYS),
+    "no": numba("ours:no", ARRAYS), "type": numba("ours:one", "floot"),
     "scale": triton("mine:scale", **SCALE, **aligned), "unaligned": triton("mine:scale", **SCALE),
     "product": triton("mine:product", **PRODUCT, aligned=["a", "b", "c", "k"]),
     "gone": triton("mine:gone", {}), "other": triton("others:gone", {}),
@@ -180,7 +185,8 @@ for name in sys.argv[1].split(","):
 def compiled(folder, kernels, names, path=PATH, **variables):
     folder.mkdir(exist_ok=True)
     (folder / "mine.py").write_text(kernels)
-    packages = [str(TOOLS), *([str(FOLDER)] if FOLDER.is_dir() else [])]
+    (folder / "ours.py").write_text(kernels)
+    packages = [str(TOOLS), *(str(path) for path in (FOLDER, NUMBA) if path.is_dir())]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
     environ |= {"PYTHONPATH": os.pathsep.join([str(folder), *packages]), "PATH": path, **variables}
     command = [sys.executable, "-W", "ignore", "-c", COMPILE, ",".join(names)]
@@ -238,3 +244,45 @@ def test_triton_kernel_that_is_not_there(tmp_path):
 def test_without_triton_the_install_is_named(tmp_path):
     made = compiled(tmp_path, KERNELS, ["scale sm_80"], PYTHONPATH=os.pathsep.join([str(tmp_path), str(TOOLS)]))
     assert made["scale sm_80"] == "triton is not installed: `pip install triton`"
+
+
+# Numba ----------------------------------------------------------------------------------------------------------------
+
+NUMBA_KERNELS = """
+from numba import cuda
+
+@cuda.jit
+def one(x, out, n):
+    at = cuda.grid(1)
+    if at < n:
+        out[at] = x[at] * x[at]
+
+@cuda.jit
+def double(x, out, n):
+    at = cuda.grid(1)
+    if at < n:
+        out[at] = x[at] * 2.1
+"""
+
+
+@pytest.mark.skipif(not NUMBA.is_dir(), reason="no Numba: .ci/run puts it into .asv/numba")
+@GPU_TOOLS
+def test_numba_kernels_for_gpus_that_are_not_here(tmp_path):
+    names = ["one sm_80", "one sm_90", "double sm_90", "no sm_80", "type sm_80", "one gfx942"]
+    path = os.pathsep.join([str(NUMBA_TOOLS), PATH])
+    made = compiled(tmp_path / "before", NUMBA_KERNELS, names, path)
+    single, double = made["one sm_90"], made["double sm_90"]
+    assert single[0]["float32_instructions"] == 1 and single[0]["float64_instructions"] == 0
+    assert double[0]["float64_instructions"] == 1 and double[0]["conversion_instructions"] == 2  # 2.1 is a double
+    assert single[3] == {"one": "64 of 64 warps"} and double[2]["occupancy"].startswith("double has no launch bounds")
+    assert made["no sm_80"] == "ours of this commit has no no; its kernels: double, one"
+    assert made["type sm_80"] == "ours:one does not compile for sm_80: name 'floot' is not defined"
+    assert made["one gfx942"] == "Numba compiles for NVIDIA's GPUs, not for gfx942"
+    renamed = NUMBA_KERNELS.replace("    at = ", "    # a comment\n    index = ").replace("[at]", "[index]")
+    renamed = renamed.replace("at < n", "index < n")
+    assert compiled(tmp_path / "after", renamed, names[:3], path) == {name: made[name] for name in names[:3]}
+
+
+def test_without_numba_the_install_is_named(tmp_path):
+    made = compiled(tmp_path, "", ["one sm_80"], PYTHONPATH=os.pathsep.join([str(tmp_path), str(TOOLS)]))
+    assert made["one sm_80"] == "numba is not installed: `pip install numba-cuda[cu13]`"

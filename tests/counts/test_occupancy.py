@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.counts.occupancy import LIMITS, occupancy
-from kernel_velocity.runner.fingerprint import _nvcc
 
 HEADER = "cuda_occupancy.h"
 PROGRAM = r"""
@@ -36,9 +35,7 @@ BITS = {1: "threads", 2: "registers", 4: "shared memory", 8: "blocks"}
 
 def header():
     """Return the folder of the header. None: no toolkit is here."""
-    nvcc = _nvcc({})
-    folders = [] if nvcc is None else [path / "include" for path in Path(nvcc).resolve().parents]
-    folders += [Path("/usr/local/cuda/include"), *sorted(Path("/usr/local").glob("cuda-*/include"))]
+    folders = [Path("/usr/local/cuda/include"), *sorted(Path("/usr/local").glob("cuda-*/include"))]
     return next((folder for folder in folders if (folder / HEADER).is_file()), None)
 
 

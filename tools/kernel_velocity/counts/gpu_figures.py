@@ -111,7 +111,7 @@ class GpuFile:
         usable = [text for text in texts if _is_usable(text.content, architecture, wanted)]
         if not usable:
             has = dict.fromkeys(cubin.architecture for code in codes for cubin in code.cubins)
-            has |= {f"PTX of sm_{''.join(found)}": None for text in texts for found in _TARGET.findall(text.content)}
+            has |= {f"PTX of sm_{''.join(target)}": None for text in texts for target in _TARGET.findall(text.content)}
             raise NotCountedError(f"{self.file} has no code for {architecture}; it has {units.listed([*has], _NAMED)}")
         for text in usable:
             yield assembled(text.content, architecture)
@@ -216,8 +216,8 @@ def occupied(
     """Return the occupancy of a kernel, or None and why there is none."""
     held = occupancy(architecture, registers, threads or 1, shared)
     if held is None:
-        known = ", ".join(LIMITS)
-        return None, {OCCUPANCY: f"the limits of {architecture} are not in this version, but of {known}"}
+        architectures = ", ".join(LIMITS)
+        return None, {OCCUPANCY: f"the limits of {architecture} are not in this version, but of {architectures}"}
     if threads is None:
         return None, {OCCUPANCY: f"{readable(kernel)} has no launch bounds: give threads=, those of a block"}
     return held, {}

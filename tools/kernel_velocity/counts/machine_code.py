@@ -13,12 +13,12 @@ utilities. Not counted: what fills a function up to 128 bytes (NOP, and the bran
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
-import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,9 +129,10 @@ def nvdisasm() -> str:
 
 def tool(name: str) -> str | None:
     """Return a program of the CUDA toolkit: on PATH, under CUDA_HOME, or of a package. None: there is none."""
-    home, packages = os.environ.get("CUDA_HOME"), Path(sysconfig.get_path("purelib"), "nvidia")
+    home, packages = os.environ.get("CUDA_HOME"), importlib.util.find_spec("nvidia")
     candidates = [Path(home, "bin", name)] if home else []
-    candidates += sorted(packages.glob(f"c*/bin/{name}"), reverse=True)
+    for folder in (packages and packages.submodule_search_locations) or ():
+        candidates += sorted(Path(folder).glob(f"c*/bin/{name}"), reverse=True)
     return shutil.which(name) or next((str(path) for path in candidates if os.access(path, os.X_OK)), None)
 
 

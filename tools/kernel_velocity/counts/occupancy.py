@@ -94,8 +94,8 @@ def occupancy(architecture: str, registers: int, threads: int, shared: int) -> O
     if is_nvidia and used * (-(-warps // limits.parts) * limits.parts) > limits.registers * limits.parts:
         by_registers = 0  # the launch check of cuda_occupancy.h, which fills all parts alike
     granule = _SHARED_GRANULE["sm" if is_nvidia else "gfx"]
-    taken = -(-(shared + RESERVED * is_nvidia) // granule) * granule
-    by_shared = limits.shared // taken if taken else limits.warps
+    allocated = -(-(shared + RESERVED * is_nvidia) // granule) * granule
+    by_shared = limits.shared // allocated if allocated else limits.warps
     if shared > limits.shared_of_block:
         by_shared = 0
     has_block_limit = is_nvidia or warps > 1

@@ -9,15 +9,17 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kernel_velocity.counts import amd_code
 from kernel_velocity.counts.c_call import NotCountedError
 from kernel_velocity.counts.gpu_code import Cubin
-from kernel_velocity.counts.gpu_figures import Compiled, of_cubin
+from kernel_velocity.counts.gpu_figures import Compiled, assembled, of_cubin, readable
 
+_JIT = ("arg_names", "py_func")  # what a function under `triton.jit` has, and one of Numba's
 _WAVES_OF_32 = ("gfx10", "gfx11", "gfx12")  # RDNA. CDNA's have 64 lanes
 
 
@@ -69,6 +71,49 @@ class TritonKernel:
         return of_cubin(Cubin(made.asm["cubin"], 0), made.metadata.name, cache, threads, made.metadata.shared)
 
 
+@dataclass(frozen=True)
+class NumbaKernel:
+    """A function that Numba compiles for CUDA, under `cuda.jit` or not."""
+
+    function: str  # "mypackage.norm:norm_kernel"
+    signature: str  # Numba's types of its arguments: "float32[::1], float32[::1], int32"
+    architectures: Sequence[str] = ("sm_80", "sm_90")
+    threads: int | None = None  # of a block. None: no occupancy
+    shared: int = 0  # bytes of dynamic shared memory of a block
+    options: Mapping[str, Any] = field(default_factory=dict)  # of numba.cuda.compile_ptx: fastmath, opt, ...
+
+    def compiled(self, _build: Path, architecture: str, cache: Path) -> Compiled:
+        """Return the figures of the kernel.
+
+        Raises:
+            NotCountedError: there is no Numba or no such function, or it does not compile: n/a.
+        """
+        if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+            raise NotCountedError("NUMBA_ENABLE_CUDASIM is set: simulated, a kernel has no machine code")
+        if not architecture.startswith("sm_"):
+            raise NotCountedError(f"Numba compiles for NVIDIA's GPUs, not for {architecture}")
+        numba, _ = package("numba", "numba-cuda[cu13]"), package("numba_cuda", "numba-cuda[cu13]")
+        from numba import cuda  # noqa: PLC0415
+
+        kernel = function(self.function)
+        number = int(architecture.removeprefix("sm_").rstrip("af"))
+        try:
+            types = numba.core.sigutils.normalize_signature(f"({self.signature},)")[0]
+            source = getattr(kernel, "py_func", kernel)
+            text, _ = cuda.compile_ptx(source, types, cc=divmod(number, 10), **self.options)
+        except Exception as error:  # its compilers raise anything
+            raise NotCountedError(_refusal(self.function, architecture, error)) from error
+        cubin = assembled(text, architecture)
+        (name,) = cubin.entries
+        made = of_cubin(cubin, name, cache, self.threads, self.shared)
+        short = self.function.rpartition(":")[2]  # Numba's name has a count of what the process compiled
+        return replace(
+            made,
+            missing={figure: why.replace(readable(name), short) for figure, why in made.missing.items()},
+            occupancies=dict.fromkeys([short] * len(made.occupancies), made.occupancies.get(name, "")),
+        )
+
+
 def _target(architecture: str) -> tuple[str, int | str, int]:
     """Return Triton's name of an architecture: backend, architecture, threads of a warp."""
     if architecture.startswith("gfx"):
@@ -104,7 +149,7 @@ def function(name: str) -> Any:
             raise NotCountedError(f"{module} does not import: {error}") from error
         raise NotCountedError(f"this commit has no {module}") from None
     if not hasattr(found, attribute):
-        has = ", ".join(sorted(key for key, value in vars(found).items() if hasattr(value, "arg_names")))
+        has = ", ".join(sorted(key for key, value in vars(found).items() if any(map(partial(hasattr, value), _JIT))))
         raise NotCountedError(f"{module} of this commit has no {attribute}; its kernels: {has or 'none'}")
     return getattr(found, attribute)
 

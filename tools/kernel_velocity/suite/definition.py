@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernel_velocity.counts.gpu_figures import ARCHITECTURE, GpuFile
-from kernel_velocity.counts.python_kernels import TritonKernel
+from kernel_velocity.counts.python_kernels import NumbaKernel, TritonKernel
 from kernel_velocity.names import CONTROLS, DEVICES, dims_of, dtype_of
 from kernel_velocity.problem import accuracy
 from kernel_velocity.problem.implementations import Bound, KernelFailedError, Module, fresh, poison
@@ -200,7 +200,7 @@ class ProblemFile:
 
 
 problem_file, solution = ProblemFile, Solution  # what a definition calls them
-gpu_file, triton = GpuFile, TritonKernel
+gpu_file, triton, numba = GpuFile, TritonKernel, NumbaKernel
 
 
 def benchmark(
