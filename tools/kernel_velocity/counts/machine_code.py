@@ -105,8 +105,13 @@ def of_cubin(content: bytes, cache: Path) -> dict[str, Mix]:
         command = [program, "-json", file.name]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     try:
-        functions = json.loads(done.stdout)[1]
-        mixes = {function["function-name"]: _mix(function["sass-instructions"]) for function in functions}
+        # Before 13.5 a function that lies within a kernel's section is listed by itself, as "$kernel$function"
+        sections: dict[str, list[Mapping[str, str]]] = {}
+        for function in sorted(json.loads(done.stdout)[1], key=lambda function: function["start"]):
+            name = function["function-name"]
+            owner = name.split("$")[1] if name.startswith("$") else name
+            sections.setdefault(owner, []).extend(function["sass-instructions"])
+        mixes = {name: _mix(instructions) for name, instructions in sections.items()}
     except (ValueError, LookupError, TypeError):
         why = " ".join((done.stderr.strip().splitlines() or [f"it ends with status {done.returncode}"])[-1].split())
         raise NotCountedError(f"{program} does not read the machine code: {why}") from None
