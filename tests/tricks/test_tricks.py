@@ -29,9 +29,9 @@ HONEST_FAST = ("sorts", "gathers by indices", "is over in less time than its cal
 
 
 def of(entries, fast):
-    return [
-        pytest.param(entry, id=entry.name, marks=() if entry.name in fast else pytest.mark.slow) for entry in entries
-    ]
+    """Return entries as parameters. Those that are not fast run alone: what shows a trick is how long it takes."""
+    apart = (pytest.mark.slow, pytest.mark.alone)
+    return [pytest.param(entry, id=entry.name, marks=() if entry.name in fast else apart) for entry in entries]
 
 
 @pytest.mark.parametrize("trick", of(TRICKS, FAST))
