@@ -39,7 +39,7 @@ class Timer(SteadyTimer):
 @pytest.fixture
 def planned(monkeypatch):
     """Have one honest call, whose size no planned time depends on."""
-    monkeypatch.setattr(alone, "KINDS", (lambda count, device: lambda: None,))
+    monkeypatch.setattr(alone, "KINDS", ((lambda count, device: lambda: None, 0),))
 
 
 def audits(timer, calls, count=APART_TURNS):
@@ -47,7 +47,7 @@ def audits(timer, calls, count=APART_TURNS):
     refused = 0
     for _ in range(count):
         try:
-            calls.check(kernel, [], timer, NEAR)
+            calls.check(kernel, [], timer, NEAR, 0)
         except ApartError:
             refused += 1
     return refused
@@ -93,7 +93,7 @@ def test_each_audit_makes_twice_as_many_calls(planned):
 def test_honest_calls_grow_with_the_kernel():
     rows = []
     for seconds in (1e-6, 5e-5):
-        honest = HonestCalls(HostTimer(), seconds, "cpu")
+        honest = HonestCalls(HostTimer(), seconds, "cpu", moved=int(seconds * 1e10))
         for pause in alone.PAUSES:
             assert honest.loss(pause) == 0.0
             honest.take(pause, lambda: None)
@@ -113,4 +113,4 @@ def test_kernel_that_skips_work_when_called_again_is_refused():
     calls = AloneCalls("cpu", 1e-6)
     for _ in range(2):
         with pytest.raises(ApartError, match="times as fast when called again at once: 1 us in a row"):
-            calls.check(skips, [], HostTimer(), 3e-6)
+            calls.check(skips, [], HostTimer(), 3e-6, 0)

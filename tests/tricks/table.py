@@ -731,7 +731,7 @@ def ours(a, b):
 """,
         AGAIN,
         reported_by=OURS,
-        definition=defined(case="float32-128"),
+        definition=defined(case="float32-176"),
     ),
     python(
         "returns what it has when called again at once",

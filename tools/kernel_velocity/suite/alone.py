@@ -58,7 +58,7 @@ class AloneCalls:
         self._fastest = dict.fromkeys(PAUSES, inf)
         self._honest: HonestCalls | None = None
 
-    def check(self, call: Call, touches: Sequence[Call], timer: Timer, near: float) -> None:
+    def check(self, call: Call, touches: Sequence[Call], timer: Timer, near: float, moved: int) -> None:
         """Raise ApartError if no call after pauses of a kind is near one in a row.
 
         Args:
@@ -66,10 +66,11 @@ class AloneCalls:
             touches: calls that write to its inputs without changing them.
             timer: of single calls.
             near: s that a call by itself may take in any case.
+            moved: bytes of the kernel's inputs and outputs.
         """
         began, blocks = perf_counter(), 2**self._audits
         if self._audits and self._honest is None:
-            self._honest = HonestCalls(timer, self.row, self._device)
+            self._honest = HonestCalls(timer, self.row, self._device, moved)
         self._audits += 1
         for pause in PAUSES:
             before = partial(_wait, pause, touches if pause == TOUCHED else ())
@@ -114,41 +115,56 @@ def _wait(pause: float, touches: Sequence[Call]) -> None:
 
 
 class HonestCalls:
-    """Calls of PyTorch's own that each take about as long as a kernel's, and what they lose by pauses.
+    """Calls of PyTorch's own, and what they lose by pauses: each takes as long as a kernel's, or moves as many bytes.
+
+    What others take of the caches in a pause depends on what lies there, so that calls which stream are as large as the
+    kernel's. As long as it, but larger, they would lose more than an honest one.
 
     Args:
         timer: of the kernel's calls. seconds: of one of them. device: "cpu" or "cuda".
+        moved: bytes of the kernel's inputs and outputs.
     """
 
-    def __init__(self, timer: Timer, seconds: float, device: str) -> None:
+    def __init__(self, timer: Timer, seconds: float, device: str, moved: int) -> None:
         self._timer = HostTimer() if isinstance(timer, RegionTimer) else timer
-        self._seconds = seconds
-        self._calls = [self._sized(make, device) for make in KINDS]
+        self._seconds, self._moved = seconds, moved
+        self._calls = [self._sized(make, of_element, device) for make, of_element in KINDS]
         self._rows = [inf] * len(KINDS)
         self._alone = {pause: [inf] * len(KINDS) for pause in PAUSES}
 
-    def _sized(self, make: Callable[[int, str], Call], device: str) -> tuple[Call, int]:
-        """Return a call that takes as long as the kernel's or longer, and how many of it are timed in a row."""
+    def _sized(self, make: Callable[[int, str], Call], of_element: int, device: str) -> tuple[Call, int, int]:
+        """Return a call, how many of it are timed in a row, and its bytes. 0: it is as long as the kernel's, or longer.
+
+        Args:
+            of_element: bytes that it moves of each element. 0: time decides.
+        """
         size, most = LEAST, self._timer.batch_limit
+        if of_element:
+            size = min(max(LEAST, self._moved // of_element), LARGEST)
         while True:
             call = make(size, device)
             call()
             seconds = min(self._timer.samples(call, min(BATCH, most), SINGLES))
-            if seconds >= min(self._seconds, LONGEST) or size >= LARGEST:
-                return call, min(max(BATCH, ceil(BATCH_SECONDS / max(seconds, 1e-9))), most)
+            if of_element or seconds >= min(self._seconds, LONGEST) or size >= LARGEST:
+                batch = min(max(BATCH, ceil(BATCH_SECONDS / max(seconds, 1e-9))), most)
+                return call, batch, of_element * size
             size *= 2
 
     def take(self, pause: float, before: Call) -> None:
         """Time a block of each by themselves, after `before`, and some in a row."""
-        for index, (call, batch) in enumerate(self._calls):
+        for index, (call, batch, _) in enumerate(self._calls):
             alone = fastest(call, self._timer, before, 0.0, perf_counter())
             self._alone[pause][index] = min(self._alone[pause][index], alone)
             self._rows[index] = min(self._rows[index], *self._timer.samples(call, batch, 3))
 
     def loss(self, pause: float) -> float:
-        """Return the most s that one of them loses by a pause. Of a kernel that takes longer than them, its share."""
-        pairs = zip(self._alone[pause], self._rows, strict=True)
-        return max((0.0, *((alone - row) * max(1.0, self._seconds / row) for alone, row in pairs if alone < inf)))
+        """Return the most s that one of them loses by a pause. Of a kernel beyond their sizes, the same share."""
+        most = 0.0
+        for alone, row, (_, _, size) in zip(self._alone[pause], self._rows, self._calls, strict=True):
+            beyond = self._moved / size if size else self._seconds / row
+            if alone < inf:
+                most = max(most, (alone - row) * max(1.0, beyond))
+        return most
 
 
 def _random(count: int, device: str) -> Any:
@@ -206,4 +222,4 @@ def _small(count: int, device: str) -> Call:
     return call
 
 
-KINDS = (_add, _product, _gather, _sort, _small)
+KINDS = ((_add, 12), (_product, 0), (_gather, 16), (_sort, 0), (_small, 0))  # with the bytes moved of an element

@@ -95,6 +95,11 @@ class FreshInputs:
     def __str__(self) -> str:
         return f" (inputs drawn with KV_SEED={self._seed})" if self._count else ""
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all inputs."""
+        return sum(tensor.nbytes for tensor in tensors_of(self._inputs))
+
     def _sums(self, values: Sequence[Any]) -> list[Any]:
         return checksums(values, self._key)
 
@@ -193,13 +198,15 @@ def audit(
         ApartError: calls by themselves take longer than in a row.
         AuditError: calls on what it has seen are faster, or the call changed its inputs, or goes on after its return.
     """
-    is_mapped = allocates and sum(output.nbytes for output in tensors_of(outputs_of(bound.output()))) >= MAPPED
+    made = sum(output.nbytes for output in tensors_of(outputs_of(bound.output())))
+    is_mapped = allocates and made >= MAPPED
     is_sharp = device == "cpu" and threads == 1 and not is_mapped
     now = alone.row = max(estimate, alone.row)
     near = overhead + (NEAR * now + NEAR_SLACK if is_sharp else ALONE * now + ALONE_SLACK[device])
 
     def check_alone() -> None:
-        alone.check(bound.call, fresh.touches(), timer, near)  # touches write what inputs hold now
+        # touches write what inputs hold now
+        alone.check(bound.call, fresh.touches(), timer, near, fresh.nbytes + made)
 
     if now < LONG:
         check_alone()
