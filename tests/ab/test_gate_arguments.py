@@ -75,7 +75,7 @@ GATE = ("gate", "HEAD~1", "HEAD")
         ((*GATE, "--bench", "["), "is not a regular expression"),
         ((*GATE, "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.time_hot"),
         ((*GATE, "--tier", "half"), "TIER must be core"),
-        ((*GATE, "--counts", "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.track_instructions"),
+        ((*GATE, "--counts", "--bench", "fft"), "matches no series; there are add_mul_exp.Cuda.track_registers"),
         ((*GATE, "--counts", "--lock-clocks"), "--lock-clocks: counts need no clock; give one of --counts and"),
         (("bisect", "matmul.Cpu.time_hot", "nowhere", "HEAD"), "GOOD='nowhere' names no commit"),
         (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "nowhere"), "BAD='nowhere' names no commit"),

@@ -257,7 +257,7 @@ def test_line_of_a_branch_counts_for_its_merge():
 
 def test_slower_as_expected_names_the_reasons():
     expectations, _ = read("Perf-Expected: matmul.*.time_hot +3% for the bias")
-    slower = Comparison(answer=Answer.DIFFERENT, reason="measured", ratio=1.05, low=1.02, high=1.08, p=1e-4)
+    slower = Comparison(answer=Answer.DIFFERENT, reason="measured", rounds=8, ratio=1.05, low=1.02, high=1.08, p=1e-4)
     same = dataclasses.replace(slower, answer=Answer.SAME, ratio=1.001, low=1.0, high=1.002)
     comparisons = {
         ("matmul.Cpu.time_hot", ("native", "a")): slower,

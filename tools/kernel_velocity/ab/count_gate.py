@@ -154,6 +154,7 @@ def compare(args: argparse.Namespace, err: TextIO) -> CountReport:
         names = ("BASE", "the unchanged working tree" if is_tree else "HEAD")
         git.check_two(Path(), names, base, head, NothingMeasured)
         suite, project = config.suite(Path()), config.project(Path())
+        _matching(counting.calls(suite, None), args.bench)  # before minutes of building
         runner = AsvRunner(Path(), device="cpu", err=err, again=args.again)
         _build(runner, (base, head), wait=args.wait)
         began = time.monotonic()

@@ -30,11 +30,12 @@ class Call(NamedTuple):
     case: str  # without an instruction set. Of GPU code the architecture
 
 
-def calls(suite: Suite, builds: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
+def calls(suite: Suite, builds: Sequence[Mapping[str, Any]] | None = ()) -> list[Call]:
     """Return the calls that the definitions of a suite want counted, and the GPU code that they want read.
 
     Args:
-        builds: what builds say of themselves (build-info.json). The GPU code that one describes is read, too.
+        builds: what builds say of themselves (build-info.json). The GPU code that one describes is read, too. None:
+            all that a build could describe.
     """
     kernels = suite.modules()
     benchmarks = {kernel: suite.figures(kernel, "cpu") for kernel in kernels}
@@ -44,7 +45,7 @@ def calls(suite: Suite, builds: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
         for kernel in kernels
         for target in TARGETS["cuda"]
         if NATIVE in gpu[kernel]
-        if any(compiled.functions(info, kernel, target) for info in builds)
+        if builds is None or any(compiled.functions(info, kernel, target) for info in builds)
     ]
     defined = [
         Call(kernel, implementation, target)
