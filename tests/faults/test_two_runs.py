@@ -52,19 +52,19 @@ def test_second_run_in_a_clone_is_refused_or_waits(tiny):
 @pytest.mark.slow
 def test_killed_repetition_leaves_what_was_recorded(tiny):
     commit = tiny.commit("Stuck", kernel=STUCK)
-    assert tiny.track(KV_ROUNDS="5", **SINGLE).returncode == 0
+    assert tiny.track(KV_ROUNDS="3", **SINGLE).returncode == 0
     value = recorded(tiny, commit)
     processes = tiny.root.parent / "processes"  # of the second run: one a round, and the third never ends
     processes.mkdir()
     process = tiny.begin("track", **SINGLE, KV_ROUNDS="8", KV_AGAIN="1", TINY_PROCESSES=str(processes))
-    wait_until(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store five
+    wait_until(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store three
     end(process, signal.SIGKILL)
-    done = tiny.track(KV_ROUNDS="5", **SINGLE)
-    assert lines_with(done.stdout, "restored from 5 rounds"), done.stdout
+    done = tiny.track(KV_ROUNDS="3", **SINGLE)
+    assert lines_with(done.stdout, "restored from 3 rounds"), done.stdout
     assert lines_with(done.stdout, "1 commit measured already")
-    assert (recorded(tiny, commit), recorded(tiny, commit, column="stats_repeat")) == (value, 5)
+    assert (recorded(tiny, commit), recorded(tiny, commit, column="stats_repeat")) == (value, 3)
     telemetry = (tiny.results / "telemetry" / f"{commit[:8]}-{tiny.environment}.jsonl").read_text()
-    assert len(telemetry.splitlines()) == 5
+    assert len(telemetry.splitlines()) == 3
 
 
 @pytest.mark.slow
