@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,9 +47,11 @@ def test_scheduler_without_encryption_is_refused_unless_insecure(protocol):
 
 @FLEET
 def test_only_the_run_reaches_its_local_scheduler():
+    import dask
     import distributed  # here, as it starts threads
 
-    with scheduler.connected(local := scheduler.parse("local:1")) as (client, jobs):
+    often = dask.config.set({"distributed.client.scheduler-info-interval": "1ms"})  # what the client asks by itself
+    with often, scheduler.connected(local := scheduler.parse("local:1")) as (client, jobs):
         assert jobs is None
         scheduler.wait(client, local, print)
         address = client.scheduler.address
@@ -56,6 +59,7 @@ def test_only_the_run_reaches_its_local_scheduler():
         assert client.cluster.scheduler.http_server.address == "127.0.0.1"
         assert scheduler.dashboard(client, local).startswith("http://127.0.0.1:")
         assert client.run(abs, -1) == dict.fromkeys(scheduler.addresses(client), 1)
+        assert {len(scheduler.addresses(client)) for _ in range(300)} == {1}
         plain, foreign = address.replace("tls", "tcp"), distributed.Security.temporary()
         for target, security in ((plain, None), (address, foreign)):
             with pytest.raises(OSError):
@@ -64,6 +68,9 @@ def test_only_the_run_reaches_its_local_scheduler():
             wanted = scheduler.parse(text, insecure=True)
             with pytest.raises(UsageError, match=r"cannot connect .*certificates in Dask"):
                 scheduler.connected(wanted).__enter__()
+        client.close()
+        with pytest.raises(UsageError, match=r"the scheduler is gone .*: start it again; the same command goes on"):
+            scheduler.addresses(client)
 
 
 @pytest.mark.parametrize(
@@ -126,25 +133,28 @@ def test_machine_is_named_after_its_part_of_a_host(monkeypatch, variables, name)
     assert worker.describe()["name"] == name
 
 
+class Answers:
+    """A client of a scheduler that has one worker."""
+
+    scheduler = SimpleNamespace(identity=lambda n_workers: {"workers": {"tcp://a:1": {"name": "a"}}})
+
+    def sync(self, call, **arguments):
+        return call(**arguments)
+
+
 def test_worker_without_this_package_is_named_with_the_cure():
-    class Client:
+    class Client(Answers):
         def run(self, function, workers, on_error):
             return {workers[0]: ModuleNotFoundError("no", name="kernel_velocity")}
-
-        def scheduler_info(self, n_workers):
-            return {"workers": {}}
 
     with pytest.raises(UsageError, match=r"tcp://a:1: has no kernel_velocity: pip install"):
         scheduler.machines(Client(), scheduler.parse("tls://a:1"), {"tcp://a:1"}, print)
 
 
 def test_worker_that_fails_to_describe_itself_is_named():
-    class Client:
+    class Client(Answers):
         def run(self, function, workers, on_error):
             return {workers[0]: OSError("no nvidia-smi")}
-
-        def scheduler_info(self, n_workers):
-            return {"workers": {"tcp://a:1": {"name": "a"}}}
 
     lines = []
     assert scheduler.machines(Client(), scheduler.parse("tls://a:1"), {"tcp://a:1"}, lines.append) == []

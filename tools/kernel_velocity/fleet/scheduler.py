@@ -203,8 +203,20 @@ def wait(
 
 
 def addresses(client: Any) -> dict[str, str]:
-    """Return the addresses of the workers that are there, and the name of each."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    """Return the addresses of the workers that are there, and the name of each.
+
+    Not by `scheduler_info`: the client refreshes what that returns in the background, and leaves workers out.
+
+    Raises:
+        UsageError: the scheduler is gone.
+    """
+    try:
+        workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    except (OSError, AttributeError) as error:  # AttributeError: the client has given up
+        raise UsageError(
+            f"--fleet: the scheduler is gone ({type(error).__name__}): start it again; the same command goes on with "
+            "what no machine has finished"
+        ) from None
     return {address: str(worker["name"]) for address, worker in workers.items()}
 
 
