@@ -256,7 +256,8 @@ def _jobs(
     for what in whats:
         bar.show(f"loading {what}", 0.0)
         try:
-            loaded[what] = implementations.load(what, device, args.solution, args.dtype or DTYPE, load_solution)
+            with journal.running("loading it", None, what):
+                loaded[what] = implementations.load(what, device, args.solution, args.dtype or DTYPE, load_solution)
         except NotHereError as error:
             missing.append(str(error))
     if not loaded:

@@ -44,10 +44,13 @@ from kernel_velocity.statuses import Status
 # Killing it is safe: nothing is saved before the end, and files are renamed whole.
 INTERRUPT_SECONDS = 2.0
 LATE_SECONDS, LATE = 2.0, -1000  # s that a process may go on after its report, and the status of one that did
+# s that a step may take, and the status of a process one of whose steps took longer. Compiling a model takes minutes
+STEP_SECONDS, HUNG = 1800.0, -1001
 GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 DESCRIPTORS = "COMPARE_DESCRIPTORS"  # likewise: the file of steps, a pipe with the code of the report, one for its end
 DEATHS, REPORT = "deaths.json", "report.json"  # files of the journal
+NO_STEP = b"null\n"  # ends the steps of a journal where none lasts
 # Signals that somebody sends, not faults of the code that runs.
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -111,6 +114,8 @@ def ended(status: int) -> str:
     """Return how a process ended, by its exit status as `subprocess` has it: "died of SIGSEGV (Segmentation fault)"."""
     if status >= 0:
         return f"exited with status {status}"
+    if status == HUNG:
+        return f"took more than {STEP_SECONDS:,g} s, the limit, and was killed"
     try:
         name = signal.Signals(-status).name
     except ValueError:  # a real-time signal
@@ -160,7 +165,7 @@ def _wait(
             watching = Thread(target=end_late, daemon=True)
             watching.start()
             try:
-                status: int = process.wait()
+                status: int = _ended_or_hung(process, steps)
             except KeyboardInterrupt:  # the terminal interrupts both
                 _stop(process, err)
                 status = Status.INTERRUPTED
@@ -170,6 +175,20 @@ def _wait(
     watching.join(INTERRUPT_SECONDS)  # now, since what was left may have held its pipe
     os.close(reported)
     return LATE if any(what.startswith("the measuring") for what in left) else status, left
+
+
+def _ended_or_hung(process: subprocess.Popen[bytes], steps: IO[bytes]) -> int:
+    """Return the exit status of a process, HUNG of one that was killed since one of its steps did not end."""
+    while True:
+        size = os.fstat(steps.fileno()).st_size
+        try:
+            return process.wait(STEP_SECONDS)
+        except subprocess.TimeoutExpired:
+            same = os.fstat(steps.fileno()).st_size == size
+            if same and size and os.pread(steps.fileno(), len(NO_STEP), size - len(NO_STEP)) != NO_STEP:
+                process.kill()
+                process.wait()
+                return HUNG
 
 
 def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
@@ -292,7 +311,7 @@ class ProcessJournal:
             yield
         finally:
             if self._folder is not None:
-                self.steps.write(b"null\n")
+                self.steps.write(NO_STEP)
 
     def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
         """End this process so that the next one goes on without the implementation. Without a folder, return."""
