@@ -1,9 +1,6 @@
 """`kv gate --counts`: its statuses and reports, and two commits of a C library, one kernel of which crashes."""
 
 import json
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,7 +14,7 @@ from kernel_velocity.counts.changes import FigureKey, Rules
 from kernel_velocity.findings.report import as_json, as_junit, as_markdown
 from kernel_velocity.results.records import Commit
 from kernel_velocity.suite.counting import Call
-from tests.counts.counting import COUNTS
+from tests.counts.counting import COUNTS, gate, repository_of
 
 SCALE, NORM = Call("scale", "native", "float32-4k"), Call("norm", "native", "float32-4k")
 INSTRUCTIONS, READS = (FigureKey("scale", "native", "float32-4k-avx2", name) for name in ("instructions", "reads"))
@@ -158,42 +155,15 @@ def repository(tmp_path_factory):
     """A repository of two commits: the second executes more in `scale`, crashes in `crash`, and has no `gone`."""
     pytest.importorskip("torch", reason="inputs and references are PyTorch's")
     folder = tmp_path_factory.mktemp("counted")
-    settings = {"version": 1, "project": "counted", "repo": ".", "branches": ["HEAD"], "environment_type": "host"}
-    settings |= {"plugins": [".kernel_velocity.asv_plugin"], "env_dir": ".asv/env", "launch_method": "forkserver"}
-    (folder / "asv.conf.json").write_text(json.dumps(settings))
     build = "gcc -O2 -shared -fPIC -o {out}/libscale.so scale.c"
-    (folder / "kernel-velocity.toml").write_text(f'build = "{build}"\nbuilt-from = ["scale.c"]\n')
-    (folder / ".gitignore").write_text(".asv\n")
-    (folder / "benchmarks").mkdir()
-    (folder / "benchmarks" / "__init__.py").touch()
-    for name in ("scale", "crash", "gone"):
-        (folder / "benchmarks" / f"{name}.py").write_text(DEFINITION.format(name=name))
-    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=folder, check=True)
-    for source in (LIBRARY, HEAD):
-        (folder / "scale.c").write_text(source)
-        subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
-        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-        subprocess.run(["git", *who, "commit", "-q", "-m", "Change"], cwd=folder, check=True)
-    return folder
-
-
-def gate(folder, *args):
-    environ = {name: value for name, value in os.environ.items() if name not in ("KV_LOCK_HOLDER", "KV_ARTEFACTS")}
-    command = [sys.executable, "-P", "-m", "kernel_velocity", "gate", "--counts", "HEAD~1", "HEAD", *args]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**environ, "PYTHONPATH": str(TOOLS)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    definitions = {name: DEFINITION.format(name=name) for name in ("scale", "crash", "gone")}
+    return repository_of(folder, build, "scale.c", (LIBRARY, HEAD), definitions)
 
 
 @COUNTS
 @pytest.mark.timeout(600)
 def test_commits_are_compared_also_beside_another_run(repository, monkeypatch):
-    done = gate(repository, "--json", "gate.json")
+    done = gate(repository, "HEAD~1", "HEAD", "--json", "gate.json")
     assert done.returncode == 20, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert any(line.startswith("failed (HEAD), ") and line.endswith("crash native float32-1k") for line in lines)
@@ -205,6 +175,6 @@ def test_commits_are_compared_also_beside_another_run(repository, monkeypatch):
     monkeypatch.setenv("KV_LOCK_FOLDER", str(repository / ".asv"))
     monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)
     with lock.take(repository):
-        again = gate(repository, "--bench", "scale")
+        again = gate(repository, "HEAD~1", "HEAD", "--bench", "scale")
     assert again.returncode == 11, again.stdout + again.stderr
     assert "verdict: unlike before; to look at: 1 figure; differing: 1 of 5 figures (exit status 11)" in again.stdout

@@ -2,8 +2,11 @@
 
 import ctypes
 import functools
+import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ def can_count():
     return "" if shutil.which("gcc") else "no gcc"
 
 
+TOOLS = Path(__file__).parents[2] / "tools"
 COUNTS = pytest.mark.skipif(bool(can_count()), reason=can_count() or "can count")
 
 
@@ -53,3 +57,34 @@ def call(library: Path, name: str, *arguments, result=ctypes.c_int, inputs=(), o
 
 def pointer(memory, offset=0):
     return ctypes.c_void_p(memory.data_ptr() + offset)
+
+
+def repository_of(folder: Path, build: str, source: str, texts, definitions) -> Path:
+    """Write a repository into an empty folder, with a commit for each text of a source. Return the folder.
+
+    Args:
+        build: the command. source: the file that is built. definitions: name -> text of a file of benchmarks.
+    """
+    settings = {"version": 1, "project": "counted", "repo": ".", "branches": ["HEAD"], "environment_type": "host"}
+    settings |= {"plugins": [".kernel_velocity.asv_plugin"], "env_dir": ".asv/env", "launch_method": "forkserver"}
+    (folder / "asv.conf.json").write_text(json.dumps(settings))
+    (folder / "kernel-velocity.toml").write_text(f'build = "{build}"\nbuilt-from = ["{source}"]\n')
+    (folder / ".gitignore").write_text(".asv\n")
+    (folder / "benchmarks").mkdir()
+    for name, text in {"__init__": "", **definitions}.items():
+        (folder / "benchmarks" / f"{name}.py").write_text(text)
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=folder, check=True)
+    for text in texts:
+        (folder / source).write_text(text)
+        subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        subprocess.run(["git", *who, "commit", "-q", "-m", "Change"], cwd=folder, check=True)
+    return folder
+
+
+def gate(folder: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run `kv gate --counts` in a repository. `more`: variables."""
+    environ = {name: value for name, value in os.environ.items() if name not in ("KV_LOCK_HOLDER", "KV_ARTEFACTS")}
+    command = [sys.executable, "-P", "-m", "kernel_velocity", "gate", "--counts", *args]
+    environ |= {"PYTHONPATH": str(TOOLS), **more}
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)

@@ -14,6 +14,7 @@ from kernel_velocity.ab import count_gate
 from kernel_velocity.names import FIGURES, MIX
 from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.suite.benchmark import SCALARS
+from tests.counts.counting import gate, repository_of
 from tests.counts.gpu import GPU_TOOLS, PATH, assembled, ptx, scale
 from tests.kernels.test_triton import FOLDER, require_triton
 from tests.suite.measuring import as_asv_runs, asv_environment, failure
@@ -91,35 +92,14 @@ BUILD = "ptxas -o {out}/k.cubin --gpu-name=sm_80 k.ptx"
 def repository(tmp_path_factory):
     """A repository of three commits: the second reads by narrower loads, the third spills and needs more registers."""
     folder = tmp_path_factory.mktemp("counted")
-    settings = {"version": 1, "project": "counted", "repo": ".", "branches": ["HEAD"], "environment_type": "host"}
-    settings |= {"plugins": [".kernel_velocity.asv_plugin"], "env_dir": ".asv/env", "launch_method": "forkserver"}
-    (folder / "asv.conf.json").write_text(json.dumps(settings))
-    (folder / "kernel-velocity.toml").write_text(f'build = "{BUILD}"\nbuilt-from = ["k.ptx"]\n')
-    (folder / ".gitignore").write_text(".asv\n")
-    (folder / "benchmarks").mkdir()
-    (folder / "benchmarks" / "__init__.py").touch()
-    (folder / "benchmarks" / "scale.py").write_text(DEFINITION)
-    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=folder, check=True)
     kernels = scale(), scale(width=1, loads=4), scale(loads=12, registers=32, bounds=1024)
-    for source in map(ptx, kernels):
-        (folder / "k.ptx").write_text(source)
-        subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
-        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-        subprocess.run(["git", *who, "commit", "-q", "-m", "Change"], cwd=folder, check=True)
-    return folder
-
-
-def gate(folder, *args):
-    environ = {name: value for name, value in os.environ.items() if name not in ("KV_LOCK_HOLDER", "KV_ARTEFACTS")}
-    command = [sys.executable, "-P", "-m", "kernel_velocity", "gate", "--counts", *args]
-    environ |= {"PYTHONPATH": str(TOOLS), "PATH": PATH}
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    return repository_of(folder, BUILD, "k.ptx", map(ptx, kernels), {"scale": DEFINITION})
 
 
 @GPU_TOOLS
 def test_gate_says_what_differs_in_gpu_code(repository):
     pytest.importorskip("torch", reason="kv gate wants PyTorch")
-    narrower = gate(repository, "HEAD~2", "HEAD~1")
+    narrower = gate(repository, "HEAD~2", "HEAD~1", PATH=PATH)
     assert narrower.returncode == 11, narrower.stdout + narrower.stderr
     lines = narrower.stdout.splitlines()
     assert any(
@@ -127,7 +107,9 @@ def test_gate_says_what_differs_in_gpu_code(repository):
         for line in lines
     )
     assert "n/a (both), the build of this commit made no gone.cubin: scale gone sm_80" in lines
-    spilling = gate(repository, "HEAD~1", "HEAD", "--json", "gate.json", "--bench", "scale.Cuda.track_registers")
+    spilling = gate(
+        repository, "HEAD~1", "HEAD", "--json", "gate.json", "--bench", "scale.Cuda.track_registers", PATH=PATH
+    )
     assert spilling.returncode == 10, spilling.stdout + spilling.stderr
     changes = {row["figure"]: row for row in json.loads((repository / "gate.json").read_text())["changes"]}
     assert changes["spill_bytes"]["regression"] and changes["local_instructions"]["suspect"]
