@@ -29,7 +29,7 @@ from kernel_velocity.engine.stopping import (
     width_and_fall,
     without_burn_in,
 )
-from lab.noise import FAMILIES, HELD_OUT, Jitter, _mixture, repetition
+from lab.noise import FAMILIES, Jitter
 
 MOST = 2.5  # s that a rule may take in these tests
 # Rounds of `adaptive.round` end after .3 s; this budget tells the rule's parts from each other.
@@ -75,25 +75,16 @@ def noisy(sigma, mean=1e-3, n=20_000, seed=5):
 
 
 @cache
-def families():
-    """Return mixtures of little jitter and one family of noise, by its name."""
-    drawn = {}
-    for number, (name, draw) in enumerate(FAMILIES.items()):
-        rng = np.random.default_rng([HELD_OUT, 0, number, 1])
-        jitter = [] if name == "iid" else [Jitter(0.002)]
-        drawn[name] = _mixture(name, rng, [*jitter, draw(rng)], None)
-    return drawn
-
-
-@cache
 def trace_of(family, seconds=4.0, base=1e-3):
-    mixture = families()[family]
-    samples = mixture.trace(repetition(HELD_OUT, 0, family, 0), seconds * mixture.base / base)
-    return (samples * (base / mixture.base)).tolist()
+    """Return a trace of little jitter and one family of noise."""
+    rng = np.random.default_rng([2, 0, list(FAMILIES).index(family), 1])
+    count = math.ceil(seconds / base)
+    factors = Jitter(0.002).path(rng, count, base) * FAMILIES[family](rng).path(rng, count, base)
+    return (base * factors).tolist()
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_rule_ends_within_its_cap(name, family):
     rule = RULES[name]()
     sizes = decisions(rule, trace_of(family))

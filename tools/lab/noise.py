@@ -1,4 +1,4 @@
-"""Synthetic traces: families of noise around a known truth, and random mixtures of them. Pure, seeded.
+"""Families of noise around a known truth. Pure, seeded.
 
 A family multiplies a kernel's own time by a factor around 1. Its `path` is what one process sees from its first sample
 on. Its `stationary` draws are independent ones of the same factor once everything has settled.
@@ -7,24 +7,13 @@ on. Its `stationary` draws are independent ones of the same factor once everythi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from kernel_velocity.engine.statistics import FloatArray, trimmed_mean
-
-# Namespaces of seeds: constants may be chosen on the first only, and results are reported on the second only.
-TUNING = 1
-HELD_OUT = 2
-
-TRUTH_DRAWS = 200_000  # independent draws behind a truth: a spread of 3% leaves it uncertain by less than .01%
-FASTEST, SLOWEST = 1e-4, 1e-2  # s per sample: 200 ticks of a GPU's event clock, and a large kernel
-WARM_UP_SHARE = 0.3  # of the mixtures start with a rest of warm-up
-TICKS_SHARE = 0.2  # of the mixtures are read by a coarse clock
-MOST_FAMILIES = 3  # in a mixture, besides jitter, warm-up and ticks
-SECONDS = 16.0  # of every trace: more than nvbench's timeout, the longest cap that a rule meets in practice
+from kernel_velocity.engine.statistics import FloatArray
 
 Generator = np.random.Generator
 
@@ -159,16 +148,6 @@ class TwoSpeeds:
         return np.asarray(1 + self.gap * (rng.random(n) < self.slow))
 
 
-def ticked(factors: FloatArray, tick: float | None) -> FloatArray:
-    """Return factors as a clock of some tick reads them, at least one tick, as they are without a tick."""
-    return factors if tick is None else np.asarray(np.maximum(np.round(factors / tick), 1.0) * tick)
-
-
-def _tick(rng: Generator) -> float:
-    """Draw the tick of a coarse clock, relative to the kernel's own time."""
-    return octaves(rng, 0.0005, 0.02)
-
-
 FAMILIES: Mapping[str, Callable[[Generator], Family]] = {  # their parameters are drawn in the order of the fields
     "iid": lambda rng: Jitter(octaves(rng, 0.002, 0.03)),
     "pareto": lambda rng: Pareto(between(rng, 0.005, 0.05), between(rng, 0.05, 0.3), between(rng, 1.2, 3.0)),
@@ -180,55 +159,3 @@ FAMILIES: Mapping[str, Callable[[Generator], Family]] = {  # their parameters ar
     "drift": lambda rng: Jitter(octaves(rng, 0.003, 0.02), memory=octaves(rng, 0.1, 2.0)),
     "bursts": lambda rng: TwoSpeeds.bursts(octaves(rng, 0.05, 1.0), octaves(rng, 0.003, 0.05), octaves(rng, 0.5, 4.0)),
 }
-DISTURBING = tuple(name for name in FAMILIES if name not in ("iid", "warm_up"))
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """A kernel of `base` seconds, the noise around it, and the tick of the clock that reads it."""
-
-    name: str
-    base: float
-    families: tuple[Family, ...]
-    tick: float | None
-    truth: float  # s: the location of the settled state
-
-    def trace(self, rng: Generator, seconds: float = SECONDS) -> FloatArray:
-        """Return the samples of one process, s per call, from its first on, for about `seconds`."""
-        n = math.ceil(seconds / self.base)
-        factors = np.ones(n)
-        for family in self.families:
-            factors *= family.path(rng, n, self.base)
-        return self.base * ticked(factors, self.tick)
-
-
-def _mixture(name: str, rng: Generator, families: Sequence[Family], tick: float | None) -> Mixture:
-    """Return a mixture with its truth: the location (as the harness takes it) of draws from the settled state."""
-    settled = np.ones(TRUTH_DRAWS)
-    for family in families:
-        settled *= family.stationary(rng, TRUTH_DRAWS)
-    base = octaves(rng, FASTEST, SLOWEST)
-    return Mixture(name, base, tuple(families), tick, base * trimmed_mean(ticked(settled, tick)))
-
-
-def mixtures(namespace: int, seed: int, count: int) -> Iterator[Mixture]:
-    """Yield `count` random mixtures. A larger count begins with the same ones.
-
-    Args:
-        namespace: TUNING or HELD_OUT.
-        seed: of the whole set.
-        count: how many.
-    """
-    for number in range(count):
-        rng = np.random.default_rng([namespace, seed, number])
-        chosen = rng.choice(DISTURBING, size=rng.integers(1, MOST_FAMILIES + 1), replace=False)
-        families = [FAMILIES[name](rng) for name in ("iid", *map(str, chosen))]
-        if rng.random() < WARM_UP_SHARE:
-            families.append(FAMILIES["warm_up"](rng))
-        tick = _tick(rng) if rng.random() < TICKS_SHARE else None
-        yield _mixture(f"{number:03}", rng, families, tick)
-
-
-def repetition(namespace: int, seed: int, mixture: str, number: int) -> Generator:
-    """Return the generator of one trace of a mixture: every rule sees the same trace (common random numbers)."""
-    return np.random.default_rng([namespace, seed, *mixture.encode(), 2, number])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
+from kernel_velocity.errors import UsageError
 from kernel_velocity.names import DEVICES
+from kernel_velocity.suite import config
 from kernel_velocity.suite.benchmark import _KernelBenchmark
 from kernel_velocity.suite.suite import Suite
 
@@ -44,3 +48,27 @@ class Series:
 def of_suite(suite: Suite, kernel: str, device: str, implementation: str, case: str) -> Series:
     """Return one implementation of a kernel on a case."""
     return Series(kernel, device, implementation, case, suite.benchmark(kernel, device))
+
+
+def core_series(device: str, bench: str | None) -> list[Series]:
+    """Return every kernel x core case x implementation of a device, whose name contains the expression `bench`.
+
+    Implementations are those that can exist on the device.
+
+    Raises:
+        UsageError: no series matches, or `bench` is no regular expression.
+    """
+    suite = config.suite(Path())
+    every = [
+        of_suite(suite, str(problem.kernel), device, implementation, case)
+        for problem in suite.problems(device)
+        for case in problem.core[device]
+        for implementation in problem.implementations_on(device)
+    ]
+    try:
+        chosen = [series for series in every if re.search(bench or "", series.name)]
+    except re.error as error:
+        raise UsageError(f"--bench {bench!r}: not a regular expression ({error})") from None
+    if not chosen:
+        raise UsageError(f"--bench {bench!r} matches no core series on {device}")
+    return chosen

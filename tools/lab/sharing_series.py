@@ -30,8 +30,7 @@ from kernel_velocity.engine.statistics import t_975
 from kernel_velocity.errors import BenchmarkFailed, KernelVelocityError
 from kernel_velocity.files import replace_text
 from kernel_velocity.tables import Table
-from lab.series import Series
-from lab.traces import core_series
+from lab.series import Series, core_series
 
 MODULE = "lab.sharing_series"  # a measuring process runs it
 TURNS = 20
