@@ -45,7 +45,7 @@ def test_mix_is_one_name_of_the_rules(names):
 
 
 def test_change_from_zero_has_no_ratio():
-    assert Change(SPILLS, 0, 4).ratio is None and Change(SPILLS, 0, 4).spills_more
+    assert Change(SPILLS, 0, 4).ratio is None
 
 
 def test_section_sets_the_rules(tmp_path):
