@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,7 +64,12 @@ class Client:
         self.edit = lambda result: result
         self.kinds = {}
 
-    def scheduler_info(self, n_workers):
+        self.scheduler = SimpleNamespace(identity=self.identity)
+
+    def sync(self, function, **options):
+        return function(**options)
+
+    def identity(self, n_workers):
         assert n_workers == -1
         return {"workers": {address: {"name": name} for address, name in self.there.items()}}
 
