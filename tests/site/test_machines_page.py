@@ -7,11 +7,10 @@ import pytest
 from kernel_velocity.results import lines
 from kernel_velocity.site.pages import machines
 from kernel_velocity.site.pages import roofline as roofline_page
-from kernel_velocity.site.writer import DataFile, Page
 from tests import synthetic
 from tests.golden import check_golden
 from tests.site import machine_records
-from tests.site.pages import GOLDEN, as_text, edit, page_of, read, rendered, shown, words
+from tests.site.pages import GOLDEN, edit, page_of, read, rendered, shown, words
 
 
 @pytest.fixture
@@ -21,14 +20,13 @@ def tree(copied):
 
 
 def made(tree):
-    """Return the sections of the page, and its data."""
-    page, data = machines.build(read(tree))
-    assert isinstance(page, Page) and isinstance(data, DataFile)
-    return [shown(machine) for machine in page.context["machines"]], data.value
+    """Return the sections of the page."""
+    (page,) = machines.build(read(tree))
+    return [shown(machine) for machine in page.context["machines"]]
 
 
 def section(tree):
-    (section,) = made(tree)[0]
+    (section,) = made(tree)
     return section
 
 
@@ -41,9 +39,8 @@ def add_sessions(tree):
 
 def test_ceilings_golden(tree, accept):
     add_sessions(tree)
-    page, data = machines.build(read(tree))
+    (page,) = machines.build(read(tree))
     check_golden(GOLDEN / "ceilings.txt", words(page) + "\n", accept=accept)
-    check_golden(GOLDEN / "ceilings_data.json", as_text(data.value), accept=accept)
 
 
 def test_machine_without_ceilings(tree):
@@ -68,7 +65,7 @@ def test_peaks_of_this_machine(tmp_path, monkeypatch):
 
 def remarks(tree, index=0):
     """Return all that the page remarks about a machine."""
-    return "\n".join(made(tree)[0][index].remarks)
+    return "\n".join(made(tree)[index].remarks)
 
 
 def test_two_machines_of_one_name(tree):
@@ -102,7 +99,7 @@ def test_many_sessions_are_counted(tree, monkeypatch):
     monkeypatch.setattr(machines, "LISTED", 2)
     device = section(tree).devices[0]
     assert [commit.text for _, commit, *_ in device.sessions.rows] == [sha[:8] for sha in tree.commits[2:0:-1]]
-    assert device.sessions.further == "1 older session in data/machines.js"
+    assert device.sessions.further == "and 1 older session"
 
 
 @pytest.mark.parametrize("when", [1e300, -1e300])
@@ -115,17 +112,9 @@ def test_session_of_no_calendar_time(tree, when):
 
 
 def rooflines(tree):
-    """Return the sections of the page, and its data files by name."""
-    files = list(roofline_page.build(read(tree)))
-    (page,) = [file for file in files if isinstance(file, Page)]
-    data = {file.name: file.value for file in files if isinstance(file, DataFile)}
-    return [shown(section) for section in page.context["sections"]], data
-
-
-def test_roofline_data_golden(tree, accept):
-    machine_records.add_ceilings(tree, 0)
-    (data,) = rooflines(tree)[1].values()
-    check_golden(GOLDEN / "roofline_data.json", as_text(data), accept=accept)
+    """Return the sections of the page."""
+    (page,) = roofline_page.build(read(tree))
+    return [shown(section) for section in page.context["sections"]]
 
 
 def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M"):
@@ -141,17 +130,14 @@ def test_roofline_rows_use_their_threads(tree):
     for index in range(5):
         machine_records.add_session(tree, index, threads="8" if index == 4 else "1")
     edit(machine_records.results_file(tree, 4), lambda data: data["results"].pop("add_mul_exp.Cpu.time_hot"))
-    (section,), files = rooflines(tree)
-    (data,) = files.values()
+    (section,) = rooflines(tree)
     rows = {row.kernel: row.attainable for row in section.rows}
     assert rows == {"matmul": "8.00 GFLOPS", "add_mul_exp": "1.00 GFLOPS"}
-    apart = {entry["kernel"]: entry["apart"] for entry in data["series"]}
-    assert apart == {"matmul, hot": sorted(tree.commits[:4]), "add_mul_exp, hot": [tree.commits[4]]}
 
 
 def test_roofline_warnings_are_footnotes(tree):
     machine_records.add_ceilings(tree, 0, peak_float32=1e9)
-    (section,) = rooflines(tree)[0]
+    (section,) = rooflines(tree)
     marked = {line.marks for line in section.rows if line.marks}
     assert len(section.footnotes) == 1 and marked == {(1,)}
     assert section.footnotes[0].startswith("more than the peak, which no cache explains")
@@ -165,19 +151,17 @@ def test_roofline_of_unknown_amounts(tree):
         del data["add_mul_exp.Cpu.time_hot"]["bytes"], data["matmul.Cpu.time_hot"]["flops"]
 
     edit(tree.results / "benchmarks.json", forget)
-    (section,), files = rooflines(tree)
-    (data,) = files.values()
+    (section,) = rooflines(tree)
     line = row(section)
     assert (line.intensity, line.efficiency, line.achieved) == ("–", "–", "12.5 GFLOPS")
     assert roofline_page.NO_AMOUNT in section.footnotes
     copied = row(section, "matmul", "native", "float32-512x512x512")
     assert copied.achieved.endswith("B/s") and copied.bound == "memory"
-    assert all(line["flop"] is None or line["bytes"] is None for line in data["series"])
 
 
 def test_roofline_without_a_peak(tree):
     machine_records.add_ceilings(tree, 0, peak_float32=None)
-    (section,), _ = rooflines(tree)
+    (section,) = rooflines(tree)
     assert row(section, "matmul", "native", "float32-512x512x512").bound == "memory"
     assert "the peak in float32 is not known: it is no roof here" in section.footnotes
 

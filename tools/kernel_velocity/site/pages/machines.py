@@ -21,21 +21,19 @@ from kernel_velocity.site import text
 from kernel_velocity.site.charts.plot import SPARK_WIDE, sparkline
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
-from kernel_velocity.site.writer import DataFile, Page
+from kernel_velocity.site.writer import Page
 
 NAME = "machines"
-FORMAT = 1  # of the data file
-LISTED = 40  # newest sessions in the table of ceilings; the data file has all
+LISTED = 40  # newest sessions in the table of ceilings
 NAMES = 3  # other machines that a remark names
 SAME_HARDWARE = ("arch", "cpu", "num_cpu", "ram")  # of machine.json: what a renamed machine keeps
 MOVED = Markup('<span class="moved">{} <span class="badge">moved</span></span>')
 
 
-def build(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the page, and the history of every machine's ceilings as data."""
+def build(site: Site) -> Iterator[Page]:
+    """Yield the page."""
     sections = [_section(site, machine, number) for number, machine in enumerate(site.past.machines, start=1)]
     yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context={"machines": sections})
-    yield DataFile(name=NAME, value=_data(site))
 
 
 def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
@@ -155,7 +153,7 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
             f"history of the ceilings of {machine.name}, {name}",
             {"session": "value", "commit": "sha"} | {ceilings.figure_title(key): "value" for key in shown},
             rows[::-1][:LISTED],
-            f"{units.count(left, 'older session')} in data/{NAME}.js" if left > 0 else "",
+            f"and {units.count(left, 'older session')}" if left > 0 else "",
         ),
     }
 
@@ -206,13 +204,3 @@ def _session(
     shown = ((name, ceilings.figure_text(session.figures.get(name), UNITS[device][name], name)) for name in ratios)
     cells = (MOVED.format(value) if ceilings.has_moved(ratios[name][index]) else value for name, value in shown)
     return (units.utc(session.began), _link(site, session.commit), *cells)
-
-
-def _data(site: Site) -> dict[str, Any]:
-    """Return the history of all ceilings, also that of other devices under a machine's name, in base units."""
-    machines = []
-    for machine in site.past.machines:
-        history = {device: site.ceilings(_anywhere(machine), device) for device in DEVICES.values()}
-        columns = {device: ceilings.columns(sessions, device.lower()) for device, sessions in history.items()}
-        machines.append({"machine": machine.name, "devices": {name: value for name, value in columns.items() if value}})
-    return {"format": FORMAT, "machines": machines}
