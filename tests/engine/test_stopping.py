@@ -29,7 +29,7 @@ from kernel_velocity.engine.stopping import (
     width_and_fall,
     without_burn_in,
 )
-from lab.noise import FAMILIES, Jitter
+from lab.histories import jitter, spikes, two_speeds, wave
 
 MOST = 2.5  # s that a rule may take in these tests
 # Rounds of `adaptive.round` end after .3 s; this budget tells the rule's parts from each other.
@@ -74,13 +74,25 @@ def noisy(sigma, mean=1e-3, n=20_000, seed=5):
 # All rules ------------------------------------------------------------------------------------------------------------
 
 
+FAMILIES = {
+    "iid": jitter(0.01),
+    "spikes": spikes,
+    "warm_up": lambda rng, size: 1 + 0.1 * np.exp(-np.arange(size) / 50),
+    "periodic": wave,
+    "bimodal": lambda rng, size: 1 + 0.05 * (rng.random(size) < 0.3),
+    "sticky": two_speeds(0.02, 70.0, 30.0),
+    "autoregressive": jitter(0.01, 0.9),
+    "drift": jitter(0.01, 0.999),
+    "bursts": two_speeds(0.3, 475.0, 25.0),
+}
+
+
 @cache
 def trace_of(family, seconds=4.0, base=1e-3):
     """Return a trace of little jitter and one family of noise."""
     rng = np.random.default_rng([2, 0, list(FAMILIES).index(family), 1])
     count = math.ceil(seconds / base)
-    factors = Jitter(0.002).path(rng, count, base) * FAMILIES[family](rng).path(rng, count, base)
-    return (base * factors).tolist()
+    return (base * jitter(0.002)(rng, count) * FAMILIES[family](rng, count)).tolist()
 
 
 @pytest.mark.parametrize("name", RULES)

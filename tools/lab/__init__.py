@@ -3,11 +3,8 @@
 For the authors, from the root of a checkout: no wheel has it. May import everything, and nothing imports it.
 
 __main__.py         the steps
-noise.py            families of noise
 samplings.py        other tests and sample sizes on sessions of identical code
 sharing.py          series that share a process against series in processes of their own
-series.py           one series of a suite, set up and called outside asv
-sharing_series.py   measures both kinds of process, series by series
 detectors.py        the tables of detectors of change points
 scoring.py          plays histories to detectors, and counts
 contenders.py       the detectors that are compared
