@@ -145,7 +145,6 @@ class FakeRunner(Machine):
     measured = 0.0
     device = "cpu"
     wrong = ""  # a test case whose result is wrong at the later commit
-    spills = ()  # bytes that matmul's code for sm_90 spills, by commit as they are asked for
 
     def measure_pair(self, before, after, series, rounds, deadline):
         pairs = super().measure_pair(before, after, series, rounds, deadline)
@@ -156,11 +155,7 @@ class FakeRunner(Machine):
         return Path(f"{before}-{after}")
 
     def build_info(self, commit):
-        if not self.spills:
-            return {}
-        spilled, *self.spills = self.spills
-        figures = {"architecture": "sm_90", "registers": 168, "shared_bytes": 0, "spill_load_bytes": 0}
-        return {"kernels": {"matmul": {"ptxas": [{**figures, "spill_store_bytes": spilled}]}}}
+        return {}
 
 
 # What the machine of HEAD does, with the minutes of its budget
@@ -169,17 +164,16 @@ CAUSES = {
     "slower": (10, {"speed": 1.05}, 10),
     "the budget ends after the first look": (11, {"speed": 1.02, "noise": 0.012, "seed": 4}, 33 / 60),
     "one of two is wrong": (20, {"noise": 0.002, "wrong": "float32-256x256x256"}, 10),
-    "CUDA code spills, and nothing here can run it": (11, {"noise": 0.002, "spills": (0, 16)}, 10),
     "all are wrong": (22, {"fails": True}, 10),
     "it does not build": (22, {"builds": False}, 10),
     "the budget ends within the first look": (22, {}, 9 / 60),
 }
 
 
-def fake_runner(head, *, speed=1.0, fails=False, builds=True, wrong="", spills=(), **more):
+def fake_runner(head, *, speed=1.0, fails=False, builds=True, wrong="", **more):
     only = (head,)
     machine = FakeRunner(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
-    machine.wrong, machine.spills = wrong, spills
+    machine.wrong = wrong
     return machine
 
 
