@@ -55,6 +55,7 @@ class GateReport:
     commits: tuple[str, ...] = ()  # after `base` up to `head`, that can have changed a build; (): not known
     device: str = "cpu"  # that was measured; code for the other one was not run
     notes: tuple[str, ...] = ()
+    unbuilt: str = ""  # why CUDA code that nothing here runs does not compile
 
     @property
     def _others(self) -> list[Comparison]:
@@ -78,7 +79,9 @@ class GateReport:
         is_known = has_look or any(comparison.answer is Answer.SAME for comparison in series)
         return statuses.first(
             {
-                Status.NOTHING: not is_known or (not has_look and any(comparison.unseen for comparison in series)),
+                Status.NOTHING: bool(self.unbuilt)
+                or not is_known
+                or (not has_look and any(comparison.unseen for comparison in series)),
                 Status.REGRESSION: any(comparison.slower for comparison in self._others),
                 Status.BENCHMARK_FAILED: any(comparison.obstacle is Obstacle.FAILED for comparison in series),
                 Status.SUSPECT: any(map(doubt, self._others)) or any(change.spills_more for change in self._unrun),
@@ -92,9 +95,10 @@ class GateReport:
         if self.status is Status.SUSPECT:
             reasons = [*map(doubt, self._others), SPILLS_MORE * any(change.spills_more for change in self._unrun)]
         if self.status is Status.NOTHING:
-            reasons = [
+            because = (
                 comparison.obstacle.value if comparison.obstacle else doubt(comparison) for comparison in self._others
-            ]
+            )
+            reasons = [self.unbuilt, *because]
         goes_on = GOES_ON if any(comparison.next_look for comparison in self._others) else ""
         expected = f"{len(self.expected)} slower as expected" if self.expected else ""
         words = (self._lead, *reasons, goes_on * (self.status in (Status.NOTHING, Status.SUSPECT)), expected)
