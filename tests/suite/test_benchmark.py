@@ -13,9 +13,11 @@ from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
 from kernel_velocity.engine import process_state
 from kernel_velocity.engine.sampling import measure
 from kernel_velocity.engine.spool import EarlierRoundDiedError
-from kernel_velocity.suite import benchmark
+from kernel_velocity.runner.asv import run_measuring
+from kernel_velocity.suite import benchmark, packages
 from kernel_velocity.suite.benchmark import WrongResultError, _KernelBenchmark
 from kernel_velocity.suite.under_test import WrongPackageError
+from tests.small_suite import SUITE
 from tests.suite.measuring import as_asv_runs, asv_environment, failure, kernel, rounds
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
@@ -211,10 +213,13 @@ def test_round_is_gated_and_releases_its_thread(asv_environment, monkeypatch):
 
 
 @pytest.mark.slow
-def test_compile_is_a_cached_package(asv_environment):
+def test_compile_is_a_package_that_is_made_before(asv_environment, monkeypatch):
     name = "matmul"
-    bench = MODULES[name].Cpu()
-    bench.setup("compile", CASE[name])
+    bench, both = MODULES[name].Cpu(), [("matmul.Cpu.time_hot", (how, CASE[name])) for how in ("compile", "native")]
+    monkeypatch.chdir(SUITE.folder.parent)
+    assert packages.lacking(both) == (both[0],)
+    assert run_measuring(packages.MODULE, [name, CASE[name]], print) == 0
+    assert packages.lacking(both) == ()
     (package,) = (asv_environment / ".asv" / "cache" / "aoti").glob("*.pt2")
     made = package.stat().st_mtime_ns
     bench.setup("compile", CASE[name])
