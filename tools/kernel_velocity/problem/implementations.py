@@ -248,8 +248,17 @@ def package(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Path:
 
 
 def has_package(problem: Problem, case: str, cache: Path) -> bool:
-    """Return whether a cache has a package of a test case, of whatever torch and settings: torch is not imported."""
+    """Return whether a cache has a package of a test case, of whatever torch and settings: torch is not imported.
+
+    True too where `leave_to_rounds` was called.
+    """
     return any(cache.glob(f"{glob.escape(_package_name(problem, case))}-*.pt2"))
+
+
+def leave_to_rounds(problem: Problem, case: str, cache: Path) -> None:
+    """Note that a package could not be made: the round that needs it tries it again, and says why it cannot."""
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / f"{_package_name(problem, case)}-none.pt2").touch()
 
 
 def import_compiler() -> None:

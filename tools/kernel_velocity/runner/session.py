@@ -19,7 +19,7 @@ from asv.console import log
 from asv.repo import get_repo
 
 from kernel_velocity import units
-from kernel_velocity.engine import timing
+from kernel_velocity.engine import quiet, timing
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left
@@ -45,6 +45,10 @@ PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
 PROVISIONAL = 'id="unfinished"'  # in its first page
 # s; longer than a night's default budget, shorter than a machine's drift
 LONGEST_SESSION = 6 * 3600.0
+NEVER_QUIET = (
+    f"{quiet.IN_VAIN} rounds or more in a row waited for a quiet core in vain: but for one in {quiet.ASK_AGAIN} they "
+    "wait no more, and values are adjusted by gauges of how busy it was"
+)
 UNEXPECTED = 1200.0  # s beyond twice what a run expects, after which its provisional page renews itself no more
 
 LOOKED_AT = 50  # newest commits in whose records a round's time is looked for
@@ -219,25 +223,7 @@ class Session:
         if line := resuming_line(done, self.rounds, SHORT):
             print(line, file=out)
         try:
-            uncompiled = packages.lacking(self.series.series)
-            steps = resuming_steps(done, self.rounds, first_look=first_look)
-            for step in steps:
-                series = self._unsettled(step, out)
-                if not series:
-                    continue
-                is_looked_at = first_look and step is not steps[-1]
-                at_once = tuple(key for key in series if key not in uncompiled) if is_looked_at else ()
-                later = tuple(key for key in series if at_once and key not in at_once)
-                at_once = at_once or series
-                if uncompiled and not later:
-                    self._compile(uncompiled, out)
-                self._measure_step(step, at_once, out)
-                if is_looked_at:
-                    self._show(step, step.before + step.rounds - steps[0].before, len(at_once) / len(series), out)
-                if later:
-                    self._compile(uncompiled, out)
-                    self._measure_step(step, later, out)
-                uncompiled = ()
+            self._measure_rounds(resuming_steps(done, self.rounds, first_look=first_look), first_look, out)
             broken = self._compile_cuda(out)
             whole = tuple(commit for commit in self.tracked if commit not in broken)
             for commits, once in ((whole, self.series.tracked), (broken, self.series.errors)):
@@ -250,6 +236,32 @@ class Session:
             for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
                 add_failure(failures_spool(self.root, self.environment, commit), failure)
             self._ingest(self.rounds, out)
+            if quiet.rounds_in_vain(self.root / ".asv" / "cache" / "gauge") >= quiet.IN_VAIN:
+                self.notes[NEVER_QUIET] = None
+
+    def _measure_rounds(self, steps: Sequence[AsvRun], first_look: bool, out: TextIO) -> None:
+        """Measure the rounds of some steps. With `first_look` there is a page after each but the last.
+
+        What PyTorch has yet to compile is measured after the first page, so that this does not wait for the compiler.
+        """
+        uncompiled = packages.lacking(self.series.series)
+        for step in steps:
+            series = self._unsettled(step, out)
+            if not series:
+                continue
+            is_looked_at = first_look and step is not steps[-1]
+            at_once = tuple(key for key in series if key not in uncompiled) if is_looked_at else ()
+            later = tuple(key for key in series if at_once and key not in at_once)
+            at_once = at_once or series
+            if uncompiled and not later:
+                self._compile(uncompiled, out)
+            self._measure_step(step, at_once, out)
+            if is_looked_at:
+                self._show(step, step.before + step.rounds - steps[0].before, len(at_once) / len(series), out)
+            if later:
+                self._compile(uncompiled, out)
+                self._measure_step(step, later, out)
+            uncompiled = ()
 
     def _measure_step(self, step: AsvRun, series: Sequence[Series], out: TextIO) -> None:
         rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
