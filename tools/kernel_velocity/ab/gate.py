@@ -15,7 +15,7 @@ With --counts nothing is timed (`count_gate`).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,6 +35,7 @@ from kernel_velocity.results import git
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
+from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats.sequential import EARLY_LOOKS
 from kernel_velocity.statuses import OF_GATES
@@ -99,8 +100,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         announcing = git.announcing(Path(), f"{base}..{head}", saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)
         kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
-        on_gpu = _on_gpu(suite, runner.build_info(head)) & (kernels.keys() if args.bench else set(suite.modules()))
-        notes += (*_of_suite(suite, base, head), *_of_gpu(runner, sorted(on_gpu), base, head))
+        unbuilt = ""
+        try:
+            builds: Sequence[Mapping[str, Any]] = runner.read_builds(base, head)
+        except CommitNotBuilt as error:
+            unbuilt, builds = f"its CUDA code was not compiled: {error}", ({}, {})
+        on_gpu = _on_gpu(suite, builds[1]) & (kernels.keys() if args.bench else set(suite.modules()))
+        notes += (*_of_suite(suite, base, head), *_of_gpu(runner, sorted(on_gpu), (base, head), builds))
         report = GateReport(
             base=commits[base],
             head=commits[head],
@@ -109,6 +115,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             measured=runner.measured,
             evidence=str(runner.folder(base, head)),
             expected=decisions.slower_as_expected(comparisons, expectations),
+            unbuilt=unbuilt,
             notes=notes,
             commits=_candidates(base, head),
         )
@@ -150,10 +157,16 @@ def _on_gpu(suite: Suite, build: Mapping[str, Any]) -> set[str]:
     } | compiled.ptxas_of(build).keys()
 
 
-def _of_gpu(runner: AsvRunner, kernels: Iterable[str], base: str, head: str) -> Iterator[str]:
+def _of_gpu(
+    runner: AsvRunner, kernels: Iterable[str], commits: Sequence[str], builds: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
     """Yield a note on kernels for a GPU whose code may have changed, where there is no GPU."""
-    codes = {kernel: [runner.code(commit, (kernel, ())) for commit in (base, head)] for kernel in kernels}
-    changed = [kernel for kernel, code in codes.items() if not is_same_code(*code)]
+
+    def is_same(kernel: str) -> bool:
+        timed = (runner.code(commit, (kernel, ())) for commit in commits)
+        return is_same_code(*timed) and is_same_code(*(compiled.code_hash(build, kernel) for build in builds))
+
+    changed = [kernel for kernel in kernels if not is_same(kernel)]
     if changed and runner.device == "cpu":
         yield f"not compared, because there is no GPU here: the CUDA code of {units.listed(changed, len(changed))}"
 

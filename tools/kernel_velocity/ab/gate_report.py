@@ -50,6 +50,7 @@ class GateReport:
     expected: Mapping[Series, str] = field(default_factory=dict)  # slower, or may be, as announced: the reason
     commits: tuple[str, ...] = ()  # after `base` up to `head`, that can have changed a build; (): not known
     notes: tuple[str, ...] = ()
+    unbuilt: str = ""  # why CUDA code that nothing here runs does not compile
 
     @property
     def _others(self) -> list[Comparison]:
@@ -69,7 +70,9 @@ class GateReport:
         is_known = has_look or any(comparison.answer is Answer.SAME for comparison in series)
         return statuses.first(
             {
-                Status.NOTHING: not is_known or (not has_look and any(comparison.unseen for comparison in series)),
+                Status.NOTHING: bool(self.unbuilt)
+                or not is_known
+                or (not has_look and any(comparison.unseen for comparison in series)),
                 Status.REGRESSION: any(comparison.slower for comparison in self._others),
                 Status.BENCHMARK_FAILED: any(comparison.obstacle is Obstacle.FAILED for comparison in series),
                 Status.SUSPECT: any(map(doubt, self._others)),
@@ -83,9 +86,10 @@ class GateReport:
         if self.status is Status.SUSPECT:
             reasons = [*map(doubt, self._others)]
         if self.status is Status.NOTHING:
-            reasons = [
+            because = (
                 comparison.obstacle.value if comparison.obstacle else doubt(comparison) for comparison in self._others
-            ]
+            )
+            reasons = [self.unbuilt, *because]
         goes_on = GOES_ON if any(comparison.next_look for comparison in self._others) else ""
         expected = f"{len(self.expected)} slower as expected" if self.expected else ""
         words = (self._lead, *reasons, goes_on * (self.status in (Status.NOTHING, Status.SUSPECT)), expected)
