@@ -48,28 +48,66 @@ struct Buffer {
 
 int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
+// Writes ROWS rows of `depth` elements, column by column.
+inline void pack_panel(Matrix a, int64_t depth, float* to) {
+    int64_t p = 0;
+#if defined(__SSE2__)
+    for (; p + 4 <= depth; p += 4, to += 4 * ROWS) {
+        const float* from = a.items + p;
+        int i = 0;
+#pragma GCC unroll 3
+        for (; i + 4 <= ROWS; i += 4, from += 4 * a.stride) {
+            __m128 row0 = _mm_loadu_ps(from), row1 = _mm_loadu_ps(from + a.stride);
+            __m128 row2 = _mm_loadu_ps(from + 2 * a.stride), row3 = _mm_loadu_ps(from + 3 * a.stride);
+            _MM_TRANSPOSE4_PS(row0, row1, row2, row3);
+            _mm_storeu_ps(to + i, row0);
+            _mm_storeu_ps(to + i + ROWS, row1);
+            _mm_storeu_ps(to + i + 2 * ROWS, row2);
+            _mm_storeu_ps(to + i + 3 * ROWS, row3);
+        }
+        static_assert(ROWS % 4 == 0 || ROWS % 4 == 2, "two rows are left, or none");
+        if (ROWS % 4 == 2) {
+            const __m128 row0 = _mm_loadu_ps(from), row1 = _mm_loadu_ps(from + a.stride);
+            const __m128 low = _mm_unpacklo_ps(row0, row1), high = _mm_unpackhi_ps(row0, row1);
+            _mm_storel_pi(reinterpret_cast<__m64*>(to + i), low);
+            _mm_storeh_pi(reinterpret_cast<__m64*>(to + i + ROWS), low);
+            _mm_storel_pi(reinterpret_cast<__m64*>(to + i + 2 * ROWS), high);
+            _mm_storeh_pi(reinterpret_cast<__m64*>(to + i + 3 * ROWS), high);
+        }
+    }
+#endif
+    for (; p < depth; ++p, to += ROWS)
+#pragma GCC unroll 12
+        for (int i = 0; i < ROWS; ++i) to[i] = a.items[i * a.stride + p];
+}
+
 // Copies rows x depth of A into panels of ROWS rows, each column of a panel together; missing rows are zeros.
 void pack_a(Matrix a, int64_t rows, int64_t depth, float* to) {
-    for (int64_t top = 0; top < rows; top += ROWS, to += ROWS * depth) {
-        const int64_t height = std::min<int64_t>(ROWS, rows - top);
-        if (height < ROWS) std::fill(to, to + ROWS * depth, 0.0f);
-        for (int64_t i = 0; i < height; ++i) {
-            const float* from = a.items + (top + i) * a.stride;
-            for (int64_t p = 0; p < depth; ++p) to[p * ROWS + i] = from[p];
-        }
+    int64_t top = 0;
+    for (; top + ROWS <= rows; top += ROWS, to += ROWS * depth)
+        pack_panel({a.items + top * a.stride, a.stride}, depth, to);
+    if (top == rows) return;
+    std::fill(to, to + ROWS * depth, 0.0f);
+    for (int64_t i = 0; top + i < rows; ++i) {
+        const float* from = a.items + (top + i) * a.stride;
+        for (int64_t p = 0; p < depth; ++p) to[p * ROWS + i] = from[p];
     }
 }
 
 // Copies depth x columns of B into panels of COLUMNS columns, each row of a panel together; missing columns
 // are zeros.
 void pack_b(Matrix b, int64_t depth, int64_t columns, float* to) {
-    for (int64_t left = 0; left < columns; left += COLUMNS) {
-        const int64_t width = std::min<int64_t>(COLUMNS, columns - left);
+    int64_t left = 0;
+    for (; left + COLUMNS <= columns; left += COLUMNS)
         for (int64_t p = 0; p < depth; ++p, to += COLUMNS) {
             const float* from = b.items + p * b.stride + left;
-            std::copy(from, from + width, to);
-            std::fill(to + width, to + COLUMNS, 0.0f);
+#pragma GCC unroll 2
+            for (int v = 0; v < VECTORS; ++v) store(to + v * WIDTH, load<Floats>(from + v * WIDTH));
         }
+    if (left == columns) return;
+    for (int64_t p = 0; p < depth; ++p, to += COLUMNS) {
+        const float* from = b.items + p * b.stride;
+        std::fill(std::copy(from + left, from + columns, to), to + COLUMNS, 0.0f);
     }
 }
 

@@ -7,6 +7,8 @@
 //   3  packed and blocked (float32_blocks_cpu.h): a tile of C stays in registers while DEPTH products are added
 //      to each of its elements; A and B are copied into the order in which the tiles read them (Goto, van de
 //      Geijn: Anatomy of High-Performance Matrix Multiplication, 2008, for which block lives in which cache)
+//   4  A packed by transposing 4 x 4 elements in registers, B by whole vectors: .94 of the time at 512^3 with AVX2, .92
+//      at 128^3
 //
 // Each element is summed along k in order, in float32, in blocks of DEPTH: the same for any number of
 // threads.
