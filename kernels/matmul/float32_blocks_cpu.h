@@ -124,37 +124,35 @@ inline void multiply_panels(const float* a, const float* b, int64_t depth, Float
     }
 }
 
-// Adds one tile of the product to C. An incomplete tile is computed whole, in a place of its own.
+// Adds one tile of the product to C or, where `is_first`, puts it there. An incomplete tile is computed whole.
 void add_tile(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t height,
-              int64_t width) {
-    float edge[ROWS * COLUMNS];
-    const bool whole = height == ROWS && width == COLUMNS;
-    float* const to = whole ? c : edge;
-    const int64_t to_stride = whole ? stride : COLUMNS;
-    if (!whole)
-        for (int64_t i = 0; i < height; ++i)
-            std::copy(c + i * stride, c + i * stride + width, edge + i * COLUMNS);
+              int64_t width, bool is_first) {
+    for (int64_t i = 0; i < height; ++i) __builtin_prefetch(c + i * stride, 1);
     Floats sums[ROWS][VECTORS] = {};
     multiply_panels(a, b, depth, sums);
+    if (height == ROWS && width == COLUMNS) {
 #pragma GCC unroll 12
-    for (int i = 0; i < ROWS; ++i)
+        for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 2
-        for (int v = 0; v < VECTORS; ++v) {
-            float* const at = to + i * to_stride + v * WIDTH;
-            store(at, load<Floats>(at) + sums[i][v]);
-        }
-    if (!whole)
-        for (int64_t i = 0; i < height; ++i)
-            std::copy(edge + i * COLUMNS, edge + i * COLUMNS + width, c + i * stride);
+            for (int v = 0; v < VECTORS; ++v) {
+                float* const to = c + i * stride + v * WIDTH;
+                store(to, (is_first ? Floats{} : load<Floats>(to)) + sums[i][v]);
+            }
+        return;
+    }
+    float edge[ROWS][COLUMNS];
+    std::memcpy(edge, sums, sizeof edge);
+    for (int64_t i = 0; i < height; ++i, c += stride)
+        for (int64_t j = 0; j < width; ++j) c[j] = (is_first ? 0.0f : c[j]) + edge[i][j];
 }
 
-// Adds a packed block of A times a packed block of B to rows x columns of C.
+// Adds a packed block of A times a packed block of B to rows x columns of C, or puts it there.
 void add_block(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t rows,
-               int64_t columns) {
+               int64_t columns, bool is_first) {
     for (int64_t j = 0; j < columns; j += COLUMNS)
         for (int64_t i = 0; i < rows; i += ROWS)
             add_tile(a + i * depth, b + j * depth, depth, c + i * stride + j, stride,
-                     std::min<int64_t>(ROWS, rows - i), std::min<int64_t>(COLUMNS, columns - j));
+                     std::min<int64_t>(ROWS, rows - i), std::min<int64_t>(COLUMNS, columns - j), is_first);
 }
 
 // What is done to the sums of a plain product: nothing. Another epilogue changes `rows` rows of `columns` elements of
@@ -168,7 +166,6 @@ struct Plain {
 template <class Epilogue>
 int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n, int64_t k,
              const Epilogue& epilogue) {
-    std::fill(c + begin * n, c + end * n, 0.0f);
     const int64_t depth = std::min(DEPTH, k);
     const Buffer packed_a(round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth);
     const Buffer packed_b(round_up(std::min(BLOCK_COLUMNS, n), COLUMNS) * depth);
@@ -181,7 +178,7 @@ int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n
             for (int64_t i = begin; i < end; i += BLOCK_ROWS) {
                 const int64_t rows = std::min(BLOCK_ROWS, end - i);
                 pack_a({a.items + i * a.stride + p, a.stride}, rows, steps, packed_a.items);
-                add_block(packed_a.items, packed_b.items, steps, c + i * n + j, n, rows, columns);
+                add_block(packed_a.items, packed_b.items, steps, c + i * n + j, n, rows, columns, p == 0);
                 if (p + DEPTH >= k) epilogue(c + i * n + j, n, rows, columns, j);
             }
         }
