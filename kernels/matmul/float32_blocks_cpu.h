@@ -28,6 +28,9 @@ constexpr int64_t DEPTH = 256;  // a panel of B, DEPTH x COLUMNS, stays in the f
 constexpr int64_t BLOCK_ROWS = 16 * ROWS;  // a block of A, BLOCK_ROWS x DEPTH, in the second level (192 KiB)
 constexpr int64_t BLOCK_COLUMNS = 1024;    // a block of B, DEPTH x BLOCK_COLUMNS, in the third (1 MiB)
 
+// Packing A costs more than it gains where so few columns read it. With twelve rows, which are AVX-512's, unmeasured.
+constexpr int64_t FEW_COLUMNS = ROWS < 12 ? 256 : 0;
+
 struct Matrix {
     const float* items;
     int64_t stride;  // elements from one row to the next
@@ -111,21 +114,42 @@ void pack_b(Matrix b, int64_t depth, int64_t columns, float* to) {
     }
 }
 
-// sums += (panel of A) (panel of B)
-inline void multiply_panels(const float* a, const float* b, int64_t depth, Floats (&sums)[ROWS][VECTORS]) {
-    for (int64_t p = 0; p < depth; ++p, a += ROWS, b += COLUMNS) {
+// ROWS rows of A: packed, or where they lie.
+struct PackedRows {
+    const float* items;
+
+    PackedRows(Matrix a, int64_t top, int64_t /*height*/) : items(a.items + top * a.stride) {}
+    float at(int i, int64_t p) const { return items[p * ROWS + i]; }
+};
+
+struct RowsOfA {
+    const float* rows[ROWS];
+
+    RowsOfA(Matrix a, int64_t top, int64_t height) {  // rows that are missing are the last one
+#pragma GCC unroll 12
+        for (int i = 0; i < ROWS; ++i)
+            rows[i] = a.items + (top + std::min<int64_t>(i, height - 1)) * a.stride;
+    }
+    float at(int i, int64_t p) const { return rows[i][p]; }
+};
+
+// sums += (rows of A) (panel of B)
+template <class Rows>
+inline void multiply_panels(const Rows& a, const float* b, int64_t depth, Floats (&sums)[ROWS][VECTORS]) {
+    for (int64_t p = 0; p < depth; ++p, b += COLUMNS) {
         Floats row[VECTORS];
 #pragma GCC unroll 2
         for (int v = 0; v < VECTORS; ++v) row[v] = load<Floats>(b + v * WIDTH);
 #pragma GCC unroll 12
         for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 2
-            for (int v = 0; v < VECTORS; ++v) sums[i][v] += a[i] * row[v];
+            for (int v = 0; v < VECTORS; ++v) sums[i][v] += a.at(i, p) * row[v];
     }
 }
 
 // Adds one tile of the product to C or, where `is_first`, puts it there. An incomplete tile is computed whole.
-void add_tile(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t height,
+template <class Rows>
+void add_tile(const Rows& a, const float* b, int64_t depth, float* c, int64_t stride, int64_t height,
               int64_t width, bool is_first) {
     for (int64_t i = 0; i < height; ++i) __builtin_prefetch(c + i * stride, 1);
     Floats sums[ROWS][VECTORS] = {};
@@ -146,13 +170,16 @@ void add_tile(const float* a, const float* b, int64_t depth, float* c, int64_t s
         for (int64_t j = 0; j < width; ++j) c[j] = (is_first ? 0.0f : c[j]) + edge[i][j];
 }
 
-// Adds a packed block of A times a packed block of B to rows x columns of C, or puts it there.
-void add_block(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t rows,
+// Adds a block of A times a packed block of B to rows x columns of C, or puts it there. Packed rows are `depth` apart.
+template <class Rows>
+void add_block(Matrix a, const float* b, int64_t depth, float* c, int64_t stride, int64_t rows,
                int64_t columns, bool is_first) {
     for (int64_t j = 0; j < columns; j += COLUMNS)
-        for (int64_t i = 0; i < rows; i += ROWS)
-            add_tile(a + i * depth, b + j * depth, depth, c + i * stride + j, stride,
-                     std::min<int64_t>(ROWS, rows - i), std::min<int64_t>(COLUMNS, columns - j), is_first);
+        for (int64_t i = 0; i < rows; i += ROWS) {
+            const int64_t height = std::min<int64_t>(ROWS, rows - i);
+            add_tile(Rows(a, i, height), b + j * depth, depth, c + i * stride + j, stride, height,
+                     std::min<int64_t>(COLUMNS, columns - j), is_first);
+        }
 }
 
 // What is done to the sums of a plain product: nothing. Another epilogue changes `rows` rows of `columns` elements of
@@ -167,7 +194,8 @@ template <class Epilogue>
 int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n, int64_t k,
              const Epilogue& epilogue) {
     const int64_t depth = std::min(DEPTH, k);
-    const Buffer packed_a(round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth);
+    const bool packs = FEW_COLUMNS == 0 || n > FEW_COLUMNS;
+    const Buffer packed_a(packs ? round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth : 0);
     const Buffer packed_b(round_up(std::min(BLOCK_COLUMNS, n), COLUMNS) * depth);
     if (!packed_a.items || !packed_b.items) return KV_ERROR_MEMORY;
     for (int64_t j = 0; j < n; j += BLOCK_COLUMNS) {
@@ -177,8 +205,16 @@ int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n
             pack_b({b.items + p * b.stride + j, b.stride}, steps, columns, packed_b.items);
             for (int64_t i = begin; i < end; i += BLOCK_ROWS) {
                 const int64_t rows = std::min(BLOCK_ROWS, end - i);
-                pack_a({a.items + i * a.stride + p, a.stride}, rows, steps, packed_a.items);
-                add_block(packed_a.items, packed_b.items, steps, c + i * n + j, n, rows, columns, p == 0);
+                const Matrix block{a.items + i * a.stride + p, a.stride};
+                const auto add = [&](auto add_rows, Matrix from) {
+                    add_rows(from, packed_b.items, steps, c + i * n + j, n, rows, columns, p == 0);
+                };
+                if (packs) {
+                    pack_a(block, rows, steps, packed_a.items);
+                    add(add_block<PackedRows>, Matrix{packed_a.items, steps});
+                } else {
+                    add(add_block<RowsOfA>, block);
+                }
                 if (p + DEPTH >= k) epilogue(c + i * n + j, n, rows, columns, j);
             }
         }
