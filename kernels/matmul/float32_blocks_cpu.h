@@ -24,6 +24,9 @@ constexpr int ROWS = 6, VECTORS = 2;  // 12 + 2 + 1 of 16
 #endif
 constexpr int COLUMNS = VECTORS * WIDTH;
 
+// Products that are added to each sum in one turn of the loop.
+constexpr int STEPS = ROWS == 6 ? 4 : 1;
+
 constexpr int64_t DEPTH = 256;  // a panel of B, DEPTH x COLUMNS, stays in the first-level cache (32 KiB)
 constexpr int64_t BLOCK_ROWS = 16 * ROWS;  // a block of A, BLOCK_ROWS x DEPTH, in the second level (192 KiB)
 constexpr int64_t BLOCK_COLUMNS = 1024;    // a block of B, DEPTH x BLOCK_COLUMNS, in the third (1 MiB)
@@ -136,6 +139,7 @@ struct RowsOfA {
 // sums += (rows of A) (panel of B)
 template <class Rows>
 inline void multiply_panels(const Rows& a, const float* b, int64_t depth, Floats (&sums)[ROWS][VECTORS]) {
+#pragma GCC unroll STEPS
     for (int64_t p = 0; p < depth; ++p, b += COLUMNS) {
         Floats row[VECTORS];
 #pragma GCC unroll 2
