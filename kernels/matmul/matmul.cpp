@@ -14,6 +14,7 @@
 //   6  A read where it lies, not packed, where at most 256 columns read it; not with AVX-512: .97 of the time at 128^3 to
 //      256^3, .84 at 2048 x 64 x 512
 //   7  four products of a sum in one turn of the loop, without AVX-512: .97 of the time at 128^3
+//   8  the last rows in tiles of 4 where 6 would not fill: .97 of the time at 128^3, .98 at 256^3
 // Note: tried and rejected: the next panel of B asked for while one is multiplied (1.01 to 1.02 of the time with AVX2), A
 // asked for ahead (the same time), eight products a turn, blocks of A of 192 rows (1 to 1.01).
 //
