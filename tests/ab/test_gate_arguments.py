@@ -146,7 +146,6 @@ class FakeRunner(Machine):
     measured = 0.0
     device = "cpu"
     wrong = ""  # a test case whose result is wrong at the later commit
-    spills = (None, None)  # bytes that matmul's code for sm_90 spills, of both sides. None: there is no such code
     hashes = ("h", "h")  # of all code of matmul
     unbuilt = ""  # why CUDA code does not compile
 
@@ -161,12 +160,7 @@ class FakeRunner(Machine):
     def read_builds(self, before, after):
         if self.unbuilt:
             raise CommitNotBuilt(after, self.unbuilt, "log")
-        figures = {"architecture": "sm_90", "registers": 168, "shared_bytes": 0, "spill_load_bytes": 0}
-        ptxas = ([{**figures, "spill_store_bytes": spilled}] if spilled is not None else [] for spilled in self.spills)
-        return [
-            {"kernels": {"matmul": {"code_hash": text, "ptxas": of}}}
-            for text, of in zip(self.hashes, ptxas, strict=True)
-        ]
+        return [{"kernels": {"matmul": {"code_hash": text}}} for text in self.hashes]
 
 
 # What the machine of HEAD does, with the minutes of its budget
@@ -175,7 +169,6 @@ CAUSES = {
     "slower": (10, {"speed": 1.05}, 10),
     "the budget ends after the first look": (11, {"speed": 1.02, "noise": 0.012, "seed": 4}, 33 / 60),
     "one of two is wrong": (20, {"noise": 0.002, "wrong": "float32-256x256x256"}, 10),
-    "CUDA code spills, and nothing here can run it": (11, {"noise": 0.002, "spills": (0, 16)}, 10),
     "CUDA code does not compile": (22, {"noise": 0.002, "unbuilt": "b.cu(3): error"}, 10),
     "all are wrong": (22, {"fails": True}, 10),
     "it does not build": (22, {"builds": False}, 10),
@@ -184,7 +177,7 @@ CAUSES = {
 
 
 def fake_runner(head, *, speed=1.0, fails=False, builds=True, **more):
-    only, of_fake = (head,), ("wrong", "spills", "hashes", "unbuilt")
+    only, of_fake = (head,), ("wrong", "hashes", "unbuilt")
     named = {name: more.pop(name) for name in of_fake if name in more}
     machine = FakeRunner(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
     vars(machine).update(named)

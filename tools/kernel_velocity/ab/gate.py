@@ -6,9 +6,8 @@ line of the commits in between allows is expected. A kernel with the same machin
 After an interruption, the same command resumes with the rounds it has, within hours and on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
-above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone, or code that only a GPU runs, where there
-is none, spills more registers), 20 a benchmark failed, 22 nothing was compared (a commit that does not build leaves
-nothing), 2 usage. Of several the first in `statuses.Status` counts.
+above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone), 20 a benchmark failed, 22 nothing was
+compared (a commit that does not build leaves nothing), 2 usage. Of several the first in `statuses.Status` counts.
 
 With --counts nothing is timed (`count_gate`).
 """
@@ -27,7 +26,6 @@ from kernel_velocity.ab.gate_report import GateReport
 from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.counts import compiled
-from kernel_velocity.counts.changes import differing
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import check_report, replace_text
 from kernel_velocity.findings import decisions
@@ -117,9 +115,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             measured=runner.measured,
             evidence=str(runner.folder(base, head)),
             expected=decisions.slower_as_expected(comparisons, expectations),
-            code=differing(*(compiled.figures(build, kernels) for build in builds)),
             unbuilt=unbuilt,
-            device=runner.device,
             notes=notes,
             commits=_candidates(base, head),
         )
