@@ -96,3 +96,13 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
     setTimeout(() => { button.textContent = usual; }, 2000);
   });
 }
+
+// ---- a provisional page renews itself as long as the run that wrote it may go on ------------------------------------
+
+const RENEWED = 20_000; // ms
+const unfinished = document.getElementById("unfinished");
+const renewal = unfinished?.querySelector("span");
+if (unfinished && renewal) {
+  if (Date.now() < 1000 * Number(unfinished.dataset.until)) setTimeout(() => location.reload(), RENEWED);
+  else renewal.textContent = "The run that wrote this page was ended, or takes longer than it expected: `kv report` writes the page anew.";
+}

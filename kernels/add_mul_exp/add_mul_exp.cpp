@@ -7,6 +7,8 @@
 //   2  vectors, with an exp of our own: a polynomial, no call, no branch
 //   3  written around the caches by calls that are larger than the last of them: no line is read that is then
 //      replaced; .74 to .78 of the time from 5M elements on
+//   4  four vectors at once without clamps and with one power of two where no number is beyond 87, not with AVX-512:
+//      .67 to .70 of the time in the caches with AVX2 (bfloat16 .78), .82 to .85 from 10M elements on
 // Note: tried and rejected: the input asked for ahead, as quantize_int8 does; .95 to 1.02 of the time with
 // AVX-512, as the arrays happen to lie, 1.03 with AVX2. It is within a few percent of a triad's rate without.
 //
@@ -47,13 +49,18 @@ constexpr float LOWEST = -104.0f, HIGHEST = 89.0f;
 
 Floats power_of_two(Words n) { return reinterpret_cast<Floats>((n + 127u) << 23); }
 
+// Where |x| is at most this 2^n is neither infinite nor 0, and one factor. The same bits.
+constexpr float USUAL = 87.0f;
+
+template <bool IS_USUAL = false>
 Floats exp(Floats x) {
-    x = kv::clamp(x, LOWEST, HIGHEST);
+    if (!IS_USUAL) x = kv::clamp(x, LOWEST, HIGHEST);
     const Floats sum = x * PER_LN2 + kv::ROUNDER;
     const Floats n = sum - kv::ROUNDER;
     const Floats r = (x - n * LN2_HIGH) - n * LN2_LOW;
     const Floats p = (((P4 * r + P3) * r + P2) * r + P1) * r + P0;
     const Floats result = (r * r) * p + r + 1.0f;
+    if (IS_USUAL) return result * power_of_two(reinterpret_cast<Words>(sum));  // whose lowest bits are n
     // In two factors, for 2^n alone may overflow where the result does not, and be 0 where the result is
     // subnormal.
     const kv::Ints whole = reinterpret_cast<kv::Ints>(sum) - reinterpret_cast<kv::Ints>(kv::all(kv::ROUNDER));
@@ -93,9 +100,33 @@ Doubles exp(Doubles x) {
 }
 
 template <class Item>
-auto add_mul_exp(const Item* x, const Item* y) {
+auto twice_the_sum(const Item* x, const Item* y) {
     const auto sum = kv::read(x) + kv::read(y);
-    return exp(sum + sum);  // exactly twice
+    return sum + sum;
+}
+
+// Vectors of which one test says whether they are usual; 0: no test, for float64 and, where it was never timed, AVX-512.
+template <class Item>
+constexpr int TOGETHER = kv::LANES<Item> == kv::WIDTH && kv::WIDTH < 16 ? 4 : 0;
+
+template <class Stores, class Item>
+[[gnu::always_inline]] inline void run_together(const Item* x, const Item* y, Item* out) {
+    constexpr int LANES = kv::LANES<Item>;
+    Floats numbers[TOGETHER<Item>];
+    kv::Ints largest = {};
+    for (Floats& number : numbers) {
+        number = twice_the_sum(x, y);
+        const kv::Ints size =
+            reinterpret_cast<kv::Ints>(number) & 0x7fffffff;  // orders as |number|, NaN above all
+        largest = size > largest ? size : largest;
+        x += LANES;
+        y += LANES;
+    }
+    const bool is_usual = !kv::any_larger(largest, reinterpret_cast<kv::Ints>(kv::all(USUAL)));
+    for (const Floats number : numbers) {
+        kv::write<Stores>(out, is_usual ? exp<true>(number) : exp(number));
+        out += LANES;
+    }
 }
 
 // Fewer than LANES elements.
@@ -105,7 +136,7 @@ void few(const Item* x, const Item* y, Item* out, int64_t n) {
     Item few_x[LANES] = {}, few_y[LANES] = {}, few_out[LANES];
     std::copy(x, x + n, few_x);
     std::copy(y, y + n, few_y);
-    kv::write(few_out, add_mul_exp(few_x, few_y));
+    kv::write(few_out, exp(twice_the_sum(few_x, few_y)));
     std::copy(few_out, few_out + n, out);
 }
 
@@ -114,7 +145,11 @@ void run(Stores, const Item* x, const Item* y, Item* out, int64_t n) {
     constexpr int LANES = kv::LANES<Item>;
     int64_t i = std::min<int64_t>(n, Stores::before(out, LANES * sizeof(Item)));
     if (i > 0) few(x, y, out, i);
-    for (; i + LANES <= n; i += LANES) kv::write<Stores>(out + i, add_mul_exp(x + i, y + i));
+    if constexpr (TOGETHER<Item> > 0) {
+        constexpr int64_t BLOCK = TOGETHER<Item> * LANES;
+        for (; i + BLOCK <= n; i += BLOCK) run_together<Stores>(x + i, y + i, out + i);
+    }
+    for (; i + LANES <= n; i += LANES) kv::write<Stores>(out + i, exp(twice_the_sum(x + i, y + i)));
     few(x + i, y + i, out + i, n - i);
     Stores::finish();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <type_traits>
 
 #include "../_native/kv.h"
 #include "../_native/kv_simd.h"
@@ -23,10 +24,23 @@ constexpr int ROWS = 8, VECTORS = 2;  // 16 + 2 + 8 of 32: GCC loads all element
 constexpr int ROWS = 6, VECTORS = 2;  // 12 + 2 + 1 of 16
 #endif
 constexpr int COLUMNS = VECTORS * WIDTH;
+// Rows of a tile where fewer are left: 8 sums still fill the pipelines.
+constexpr int SHORT_ROWS = ROWS == 6 ? 4 : ROWS;
+
+// How many rows the next tile has, `left` being left: 8 are two tiles of 4, not one of 6 and most of another.
+constexpr int64_t tile_rows(int64_t left) {
+    return left <= SHORT_ROWS || (left > ROWS && left <= 2 * SHORT_ROWS) ? SHORT_ROWS : ROWS;
+}
+
+// Products that are added to each sum in one turn of the loop.
+constexpr int STEPS = ROWS == 6 ? 4 : 1;
 
 constexpr int64_t DEPTH = 256;  // a panel of B, DEPTH x COLUMNS, stays in the first-level cache (32 KiB)
 constexpr int64_t BLOCK_ROWS = 16 * ROWS;  // a block of A, BLOCK_ROWS x DEPTH, in the second level (192 KiB)
 constexpr int64_t BLOCK_COLUMNS = 1024;    // a block of B, DEPTH x BLOCK_COLUMNS, in the third (1 MiB)
+
+// Packing A costs more than it gains where so few columns read it. With twelve rows, which are AVX-512's, unmeasured.
+constexpr int64_t FEW_COLUMNS = ROWS < 12 ? 256 : 0;
 
 struct Matrix {
     const float* items;
@@ -48,75 +62,153 @@ struct Buffer {
 
 int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
-// Copies rows x depth of A into panels of ROWS rows, each column of a panel together; missing rows are zeros.
-void pack_a(Matrix a, int64_t rows, int64_t depth, float* to) {
-    for (int64_t top = 0; top < rows; top += ROWS, to += ROWS * depth) {
-        const int64_t height = std::min<int64_t>(ROWS, rows - top);
-        if (height < ROWS) std::fill(to, to + ROWS * depth, 0.0f);
-        for (int64_t i = 0; i < height; ++i) {
-            const float* from = a.items + (top + i) * a.stride;
-            for (int64_t p = 0; p < depth; ++p) to[p * ROWS + i] = from[p];
+// Writes HEIGHT rows of `depth` elements, column by column.
+template <int HEIGHT>
+inline void pack_panel(Matrix a, int64_t depth, float* to) {
+    int64_t p = 0;
+#if defined(__SSE2__)
+    for (; p + 4 <= depth; p += 4, to += 4 * HEIGHT) {
+        const float* from = a.items + p;
+        int i = 0;
+#pragma GCC unroll 3
+        for (; i + 4 <= HEIGHT; i += 4, from += 4 * a.stride) {
+            __m128 row0 = _mm_loadu_ps(from), row1 = _mm_loadu_ps(from + a.stride);
+            __m128 row2 = _mm_loadu_ps(from + 2 * a.stride), row3 = _mm_loadu_ps(from + 3 * a.stride);
+            _MM_TRANSPOSE4_PS(row0, row1, row2, row3);
+            _mm_storeu_ps(to + i, row0);
+            _mm_storeu_ps(to + i + HEIGHT, row1);
+            _mm_storeu_ps(to + i + 2 * HEIGHT, row2);
+            _mm_storeu_ps(to + i + 3 * HEIGHT, row3);
         }
+        static_assert(HEIGHT % 4 == 0 || HEIGHT % 4 == 2, "two rows are left, or none");
+        if (HEIGHT % 4 == 2) {
+            const __m128 row0 = _mm_loadu_ps(from), row1 = _mm_loadu_ps(from + a.stride);
+            const __m128 low = _mm_unpacklo_ps(row0, row1), high = _mm_unpackhi_ps(row0, row1);
+            _mm_storel_pi(reinterpret_cast<__m64*>(to + i), low);
+            _mm_storeh_pi(reinterpret_cast<__m64*>(to + i + HEIGHT), low);
+            _mm_storel_pi(reinterpret_cast<__m64*>(to + i + 2 * HEIGHT), high);
+            _mm_storeh_pi(reinterpret_cast<__m64*>(to + i + 3 * HEIGHT), high);
+        }
+    }
+#endif
+    for (; p < depth; ++p, to += HEIGHT)
+#pragma GCC unroll 12
+        for (int i = 0; i < HEIGHT; ++i) to[i] = a.items[i * a.stride + p];
+}
+
+// Copies rows x depth of A into the panels of tiles, each column of a panel together; missing rows are zeros.
+void pack_a(Matrix a, int64_t rows, int64_t depth, float* to) {
+    for (int64_t height = 0; rows > 0; rows -= height, to += height * depth) {
+        height = tile_rows(rows);
+        if (rows < height) {
+            std::fill(to, to + height * depth, 0.0f);
+            for (int64_t i = 0; i < rows; ++i)
+                for (int64_t p = 0; p < depth; ++p) to[p * height + i] = a.items[i * a.stride + p];
+        } else if (height == ROWS) {
+            pack_panel<ROWS>(a, depth, to);
+        } else {
+            pack_panel<SHORT_ROWS>(a, depth, to);
+        }
+        a.items += height * a.stride;
     }
 }
 
 // Copies depth x columns of B into panels of COLUMNS columns, each row of a panel together; missing columns
 // are zeros.
 void pack_b(Matrix b, int64_t depth, int64_t columns, float* to) {
-    for (int64_t left = 0; left < columns; left += COLUMNS) {
-        const int64_t width = std::min<int64_t>(COLUMNS, columns - left);
+    int64_t left = 0;
+    for (; left + COLUMNS <= columns; left += COLUMNS)
         for (int64_t p = 0; p < depth; ++p, to += COLUMNS) {
             const float* from = b.items + p * b.stride + left;
-            std::copy(from, from + width, to);
-            std::fill(to + width, to + COLUMNS, 0.0f);
+#pragma GCC unroll 2
+            for (int v = 0; v < VECTORS; ++v) store(to + v * WIDTH, load<Floats>(from + v * WIDTH));
         }
+    if (left == columns) return;
+    for (int64_t p = 0; p < depth; ++p, to += COLUMNS) {
+        const float* from = b.items + p * b.stride;
+        std::fill(std::copy(from + left, from + columns, to), to + COLUMNS, 0.0f);
     }
 }
 
-// sums += (panel of A) (panel of B)
-inline void multiply_panels(const float* a, const float* b, int64_t depth, Floats (&sums)[ROWS][VECTORS]) {
-    for (int64_t p = 0; p < depth; ++p, a += ROWS, b += COLUMNS) {
+// HEIGHT rows of A: packed, or where they lie.
+template <int HEIGHT>
+struct PackedRows {
+    const float* items;
+
+    PackedRows(Matrix a, int64_t top, int64_t /*height*/) : items(a.items + top * a.stride) {}
+    float at(int i, int64_t p) const { return items[p * HEIGHT + i]; }
+};
+
+template <int HEIGHT>
+struct RowsOfA {
+    const float* rows[HEIGHT];
+
+    RowsOfA(Matrix a, int64_t top, int64_t height) {  // rows that are missing are the last one
+#pragma GCC unroll 12
+        for (int i = 0; i < HEIGHT; ++i)
+            rows[i] = a.items + (top + std::min<int64_t>(i, height - 1)) * a.stride;
+    }
+    float at(int i, int64_t p) const { return rows[i][p]; }
+};
+
+// sums += (rows of A) (panel of B)
+template <int HEIGHT, class Rows>
+inline void multiply_panels(const Rows& a, const float* b, int64_t depth, Floats (&sums)[HEIGHT][VECTORS]) {
+#pragma GCC unroll STEPS
+    for (int64_t p = 0; p < depth; ++p, b += COLUMNS) {
         Floats row[VECTORS];
 #pragma GCC unroll 2
         for (int v = 0; v < VECTORS; ++v) row[v] = load<Floats>(b + v * WIDTH);
 #pragma GCC unroll 12
-        for (int i = 0; i < ROWS; ++i)
+        for (int i = 0; i < HEIGHT; ++i)
 #pragma GCC unroll 2
-            for (int v = 0; v < VECTORS; ++v) sums[i][v] += a[i] * row[v];
+            for (int v = 0; v < VECTORS; ++v) sums[i][v] += a.at(i, p) * row[v];
     }
 }
 
-// Adds one tile of the product to C. An incomplete tile is computed whole, in a place of its own.
-void add_tile(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t height,
-              int64_t width) {
-    float edge[ROWS * COLUMNS];
-    const bool whole = height == ROWS && width == COLUMNS;
-    float* const to = whole ? c : edge;
-    const int64_t to_stride = whole ? stride : COLUMNS;
-    if (!whole)
-        for (int64_t i = 0; i < height; ++i)
-            std::copy(c + i * stride, c + i * stride + width, edge + i * COLUMNS);
-    Floats sums[ROWS][VECTORS] = {};
+// Adds one tile of the product to C or, where `is_first`, puts it there. An incomplete tile is computed whole.
+template <int HEIGHT, class Rows>
+void add_tile(const Rows& a, const float* b, int64_t depth, float* c, int64_t stride, int64_t height,
+              int64_t width, bool is_first) {
+    for (int64_t i = 0; i < height; ++i) __builtin_prefetch(c + i * stride, 1);
+    Floats sums[HEIGHT][VECTORS] = {};
     multiply_panels(a, b, depth, sums);
+    if (height == HEIGHT && width == COLUMNS) {
 #pragma GCC unroll 12
-    for (int i = 0; i < ROWS; ++i)
+        for (int i = 0; i < HEIGHT; ++i)
 #pragma GCC unroll 2
-        for (int v = 0; v < VECTORS; ++v) {
-            float* const at = to + i * to_stride + v * WIDTH;
-            store(at, load<Floats>(at) + sums[i][v]);
-        }
-    if (!whole)
-        for (int64_t i = 0; i < height; ++i)
-            std::copy(edge + i * COLUMNS, edge + i * COLUMNS + width, c + i * stride);
+            for (int v = 0; v < VECTORS; ++v) {
+                float* const to = c + i * stride + v * WIDTH;
+                store(to, (is_first ? Floats{} : load<Floats>(to)) + sums[i][v]);
+            }
+        return;
+    }
+    float edge[HEIGHT][COLUMNS];
+    std::memcpy(edge, sums, sizeof edge);
+    for (int64_t i = 0; i < height; ++i, c += stride)
+        for (int64_t j = 0; j < width; ++j) c[j] = (is_first ? 0.0f : c[j]) + edge[i][j];
 }
 
-// Adds a packed block of A times a packed block of B to rows x columns of C.
-void add_block(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t rows,
-               int64_t columns) {
-    for (int64_t j = 0; j < columns; j += COLUMNS)
-        for (int64_t i = 0; i < rows; i += ROWS)
-            add_tile(a + i * depth, b + j * depth, depth, c + i * stride + j, stride,
-                     std::min<int64_t>(ROWS, rows - i), std::min<int64_t>(COLUMNS, columns - j));
+// Adds a block of A times a packed block of B to rows x columns of C, or puts it there. Packed rows are `depth` apart.
+template <template <int> class Rows>
+void add_block(Matrix a, const float* b, int64_t depth, float* c, int64_t stride, int64_t rows,
+               int64_t columns, bool is_first) {
+    for (int64_t j = 0; j < columns; j += COLUMNS, b += COLUMNS * depth) {
+        const int64_t width = std::min<int64_t>(COLUMNS, columns - j);
+        int64_t i = 0;
+        const auto add = [&](auto height) {
+            constexpr int HEIGHT = decltype(height)::value;
+            const int64_t here = std::min<int64_t>(HEIGHT, rows - i);
+            add_tile<HEIGHT>(Rows<HEIGHT>(a, i, here), b, depth, c + i * stride + j, stride, here, width,
+                             is_first);
+            i += HEIGHT;
+        };
+        while (i < rows)
+            if (tile_rows(rows - i) == ROWS)
+                add(std::integral_constant<int, ROWS>());
+            else
+                add(std::integral_constant<int, SHORT_ROWS>());
+    }
 }
 
 // What is done to the sums of a plain product: nothing. Another epilogue changes `rows` rows of `columns` elements of
@@ -130,9 +222,9 @@ struct Plain {
 template <class Epilogue>
 int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n, int64_t k,
              const Epilogue& epilogue) {
-    std::fill(c + begin * n, c + end * n, 0.0f);
     const int64_t depth = std::min(DEPTH, k);
-    const Buffer packed_a(round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth);
+    const bool packs = FEW_COLUMNS == 0 || n > FEW_COLUMNS;
+    const Buffer packed_a(packs ? round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth : 0);
     const Buffer packed_b(round_up(std::min(BLOCK_COLUMNS, n), COLUMNS) * depth);
     if (!packed_a.items || !packed_b.items) return KV_ERROR_MEMORY;
     for (int64_t j = 0; j < n; j += BLOCK_COLUMNS) {
@@ -142,8 +234,16 @@ int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n
             pack_b({b.items + p * b.stride + j, b.stride}, steps, columns, packed_b.items);
             for (int64_t i = begin; i < end; i += BLOCK_ROWS) {
                 const int64_t rows = std::min(BLOCK_ROWS, end - i);
-                pack_a({a.items + i * a.stride + p, a.stride}, rows, steps, packed_a.items);
-                add_block(packed_a.items, packed_b.items, steps, c + i * n + j, n, rows, columns);
+                const Matrix block{a.items + i * a.stride + p, a.stride};
+                const auto add = [&](auto add_rows, Matrix from) {
+                    add_rows(from, packed_b.items, steps, c + i * n + j, n, rows, columns, p == 0);
+                };
+                if (packs) {
+                    pack_a(block, rows, steps, packed_a.items);
+                    add(add_block<PackedRows>, Matrix{packed_a.items, steps});
+                } else {
+                    add(add_block<RowsOfA>, block);
+                }
                 if (p + DEPTH >= k) epilogue(c + i * n + j, n, rows, columns, j);
             }
         }

@@ -13,6 +13,7 @@ from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.results import git as results_clone
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import checks
+from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.stats.sequential import Obstacle
 from tests.ab.simulated_machine import Machine
 from tests.small_suite import SUITE
@@ -145,7 +146,8 @@ class FakeRunner(Machine):
     measured = 0.0
     device = "cpu"
     wrong = ""  # a test case whose result is wrong at the later commit
-    spills = ()  # bytes that matmul's code for sm_90 spills, by commit as they are asked for
+    hashes = ("h", "h")  # of all code of matmul
+    unbuilt = ""  # why CUDA code does not compile
 
     def measure_pair(self, before, after, series, rounds, deadline):
         pairs = super().measure_pair(before, after, series, rounds, deadline)
@@ -155,12 +157,10 @@ class FakeRunner(Machine):
     def folder(self, before, after):
         return Path(f"{before}-{after}")
 
-    def build_info(self, commit):
-        if not self.spills:
-            return {}
-        spilled, *self.spills = self.spills
-        figures = {"architecture": "sm_90", "registers": 168, "shared_bytes": 0, "spill_load_bytes": 0}
-        return {"kernels": {"matmul": {"ptxas": [{**figures, "spill_store_bytes": spilled}]}}}
+    def read_builds(self, before, after):
+        if self.unbuilt:
+            raise CommitNotBuilt(after, self.unbuilt, "log")
+        return [{"kernels": {"matmul": {"code_hash": text}}} for text in self.hashes]
 
 
 # What the machine of HEAD does, with the minutes of its budget
@@ -169,17 +169,18 @@ CAUSES = {
     "slower": (10, {"speed": 1.05}, 10),
     "the budget ends after the first look": (11, {"speed": 1.02, "noise": 0.012, "seed": 4}, 33 / 60),
     "one of two is wrong": (20, {"noise": 0.002, "wrong": "float32-256x256x256"}, 10),
-    "CUDA code spills, and nothing here can run it": (11, {"noise": 0.002, "spills": (0, 16)}, 10),
+    "CUDA code does not compile": (22, {"noise": 0.002, "unbuilt": "b.cu(3): error"}, 10),
     "all are wrong": (22, {"fails": True}, 10),
     "it does not build": (22, {"builds": False}, 10),
     "the budget ends within the first look": (22, {}, 9 / 60),
 }
 
 
-def fake_runner(head, *, speed=1.0, fails=False, builds=True, wrong="", spills=(), **more):
-    only = (head,)
+def fake_runner(head, *, speed=1.0, fails=False, builds=True, **more):
+    only, of_fake = (head,), ("wrong", "hashes", "unbuilt")
+    named = {name: more.pop(name) for name in of_fake if name in more}
     machine = FakeRunner(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
-    machine.wrong, machine.spills = wrong, spills
+    vars(machine).update(named)
     return machine
 
 
@@ -216,8 +217,10 @@ def test_changes_that_are_not_compared_are_noted(clone, monkeypatch):
     assert questions == [(resolve(clone, "BASE", "HEAD~1"), resolve(clone, "HEAD", "HEAD"), SUITE.folder)]
 
 
-def test_cuda_code_that_nothing_here_runs_is_noted(clone, monkeypatch):
-    (note,) = notes(clone, monkeypatch)
+@pytest.mark.parametrize("is_timed_same", [False, True])
+def test_cuda_code_that_nothing_here_runs_is_noted(clone, monkeypatch, is_timed_same):
+    codes = dict.fromkeys((resolve(clone, "", "HEAD~1"), resolve(clone, "", "HEAD")), "same") if is_timed_same else {}
+    (note,) = notes(clone, monkeypatch, codes=codes, hashes=("h", "i"))
     assert note == "note: not compared, because there is no GPU here: the CUDA code of matmul"
 
 

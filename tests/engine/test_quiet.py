@@ -292,6 +292,26 @@ def test_single_thread_is_held_on_one_core(host, tmp_path, environ, held):
     assert (made._cores is not None) is held
 
 
+def test_machine_that_is_never_quiet_is_asked_now_and_then(host, tmp_path, monkeypatch):
+    monkeypatch.setattr(quiet, "reference", lambda gauge, folder: QUIET)
+
+    def gives_up(reading, patience="1e-3"):
+        monkeypatch.setattr(quiet, "cpu_gauge", lambda: always(reading))
+        with on_cpu(0, tmp_path, {"KV_PATIENCE": patience}) as gate:
+            gate.take(Scripted(), None, 1, quiet.ENOUGH, SAMPLE)
+            return gate.gives_up
+
+    rounds = range(quiet.IN_VAIN + 2 * quiet.ASK_AGAIN)
+    asked_again = {quiet.IN_VAIN, quiet.IN_VAIN + quiet.ASK_AGAIN}
+    assert [gives_up(BUSY) for _ in rounds] == [n >= quiet.IN_VAIN and n not in asked_again for n in rounds]
+    assert not gives_up(BUSY, patience="0") and quiet.rounds_in_vain(tmp_path) == len(rounds)  # who never waits
+    assert not gives_up(QUIET) and quiet.rounds_in_vain(tmp_path) == 0
+    assert not gives_up(BUSY)
+    long_ago = time.time() - FRESH - 1
+    os.utime(next(tmp_path.glob("in-vain-*.json")), (long_ago, long_ago))
+    assert quiet.rounds_in_vain(tmp_path) == 0
+
+
 def test_several_threads_have_no_gate(host, tmp_path):
     with on_cpu(0, tmp_path, {"KV_THREADS": "2"}) as made:
         assert made is None

@@ -191,7 +191,7 @@ def test_rule_sees_counted_samples_only(monkeypatch):
 class Impatient:
     """A gate whose patience ends once it has let so many samples through."""
 
-    is_open, lost, per_batch = False, 0.35, None
+    is_open, lost, per_batch, gives_up = False, 0.35, None, False
 
     def __init__(self, most, faults=0):
         self._left = most
@@ -216,6 +216,12 @@ def test_enough_is_what_a_rule_wants_at_least(quiet, stop, flags):
     result = measure(lambda: None, FakeTimer(), FixedTime(t_max=0.01), gate=Impatient(quiet))
     assert (result.stop, result.flags) == (stop, flags)
     assert (result.n == quiet) is (stop == "contended")
+
+
+def test_round_that_does_not_wait_any_more_is_flagged():
+    gate = Impatient(0)
+    gate.is_open = gate.gives_up = True
+    assert measure(lambda: None, FakeTimer(), FixedTime(t_max=0.01), gate=gate).flags == ("contended",)
 
 
 def test_too_few_quiet_samples_are_flagged(monkeypatch):

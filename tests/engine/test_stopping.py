@@ -29,7 +29,7 @@ from kernel_velocity.engine.stopping import (
     width_and_fall,
     without_burn_in,
 )
-from lab.noise import FAMILIES, HELD_OUT, Jitter, _mixture, repetition
+from lab.histories import jitter, spikes, two_speeds, wave
 
 MOST = 2.5  # s that a rule may take in these tests
 # Rounds of `adaptive.round` end after .3 s; this budget tells the rule's parts from each other.
@@ -74,26 +74,29 @@ def noisy(sigma, mean=1e-3, n=20_000, seed=5):
 # All rules ------------------------------------------------------------------------------------------------------------
 
 
-@cache
-def families():
-    """Return mixtures of little jitter and one family of noise, by its name."""
-    drawn = {}
-    for number, (name, draw) in enumerate(FAMILIES.items()):
-        rng = np.random.default_rng([HELD_OUT, 0, number, 1])
-        jitter = [] if name == "iid" else [Jitter(0.002)]
-        drawn[name] = _mixture(name, rng, [*jitter, draw(rng)], None)
-    return drawn
+FAMILIES = {
+    "iid": jitter(0.01),
+    "spikes": spikes,
+    "warm_up": lambda rng, size: 1 + 0.1 * np.exp(-np.arange(size) / 50),
+    "periodic": wave,
+    "bimodal": lambda rng, size: 1 + 0.05 * (rng.random(size) < 0.3),
+    "sticky": two_speeds(0.02, 70.0, 30.0),
+    "autoregressive": jitter(0.01, 0.9),
+    "drift": jitter(0.01, 0.999),
+    "bursts": two_speeds(0.3, 475.0, 25.0),
+}
 
 
 @cache
 def trace_of(family, seconds=4.0, base=1e-3):
-    mixture = families()[family]
-    samples = mixture.trace(repetition(HELD_OUT, 0, family, 0), seconds * mixture.base / base)
-    return (samples * (base / mixture.base)).tolist()
+    """Return a trace of little jitter and one family of noise."""
+    rng = np.random.default_rng([2, 0, list(FAMILIES).index(family), 1])
+    count = math.ceil(seconds / base)
+    return (base * jitter(0.002)(rng, count) * FAMILIES[family](rng, count)).tolist()
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_rule_ends_within_its_cap(name, family):
     rule = RULES[name]()
     sizes = decisions(rule, trace_of(family))

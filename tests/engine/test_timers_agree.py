@@ -15,7 +15,8 @@ from kernel_velocity.documents import read_checked
 from kernel_velocity.engine.sampling import calibrate
 from kernel_velocity.engine.statistics import trimmed_mean
 from kernel_velocity.runner import asv
-from lab.series import of_suite
+from lab import sharing
+from lab.sharing import of_suite
 from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="what is timed is PyTorch's")
@@ -102,16 +103,14 @@ def test_cold_call_of_do_bench_is_no_shorter(series):
 @pytest.mark.cuda
 def test_series_that_share_a_process_read_as_in_their_own(tmp_path):
     """The mean over passes of each series, shared over isolated, is 1 within its 95% interval or AGREE."""
-    from lab import sharing_series
-
     lines, path = [], tmp_path / "sharing.json"
     options = [
         "--device=cuda",
-        f"--passes={sharing_series.FEWEST_PASSES}",
+        f"--passes={sharing.FEWEST_PASSES}",
         "--bench=(matmul|quantize_int8_rows).*native",
     ]
-    assert asv.run_measuring(sharing_series.MODULE, ["sharing", str(path), *options], lines.append) == 0, lines
-    *rows, _ = sharing_series.table(read_checked(path)["rows"]).rows
+    assert asv.run_measuring(sharing.MODULE, [str(path), *options], lines.append) == 0, lines
+    *rows, _ = sharing.table(read_checked(path)["rows"]).rows
     assert len(rows) >= 2
     for name, _, longer, half, *_ in rows:
         assert abs(float(longer.rstrip("%"))) <= max(100 * AGREE, float(half.rstrip("%"))), name

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from kernel_velocity.runner.session import PROVISIONAL
 from tests.faults.tiny import FASTER, GOOD, end, lines_with, recorded, until
 from tests.waiting import wait_until
 
@@ -47,6 +48,17 @@ def test_second_run_in_a_clone_is_refused_or_waits(tiny):
     assert first.returncode == 130 and rest.splitlines()[-1] == "interrupted: what was measured so far is kept", rest
     rest = third.communicate()[0]
     assert third.returncode == 0 and lines_with(rest, "scale.Cpu native float32-1k"), rest
+
+
+@pytest.mark.slow
+def test_interrupted_run_ends_its_provisional_page(tiny):
+    run = tiny.begin("track", **SINGLE, KV_ROUNDS="8", TINY_PAUSE="2")
+    until(run, "First look: ")
+    page = tiny.root / ".asv" / "html" / "kernel-velocity" / "index.html"
+    assert PROVISIONAL in page.read_text() and "1 of 8 rounds of 1 commit measured, the others" in page.read_text()
+    rest = end(run, signal.SIGINT)
+    assert run.returncode == 130 and lines_with(rest, "Dashboard of what was measured: ", page.as_uri()), rest
+    assert PROVISIONAL not in page.read_text()
 
 
 @pytest.mark.slow

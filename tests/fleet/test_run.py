@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,7 +64,12 @@ class Client:
         self.edit = lambda result: result
         self.kinds = {}
 
-    def scheduler_info(self, n_workers):
+        self.scheduler = SimpleNamespace(identity=self.identity)
+
+    def sync(self, function, **options):
+        return function(**options)
+
+    def identity(self, n_workers):
         assert n_workers == -1
         return {"workers": {address: {"name": name} for address, name in self.there.items()}}
 
@@ -291,14 +297,16 @@ def test_interrupted_run_resumes_with_what_is_missing(world):
     assert world.planned() == everything(world)
 
 
-def test_link_of_two_blocks_is_recorded_by_their_anchors(world):
+def test_blocks_of_a_lane_record_the_times_of_the_same_anchors(world):
     world.run()
-    links = list(blocks.pairs(blocks.read(world.root / "results", [])))
-    assert links
-    for first, later, times in links:
-        assert first.began <= later.began and set(first.lanes) & set(later.lanes)
-        assert {time.commit for pair in times for time in pair} == set(first.anchors)
-        assert all(before.series == after.series for before, after in times)
+    recorded = blocks.read(world.root / "results", [])
+    lanes = {block.lanes for block in recorded}
+    assert len(recorded) > len(lanes)
+    for names in lanes:
+        of_lanes = [block for block in recorded if block.lanes == names]
+        assert len({block.anchors for block in of_lanes}) == 1
+        for block in of_lanes:
+            assert {time.commit for time in block.times} == set(block.anchors)
 
 
 def test_odd_machine_is_pointed_out(world):

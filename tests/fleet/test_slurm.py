@@ -65,6 +65,7 @@ def daemons(tmp_path_factory):
 @pytest.fixture
 def cluster(daemons, tmp_path, monkeypatch):
     """A cluster without jobs, whose nodes are idle, and a folder that jobs start in."""
+    scheduler._module("dask_jobqueue")  # its settings last beyond those of a test
     monkeypatch.chdir(tmp_path)
     for name, value in daemons.environ.items():
         monkeypatch.setenv(name, value)
@@ -188,6 +189,7 @@ def test_cancelled_job_is_replaced_and_a_requeued_one_awaited(cluster, start):
         cluster.control("requeue", second)
         run.hears(rf"^job {second} of Slurm: PENDING \(BeginTime\)")
         assert len(run.tend()) == 1 and len(cluster.jobs()) == 2  # none is submitted in its place
+        time.sleep(2)  # Slurm starts no job again in the second in which it ended, and calls it failed
         cluster.control("update", f"JobId={second}", "StartTime=now")
         assert second in run.has(2)
         assert not [line for line in run.lines if "CANCELLED" in line]  # of a worker, the run says it

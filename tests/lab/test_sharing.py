@@ -6,8 +6,8 @@ import math
 import pytest
 
 from kernel_velocity.runner import asv
-from lab import sharing_series as sharing
-from lab.sharing_series import table as table_of
+from lab import sharing
+from lab.sharing import table as table_of
 
 
 def row(series, number, longer):

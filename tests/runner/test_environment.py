@@ -20,6 +20,7 @@ from asv.util import UserError
 
 from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
+from kernel_velocity.counts import compiled
 from kernel_velocity.errors import UsageError
 from kernel_velocity.results import sessions
 from kernel_velocity.runner import asv, environment, fingerprint, host
@@ -249,7 +250,7 @@ def repository(tmp_path, monkeypatch):
 
     def build(change, command=command):
         (folder / change[0]).write_text(change[1])
-        toml = f"build = '{command}'\nbuilt-from = ['lib.c']\n"
+        toml = f"build = '{command}'\nbuilt-from = ['lib.c', 'lib.cu']\n"
         (folder / "kernel-velocity.toml").write_text(toml)
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", "Change it")
@@ -336,7 +337,23 @@ def test_cuda_code_is_compiled_for_its_figures_alone(parts, tmp_path):
     assert not env.lacks_figures(again) and number_of_builds(tmp_path) == 2
 
 
-def test_gate_and_gpu_take_no_build_without_cuda_code(parts, monkeypatch):
+def test_gate_compiles_cuda_code_where_a_file_of_it_changed(parts, tmp_path, monkeypatch):
+    env, _, first, commit = parts
+    same, other, last = (commit(change) for change in (("lib.c", "two"), ("lib.cu", "two"), ("lib.cu", "three")))
+    monkeypatch.setattr(asv.HostTorch, "leaves_cuda", False)
+    runner, figures = AsvRunner(Path(), device="cpu", err=io.StringIO()), {"k": "sm_90: 40 registers, 0 bytes spilled"}
+    assert runner.is_prepared(first)
+    env.compile_cuda(get_repo(asv.settings()), first)  # as `kv track` did
+    for before, after, wanted, builds in ((first, same, {}, 5), (same, other, figures, 7), (other, other, {}, 7)):
+        assert [compiled.ptxas_of(build) for build in runner.read_builds(before, after)] == [wanted] * 2
+        assert number_of_builds(tmp_path) == builds
+    (tmp_path / "broken").touch()
+    with pytest.raises(CommitNotBuilt):
+        runner.read_builds(other, last)
+    assert not AsvRunner(Path(), device="cpu", err=io.StringIO(), with_cuda=True).is_prepared(first)
+
+
+def test_gpu_takes_no_build_without_cuda_code(parts, monkeypatch):
     env, repo, sha, _ = parts
     assert env.is_built(sha) and env.other_toolchain(sha) is None
     monkeypatch.setattr(environment, "has_driver", lambda: True)

@@ -121,6 +121,43 @@ def test_commit_without_figures_of_cuda_code_has_its_errors(work, monkeypatch):
     assert ran == [((COMMIT,), ("error", "registers")), ((other,), ("error",))]
 
 
+@pytest.fixture
+def happenings(work, monkeypatch):
+    """Return a function that has a session measure two series, of which PyTorch has one to compile: what it does."""
+    series = (SERIES, (SERIES[0], ("compile", SERIES[1][1])))
+    kernel, case = SERIES[0].partition(".")[0], SERIES[1][1]
+
+    def happen(**how):
+        events = []
+        work.series.series, work.series.figures, work.series.errors = series, (), ()
+        answers = {"is_readable": True, "is_measured": False, "_resumable_rounds": 0, "_ingest": None}
+        for name, answer in answers.items():
+            monkeypatch.setattr(Session, name, lambda *_, answer=answer: answer)
+        monkeypatch.setattr(session.packages, "lacking", lambda several: several[1:])
+        monkeypatch.setattr(session, "run_measuring", lambda module, argv, on_line: events.append(argv) or 0)
+        monkeypatch.setattr(Session, "_show", lambda self, step, new, share, out: events.append(f"page of {share}"))
+        monkeypatch.setattr(
+            Session, "_run", lambda self, commits, options, several, *_: events.append((options[-1], several))
+        )
+        work.measure(False, io.StringIO(), **how)
+        return [event if event != [kernel, case] else "compile" for event in events], series
+
+    return happen
+
+
+def test_what_pytorch_compiles_follows_the_first_page(happenings):
+    events, (native, compiled) = happenings(first_look=True)
+    first, more = "rounds=1", "--append-samples"
+    both = (native, compiled)
+    assert events[:4] == [(first, (native,)), "page of 0.5", "compile", (first, (compiled,))]
+    assert events[4:] == [(more, both), "page of 1.0"]
+
+
+def test_what_pytorch_compiles_is_there_before_the_first_round(happenings):
+    events, both = happenings(first_look=False)
+    assert events == ["compile", ("rounds=4", both)]
+
+
 def test_newest_commit_is_built_first(work, monkeypatch):
     built = []
     monkeypatch.setattr(OldBuild, "build", lambda self, repo, commit: built.append(commit))

@@ -3,6 +3,8 @@
 import pytest
 
 from kernel_velocity.findings.finding import OPEN, finding_href
+from kernel_velocity.site import report
+from kernel_velocity.site.model import Unfinished
 from kernel_velocity.site.pages.finding import decisions, looks
 from tests import large_tree, synthetic
 from tests.findings.synthetic_extras import OTHER
@@ -21,6 +23,26 @@ def test_trend_shows_the_planted_step(tab, site):
     assert (native["labels"], native["title"]) == ([sha[:8] for sha in tree.commits], "rate, GFLOPS")
     eager = tab.evaluate(POINTS, "eager")["y"]
     assert max(eager) < 1.02 * min(eager)
+
+
+UNTIL = 4e9  # Unix time, s
+
+
+def test_provisional_page_renews_itself_for_a_while(tab, site, tmp_path):
+    tree, _ = site
+    unfinished, out = Unfinished(UNTIL, "Round 1 of 8"), tmp_path / "site"
+    report.write_site(results=tree.results, repository=tree.repository, out=out, unfinished=unfinished)
+    tab.clock.install()
+    show(tab, out, "index.html")
+    with tab.expect_navigation():
+        tab.clock.fast_forward(20_000)
+    assert "this page renews itself" in tab.locator("#unfinished").inner_text()
+    tab.clock.set_system_time(UNTIL + 1)
+    tab.clock.fast_forward(20_000)
+    tab.wait_for_function("document.querySelector('#unfinished').innerText.includes('was ended')")
+    tab.evaluate("window.isOld = true")
+    tab.clock.fast_forward(100_000)
+    assert tab.evaluate("window.isOld")
 
 
 def test_chart_choices(tab, site):

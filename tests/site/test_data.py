@@ -1,4 +1,4 @@
-"""The data files: series, commits, rounds, fits, findings, and that they say what the results say."""
+"""The data files: series, commits, rounds, fits, and that they say what the results say."""
 
 import itertools
 import json
@@ -12,15 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kernel_velocity import fields
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.stopping import Reason
-from kernel_velocity.findings import text
-from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.site import model, series_data
-from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.site.pages import measurement
-from kernel_velocity.site.writer import DataFile, json_bytes, series_name
+from kernel_velocity.site.writer import json_bytes, series_name
 from kernel_velocity.stats import adjust
 from tests import synthetic
 from tests.golden import check_golden
@@ -264,27 +260,3 @@ def test_fits_give_the_adjusted_value(copied):
 def test_every_reason_and_flag_is_explained():
     assert set(Reason) <= set(measurement.STOPS)
     assert set(telemetry.FLAGS) <= set(measurement.FLAGS)
-
-
-# ---- findings ------------------------------------------------------------------------------------------------------
-
-
-def test_findings_as_data(evidence_site):
-    site = read(evidence_site[0])
-    data = {file.name: as_json(file.value) for file in finding_page.build_list(site) if isinstance(file, DataFile)}
-    listed = data.pop("findings")["findings"]
-    assert [
-        {
-            **text.as_data(finding),
-            "page": f"finding-{finding.id}.html",
-            "today": site.today(finding) or None,
-        }
-        for finding in site.findings
-    ] == listed
-    assert set(data) == {f"finding-{finding.id}" for finding in site.findings}
-    for finding in site.findings:
-        document = data[f"finding-{finding.id}"]
-        texts = {machine: json.dumps(raw) for machine, raw in document["evidence"].items()}
-        evidence = {machine: fields.read(Evidence, raw, "", range(1, 4), unchecked=3) for machine, raw in texts.items()}
-        assert (evidence, document["id"]) == (site.evidence[finding.id][0], finding.id)
-    assert any(document["evidence"] for document in data.values())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
@@ -14,7 +15,9 @@ from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.store import NightRecord
 from kernel_velocity.roofline.model import MemoryLevel, Roofs
 from kernel_velocity.roofline.roofs import Choice
+from kernel_velocity.runner.session import PROVISIONAL
 from kernel_velocity.site import model, report
+from kernel_velocity.site.model import Unfinished
 from kernel_velocity.site.pages import home as home_page
 from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.pages.home_table import Stretch
@@ -104,15 +107,16 @@ def edit_configuration(tree, **settings):
     synthetic.write_json(tree.repository / "asv.conf.json", {"version": 1, "project": "x", "repo": "."} | settings)
 
 
-def test_first_look_renews_itself(tree, tmp_path):
+def test_first_look_is_marked(tree, tmp_path):
     def written(**more):
         out = tmp_path / "site"
         report.write_site(results=tree.results, repository=tree.repository, out=out, **more)
         return (out / "index.html").read_text()
 
-    page = written(unfinished="Round 1 of 8 is measured")
-    assert 'http-equiv="refresh"' in page and "Round 1 of 8 is measured. This page renews itself." in page
-    assert "refresh" not in written()
+    page = written(unfinished=Unfinished(1e9, "Round 1 of 8 is measured"))
+    assert PROVISIONAL in page and 'data-until="1000000000"' in page
+    assert re.search(r"Round 1 of 8 is measured. <span>Until \d\d:\d\d this page renews itself.</span>", page)
+    assert PROVISIONAL not in written()
 
 
 def test_cards_of_a_kernel_and_commit_are_one(tree):

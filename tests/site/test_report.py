@@ -242,7 +242,7 @@ def test_docs_name_every_data_file(whole_tree, tmp_path):
     compiled = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
     report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
     names = {path.stem for path in (tmp_path / "data").glob("*.js")}
-    assert {"home", "machines", "rounds-index", "fits-0", "roofline-0-Cpu"} <= names
+    assert {"home", "rounds-index", "fits-0"} <= names
     assert [name for name in sorted(names) if not any(pattern.fullmatch(name) for pattern in compiled)] == []
 
 

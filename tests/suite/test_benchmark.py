@@ -13,9 +13,12 @@ from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
 from kernel_velocity.engine import process_state
 from kernel_velocity.engine.sampling import measure
 from kernel_velocity.engine.spool import EarlierRoundDiedError
-from kernel_velocity.suite import benchmark
+from kernel_velocity.problem import implementations
+from kernel_velocity.runner.asv import run_measuring
+from kernel_velocity.suite import benchmark, packages
 from kernel_velocity.suite.benchmark import WrongResultError, _KernelBenchmark
 from kernel_velocity.suite.under_test import WrongPackageError
+from tests.small_suite import SUITE
 from tests.suite.measuring import as_asv_runs, asv_environment, failure, kernel, rounds
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
@@ -207,20 +210,33 @@ def test_round_is_gated_and_releases_its_thread(asv_environment, monkeypatch):
     (record,) = rounds(asv_environment)
     assert record.lost == pytest.approx(observed[0].lost, rel=0.1)
     assert os.sched_getaffinity(0) == before
-    assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("*.json"))) == 1
+    assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("[0-9a-f]*.json"))) == 1
 
 
 @pytest.mark.slow
-def test_compile_is_a_cached_package(asv_environment):
+def test_compile_is_a_package_that_is_made_before(asv_environment, monkeypatch):
     name = "matmul"
-    bench = MODULES[name].Cpu()
-    bench.setup("compile", CASE[name])
+    bench, both = MODULES[name].Cpu(), [("matmul.Cpu.time_hot", (how, CASE[name])) for how in ("compile", "native")]
+    monkeypatch.chdir(SUITE.folder.parent)
+    assert packages.lacking(both) == (both[0],)
+    assert run_measuring(packages.MODULE, [name, CASE[name]], print) == 0
+    assert packages.lacking(both) == ()
     (package,) = (asv_environment / ".asv" / "cache" / "aoti").glob("*.pt2")
     made = package.stat().st_mtime_ns
     bench.setup("compile", CASE[name])
     bench.measure(f"{name}.Cpu.time_hot", "compile", CASE[name])
     assert package.stat().st_mtime_ns == made
     assert len(rounds(asv_environment)) == 1
+
+
+def test_package_that_cannot_be_made_is_tried_once(asv_environment, monkeypatch):
+    monkeypatch.chdir(SUITE.folder.parent)
+    series = ("matmul.Cpu.time_hot", ("compile", CASE["matmul"]))
+    monkeypatch.setattr(implementations, "_compile", lambda *_: 1 / 0)
+    packages._make("matmul", CASE["matmul"])
+    assert packages.lacking([series]) == ()
+    with pytest.raises(ZeroDivisionError):
+        matmul.Cpu().setup("compile", CASE["matmul"])
 
 
 def matmul_of_asv():

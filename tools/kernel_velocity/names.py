@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 ON_CUDA_ALONE = ("triton",)  # implementations that exist on no other device: n/a there, on every machine
 NATIVE = "native"  # what a build compiles
-CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
+COMPILED = "compile"  # what PyTorch compiles of the reference
+CONTROLS = ("eager", COMPILED)  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
 INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")  # dtypes
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "float8_e4m3fn": 1}

@@ -1,18 +1,10 @@
-"""Are our methods any good: stopping rules, detectors of change points, links. ``python -m lab <step>``.
+"""Are our methods any good: sample sizes, processes, detectors of change points, judges. ``python -m lab <step>``.
 
 For the authors, from the root of a checkout: no wheel has it. May import everything, and nothing imports it.
 
 __main__.py         the steps
-record.py           raw traces of every kernel
-traces.py           what every timer read, sample by sample: recorded, and read from files
-replay.py           every stopping rule on the same traces, as tables
-noise.py            synthetic traces: families of noise, and mixtures of them
 samplings.py        other tests and sample sizes on sessions of identical code
 sharing.py          series that share a process against series in processes of their own
-series.py           one series of a suite, set up and called outside asv
-sharing_series.py   measures both kinds of process, series by series
-spread.py           how far apart sessions of identical code are
-links.py            values of two sessions, linked by anchors
 detectors.py        the tables of detectors of change points
 scoring.py          plays histories to detectors, and counts
 contenders.py       the detectors that are compared

@@ -11,12 +11,8 @@ from typing import TextIO
 from kernel_velocity.errors import KernelVelocityError
 
 STEPS = {  # step -> what it does. Its module has its name, `add_arguments` and `run`
-    "record": "record raw traces of every kernel, a file for each process",
-    "replay": "replay every stopping rule on recorded and synthetic traces",
-    "spread": "measure one commit in several sessions and print their spread, raw and adjusted",
     "samplings": "count false alarms and power of three tests at several sample sizes, on recorded sessions",
     "sharing": "compare series that share a process with series in processes of their own",
-    "links": "estimate how wrong values of two sessions are when anchors link them",
     "detectors": "count false alarms and misses of change-point detectors, ours and others', and of nightly runs",
     "judges": "count right and wrong solutions that the judges of public problem sets accept, and that we do",
 }

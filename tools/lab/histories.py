@@ -24,7 +24,6 @@ import numpy as np
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.stats.changepoints.noise import running_median
-from lab import noise
 
 GZIP = b"\x1f\x8b"
 SHOWN = 60  # characters of a wrong value in a message
@@ -37,6 +36,7 @@ CREEP = 0.03 / 60  # log units a commit, of the series whose level creeps
 
 Generator = np.random.Generator
 Family = Callable[[Generator, int], FloatArray]
+Factors = Callable[[Generator, int], FloatArray]  # of a value without noise
 
 
 class RealSeries(NamedTuple):
@@ -102,13 +102,55 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def sums(*families: noise.Family) -> Family:
-    """Return the family whose log values are sums of several families of noise (noise.py), a commit each second."""
-    return partial(_sum, families)
+def sums(*kinds: Factors) -> Family:
+    """Return the family whose log values are sums of several kinds of noise."""
+    return partial(_sum, kinds)
 
 
-def _sum(families: Sequence[noise.Family], rng: Generator, size: int) -> FloatArray:
-    return np.asarray(np.log(np.prod([family.path(rng, size, 1.0) for family in families], axis=0)))
+def _sum(kinds: Sequence[Factors], rng: Generator, size: int) -> FloatArray:
+    return np.asarray(np.log(np.prod([kind(rng, size) for kind in kinds], axis=0)))
+
+
+def _jitter(sigma: float, phi: float, rng: Generator, size: int) -> FloatArray:
+    values = rng.standard_normal(size) * math.sqrt(1 - phi * phi)
+    values[0] /= math.sqrt(1 - phi * phi)
+    # Doubling the reach in every pass: x[i] = e[i] + phi e[i-1] + ..., without a loop over values
+    reach = 1
+    while reach < size and phi**reach > 1e-12:
+        values[reach:] = values[reach:] + phi**reach * values[:-reach]
+        reach *= 2
+    return np.asarray(np.exp(sigma * values))
+
+
+def jitter(sigma: float, phi: float = 0.0) -> Factors:
+    """Return log-normal noise: a stationary first-order autoregression, x[i] = phi x[i-1] + noise."""
+    return partial(_jitter, sigma, phi)
+
+
+def spikes(rng: Generator, size: int) -> FloatArray:
+    """Draw factors of which one of 20 is longer by a Pareto-distributed part: interrupts and page faults."""
+    hit = rng.random(size) < 0.05
+    return np.asarray(1 + hit * 0.1 * (1 + rng.pareto(2.0, size)))
+
+
+def wave(rng: Generator, size: int) -> FloatArray:
+    """Draw a sine of 2% and 40 values with a random phase: fans, power control, a neighbour's timer."""
+    phase = rng.uniform(0, 2 * math.pi)
+    return np.asarray(1 + 2 * SIGMA * np.sin(phase + 2 * math.pi / 40.0 * np.arange(size)))
+
+
+def _two_speeds(gap: float, fast: float, slow: float, rng: Generator, size: int) -> FloatArray:
+    state, cycles = int(rng.random() < slow / (fast + slow)), size / (fast + slow)
+    pairs = int(4 + 2 * cycles + 8 * math.sqrt(cycles))
+    means = np.resize(np.asarray([slow, fast] if state else [fast, slow]), 2 * pairs)
+    ends = np.cumsum(rng.exponential(1.0, 2 * pairs) * means)
+    changes = np.searchsorted(ends, np.arange(size), side="right")
+    return np.asarray(1 + gap * ((changes + state) % 2))
+
+
+def two_speeds(gap: float, fast: float, slow: float) -> Factors:
+    """Return two speeds, `gap` apart, that last for `fast` and `slow` values on average, exponentially distributed."""
+    return partial(_two_speeds, gap, fast, slow)
 
 
 def heavy(rng: Generator, size: int) -> FloatArray:
@@ -155,23 +197,23 @@ def creep(rng: Generator, size: int) -> FloatArray:
     return np.asarray(normal(rng, size) + CREEP * np.arange(size))
 
 
-normal = sums(noise.Jitter(SIGMA))
+normal = sums(jitter(SIGMA))
 STEADY: Mapping[str, Family] = {
     "normal": normal,
     "heavy tails": heavy,
-    "AR(1) .6": sums(noise.Jitter(SIGMA, 0.6)),
-    "bimodal": sums(noise.TwoSpeeds(0.024, 0.5, (1.8, 1.8)), noise.Jitter(0.003)),  # each for 3 commits on average
+    "AR(1) .6": sums(jitter(SIGMA, 0.6)),
+    "bimodal": sums(two_speeds(0.024, 1.8, 1.8), jitter(0.003)),  # each for 3 commits on average
     "quantised": quantised,
-    "spikes": sums(noise.Jitter(SIGMA), noise.Pareto(0.05, 0.1, 2.0)),
+    "spikes": sums(jitter(SIGMA), spikes),
     "bursts": bursts,
 }
 UNSTEADY: Mapping[str, Family] = {  # what looks like a change there may be none: only a re-run can tell
-    "AR(1) .8": sums(noise.Jitter(SIGMA, 0.8)),
-    "AR(1) .95": sums(noise.Jitter(SIGMA, 0.95)),
+    "AR(1) .8": sums(jitter(SIGMA, 0.8)),
+    "AR(1) .95": sums(jitter(SIGMA, 0.95)),
     "pink": pink,
     "sticky levels": levels,
     "visits": visits,
-    "sine": sums(noise.Periodic(2 * SIGMA, 40.0), noise.Jitter(SIGMA)),
+    "sine": sums(wave, jitter(SIGMA)),
     "creep": creep,
 }
 

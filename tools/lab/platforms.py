@@ -19,8 +19,7 @@ from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 from kernel_velocity.verdict import change_points, controls, moves, unsteady, verdicts
 from kernel_velocity.verdict.controls import Shared
 from kernel_velocity.verdict.verdicts import Levels, Word
-from lab import noise
-from lab.histories import Family, Generator, sums
+from lab.histories import Family, Generator, jitter, sums
 from lab.scoring import MARGIN
 
 NATIVES, OF_CONTROLS = 18, 6  # series of a platform
@@ -218,11 +217,11 @@ def _garch(rng: Generator, size: int) -> FloatArray:
 
 
 FAMILIES: Mapping[str, Family] = {
-    "normal": sums(noise.Jitter(0.005)),
+    "normal": sums(jitter(0.005)),
     "t3": _t3,
     "skewed": _skewed,
     "GARCH": _garch,
-    "AR(1) .5": sums(noise.Jitter(0.005, 0.5)),
+    "AR(1) .5": sums(jitter(0.005, 0.5)),
 }
 
 

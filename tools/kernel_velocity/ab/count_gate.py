@@ -155,7 +155,7 @@ def compare(args: argparse.Namespace, err: TextIO) -> CountReport:
         git.check_two(Path(), names, base, head, NothingMeasured)
         suite, project = config.suite(Path()), config.project(Path())
         _matching(counting.calls(suite, None), args.bench)  # before minutes of building
-        runner = AsvRunner(Path(), device="cpu", err=err, again=args.again)
+        runner = AsvRunner(Path(), device="cpu", err=err, again=args.again, with_cuda=True)
         _build(runner, (base, head), wait=args.wait)
         began = time.monotonic()
         builds = [runner.unpacked(commit) for commit in (base, head)]

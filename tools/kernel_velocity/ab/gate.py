@@ -6,9 +6,8 @@ line of the commits in between allows is expected. A kernel with the same machin
 After an interruption, the same command resumes with the rounds it has, within hours and on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
-above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone, or code that only a GPU runs, where there
-is none, spills more registers), 20 a benchmark failed, 22 nothing was compared (a commit that does not build leaves
-nothing), 2 usage. Of several the first in `statuses.Status` counts.
+above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone), 20 a benchmark failed, 22 nothing was
+compared (a commit that does not build leaves nothing), 2 usage. Of several the first in `statuses.Status` counts.
 
 With --counts nothing is timed (`count_gate`).
 """
@@ -16,7 +15,7 @@ With --counts nothing is timed (`count_gate`).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,7 +26,6 @@ from kernel_velocity.ab.gate_report import GateReport
 from kernel_velocity.ab.rounds import Terms
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.counts import compiled
-from kernel_velocity.counts.changes import differing
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import check_report, replace_text
 from kernel_velocity.findings import decisions
@@ -37,6 +35,7 @@ from kernel_velocity.results import git
 from kernel_velocity.results.git import resolve
 from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
+from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats.sequential import EARLY_LOOKS
 from kernel_velocity.statuses import OF_GATES
@@ -101,9 +100,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         announcing = git.announcing(Path(), f"{base}..{head}", saying=decisions.KEY)
         expectations, notes = decisions.expectations(announcing)
         kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
-        before, after = runner.build_info(base), runner.build_info(head)
-        on_gpu = _on_gpu(suite, after) & (kernels.keys() if args.bench else set(suite.modules()))
-        notes += (*_of_suite(suite, base, head), *_of_gpu(runner, sorted(on_gpu), base, head))
+        unbuilt = ""
+        try:
+            builds: Sequence[Mapping[str, Any]] = runner.read_builds(base, head)
+        except CommitNotBuilt as error:
+            unbuilt, builds = f"its CUDA code was not compiled: {error}", ({}, {})
+        on_gpu = _on_gpu(suite, builds[1]) & (kernels.keys() if args.bench else set(suite.modules()))
+        notes += (*_of_suite(suite, base, head), *_of_gpu(runner, sorted(on_gpu), (base, head), builds))
         report = GateReport(
             base=commits[base],
             head=commits[head],
@@ -112,8 +115,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             measured=runner.measured,
             evidence=str(runner.folder(base, head)),
             expected=decisions.slower_as_expected(comparisons, expectations),
-            code=differing(compiled.figures(before, kernels), compiled.figures(after, kernels)),
-            device=runner.device,
+            unbuilt=unbuilt,
             notes=notes,
             commits=_candidates(base, head),
         )
@@ -155,10 +157,16 @@ def _on_gpu(suite: Suite, build: Mapping[str, Any]) -> set[str]:
     } | compiled.ptxas_of(build).keys()
 
 
-def _of_gpu(runner: AsvRunner, kernels: Iterable[str], base: str, head: str) -> Iterator[str]:
+def _of_gpu(
+    runner: AsvRunner, kernels: Iterable[str], commits: Sequence[str], builds: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
     """Yield a note on kernels for a GPU whose code may have changed, where there is no GPU."""
-    codes = {kernel: [runner.code(commit, (kernel, ())) for commit in (base, head)] for kernel in kernels}
-    changed = [kernel for kernel, code in codes.items() if not is_same_code(*code)]
+
+    def is_same(kernel: str) -> bool:
+        timed = (runner.code(commit, (kernel, ())) for commit in commits)
+        return is_same_code(*timed) and is_same_code(*(compiled.code_hash(build, kernel) for build in builds))
+
+    changed = [kernel for kernel in kernels if not is_same(kernel)]
     if changed and runner.device == "cpu":
         yield f"not compared, because there is no GPU here: the CUDA code of {units.listed(changed, len(changed))}"
 

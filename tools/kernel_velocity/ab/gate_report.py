@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from kernel_velocity import statuses
 from kernel_velocity.ab.confirm import GOES_ON
-from kernel_velocity.counts.changes import Change
 from kernel_velocity.findings.report import (
     COMPARISON_HEADS,
     ComparedSeries,
@@ -25,9 +24,7 @@ from kernel_velocity.statuses import Status
 from kernel_velocity.tables import columns, literal
 from kernel_velocity.verdict.ranges import CommitRange
 
-CODE = "The compiled code changed (HEAD against BASE, read from the builds):"
 NOTE = "change: of HEAD against BASE, + is slower; rounds: of each side; p: exact Mann-Whitney"
-SPILLS_MORE = "code that cannot be run here spills more registers"
 _NO_RUN = (Obstacle.FAILED, Obstacle.NOT_BUILT)
 
 
@@ -51,18 +48,13 @@ class GateReport:
     measured: float  # s that measuring took
     evidence: str  # the folder of the rounds
     expected: Mapping[Series, str] = field(default_factory=dict)  # slower, or may be, as announced: the reason
-    code: tuple[Change, ...] = ()
     commits: tuple[str, ...] = ()  # after `base` up to `head`, that can have changed a build; (): not known
-    device: str = "cpu"  # that was measured; code for the other one was not run
     notes: tuple[str, ...] = ()
+    unbuilt: str = ""  # why CUDA code that nothing here runs does not compile
 
     @property
     def _others(self) -> list[Comparison]:
         return [comparison for series, comparison in self.comparisons.items() if series not in self.expected]
-
-    @property
-    def _unrun(self) -> list[Change]:
-        return [change for change in self.code if change.device != self.device]
 
     @property
     def status(self) -> Status:
@@ -78,10 +70,12 @@ class GateReport:
         is_known = has_look or any(comparison.answer is Answer.SAME for comparison in series)
         return statuses.first(
             {
-                Status.NOTHING: not is_known or (not has_look and any(comparison.unseen for comparison in series)),
+                Status.NOTHING: bool(self.unbuilt)
+                or not is_known
+                or (not has_look and any(comparison.unseen for comparison in series)),
                 Status.REGRESSION: any(comparison.slower for comparison in self._others),
                 Status.BENCHMARK_FAILED: any(comparison.obstacle is Obstacle.FAILED for comparison in series),
-                Status.SUSPECT: any(map(doubt, self._others)) or any(change.spills_more for change in self._unrun),
+                Status.SUSPECT: any(map(doubt, self._others)),
             }
         )
 
@@ -90,11 +84,12 @@ class GateReport:
         """The verdict in words, with its reasons where the table may not show them."""
         reasons: list[str] = []
         if self.status is Status.SUSPECT:
-            reasons = [*map(doubt, self._others), SPILLS_MORE * any(change.spills_more for change in self._unrun)]
+            reasons = [*map(doubt, self._others)]
         if self.status is Status.NOTHING:
-            reasons = [
+            because = (
                 comparison.obstacle.value if comparison.obstacle else doubt(comparison) for comparison in self._others
-            ]
+            )
+            reasons = [self.unbuilt, *because]
         goes_on = GOES_ON if any(comparison.next_look for comparison in self._others) else ""
         expected = f"{len(self.expected)} slower as expected" if self.expected else ""
         words = (self._lead, *reasons, goes_on * (self.status in (Status.NOTHING, Status.SUSPECT)), expected)
@@ -159,8 +154,6 @@ def as_text(report: GateReport) -> str:
     if report.rows:
         lines += ["", columns([COMPARISON_HEADS, *(row.cells() for row in report.rows.values())]), f"  {NOTE}", ""]
         lines += [f"{text}:\n  {', '.join(names)}" for text, names in _reasons(report).items()]
-    if report.code:
-        lines += [CODE, *(f"  {change}" for change in report.code)]
     lines += [f"note: {note}" for note in report.notes]
     lines += [
         "",
@@ -214,7 +207,6 @@ def as_report(report: GateReport) -> Report:
             "measured": report.measured,
             "evidence": report.evidence,
             "notes": report.notes,
-            "code": [_change_data(change) for change in report.code],
             "series": [
                 {"benchmark": benchmark, "implementation": implementation, "case": case}
                 | comparison_data(row.comparison)
@@ -227,12 +219,6 @@ def as_report(report: GateReport) -> Report:
     )
 
 
-def _change_data(change: Change) -> dict[str, str | int]:
-    kernel, _, target, figure = change.key
-    values = {"before": change.before, "after": change.after, "spills_more": change.spills_more}
-    return {"kernel": kernel, "device": change.device, "target": target, "figure": figure, **values}
-
-
 def _commit_data(commit: Commit) -> dict[str, str]:
     return {"sha": commit.sha, "subject": commit.subject, "author": commit.author}
 
@@ -243,8 +229,6 @@ def _markdown(report: GateReport) -> Iterator[str]:
     if report.rows:
         yield comparison_table(report.rows.values())
         yield f"{NOTE[0].upper()}{NOTE[1:]}."
-    if report.code:
-        yield "\n".join([CODE, "", *(f"- {literal(str(change))}" for change in report.code)])
     yield from (f"Note: {literal(note)}" for note in report.notes)
     yield f"{_summary(report)}."
     if report.cause:

@@ -39,6 +39,7 @@ from kernel_velocity.engine.spool import append_line
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_bytes
 from kernel_velocity.names import CONTROLS
+from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import add_failure
@@ -50,6 +51,7 @@ from kernel_velocity.suite import config
 
 MACHINE = "kv-ab"
 FOLDER = Path(".asv", "ab")
+NO_CUDA = (".c", ".cc", ".cpp", ".py")  # ends the names of files that are no part of CUDA code
 COMMIT_DIGITS = 12  # digits of a commit in the name of a folder
 
 
@@ -73,12 +75,15 @@ class AsvRunner:
     device: str  # "cpu" or "cuda"
     err: TextIO  # for progress
     again: bool = False  # build again what could not be built, and put earlier rounds aside
+    with_cuda: bool = False  # build CUDA code where no GPU is, too: it is read
     began: float = field(default_factory=time.time)
     measured: float = 0.0  # s that measuring took, builds apart
 
     def __post_init__(self) -> None:
         self._conf = settings()
         self._environment = environment_of(self._conf)
+        if not self.with_cuda:
+            self._environment.leave_cuda()
         self._folder = self.root / FOLDER / comparable(str(self._environment.name), os.environ)
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self._created = False
@@ -141,6 +146,26 @@ class AsvRunner:
     def build_info(self, commit: str) -> dict[str, Any]:
         """Return the build-info.json of a commit. {} where it is not built, or has none yet."""
         return fingerprint.build_info(self._environment.unpacked(commit))
+
+    def read_builds(self, before: str, after: str) -> list[dict[str, Any]]:
+        """Return the build-info.json of two builds, {} of one that is missing.
+
+        CUDA code that was left out of what is timed is compiled for it, unless no file of it changed.
+
+        Raises:
+            CommitNotBuilt: it does not compile.
+        """
+        folders = [self._environment.unpacked(commit) for commit in (before, after)]
+        files = config.project(self.root).built_from or (".",)
+        changed = [name for path in files for name in git.changed_files(self.root, before, after, Path(path))]
+        if all(name.endswith(NO_CUDA) for name in changed):
+            return [fingerprint.timed_info(folder) for folder in folders]
+        repo: Any = get_repo(self._conf)
+        for commit in filter(self._environment.lacks_figures, (before, after)):
+            self._say(f"compiling the CUDA code of {commit[:SHORT]}, for its figures")
+            with asv_log.set_level(logging.CRITICAL):  # the caller reports it
+                self._environment.compile_cuda(repo, commit)
+        return [fingerprint.build_info(folder) for folder in folders]
 
     def folder(self, before: str, after: str) -> Path:
         """Return the folder of the rounds of two commits."""

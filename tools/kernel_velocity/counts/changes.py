@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from kernel_velocity.fields import NotNegative, Rule
-from kernel_velocity.names import COUNTS, MIX, OCCUPANCY, UNITS_OF_FIGURES, is_gpu
+from kernel_velocity.names import COUNTS, MIX, OCCUPANCY, UNITS_OF_FIGURES
 
 SPILLS = "spill_bytes"
 ANY_MIX = "mix"  # in rules: all figures of MIX
@@ -44,16 +44,6 @@ class Change:
     key: FigureKey
     before: int
     after: int
-
-    @property
-    def device(self) -> str:
-        """The device that the code is for: "cpu" or "cuda"."""
-        return "cuda" if is_gpu(self.key.case) else "cpu"
-
-    @property
-    def spills_more(self) -> bool:
-        """Whether more registers spill to memory: the one figure of a compiler that is worse the higher it is."""
-        return self.key.figure == SPILLS and self.after > self.before
 
     @property
     def unit(self) -> str:

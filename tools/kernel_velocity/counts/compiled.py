@@ -78,6 +78,14 @@ def _maxima(functions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{name}: {registers[name]} registers, {spilled[name]} bytes spilled"
 
 
+def code_hash(info: Mapping[str, Any], kernel: str) -> str | None:
+    """Return the hash of all code of a kernel, as a build says it. None where it does not."""
+    with suppress(LookupError, TypeError, AttributeError):
+        text = info["kernels"][kernel]["code_hash"]
+        return text if isinstance(text, str) else None
+    return None
+
+
 def functions(info: Mapping[str, Any], kernel: str, architecture: str) -> tuple[str, ...]:
     """Return the GPU's functions of a kernel for an architecture. () where the build does not say it."""
     with suppress(LookupError, TypeError, AttributeError):

@@ -109,7 +109,7 @@ def measure(
     rule.start()
     faults, spent, reason = 0, 0.0, None
     began = perf_counter()
-    waiting, disturbed = gate is not None and not gate.is_open, False
+    waiting, disturbed = gate is not None and not gate.is_open, gate is not None and gate.gives_up
     take = _take if gate is None else gate.take
     while reason is None:
         decision = rule.decide()

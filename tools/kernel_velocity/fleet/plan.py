@@ -19,7 +19,7 @@ from itertools import groupby
 
 from kernel_velocity.runner.report import Pace
 
-ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (python -m lab links)
+ANCHORS = 4  # with fewer, linked values are no nearer to the truth than unlinked ones (docs/how-to/cluster.md)
 SESSION = 2 * 3600.0  # s; long enough that anchors cost little, short enough that a lost machine does, too
 # That a session should have room for: they are compared in turns. Else it measures fewer lanes.
 FEWEST_COMMITS = 8

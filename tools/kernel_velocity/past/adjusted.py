@@ -427,7 +427,7 @@ def new_adjustments(rounds: Entries, count: int) -> Entries:
 # Sessions of identical code differ, and the blocks of a lane were measured in several (results/blocks.py). The anchors
 # that each block measured again tell the difference for each series, less what gauges and controls explain of it. What
 # a link leaves is a step at the border of two blocks, of the size of its error: a change point there must be larger.
-FEWEST_ANCHORS = 4  # linked by fewer, values are no nearer to the truth than unlinked ones (python -m lab links)
+FEWEST_ANCHORS = 4  # linked by fewer, values are no nearer to the truth than unlinked ones (docs/how-to/cluster.md)
 
 
 @dataclass(frozen=True, eq=False)

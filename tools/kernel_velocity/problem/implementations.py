@@ -6,6 +6,7 @@ the commit under test. One that cannot exist here raises NotImplementedError: n/
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import importlib
 import importlib.util
@@ -13,6 +14,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 
 from kernel_velocity.engine.reported import threads
 from kernel_velocity.engine.timers import Call, Timer
-from kernel_velocity.names import ITEM_BYTES, dtype_of
+from kernel_velocity.names import COMPILED, ITEM_BYTES, dtype_of
 from kernel_velocity.problem.problem import Inputs, Outputs, Problem, outputs_of
 
 
@@ -65,7 +67,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     if implementation in problem.functions:
         bound: Bound = problem.functions[implementation](problem, case, inputs)
         return bound
-    if implementation == "compile":
+    if implementation == COMPILED:
         return _bind_compile(problem, case, inputs, cache)
     return fresh(problem.reference_call(inputs), problem.device)
 
@@ -86,7 +88,7 @@ def check(implementation: str, problem: Problem, case: str) -> None:
     function = problem.functions.get(implementation)
     if isinstance(function, Module):
         function.check(problem, case)
-    elif function is None and implementation == "compile":
+    elif function is None and implementation == COMPILED:
         if problem.device == "cpu":
             _package_loader()
         check_toolchain(problem.device)
@@ -226,14 +228,43 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> B
             bound.call()  # compiles
         return bound
     package_loader = _package_loader()
-    package = cache / f"{_package_key(problem, case)}.pt2"
-    if not package.exists():
-        _compile(problem, inputs, package)
-    run = package_loader(str(package), "model", False, 1, -1).run
+    run = package_loader(str(package(problem, case, inputs, cache)), "model", False, 1, -1).run
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
     if len(run(tensors)) > 1:
         return fresh(lambda: tuple(run(tensors)))
     return fresh(lambda: run(tensors)[0])
+
+
+def package(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Path:
+    """Return the package of a problem's graph for the shapes of a case. It is compiled where the cache has none.
+
+    Raises:
+        NotImplementedError: there is no compiler to make it with.
+    """
+    path = cache / f"{_package_key(problem, case)}.pt2"
+    if not path.exists():
+        _compile(problem, inputs, path)
+    return path
+
+
+def has_package(problem: Problem, case: str, cache: Path) -> bool:
+    """Return whether a cache has a package of a test case, of whatever torch and settings: torch is not imported.
+
+    True too where `leave_to_rounds` was called.
+    """
+    return any(cache.glob(f"{glob.escape(_package_name(problem, case))}-*.pt2"))
+
+
+def leave_to_rounds(problem: Problem, case: str, cache: Path) -> None:
+    """Note that a package could not be made: the round that needs it tries it again, and says why it cannot."""
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / f"{_package_name(problem, case)}-none.pt2").touch()
+
+
+def import_compiler() -> None:
+    """Import what compiles packages, for processes that are forked from this one. Nothing where torch lacks it."""
+    with suppress(ImportError):
+        importlib.import_module("torch._inductor.compile_fx")
 
 
 def _package_loader() -> Any:
@@ -278,7 +309,11 @@ def _package_key(problem: Problem, case: str) -> str:
     # Importing inductor's configuration costs a second: its settings are represented by the source that makes them.
     source = problem.reference_source() + inspect.getsource(_inductor_settings)
     identity = "\n".join((torch.__version__, problem.name, case, where, str(threads()), source))
-    return f"{problem.name}-{case}-{problem.device}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    return f"{_package_name(problem, case)}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def _package_name(problem: Problem, case: str) -> str:
+    return f"{problem.name}-{case}-{problem.device}"
 
 
 def check_toolchain(device: str) -> None:

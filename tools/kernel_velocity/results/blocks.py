@@ -8,7 +8,7 @@ every block are here: `results/<machine>/runs/<stamp>/block.jsonl`, one line.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,19 +89,3 @@ def read(results: Path, problems: list[str]) -> list[Block]:
         except (OSError, ResultsError) as error:
             problems.append(f"{error}; left out")
     return sorted(blocks, key=lambda block: (block.began, block.machine))
-
-
-def pairs(blocks: Sequence[Block]) -> Iterator[tuple[Block, Block, list[tuple[Time, Time]]]]:
-    """Yield (first, later, times) of blocks that measured the same series at the same anchors.
-
-    Every block is compared with the first one that measured the anchor, so errors do not add up along a chain.
-    """
-    first: dict[tuple[str, Series], tuple[Block, Time]] = {}
-    for block in blocks:
-        shared: dict[int, tuple[Block, list[tuple[Time, Time]]]] = {}
-        for time in block.times:
-            before = first.setdefault((time.commit, time.series), (block, time))
-            if before[0] is not block:
-                shared.setdefault(id(before[0]), (before[0], []))[1].append((before[1], time))
-        for earlier, times in shared.values():
-            yield earlier, block, times

@@ -16,7 +16,6 @@ from kernel_velocity.results.lines import DIGITS, Failure
 from kernel_velocity.results.measurement import IntArray
 from kernel_velocity.results.sessions import SessionFacts
 
-AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 SERIES_NAME = re.compile(r"([A-Za-z]\w*)\.(Cpu|Cuda)\.(?:time_)?(\w+)", re.ASCII)  # contract; names pages too
 
 Pair = tuple[str, str]  # implementation ("" for a benchmark of another suite), case

@@ -19,7 +19,7 @@ from kernel_velocity.engine.reported import data_caches, threads
 from kernel_velocity.files import replace_text
 from kernel_velocity.machine.device_figures import ID, PEAK, UNITS, device_id, figures, version
 from kernel_velocity.names import DEVICES
-from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, CeilingSession, is_rate, of_newest, roof
+from kernel_velocity.roofline.roofs import LOWER_IS_BETTER, SESSIONS, THREADS, CeilingSession, is_rate, roof
 from kernel_velocity.suite import config
 from kernel_velocity.tables import Table, aligned
 
@@ -183,20 +183,6 @@ def why(name: str, count: int) -> str:
     of_rates = "upper quartile" if is_rate(name) else "median"
     kind = "lower quartile" if name in LOWER_IS_BETTER else of_rates
     return f"{kind} of {'the last ' if count == SESSIONS else ''}{count} sessions"
-
-
-def columns(sessions: Sequence[CeilingSession], device: str) -> dict[str, Any]:
-    """Return the sessions (oldest first) of "cpu" or "cuda" as columns in base units, with the roofs, {} for none."""
-    if not sessions:
-        return {}
-    used = of_newest(sessions)
-    return {
-        "units": dict(UNITS[device]),
-        "began": [session.began for session in sessions],
-        "commit": [session.commit or None for session in sessions],
-        "figures": {name: [session.figures.get(name) for session in sessions] for name in UNITS[device]},
-        "roof": {name: roof(used, name) for name in names(device)},
-    }
 
 
 # The table of `kv peaks` ----------------------------------------------------------------------------------------------

@@ -120,6 +120,11 @@ def build_info(unpacked: Path) -> dict[str, Any]:
     return _read(described(unpacked))
 
 
+def timed_info(unpacked: Path) -> dict[str, Any]:
+    """Return the build-info.json of the code of a build that is timed, as `build_info` does of all that it has."""
+    return _read(find_info(unpacked))
+
+
 def _read(path: Path | None) -> dict[str, Any]:
     with suppress(OSError, documents.DamagedError):
         return {} if path is None else documents.read(path)

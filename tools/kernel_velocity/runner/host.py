@@ -156,17 +156,20 @@ def gpu_uuid() -> str | None:
 _NOTE, _ERROR = "note: ", "error: "  # prefixes of the lines of `kv report` on stderr
 
 
-def write_site(*, results: Path, repository: Path, out: Path, unfinished: str = "") -> tuple[str, ...]:
+def write_site(
+    *, results: Path, repository: Path, out: Path, unfinished: tuple[float, str] | None = None
+) -> tuple[str, ...]:
     """Write the site by `kv report`. Return its notes on unreadable entries.
 
     Args:
-        unfinished: what is still being measured.
+        unfinished: until when the page may be renewed, Unix time, s, and what is still being measured.
 
     Raises:
         KernelVelocityError: with the error of `kv report`, or how its process ended.
     """
     folders = {"--results": results, "--repository": repository, "--out": out}
-    options = [*(f"{name}={folder.absolute()}" for name, folder in folders.items()), f"--unfinished={unfinished}"]
+    options = [*(f"{name}={folder.absolute()}" for name, folder in folders.items())]
+    options += ["--unfinished", *map(str, unfinished)] if unfinished else []
     done = subprocess.run(
         [sys.executable, "-P", "-m", "kernel_velocity", "report", *options],
         stdin=subprocess.DEVNULL,

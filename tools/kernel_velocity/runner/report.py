@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from kernel_velocity import units
 from kernel_velocity.engine.telemetry import Round
-from kernel_velocity.names import NATIVE
+from kernel_velocity.names import COMPILED, NATIVE
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure
@@ -30,11 +30,46 @@ class Pace:
 
     a_round: float = 1.5  # s of one series, with all that is around it: 1.4 on an H200 in tier core
     a_build: float = 15.0  # s of a commit: 11 there
+    a_compilation: float = 8.0  # s of what PyTorch compiles of a test case: 82 s of processor for six, on two cores
+    a_cuda: float = 30.0  # s of a commit's CUDA code: 29 on two idle cores
     is_recorded: bool = False  # `a_round` is of this machine
 
-    def seconds(self, builds: int, rounds: int) -> float:
-        """Return how long it takes to build commits and to measure rounds, of all series, s."""
-        return builds * self.a_build + rounds * self.a_round
+    def seconds(self, builds: int, rounds: int, compilations: int = 0, cuda: int = 0) -> float:
+        """Return how long it takes to build commits and to measure rounds, of all series, s.
+
+        Args:
+            compilations: test cases that PyTorch compiles before. cuda: commits whose CUDA code is compiled apart.
+        """
+        apart = compilations * self.a_compilation + cuda * self.a_cuda
+        return builds * self.a_build + rounds * self.a_round + apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ahead:
+    """What a run is going to do."""
+
+    commits: Sequence[str]  # to measure, newest first
+    series: Sequence[Series]
+    rounds: int
+    done: int = 0  # rounds, of all series, that are there already
+    builds: int = 0
+    compilations: int = 0  # test cases that PyTorch compiles
+    cuda: int = 0  # commits whose CUDA code is compiled for its figures
+    has_look: bool = False  # whether there is a page after the first round
+
+    @property
+    def timings(self) -> int:
+        """Rounds to measure, of all series."""
+        return len(self.commits) * len(self.series) * self.rounds - self.done
+
+    def minutes(self, pace: Pace) -> int:
+        """Return how long it takes."""
+        return _minutes(pace.seconds(self.builds, self.timings, self.compilations, self.cuda))
+
+    def page(self, pace: Pace) -> int:
+        """Return when the first page comes, in minutes. Of series that PyTorch compiles it has nothing yet."""
+        at_once = sum(key[1][0] != COMPILED for key in self.series) if self.compilations else 0
+        return _minutes(pace.seconds(self.builds, len(self.commits) * (at_once or len(self.series))))
 
 
 def pace(rounds: Sequence[Round]) -> Pace:
@@ -72,38 +107,36 @@ def wall_clock(steps: Sequence[AsvStep], end: float) -> dict[str, float]:
     return spent
 
 
-def forecast(builds: int, timings: int, pace: Pace, first: int = 0) -> str:
-    """Return how long a run of so many commits to build and rounds to measure will take, and by what.
-
-    Args:
-        first: rounds, of all series, before the first page. 0: there is none in between.
-    """
+def forecast(ahead: Ahead, pace: Pace) -> str:
+    """Return how long a run will take, and by what."""
     source = "as in this machine's records" if pace.is_recorded else "as on other machines"
-    of = f"{units.count(timings, 'timing')} of {pace.a_round:.1f} s"
-    page = f", a first page after {_minutes(pace, builds, first)}" if first else ""
-    return f"about {units.count(_minutes(pace, builds, timings), 'minute')}{page}: {of}, {source}"
+    of = f"{units.count(ahead.timings, 'timing')} of {pace.a_round:.1f} s, {source}"
+    page = f", a first page after {ahead.page(pace)}" if ahead.has_look else ""
+    apart = [
+        f"what PyTorch compiles of {units.count(ahead.compilations, 'test case')}" * bool(ahead.compilations),
+        f"CUDA code of {units.count(ahead.cuda, 'commit')}" * bool(ahead.cuda),
+    ]
+    more = f"\nbesides: {', '.join(filter(None, apart))}" if any(apart) else ""
+    return f"about {units.count(ahead.minutes(pace), 'minute')}{page}: {of}{more}"
 
 
-def _minutes(pace: Pace, builds: int, timings: int) -> int:
-    return round(max(pace.seconds(builds, timings) / 60, 1))
+def _minutes(seconds: float) -> int:
+    return round(max(seconds / 60, 1))
 
 
-def shorter(commits: Sequence[str], series: Sequence[Series], rounds: int, builds: int, pace: Pace) -> str:
-    """Return what to leave out of a run that takes longer than LONG minutes, and what it takes then. "": it does not.
-
-    Args:
-        commits: to measure, newest first. builds: those to build before.
-    """
-    timings = len(commits) * len(series) * rounds
-    if (whole := _minutes(pace, builds, timings)) <= LONG:
+def shorter(ahead: Ahead, pace: Pace) -> str:
+    """Return what to leave out of a run of more than LONG minutes, and what it takes then. "" of a shorter one."""
+    if (whole := ahead.minutes(pace)) <= LONG:
         return ""
-    native = sum(params[0] == NATIVE for _, params in series)
+    native = [key for key in ahead.series if key[1][0] == NATIVE]
+    newest = replace(ahead, commits=ahead.commits[:1], builds=min(ahead.builds, 1), cuda=min(ahead.cuda, 1))
     options = {
-        f"--range {commits[0][:SHORT]}": _minutes(pace, min(builds, 1), timings // len(commits)),
-        f"--rounds {FEW_ROUNDS}": _minutes(pace, builds, timings // rounds * FEW_ROUNDS),
-        f"--bench {NATIVE}": _minutes(pace, builds, timings // len(series) * native) if native else whole,
+        f"--range {ahead.commits[0][:SHORT]}": newest,
+        f"--rounds {FEW_ROUNDS}": replace(ahead, rounds=min(ahead.rounds, FEW_ROUNDS)),
+        f"--bench {NATIVE}": replace(ahead, series=native or ahead.series, compilations=0),
     }
-    worth = [f"`{option}` {minutes}" for option, minutes in options.items() if minutes < whole]
+    minutes = {option: less.minutes(pace) for option, less in options.items()}
+    worth = [f"`{option}` {number}" for option, number in minutes.items() if number < whole]
     return f"shorter, in minutes: {', '.join(worth)}" if worth else ""
 
 
@@ -136,7 +169,7 @@ def cost_table(costs: Sequence[Cost], tier: str) -> str:
         numbers["all"] = [sum(numbers[cost.commit][at] for cost in costs) for at in range(len(rows[0]) - 1)]
     rows += [[name, *(f"{value:.1f}" for value in values)] for name, values in numbers.items()]
     over = ", ".join(cost.commit for cost in costs if cost.build + cost.measuring > LIMITS[tier])
-    verdict = f"over it: {over} (the first run of a machine also compiles PyTorch's packages, once)"
+    verdict = f"over it: {over}"
     limit = f"limit per commit (tier {tier}, two cores): {LIMITS[tier]} s"
     queue = sum(cost.queue for cost in costs)
     around = f"\nof the timing, {queue:.1f} s are queues, spins and flushes around the calls" if queue else ""

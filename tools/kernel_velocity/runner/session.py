@@ -19,11 +19,11 @@ from asv.console import log
 from asv.repo import get_repo
 
 from kernel_velocity import units
-from kernel_velocity.engine import timing
+from kernel_velocity.engine import quiet, timing
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left
-from kernel_velocity.names import DEVICES
+from kernel_velocity.names import COMPILED, DEVICES
 from kernel_velocity.past import past
 from kernel_velocity.past.past import Past
 from kernel_velocity.progress import left
@@ -34,15 +34,23 @@ from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import FIRST_LOOK, Measurement, is_enough, looks, round_interval
 from kernel_velocity.runner import code_identity, fingerprint, report, select
-from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, settings
+from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, run_measuring, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.host import write_site
 from kernel_velocity.runner.report import Cost
 from kernel_velocity.runner.select import CEILINGS_MODULE, Selection
+from kernel_velocity.suite import packages
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
+PROVISIONAL = 'id="unfinished"'  # in its first page
 # s; longer than a night's default budget, shorter than a machine's drift
 LONGEST_SESSION = 6 * 3600.0
+NEVER_QUIET = (
+    f"{quiet.IN_VAIN} rounds or more in a row waited for a quiet core in vain: but for one in {quiet.ASK_AGAIN} they "
+    "wait no more, and values are adjusted by gauges of how busy it was"
+)
+UNEXPECTED = 1200.0  # s beyond twice what a run expects, after which its provisional page renews itself no more
+
 LOOKED_AT = 50  # newest commits in whose records a round's time is looked for
 Line = TypeVar("Line", Round, Failure)
 
@@ -83,14 +91,25 @@ class Session:
         ]
         if not todo:
             return
-        builds = sum(not self._environment.is_built(commit) for commit in todo)
+        builds = {commit: self._environment.is_built(commit) for commit in todo}
         done = sum(0 if again else self._resumable_rounds(commit) for commit in todo)
-        a_round = len(todo) * len(self.series.series)
-        first = a_round if first_look and not done and self.rounds > 1 else 0
-        timings = a_round * self.rounds - done * len(self.series.series)
-        print(report.forecast(builds, timings, pace := self.pace(), first), file=out, flush=True)
-        if not done and (line := report.shorter(todo, self.series.series, self.rounds, builds, pace)):
+        has_cuda = any(f".{DEVICES['cuda']}." in name for name, _ in self.series.figures)
+        ahead = report.Ahead(
+            commits=todo,
+            series=self.series.series,
+            rounds=self.rounds,
+            done=done * len(self.series.series),
+            builds=sum(not is_built for is_built in builds.values()),
+            compilations=len(packages.cases(packages.lacking(self.series.series))),
+            cuda=has_cuda * sum(self._lacks_figures(commit, is_built=is_built) for commit, is_built in builds.items()),
+            has_look=first_look and not done and self.rounds > 1,
+        )
+        print(report.forecast(ahead, pace := self.pace()), file=out, flush=True)
+        if not done and (line := report.shorter(ahead, pace)):
             print(line, file=out, flush=True)
+
+    def _lacks_figures(self, commit: str, *, is_built: bool) -> bool:
+        return self._environment.lacks_figures(commit) if is_built else self._environment.leaves_cuda
 
     def pace(self) -> report.Pace:
         """Return how long building and measuring take, by the newest commit that was measured here."""
@@ -135,7 +154,8 @@ class Session:
         broken = []
         self.reader.pause(time.time())
         repo: Any = get_repo(self._conf)
-        for commit in filter(self._environment.lacks_figures, self.tracked if self.series.figures else ()):
+        tracked = self.tracked if self.series.figures else ()
+        for commit in (commit for commit in tracked if self._environment.lacks_figures(commit)):
             began = time.time()
             try:
                 with log.set_level(logging.CRITICAL):
@@ -175,7 +195,8 @@ class Session:
         """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
 
         With `first_look` the dashboard is written after the first round, too, and when all have as many as others had.
-        After FIRST_LOOK rounds those series go on whose interval is not narrow yet (`is_enough`).
+        Series that PyTorch has to compile first have their first round after that page. After FIRST_LOOK rounds those
+        series go on whose interval is not narrow yet (`is_enough`).
 
         Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
         ends, no series loses rounds, unless it gains the wanted number.
@@ -202,18 +223,7 @@ class Session:
         if line := resuming_line(done, self.rounds, SHORT):
             print(line, file=out)
         try:
-            steps = resuming_steps(done, self.rounds, first_look=first_look)
-            for step in steps:
-                series = self._unsettled(step, out)
-                if not series:
-                    continue
-                rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
-                append = ["--append-samples"] if step.before else []
-                several = (step.before, self.rounds)
-                self._run(step.commits, [*rounds, *append], series, out, several)
-                if first_look and step is not steps[-1]:
-                    so_far = step.before + step.rounds
-                    self._show(so_far, so_far - steps[0].before, out)
+            self._measure_rounds(resuming_steps(done, self.rounds, first_look=first_look), first_look, out)
             broken = self._compile_cuda(out)
             whole = tuple(commit for commit in self.tracked if commit not in broken)
             for commits, once in ((whole, self.series.tracked), (broken, self.series.errors)):
@@ -226,6 +236,48 @@ class Session:
             for commit, failure in self.reader.failures((*self.measured, *self.tracked), self._ended):
                 add_failure(failures_spool(self.root, self.environment, commit), failure)
             self._ingest(self.rounds, out)
+            if quiet.rounds_in_vain(self.root / ".asv" / "cache" / "gauge") >= quiet.IN_VAIN:
+                self.notes[NEVER_QUIET] = None
+
+    def _measure_rounds(self, steps: Sequence[AsvRun], first_look: bool, out: TextIO) -> None:
+        """Measure the rounds of some steps. With `first_look` there is a page after each but the last.
+
+        What PyTorch has yet to compile is measured after the first page, so that this does not wait for the compiler.
+        """
+        uncompiled = packages.lacking(self.series.series)
+        for step in steps:
+            series = self._unsettled(step, out)
+            if not series:
+                continue
+            is_looked_at = first_look and step is not steps[-1]
+            at_once = tuple(key for key in series if key not in uncompiled) if is_looked_at else ()
+            later = tuple(key for key in series if at_once and key not in at_once)
+            at_once = at_once or series
+            if uncompiled and not later:
+                self._compile(uncompiled, out)
+            self._measure_step(step, at_once, out)
+            if is_looked_at:
+                self._show(step, step.before + step.rounds - steps[0].before, len(at_once) / len(series), out)
+            if later:
+                self._compile(uncompiled, out)
+                self._measure_step(step, later, out)
+            uncompiled = ()
+
+    def _measure_step(self, step: AsvRun, series: Sequence[Series], out: TextIO) -> None:
+        rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
+        append = ["--append-samples"] if step.before else []
+        self._run(step.commits, [*rounds, *append], series, out, (step.before, self.rounds))
+
+    def _compile(self, series: Sequence[Series], out: TextIO) -> None:
+        """Have PyTorch compile what some series run, in a process beside which nothing is timed."""
+        cases = packages.cases(series)
+        print(f"PyTorch compiles {units.count(len(cases), 'test case')}, once in this clone", file=out, flush=True)
+        began, printed = time.time(), ["it printed nothing"]
+        arguments = [text for case in cases for text in case]
+        status = run_measuring(packages.MODULE, arguments, lambda line: printed.append(line.strip() or printed[-1]))
+        if status:
+            self.notes[f"PyTorch's compiling ended with status {status}: {printed[-1]}; rounds compile the rest"] = None
+        print(f"compiled in {time.time() - began:.0f} s", file=out, flush=True)
 
     def _unsettled(self, step: AsvRun, out: TextIO) -> tuple[Series, ...]:
         """Return the series to measure in a step: from FIRST_LOOK on those that have not enough rounds at some commit.
@@ -246,19 +298,21 @@ class Session:
             print(f"{settled} of {len(self.series.series)} series have enough after {step.before} rounds", file=out)
         return wide
 
-    def _show(self, done: int, new: int, out: TextIO) -> None:
+    def _show(self, step: AsvRun, new: int, share: float, out: TextIO) -> None:
         """Write the dashboard while rounds are still to come, from a copy: what is recorded depends on all rounds.
 
         Args:
-            done: rounds of each commit. new: those that this run measured.
+            step: the last one. new: rounds of each commit that this run measured. share: of its series in these.
         """
         self.reader.pause(time.time())
-        minutes = max(round((time.time() - self._began) / new * (self.rounds - done) / 60), 1)
+        done, a_round = step.before + step.rounds, (time.time() - self._began) / new / share
+        minutes = max(round(a_round * (self.rounds - done) / 60), 1)
         commits = units.count(len(self.measured), "commit")
-        unfinished = (
-            f"Provisional: {done} of {units.count(self.rounds, 'round')} of {commits} measured, the others take about "
-            f"{units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
-        )
+        measured = f"{done} of {units.count(self.rounds, 'round')} of {commits} measured"
+        compiling = f" without {COMPILED}, which PyTorch compiles now" if share < 1 else ""
+        rest = f"the others take about {units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
+        text = f"Provisional: {measured}{compiling}, {rest}"
+        until = time.time() + 2 * 60 * minutes + UNEXPECTED
         self._site.parent.mkdir(parents=True, exist_ok=True)
         try:
             with tempfile.TemporaryDirectory(dir=self.root / ".asv") as folder:
@@ -266,11 +320,24 @@ class Session:
                 shutil.copytree(self.results, results)
                 shutil.copytree(self.root / ".asv" / "spool", Path(folder, ".asv", "spool"))
                 ingest.ingest(Path(folder), results=results, machine=self.machine)
-                write_site(results=results, repository=self.root, out=self._site.parent, unfinished=unfinished)
+                write_site(results=results, repository=self.root, out=self._site.parent, unfinished=(until, text))
         except KernelVelocityError as error:  # the rounds to come are worth more
             print(f"no first look: {error}", file=out, flush=True)
         else:
             print(f"First look: {self._site.as_uri()} (it renews itself)", file=out, flush=True)
+
+    def end_look(self, out: TextIO) -> None:
+        """Replace a provisional dashboard, of a run that ends early, by one of what is recorded."""
+        try:
+            if PROVISIONAL not in self._site.read_text(encoding="utf-8"):
+                return
+            write_site(results=self.results, repository=self.root, out=self._site.parent)
+        except FileNotFoundError:  # there is none yet
+            return
+        except (KernelVelocityError, OSError) as error:
+            print(f"the dashboard stays provisional: {error}", file=out, flush=True)
+        else:
+            print(f"Dashboard of what was measured: {self._site.as_uri()}", file=out, flush=True)
 
     def _run(
         self,

@@ -133,6 +133,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         host.seeing(args.device),
         lock.held(Path(), wait=args.wait),
         checks.locked_clocks(args.lock_clocks, err),
+        contextlib.ExitStack() as ending,
     ):
         began, measured = time.time(), 0
         device_name, commits, series = _select(chosen, out)
@@ -148,6 +149,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
                 rounds=chosen.rounds,
                 machine=machine(chosen.machine or of_gpu),
             )
+            if not args.no_site:
+                ending.callback(work.end_look, out)
             work.recover(out)
             work.announce(chosen.again, out, first_look=not args.no_site)
             work.build(chosen.again, out)

@@ -57,6 +57,13 @@ class Edge(NamedTuple):
     commits: int  # measured commits before it
 
 
+class Unfinished(NamedTuple):
+    """What a run still measures, and until when its pages may be expected, Unix time, s."""
+
+    until: float
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """Results, history and findings. What does not fit in memory is read when it is asked for."""
@@ -65,7 +72,7 @@ class Site:
     repository: Path
     project: Project  # what the repository says of its kernels' sources
     past: Past
-    unfinished: str = ""  # what a run still measures. "": none does
+    unfinished: Unfinished | None = None
     # Of what was asked for
     _sessions: dict[Platform, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
@@ -358,7 +365,7 @@ class Site:
         return findings_store.read(self.results)
 
 
-def read(results: Path, repository: Path, cache: Path | None = None, unfinished: str = "") -> Site:
+def read(results: Path, repository: Path, cache: Path | None = None, unfinished: Unfinished | None = None) -> Site:
     """Read a results directory and its repository. Of the results only what changed since they were read last.
 
     Args:

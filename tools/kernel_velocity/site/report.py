@@ -18,14 +18,14 @@ from typing import TextIO
 import jinja2
 from jinja2.bccache import Bucket
 
-from kernel_velocity import forking, progress, units
+from kernel_velocity import bounds, forking, progress, units
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.findings.finding import OPEN
 from kernel_velocity.past import cache
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.site import model, outside, series_data, text
-from kernel_velocity.site.model import Site
+from kernel_velocity.site.model import Site, Unfinished
 from kernel_velocity.site.pages import commit_facts, finding, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, DataFile, Entry, Page, Writer
 from kernel_velocity.verdict.ranges import CommitRange
@@ -84,9 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = ".asv/cache/report beside the results"
     parser.add_argument(
         "--unfinished",
-        default="",
-        metavar="TEXT",
-        help="what is still being measured: the overview says it, and renews",
+        nargs=2,
+        metavar=("UNTIL", "TEXT"),
+        help="what is still being measured: the overview says it, and renews itself until then, a Unix time",
     )
     parser.add_argument("--cache", type=Path, help=f"the cache, which is safe to delete (default: {where})")
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             repository=args.repository,
             out=args.out,
             cache=args.cache,
-            unfinished=args.unfinished,
+            unfinished=args.unfinished and _unfinished(*args.unfinished),
         )
     for note in summary.notes:
         print(f"note: {note}", file=err)
@@ -107,8 +107,20 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     return 0
 
 
+def _unfinished(until: str, text: str) -> Unfinished:
+    """Return what --unfinished says.
+
+    Raises:
+        UsageError: its time is none.
+    """
+    with contextlib.suppress(ValueError):
+        if bounds.is_moment(moment := float(until)):
+            return Unfinished(moment, text)
+    raise UsageError(f"--unfinished {until}: a Unix time in seconds is wanted, then a text")
+
+
 def write_site(
-    *, results: Path, repository: Path, out: Path, cache: Path | None = None, unfinished: str = ""
+    *, results: Path, repository: Path, out: Path, cache: Path | None = None, unfinished: Unfinished | None = None
 ) -> SiteSummary:
     """Write the site of a results directory below `out`.
 
@@ -117,7 +129,7 @@ def write_site(
         repository: a folder of the repository whose commits were measured.
         out: the site's folder, made if it does not exist. Files of other origin in it are left alone.
         cache: the cache folder. None: the usual one beside the results directory.
-        unfinished: what a run still measures. The overview says it, and renews itself.
+        unfinished: what a run still measures. The overview says it, and renews itself for a while.
 
     Raises:
         ResultsError: `results` is no directory, or has nothing to show, or `out` is a file.

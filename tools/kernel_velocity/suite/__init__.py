@@ -12,6 +12,7 @@ It imports `machine`, `problem`, the engine and the leaves, and torch only in fu
     file_problem.py  a public problem as a problem of a suite
     memory.py        what tensors hold, in sums that read all of it, and which outputs are no copies
     originals.py     the functions that a round depends on, before a kernel could replace them
+    packages.py      PyTorch's packages of `compile`, made before the rounds that run them
     suite.py         the package of benchmarks: kernels, problems, series
     under_test.py    the package under test, and the figures of its compiled code
 """

@@ -55,6 +55,7 @@ from kernel_velocity.problem.accuracy import in_words
 from kernel_velocity.problem.implementations import Bound, Module, bind, check_device
 from kernel_velocity.problem.problem import Inputs, Problem, TestCase, as_tensor, outputs_of
 from kernel_velocity.processes import variable
+from kernel_velocity.suite import packages
 from kernel_velocity.suite.alone import APART_TURNS, AloneCalls, ApartError
 from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.suite.memory import checksums, layout_of, unlike_reference
@@ -182,7 +183,7 @@ class FiguresBenchmark:
         problem = self.problem
         inputs: Inputs = problem.test_case(case)["create_inputs"]()
         with variable("KV_THREADS", "1"):
-            bound = bind(implementation, problem, case, inputs, _cache() / "aoti")
+            bound = bind(implementation, problem, case, inputs, packages.folder())
         outputs = outputs_of(bound.output())
         call = c_call.read(bound.c_call or bound.call, map(as_tensor, inputs), map(as_tensor, outputs))
         bound.poison()
@@ -237,7 +238,7 @@ class _KernelBenchmark(FiguresBenchmark):
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
         self._fresh = None if is_apart else FreshInputs(self._inputs, test["create_inputs"], os.environ)
-        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, _cache() / "aoti")
+        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, packages.folder())
         self._noted = self._own_functions()
         self._bound.poison()
         self._allocates = self._bound.output() is None  # poisoning forgets an output that each call allocates
@@ -408,7 +409,7 @@ class _KernelBenchmark(FiguresBenchmark):
             return nullcontext()
         control = None
         if implementation not in CONTROLS and not cold:
-            control = bind(CONTROLS[0], self.problem, case, self._inputs, _cache() / "aoti").call
+            control = bind(CONTROLS[0], self.problem, case, self._inputs, packages.folder()).call
         working_set = math.inf if cold else self.footprints.get(case, 0)
         return quiet.on_cpu(working_set, _cache() / "gauge", os.environ, control)
 
@@ -501,7 +502,7 @@ def _count(name: str, bench: FiguresBenchmark, implementation: str, case: str) -
 
 
 def _cache() -> Path:
-    """Return the folder of what is made once: compiled packages, references, marks of checked outputs."""
+    """Return the folder of what is made once: references, marks of checked outputs."""
     return root_folder(os.environ) / ".asv" / "cache"
 
 

@@ -5,7 +5,6 @@ Many series are looked at together, which is faster (stats/changepoints/detector
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,17 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 import scipy
-from scipy import special
 
 from kernel_velocity import forking, progress
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.past import cache
 from kernel_velocity.past.cache import Answers
-from kernel_velocity.past.columns import Columns, Indices
+from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import Detected
-from kernel_velocity.stats.changepoints.values import INTERVAL, ChangePoint
+from kernel_velocity.stats.changepoints.values import ChangePoint
 
 SERIES_AT_ONCE = 512  # at most: 20 MB of arrays, where there are 500 values of each
 
@@ -38,39 +36,16 @@ class Settled(NamedTuple):
 class Logs(NamedTuple):
     """The input of change-point detection for a series. Both arrays have shape (commits,)."""
 
-    values: FloatArray  # log of the adjusted times, s, or of the times where there are none; NaN without a time
+    values: FloatArray  # `Columns.logs`
     method: IntArray  # index of the timing method
 
 
 def logs(columns: Columns) -> Logs:
-    """Return the input of change-point detection: log times, adjusted where possible, as verdicts are made from.
+    """Return the input of change-point detection for a series.
 
-    Values of two timing methods are two series, without a step between them. A value of 0 or less, which no time is,
-    has no logarithm and is passed over. Steps of the machine are taken out, where the columns have some.
+    Values of two timing methods are two series, without a step between them.
     """
-    seconds = np.where(np.isnan(columns.adjusted), columns.seconds, columns.adjusted)
-    values = np.log(np.where(columns.is_measured & (seconds > 0), seconds, np.nan))
-    return Logs(values=values if columns.machine is None else values - columns.machine, method=columns.method)
-
-
-def errors(columns: Columns, entries: Indices | slice) -> FloatArray:
-    """Return the standard errors that their rounds leave to the log times of some entries. NaN: unknown."""
-    names = ("adjusted_low", "low", "adjusted_high", "high", "rounds")
-    adjusted_low, low, adjusted_high, high, rounds = (getattr(columns, name)[entries] for name in names)
-    low = np.where(np.isnan(adjusted_low), low, adjusted_low)
-    high = np.where(np.isnan(adjusted_low), high, adjusted_high)
-    is_usable = (rounds > 1) & (low > 0) & np.isfinite(high)
-    result = np.full(low.size, np.nan)
-    if is_usable.any():
-        quantiles = _quantiles(int(rounds.max()))[rounds[is_usable]]
-        result[is_usable] = np.log(high[is_usable] / low[is_usable]) / 2 / quantiles
-    return result
-
-
-@functools.cache
-def _quantiles(most: int) -> FloatArray:
-    """Return the quantile of Student's t of an interval from 0, 1, ... `most` rounds. NaN where there is none."""
-    return np.asarray(special.stdtrit(np.arange(most + 1) - 1.0, INTERVAL))
+    return Logs(values=columns.logs, method=columns.method)
 
 
 def by_method(series: Logs) -> dict[int, FloatArray]:

@@ -32,7 +32,6 @@ from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
 from kernel_velocity.stats.changepoints.noise import median
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
-from kernel_velocity.verdict import change_points
 
 FEWEST_CONTROLS = 2  # with a value of a commit: one alone shares nothing
 FEWEST_VALUES = 6  # of a control: fewer do not tell its level
@@ -193,7 +192,7 @@ def fitted(columns: Sequence[Columns], shared: Callable[[SeriesKey], Shared]) ->
     for number, part in enumerate(columns):
         if steps := (common := shared(part.key)).steps:
             moving.append(number)
-            logs.append(change_points.logs(part).values)
+            logs.append(part.logs)
             machines.append(left_in(part, common))
             events.append(np.searchsorted(part.position, sorted(step.position for step in steps)).tolist())
     for number, steps_shown in zip(moving, shown(logs, machines, events), strict=True):

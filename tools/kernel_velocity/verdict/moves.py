@@ -74,19 +74,19 @@ def error_of(errors: FloatArray) -> float:
     return median(recorded) if recorded.size else np.nan
 
 
-def ends(series: Logs, errors: Callable[[Indices], FloatArray], settled: Sequence[ChangePoint]) -> Ends:
+def ends(series: Logs, errors: FloatArray, settled: Sequence[ChangePoint]) -> Ends:
     """Return the values of a series that the detector cannot judge.
 
     The newest are those since its last step, the oldest those up to its first step, of one timing method each.
 
     Args:
-        errors: returns the standard errors that rounds leave to the log values of some entries, NaN: unknown.
+        errors: the standard errors that rounds leave to the log values, NaN: unknown.
         settled: the steps that the detector sees.
     """
     logs, method = series
 
     def untested(entries: Indices, **kind: bool) -> Untested:
-        return Untested(entries, Level(logs[entries], None, error_of(errors(entries)), **kind))
+        return Untested(entries, Level(logs[entries], None, error_of(errors[entries]), **kind))
 
     begin = settled[-1].index if settled else 0
     newest = np.flatnonzero(~np.isnan(logs[begin:])) + begin
@@ -119,7 +119,7 @@ class Searched(NamedTuple):
     """A series in which steps are looked for."""
 
     logs: Logs
-    errors: Callable[[Indices], FloatArray]  # returns the standard errors of some entries, as `ends` takes them
+    errors: FloatArray  # as `ends` takes them
     settled: Sequence[ChangePoint]  # the steps that the detector sees
     cuts: Sequence[int]  # where it cuts the values, ascending: steps of any age may be there
 
@@ -139,16 +139,19 @@ def older(series: Sequence[tuple[Searched, Pool | None]]) -> list[list[OlderStep
     for number, ((logs, errors, settled, cuts), others) in enumerate(series):
         for values in change_points.by_method(logs).values() if cuts else ():
             entries = np.flatnonzero(~np.isnan(values))
-            starts, edges = (
-                np.searchsorted(entries, np.intersect1d(some, entries)).tolist()
-                for some in (cuts, [point.index for point in settled])
-            )
-            level = Level(values[entries], others, error_of(errors(entries)))
+            starts, edges = (_among(entries, some) for some in (cuts, [point.index for point in settled]))
+            level = Level(values[entries], others, error_of(errors[entries]))
             result[number] += [
                 OlderStep(*(replace(step, index=int(entries[step.index])) for step in both))
                 for both in young.older_steps(level, starts, edges)
             ]
     return result
+
+
+def _among(entries: Indices, some: Sequence[int]) -> list[int]:
+    """Return where those of some that are among ascending entries stand there."""
+    at = np.searchsorted(entries, some).tolist()
+    return [index for index, entry in zip(at, some, strict=True) if index < entries.size and entries[index] == entry]
 
 
 def with_older(
@@ -280,7 +283,7 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str], idle: 
     answers = detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
     settled = [answer.points for answer in answers]
     searched = [
-        Searched(logs, errors.__getitem__, answer.points, answer.cuts)
+        Searched(logs, errors, answer.points, answer.cuts)
         for (logs, errors, _), answer in zip(series, answers, strict=True)
     ]
     untested = [part.ends for part in searched]

@@ -26,7 +26,6 @@ from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.stats.changepoints.detector import LOOK_BACK
 from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, median
 from kernel_velocity.stats.changepoints.values import ChangePoint, Points
-from kernel_velocity.verdict import change_points
 from kernel_velocity.verdict.controls import Shared, left_in, platform_of
 
 FREQUENT = 0.002  # moves a value: controls of a steady machine make fewer
@@ -58,7 +57,7 @@ class Wandering:
         """Return the values of controls. One that has a single value moves nowhere."""
         positions, logs = list[IntArray](), list[FloatArray]()
         for columns in controls[:: len(controls) // MOST_CONTROLS + 1]:
-            values, common = change_points.logs(columns).values, left_in(columns, shared(columns.key))
+            values, common = columns.logs, left_in(columns, shared(columns.key))
             values = values - np.where(np.isnan(common), 0.0, common)
             entries = np.flatnonzero(~np.isnan(values))
             if entries.size > 1:

@@ -21,7 +21,7 @@ from kernel_velocity import direction, forking, units
 from kernel_velocity.direction import Better
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.names import CONTROLS, NATIVE
-from kernel_velocity.past.columns import Columns, Indices, Truth
+from kernel_velocity.past.columns import Columns, Indices
 from kernel_velocity.past.past import Past
 from kernel_velocity.results import sessions
 from kernel_velocity.results.git import SHORT
@@ -149,7 +149,7 @@ class Levels:
         for entry, is_new in ((old, False), (new, True)):
             number = sum(point.index <= entry for point in self.points)
             start, end = self._bounds[number]
-            here = self._count(entry + 1)
+            here = int(self._counts[entry + 1])
             size = end - here + 1 if is_new else here - start
             least.append(self.within[number][max(min(size, SIZES), 1) - 1] if self.within[number] else math.nan)
         return math.nan if any(map(math.isnan, least)) else max(least)
@@ -157,16 +157,13 @@ class Levels:
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
         """The first value of each level and the first one after it, counted among the values."""
-        cuts = [self._count(point.index) for point in self.points]
-        return list(pairwise([0, *cuts, self._count(None)]))
-
-    def _count(self, entry: int | None) -> int:
-        """Return how many values come before an entry (None: all)."""
-        return int(np.count_nonzero(self._is_known[:entry]))
+        cuts = self._counts[[point.index for point in self.points]].tolist() if self.points else []
+        return list(pairwise([0, *cuts, int(self._counts[-1])]))
 
     @cached_property
-    def _is_known(self) -> Truth:
-        return ~np.isnan(self.values)
+    def _counts(self) -> Indices:
+        """How many values come before each entry, and how many there are."""
+        return np.concatenate([[0], (~np.isnan(self.values)).cumsum()])
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -357,11 +354,9 @@ class Verdicts:
 
 def _alike(logs: Logs) -> dict[int, tuple[Indices, FloatArray]]:
     """Return the entries with a value that each method timed, ascending, and their log values."""
-    by_method = {}
-    for method in np.unique(logs.method).tolist():
-        entries = np.flatnonzero(~np.isnan(logs.values) & (logs.method == method))
-        by_method[method] = entries, logs.values[entries]
-    return by_method
+    by_method = change_points.by_method(logs)
+    entries = {method: np.flatnonzero(~np.isnan(values)) for method, values in by_method.items()}
+    return {method: (entries[method], values[entries[method]]) for method, values in by_method.items()}
 
 
 def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Settled]) -> tuple[list[Steps], list[Pool | None]]:
@@ -370,9 +365,7 @@ def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Settled]) -> 
     Args:
         settled: what the detector sees.
     """
-    searched = [
-        Searched(change_points.logs(part), partial(change_points.errors, part), *settled[part.key]) for part in columns
-    ]
+    searched = [Searched(change_points.logs(part), part.log_errors, *settled[part.key]) for part in columns]
     ends = [part.ends for part in searched]
     platforms = [controls.platform_of(part.key) for part in columns]
     by_platform = moves.pools(platforms, [part.key.implementation in CONTROLS for part in columns], ends)
@@ -411,7 +404,7 @@ def unseen(
     """
     levels, loose = list[Level](), list[_Loose]()
     for columns, steps, pool in zip(series, points, pools, strict=True):
-        logs, errors = change_points.logs(columns).values, change_points.errors(columns, slice(None))
+        logs, errors = columns.logs, columns.log_errors
         for entries in _of_levels(np.flatnonzero(~np.isnan(logs)), steps):
             basis = entries[: grown(entries.size)][-LONGER:]
             levels.append(Level(logs[basis], pool, moves.error_of(errors[basis])))

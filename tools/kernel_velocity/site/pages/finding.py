@@ -1,9 +1,6 @@
 """finding-<id>.html: what happened, the evidence, whose doing it is, what was decided, and how to decide.
 
-findings.html lists them, open ones first, with filters in the address. Both as data:
-
-- `data/findings`: every finding, as `kv findings list --all --json` prints it, with the name of its page.
-- `data/finding-<id>`: one of them, with its re-runs and bisections by machine, as `results/findings/evidence` has them.
+findings.html lists them, open ones first, with filters in the address.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from kernel_velocity import units
-from kernel_velocity.findings import evidence, text
+from kernel_velocity.findings import text
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Purpose, Rerun
 from kernel_velocity.findings.finding import OPEN, Affected, Finding, Kind, State, finding_href
 from kernel_velocity.past.columns import Columns
@@ -34,11 +31,11 @@ from kernel_velocity.site.charts.plot import COLOURS, Mark, Plot, Span, around, 
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.pages import home_table
 from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
-from kernel_velocity.site.writer import DataFile, Page
+from kernel_velocity.site.writer import Page
 from kernel_velocity.stats.sequential import Answer, Comparison
 from kernel_velocity.verdict.ranges import is_other_code, is_same_code
 
-MOST_RERUNS = 12  # with figures; the data file has the rest
+MOST_RERUNS = 12  # with figures
 UNFOLDED = 2  # re-runs that are open from the start
 MOST_COMMITS = 10  # shown with the files that they touched
 MOST_FILES = 12
@@ -443,13 +440,12 @@ def rounds_chart(rerun: Rerun) -> Markup:
 
 # ---- the list ------------------------------------------------------------------------------------------
 
-FORMAT = 1  # of the data files
 URGENCY = (Kind.REGRESSION, Kind.VANISHED, Kind.ENVIRONMENT, Kind.IMPROVEMENT)  # of open findings
 LISTED_MACHINES = 3  # named in a row
 
 
-def build_list(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the list, also without any finding, and the data files of all findings."""
+def build_list(site: Site) -> Iterator[Page]:
+    """Yield the list, also without any finding."""
     rows = [_list_row(site, finding) for finding in sorted(site.findings, key=_list_rank)]
     values = {
         "state": {finding.state.value for finding in site.findings},
@@ -475,16 +471,6 @@ def build_list(site: Site) -> Iterator[Page | DataFile]:
             "choices": choices,
         },
     )
-    listed = {
-        finding.id: text.as_data(finding) | {"page": finding_href(finding.id), "today": site.today(finding) or None}
-        for finding in site.findings
-    }
-    yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
-    for id_, data in listed.items():
-        by_machine = {
-            name: {"format": FORMAT, **evidence.as_data(stored)} for name, stored in site.evidence[id_][0].items()
-        }
-        yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": by_machine})
 
 
 def _list_rank(finding: Finding) -> tuple[bool, int, bool, float, str]:

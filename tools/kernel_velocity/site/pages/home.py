@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -70,7 +71,9 @@ def page(site: Site) -> dict[str, Any]:
     for line in lines:
         line["changes"] = [line["changes"][number] for number in spans]
     return {
-        "unfinished": site.unfinished,
+        "unfinished": site.unfinished and site.unfinished.text,
+        "until": site.unfinished and int(site.unfinished.until),
+        "until_clock": site.unfinished and time.strftime("%H:%M", time.localtime(site.unfinished.until)),
         "answer": _answer(tables),
         "nights": [_night(verdict) for verdict in site.verdicts],  # newest first
         "measured": measured[:FEW],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,9 +11,7 @@ from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.machine.device_figures import UNITS
 from kernel_velocity.names import DEVICES
-from kernel_velocity.results import blocks
 from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.results.blocks import Block
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Machine
 from kernel_velocity.results.sessions import Sessions
@@ -25,31 +21,19 @@ from kernel_velocity.site import text
 from kernel_velocity.site.charts.plot import SPARK_WIDE, sparkline
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.text import DASH, Cell, PageTable, Platform
-from kernel_velocity.site.writer import DataFile, Page
-from kernel_velocity.stats import link
-
-if TYPE_CHECKING:
-    from kernel_velocity.results.asv_file import Series  # imports asv, .1 s that no report needs
+from kernel_velocity.site.writer import Page
 
 NAME = "machines"
-FORMAT = 1  # of the data file
-LISTED = 40  # newest sessions in the table of ceilings; the data file has all
+LISTED = 40  # newest sessions in the table of ceilings
 NAMES = 3  # other machines that a remark names
-CASES = 3  # test cases that a session's row names
 SAME_HARDWARE = ("arch", "cpu", "num_cpu", "ram")  # of machine.json: what a renamed machine keeps
 MOVED = Markup('<span class="moved">{} <span class="badge">moved</span></span>')
 
 
-def build(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the page, and the history of every machine's ceilings as data."""
-    recorded = site.past.blocks
-    links = dict(_links(recorded))
-    sections = tuple(
-        _section(site, machine, number) | {"blocks": _blocks(machine, recorded, links)}
-        for number, machine in enumerate(site.past.machines, start=1)
-    )
+def build(site: Site) -> Iterator[Page]:
+    """Yield the page."""
+    sections = [_section(site, machine, number) for number, machine in enumerate(site.past.machines, start=1)]
     yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context={"machines": sections})
-    yield DataFile(name=NAME, value=_data(site))
 
 
 def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
@@ -78,42 +62,6 @@ def _section(site: Site, machine: Machine, number: int) -> dict[str, Any]:
         "changes": _changes(site, machine, by_environment),
         "devices": [_device(site, machine, name, sessions) for name, sessions in history.items() if sessions],
     }
-
-
-def _links(recorded: Sequence[Block]) -> Iterator[tuple[Block, str]]:
-    """Yield what links a block to the first one that measured its anchors, over the series that both have."""
-    for first, later, times in blocks.pairs(recorded):
-        by_series: dict[Series, list[tuple[float, float]]] = {}
-        for before, after in times:
-            ratio = math.log(after.seconds / before.seconds)
-            by_series.setdefault(after.series, []).append((ratio, math.hypot(before.error, after.error)))
-        sessions = [link.link(*zip(*pairs, strict=True)) for pairs in by_series.values()]
-        step, error = (
-            statistics.median(values) for values in zip(*((pair.step, pair.error) for pair in sessions), strict=True)
-        )
-        where = "" if first.machine == later.machine else f"{first.machine}, "
-        anchors = units.count(len({time.commit for _, time in times}), "anchor")
-        difference = f"{units.change(math.exp(-step))} ± {units.share(error)}"
-        yield later, f"{difference} than {where}{units.utc(first.began)} ({anchors}, {len(by_series):,} series)"
-
-
-def _blocks(machine: Machine, recorded: Sequence[Block], links: Mapping[Block, str]) -> PageTable:
-    """Return what a machine measured for a fleet, newest first."""
-    here = [block for block in reversed(recorded) if block.machine == machine.name]
-    columns = {"session": "value", "device": "", "commits": "value", "test cases": "", "took": "value", "against": ""}
-    rows = [
-        (
-            units.utc(block.began),
-            block.device,
-            f"{len(block.commits):,}",
-            units.listed(block.lanes, CASES),
-            f"{max(1, round(block.seconds / 60)):,} min",
-            links.get(block, DASH),
-        )
-        for block in here
-    ]
-    further = f"{units.count(len(rows) - LISTED, 'older session')}" if rows[LISTED:] else ""
-    return PageTable(f"sessions of {machine.name} for a fleet", columns, rows[:LISTED], further)
 
 
 def _anywhere(machine: Machine) -> Platform:
@@ -205,7 +153,7 @@ def _device(site: Site, machine: Machine, name: str, sessions: Sequence[CeilingS
             f"history of the ceilings of {machine.name}, {name}",
             {"session": "value", "commit": "sha"} | {ceilings.figure_title(key): "value" for key in shown},
             rows[::-1][:LISTED],
-            f"{units.count(left, 'older session')} in data/{NAME}.js" if left > 0 else "",
+            f"and {units.count(left, 'older session')}" if left > 0 else "",
         ),
     }
 
@@ -256,13 +204,3 @@ def _session(
     shown = ((name, ceilings.figure_text(session.figures.get(name), UNITS[device][name], name)) for name in ratios)
     cells = (MOVED.format(value) if ceilings.has_moved(ratios[name][index]) else value for name, value in shown)
     return (units.utc(session.began), _link(site, session.commit), *cells)
-
-
-def _data(site: Site) -> dict[str, Any]:
-    """Return the history of all ceilings, also that of other devices under a machine's name, in base units."""
-    machines = []
-    for machine in site.past.machines:
-        history = {device: site.ceilings(_anywhere(machine), device) for device in DEVICES.values()}
-        columns = {device: ceilings.columns(sessions, device.lower()) for device, sessions in history.items()}
-        machines.append({"machine": machine.name, "devices": {name: value for name, value in columns.items() if value}})
-    return {"format": FORMAT, "machines": machines}

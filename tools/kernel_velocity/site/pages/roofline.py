@@ -20,7 +20,7 @@ import numpy as np
 
 from kernel_velocity import units
 from kernel_velocity.engine.statistics import FloatArray
-from kernel_velocity.names import DEVICES, operation
+from kernel_velocity.names import DEVICES
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
@@ -32,10 +32,9 @@ from kernel_velocity.site import text
 from kernel_velocity.site.charts.plot import MARKS, SQUARE, Mark, Plot, Span, colours_of, legend_mark
 from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import DASH, Footnotes, Platform
-from kernel_velocity.site.writer import DataFile, Page, series_name
+from kernel_velocity.site.writer import Page, series_name
 from kernel_velocity.verdict.verdicts import of_step
 
-FORMAT = 1  # of the data files
 NARROWED = ("benchmark", "case", "implementation")  # what a reader can choose of a series
 NO_AMOUNT = "its benchmark states no FLOPs and bytes of a call, so the plot leaves it out"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
@@ -74,23 +73,17 @@ class Placed:
         series = self.series
         return series.flop / series.bytes_moved if series.flop and series.bytes_moved else None
 
-    @property
-    def least(self) -> float | None:
-        """The s that a call takes at least. None where no roof is known."""
-        return None if self.roofline is None else self.roofline.of_limit * self.seconds
 
-
-def build(site: Site) -> Iterator[Page | DataFile]:
-    """Yield the page, and a data file for each of its sections."""
+def build(site: Site) -> Iterator[Page]:
+    """Yield the page."""
     sections: list[dict[str, Any]] = []
     series: list[Placed] = []
-    for number, platform in enumerate(site.platforms):
+    for platform in site.platforms:
         for device in DEVICES.values():
             entries = list(placed(site, platform, device))
             if entries:
                 sections.append(_section(site, platform, device, entries))
                 series += entries
-                yield DataFile(name=f"roofline-{number}-{device}", value=_data(platform, device, entries))
     context = {"sections": sections, "choices": _choices(series)}
     yield Page(name="roofline.html", template="roofline.html", context=context)
 
@@ -249,32 +242,6 @@ def _achieved(entry: Placed) -> str:
     if bytes_moved:
         return units.bandwidth(bytes_moved / entry.seconds / GIGA)
     return units.seconds(entry.seconds)
-
-
-def _data(platform: Platform, device: str, entries: Sequence[Placed]) -> dict[str, Any]:
-    """Return the data file of a section: of every series the newest value, and what is the same at all its commits."""
-    series = [
-        # commits that were measured with other threads than `least`
-        ({"apart": sorted(entry.choice.apart)} if entry.choice.apart else {})
-        | {
-            "name": series_name(entry.key),
-            "benchmark": entry.key.benchmark,
-            "kernel": entry.kernel,
-            "implementation": entry.key.implementation,
-            "case": entry.key.case,
-            "commit": entry.commit,
-            "commits": len(entry.times),
-            "seconds": entry.seconds,
-            "flop": entry.series.flop or None,
-            "operation": operation(entry.key.dtype),
-            "bytes": entry.series.bytes_moved or None,
-            "least": entry.least,
-            "bound": DASH if entry.roofline is None else entry.roofline.bound,
-        }
-        for entry in entries
-    ]
-    names = {"machine": platform.machine, "environment": platform.environment, "device": device}
-    return {"format": FORMAT, **names, "series": series}
 
 
 # ---- the plot ----------------------------------------------------------------------------------------------------

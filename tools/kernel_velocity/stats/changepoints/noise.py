@@ -36,9 +36,13 @@ def iqr_sigma(values: FloatArray) -> FloatArray:
     """Return the standard deviation that a normal distribution of the same interquartile range has.
 
     Args:
-        values: (..., n). The result has the shape (...).
+        values: (..., n), none of them NaN. The result has the shape (...). np.quantile takes longer for a few dozen.
     """
-    low, high = np.quantile(values, (0.25, 0.75), axis=-1)
+    ordered, last = np.sort(values, axis=-1), values.shape[-1] - 1
+    low, high = (
+        ordered[..., int(at)] + at % 1 * (ordered[..., math.ceil(at)] - ordered[..., int(at)])
+        for at in (0.25 * last, 0.75 * last)
+    )
     return np.asarray((high - low) * MAD_SIGMA / 2)
 
 

@@ -12,9 +12,9 @@ A step that its first values showed is looked for at any age (`older_steps`), so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -388,7 +388,7 @@ def steps(levels: Sequence[Level]) -> list[list[ChangePoint]]:
 
 
 def _steps(level: Level, split: _Split) -> list[ChangePoint]:
-    best = _tested(level, split)
+    best = _tested(level.logs, split, partial(_scatter, level))
     if best is None:
         return []
     if best.p >= RECURSE:
@@ -424,6 +424,8 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
     """
     edges = [0, *cuts, level.logs.size]
     first = dict[int, ChangePoint]()
+    # Most steps are compared with the same values before them, whatever comes after
+    between = partial(_between, level, cache(partial(_scatter, level)))
     for start in starts:
         if min(abs(start - edge) for edge in edges) < FIRST_VALUES:
             continue
@@ -431,14 +433,14 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
         if end - start == FIRST_VALUES and _begins_later(level.logs[max(begin, start - LONGER) : end]):
             continue
         ends = dict.fromkeys(min(start + size, end) for size in SIZES)
-        step = min((_between(level, begin, start, at) for at in ends), key=lambda step: step.p)
+        step = min((between(begin, start, at) for at in ends), key=lambda step: step.p)
         if step.p < POSSIBLE:
             first[start] = step
             edges = sorted([*edges, start])
     weak = list[OlderStep]()
     while True:
         bounds = [*zip(edges, edges[1:], edges[2:], strict=False)]
-        steps = [OlderStep(_between(level, *at), first[at[1]]) for at in bounds if at[1] in first]
+        steps = [OlderStep(between(*at), first[at[1]]) for at in bounds if at[1] in first]
         weakest = max(steps, key=lambda step: step.by_now.p, default=None)
         if weakest is None or weakest.by_now.p < POSSIBLE:
             return sorted([*steps, *weak], key=lambda step: step.by_now.index)
@@ -456,12 +458,20 @@ def _begins_later(logs: FloatArray) -> bool:
     return min(off) < off[0]
 
 
-def _between(level: Level, begin: int, start: int, end: int) -> ChangePoint:
+Scatter = Callable[[int, int], Noise | None]  # of the values of a level from one index to another
+
+
+def _scatter(level: Level, first: int, last: int) -> Noise | None:
+    (scatter,) = noises([level._replace(logs=level.logs[first:last])])
+    return scatter
+
+
+def _between(level: Level, scatter: Scatter, begin: int, start: int, end: int) -> ChangePoint:
     """Return the step at a place between two others. It has a p of 1 where values show none, or a slope."""
     logs, at = level.logs[begin:end], start - begin
     tried = (min(end - start, SHORTER) + 1) * MOST_TRIED / (SHORTER + 1)
     levels = median(logs[:at]), median(logs[at:])
-    step = _tested(level._replace(logs=logs), _Split(at, tried, *levels))
+    step = _tested(logs, _Split(at, tried, *levels), lambda first, last: scatter(begin + first, begin + last))
     if step is None or is_slope(logs[max(at - LONGER, 0) : at + LONGER], min(at, LONGER)):
         return ChangePoint(index=start, before=levels[0], after=levels[1], low=math.nan, high=math.nan, p=1.0)
     return replace(step, index=start)
@@ -500,16 +510,17 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
             yield numbers[row], _Split(start, count, float(before[row]), float(after[row]))
 
 
-def _tested(level: Level, split: _Split) -> ChangePoint | None:
+def _tested(logs: FloatArray, split: _Split, scatter_of: Scatter) -> ChangePoint | None:
     """Return the step between two levels. None where the values show no step."""
-    before, after = level.logs[: split.start][-LONGER:], level.logs[split.start :][:LONGER]
+    start, first, last = split.start, max(split.start - LONGER, 0), min(split.start + LONGER, logs.size)
+    before, after = logs[first:start], logs[start:last]
     shorter, longer = (before, after) if before.size < after.size else (after, before)
     effect = split.after - split.before
     old, moved = (split.before, effect) if shorter is after else (split.after, -effect)
     deviation = (shorter - old) / moved
     if shorter.size <= 2 and (deviation < SHARE_OF_STEP).any():
         return None
-    (scatter,) = noises([level._replace(logs=longer)])
+    scatter = scatter_of(start, last) if longer is after else scatter_of(first, start)
     if scatter is None:
         return None
     together = np.arange(shorter.size // 2 + 1, shorter.size + 1)
