@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity import lock, progress
-from kernel_velocity.suite.originals import ORIGINALS
+from kernel_velocity.suite.originals import ORIGINALS, Originals
 from tests.machine.planted_limits import plant_limits
 from tests.site.browser import chromium, playwright, tab
 
@@ -74,7 +74,7 @@ def machine_of_its_own(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def originals_of_its_own(monkeypatch):
     """Functions that another test had replaced are no originals."""
-    monkeypatch.setattr(ORIGINALS, "_functions", {})
+    monkeypatch.setattr(ORIGINALS, "__dict__", vars(Originals()))
 
 
 @pytest.fixture(autouse=True)

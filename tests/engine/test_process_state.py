@@ -3,9 +3,11 @@
 import ctypes
 import gc
 import os
+import queue
 import resource
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from kernel_velocity.compare.settings import prepared
 from kernel_velocity.engine import process_state
 
 torch = pytest.importorskip("torch", reason="these are PyTorch's settings")
+TorchFunctionMode = pytest.importorskip("torch.overrides").TorchFunctionMode
+TorchDispatchMode = pytest.importorskip("torch.utils._python_dispatch").TorchDispatchMode
 X86 = os.uname().machine == "x86_64"
 
 
@@ -37,9 +41,6 @@ def changes(do):
         (lambda: torch.set_default_dtype(torch.float64), "default dtype from float32 to float64"),
         (lambda: torch.set_default_device("meta"), "default device from cpu to meta"),
         (lambda: torch.set_grad_enabled(not torch.is_grad_enabled()), "grad mode from"),
-        pytest.param(  # it imports PyTorch's compiler
-            lambda: torch.use_deterministic_algorithms(True), "deterministic mode from 0 to 2", marks=pytest.mark.slow
-        ),
         (lambda: torch.set_float32_matmul_precision("high"), "precision of float32 products from highest to high"),
         (lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True), "precision of float32 products"),
         (lambda: torch.rand(3), "state of random numbers"),
@@ -86,6 +87,82 @@ def test_arithmetic_is_restored_and_noted(do):
     )
     tiny, unit = sys.float_info.min, 1.0
     assert tiny / 2 > 0.0 and unit + sys.float_info.epsilon / 4 == 1.0
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not name threads")
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_cores_of_threads_are_restored_and_noted():
+    ended, numbers = threading.Event(), queue.Queue()
+
+    def wait():
+        numbers.put(threading.get_native_id())
+        ended.wait()
+
+    def pin():  # and a new one, which nobody knows
+        os.sched_setaffinity(number, {min(os.sched_getaffinity(0))})
+        threads[1].start()
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    threads[0].start()
+    number = numbers.get()
+    (change,) = changes(pin)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert change.startswith(f"cores of threads from {number}=(")
+
+
+class SlowFunctions(TorchFunctionMode):
+    def __torch_function__(self, function, _types, args=(), named=None):
+        return function(*args, **(named or {}))
+
+
+class SlowOperators(TorchDispatchMode):
+    def __torch_dispatch__(self, function, _types, args=(), named=None):
+        return function(*args, **(named or {}))
+
+
+def replace_relu():
+    libraries.append(torch.library.Library("aten", "IMPL"))
+    libraries[-1].impl("relu", lambda x: x + 1, "CPU", allow_override=True)
+
+
+libraries = []  # that are alive
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+@pytest.mark.parametrize(
+    ("do", "note"),
+    [
+        (lambda: SlowFunctions().__enter__(), "modes of functions from none to SlowFunctions"),
+        (lambda: SlowOperators().__enter__(), "modes of operators from none to SlowOperators"),
+        (replace_relu, "operators from aten/relu/CPU= to aten/relu/CPU=replaced"),
+    ],
+)
+def test_what_sees_calls_of_pytorch_is_removed_and_noted(do, note):
+    assert changes(do) == [note]
+    assert torch.relu(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+
+
+def test_modes_that_were_there_stay():
+    with SlowFunctions() as mode, torch.device("meta"):
+        with process_state.restored(lambda _: None):
+            SlowFunctions().__enter__()
+        assert torch.overrides._get_current_function_mode_stack()[-1] is mode and torch.ones(1).device.type == "meta"
+
+
+@pytest.mark.slow  # it imports PyTorch's compiler, and newer versions set that
+def test_deterministic_mode_is_restored_and_noted():
+    assert changes(lambda: torch.use_deterministic_algorithms(True))[-1] == "deterministic mode from 0 to 2"
+
+
+@pytest.mark.slow  # it imports PyTorch's compiler
+def test_configuration_of_the_compiler_is_restored_and_noted():
+    import torch._dynamo.config as configuration
+
+    (change,) = changes(lambda: setattr(configuration, "disable", True))
+    assert change == "compiler's configuration from torch._dynamo.config.disable= to torch._dynamo.config.disable=True"
+    assert configuration.disable is False
 
 
 def test_no_change_is_no_note():

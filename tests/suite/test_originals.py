@@ -31,6 +31,10 @@ def replace_defaults():
         (lambda: audit.ALONE_SLACK.update(cpu=1.0), "kernel_velocity.suite.audit.ALONE_SLACK"),
         (lambda: setattr(audit, "AuditError", KeyError), "kernel_velocity.suite.audit.AuditError"),
         (replace_defaults, "kernel_velocity.suite.audit.audit"),
+        (lambda: delattr(audit, "check_finished"), "kernel_velocity.suite.audit.check_finished"),
+        (lambda: setattr(torch.Tensor, "add", nothing), "torch.Tensor.add"),  # a base has it
+        (lambda: audit.audit.__kwdefaults__.update(threads=9), "kernel_velocity.suite.audit.audit"),
+        (lambda: limits.MARGINS.pop(next(iter(limits.MARGINS))), "kernel_velocity.machine.limits.MARGINS"),
         (lambda: sys.modules.update({audit.__name__: reported}), "kernel_velocity.suite.audit"),
         (lambda: setattr(torch.nn.Linear, "forward", nothing), "torch.nn.modules.linear.Linear.forward"),
         (
@@ -42,13 +46,21 @@ def replace_defaults():
 def test_what_was_replaced_is_put_back_and_named(replace, name):
     originals = Originals()
     originals.note()
-    slack = dict(audit.ALONE_SLACK)
-    before = (audit.SUSPECT, audit.AuditError, audit.audit.__kwdefaults__, torch.nn.Linear.forward)
+    assert originals._fast.is_same()
+    slack, margins = dict(audit.ALONE_SLACK), dict(limits.MARGINS)
+
+    def values():
+        functions = torch.nn.Linear.forward, torch.Tensor.add, audit.check_finished
+        return audit.SUSPECT, audit.AuditError, dict(audit.audit.__kwdefaults__), *functions
+
+    before = values()
     replace()
     assert name in originals.put_back()
     assert originals.put_back() == []
-    assert (audit.SUSPECT, audit.AuditError, audit.audit.__kwdefaults__, torch.nn.Linear.forward) == before
-    assert slack == audit.ALONE_SLACK and not torch.nn.modules.module._global_forward_hooks
+    assert values() == before and "add" not in vars(torch.Tensor)
+    assert (
+        slack == audit.ALONE_SLACK and margins == limits.MARGINS and not torch.nn.modules.module._global_forward_hooks
+    )
 
 
 def test_what_the_compiler_adds_and_removes_is_nobodys(monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 
@@ -99,6 +100,14 @@ def test_build_has_figures_of_its_targets():
     for architecture in info["cuda_architectures"]:
         assert 16 <= compiled.figure(info, "matmul", "registers", architecture) <= 255
         assert compiled.figure(info, "matmul", "spill_bytes", architecture) == 0
+
+
+def test_process_that_imported_the_package_of_a_build_is_known(tmp_path, monkeypatch):
+    (tmp_path / "mine_under_test.py").touch()
+    environ = {"KV_ARTEFACTS": str(tmp_path)}
+    assert not under_test.is_imported(environ) and under_test.is_imported({})
+    monkeypatch.setitem(sys.modules, "mine_under_test", None)
+    assert under_test.is_imported(environ)
 
 
 def test_build_info_of_a_working_tree_is_the_one_of_its_package(tmp_path):

@@ -78,5 +78,5 @@ def plant() -> None:
     patch.setattr(pretend_cuda.HostEvents, "synchronize", device().synchronize)
     original = definition._Defined.inputs_of
     patch.setattr(definition._Defined, "inputs_of", lambda self, case, where=None: original(self, case, where or "cpu"))
-    ORIGINALS._functions.clear()  # what is pretended is original here
+    ORIGINALS.__init__()  # type: ignore[misc]  # what is pretended is original here
     ORIGINALS.note()

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 # cuBLAS's own switch, above whatever PyTorch asks for: 1 takes every float32 product in TF32, 0 none.
@@ -120,6 +121,36 @@ def _set_priority(_torch: Any, priority: int) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, priority)
 
 
+class _CoresOfThreads(dict[int, tuple[int, ...]]):
+    """Cores by a thread's number. Two are equal where threads that are in both have the same cores."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dict) and all(other.get(thread, cores) == cores for thread, cores in self.items())
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def _cores_of_threads(_torch: Any) -> _CoresOfThreads | None:
+    """Return the cores of the other threads of this process. None where the system does not say."""
+    threads = _CoresOfThreads()
+    if not os.path.isdir("/proc/self/task"):  # noqa: PTH112
+        return None
+    for thread in map(int, os.listdir("/proc/self/task")):  # noqa: PTH208
+        with suppress(OSError):  # it has ended
+            threads[thread] = tuple(sorted(os.sched_getaffinity(thread)))
+    threads.pop(os.getpid(), None)
+    return threads
+
+
+def _set_cores_of_threads(_torch: Any, threads: _CoresOfThreads) -> None:
+    for thread, cores in threads.items():
+        with suppress(OSError):
+            os.sched_setaffinity(thread, cores)
+
+
 def _stop_timers(_torch: Any, had: tuple[bool, ...]) -> None:
     for timer, ran in zip(TIMERS, had, strict=True):
         if not ran:
@@ -138,6 +169,72 @@ def _stance(torch: Any) -> str | None:
     return getattr(getattr(frames, "_stance", None), "stance", "default") if hasattr(torch, "compiler") else None
 
 
+# Whose `install_config_module` keeps what somebody set
+COMPILER_CONFIGS = tuple(f"torch.{name}" for name in ("_dynamo.config", "_inductor.config", "_functorch.config"))
+
+
+def _compiler_configs(_torch: Any) -> dict[str, Any]:
+    """Return what somebody set of PyTorch's compiler, by name. {} before it is imported."""
+    return {
+        f"{module}.{name}": value
+        for module in COMPILER_CONFIGS
+        for name, entry in getattr(sys.modules.get(module), "_config", {}).items()
+        if hasattr(entry, "user_override")  # from PyTorch 2.6 on
+        and (value := entry.user_override.get()) is not sys.modules["torch.utils._config_module"]._UNSET_SENTINEL
+        and value != entry.default
+    }
+
+
+def _set_compiler_configs(torch: Any, values: Mapping[str, Any]) -> None:
+    for full_name in {*values, *_compiler_configs(torch)}:
+        module = next(module for module in COMPILER_CONFIGS if full_name.startswith(f"{module}."))
+        config, name = sys.modules[module], full_name.removeprefix(f"{module}.")
+        setattr(config, name, values.get(full_name, config._config[name].default))
+
+
+OF_DEVICES = ("/CPU", "/CUDA")
+
+
+def _operators(torch: Any) -> dict[str, str]:
+    """Return which of PyTorch's own operators `torch.library` has replaced: {"aten/relu/CPU": "replaced"}."""
+    return _replaced_among(len(getattr(torch.library, "_impls", ())))
+
+
+@lru_cache(maxsize=2)
+def _replaced_among(count: int) -> dict[str, str]:
+    """Return the same of so many names of `torch.library`. To look at them in a forked process took 2 ms."""
+    names = sys.modules["torch"].library._impls if count else ()
+    return {name: "replaced" for name in names if name.startswith("aten/") and name.endswith(OF_DEVICES)}
+
+
+def _put_operators_back(torch: Any, before: Mapping[str, str]) -> None:
+    new = _operators(torch).keys() - before.keys()
+    for library in [value for value in gc.get_objects() if type(value) is torch.library.Library]:
+        if not new.isdisjoint(library._op_impls):
+            library._destroy()
+
+
+def _modes(module: str, stack: str) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[[Any, tuple[Any, ...]], None]]:
+    """Return what reads and writes the modes that see every call of PyTorch. That of a default device is no such."""
+
+    def read(_torch: Any) -> list[Any]:
+        modes: list[Any] = getattr(importlib.import_module(module), stack)()
+        return modes
+
+    def others(torch: Any) -> tuple[Any, ...]:
+        return tuple(mode for mode in read(torch) if type(mode).__name__ != "DeviceContext")
+
+    def write(torch: Any, modes: tuple[Any, ...]) -> None:
+        of = importlib.import_module(module)
+        now = read(torch)
+        for _ in now:
+            of._pop_mode()
+        for mode in (*(mode for mode in now if type(mode).__name__ == "DeviceContext"), *modes):
+            of._push_mode(mode)
+
+    return others, write
+
+
 Settings = Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], object]]]
 
 ATTENTION, DEVICES = ("flash", "mem_efficient", "math"), ("cpu", "cuda")
@@ -145,6 +242,11 @@ MOST_TEXT = 100  # letters of variables in a message
 RANDOM = ("state of random numbers", "state of CUDA's random numbers")
 # Name -> how it is read (None: it has no value now) and written
 TORCH_SETTINGS: Settings = {
+    # First: a mode sees the other functions that are called here
+    "modes of operators": _modes("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
+    "modes of functions": _modes("torch.overrides", "_get_current_function_mode_stack"),
+    "operators": (_operators, _put_operators_back),
+    "compiler's configuration": (_compiler_configs, _set_compiler_configs),
     "threads": (lambda t: t.get_num_threads(), lambda t, value: t.set_num_threads(value)),
     "default dtype": (lambda t: t.get_default_dtype(), lambda t, value: t.set_default_dtype(value)),
     # None for the CPU: a device that is set costs every call of PyTorch a microsecond
@@ -193,6 +295,7 @@ PROCESS_SETTINGS: Settings = {
         lambda t: os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
         lambda t, value: os.sched_setaffinity(0, value),
     ),
+    "cores of threads": (_cores_of_threads, _set_cores_of_threads),
     "floating-point control": (_float_control, _set_float_control),
     "environment variables": (_variables, _set_variables),
     "priority": (lambda t: os.getpriority(os.PRIO_PROCESS, 0), _set_priority),
@@ -267,16 +370,18 @@ def _text(value: Any, other: Any) -> str:
     """Return a setting's value for a message, where `other` is its other one. "" where it has no short text."""
     if isinstance(value, dict) and LIMITS[0] in value:
         return ""
-    if isinstance(value, dict):  # of variables
+    if isinstance(value, dict):
         names = (name for name in sorted({*value, *other}) if value.get(name) != other.get(name))
         return ", ".join(f"{name}={value.get(name, '')}" for name in names)[:MOST_TEXT]
     if isinstance(value, set):  # of cores
         return ", ".join(map(str, sorted(value)))
     if isinstance(value, tuple):
-        return (value[0] or "") if isinstance(value[0], str) else ", ".join(_text(part, None) for part in value)
+        is_name = bool(value) and isinstance(value[0], str)
+        return (value[0] or "") if is_name else ", ".join(_text(part, None) for part in value) or "none"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "" if isinstance(value, bytes) or callable(value) else str(value).removeprefix("torch.")
+    text = "" if isinstance(value, bytes) or callable(value) else str(value)
+    return type(value).__name__ if " object at 0x" in text else text.removeprefix("torch.")
 
 
 def allows_tf32(torch: Any, environ: Mapping[str, str]) -> bool:

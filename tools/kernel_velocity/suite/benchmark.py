@@ -30,6 +30,7 @@ from kernel_velocity.engine.gpu import GpuWatch, uuid, with_clocks
 from kernel_velocity.engine.quiet import Gate
 from kernel_velocity.engine.reported import HostActivity, activity, read_counters, threads
 from kernel_velocity.engine.sampling import RoundResult, measure
+from kernel_velocity.engine.server import is_shared
 from kernel_velocity.engine.stopping import from_environment
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.engine.timers import Call, CudaGraphTimer, Timer
@@ -59,7 +60,14 @@ from kernel_velocity.suite.alone import APART_TURNS, AloneCalls, ApartError
 from kernel_velocity.suite.audit import FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.suite.memory import checksums, layout_of, unlike_reference
 from kernel_velocity.suite.originals import ORIGINALS, ReplacedFunctionError
-from kernel_velocity.suite.under_test import ARTEFACTS, build_info, check_package, find_info, root_folder
+from kernel_velocity.suite.under_test import (
+    ARTEFACTS,
+    build_info,
+    check_package,
+    find_info,
+    is_imported,
+    root_folder,
+)
 from kernel_velocity.unproven import FLAG, KINDS
 
 CHECK_STEP = 97  # where an output has all bits of one that was checked in full, one in 97 results is checked again
@@ -220,12 +228,16 @@ class _KernelBenchmark(FiguresBenchmark):
         check_device(implementation, self.problem)
         check_package(os.environ)
         timing.prepare_torch(self.device)
-        ORIGINALS.note(self.problem)
+        # Where no code of a commit runs, in the process of a control, nothing is audited: that took 5% of its round
+        self._is_control = implementation in CONTROLS and implementation not in self.problem.functions
+        is_apart = self._is_control and not is_shared(os.environ, self.device) and not is_imported(os.environ)
+        if not is_apart:
+            ORIGINALS.note(self.problem)
         timing.prepare(self.device, os.environ)
-        self._state = process_state.State()
+        self._state = None if is_apart else process_state.State()
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
-        self._fresh = FreshInputs(self._inputs, test["create_inputs"], os.environ)
+        self._fresh = None if is_apart else FreshInputs(self._inputs, test["create_inputs"], os.environ)
         self._bound: Bound = bind(implementation, self.problem, case, self._inputs, packages.folder())
         self._noted = self._own_functions()
         self._bound.poison()
@@ -288,16 +300,15 @@ class _KernelBenchmark(FiguresBenchmark):
                 result, watch, host = latest
             alone.row = max(alone.row, latest[0].estimate)
             wait_for_threads()
-            self._fresh.check()
+            if self._fresh is not None:
+                self._fresh.check()
             try:
                 waiting = None if cold else self._waiting(call, result.estimate)
                 waits += [] if waiting is None else [waiting]
                 check_finished(alone.row, waits)
-                # No code of a commit runs in a control: an audit of it took up to 18% of its round
-                is_control = implementation in CONTROLS and implementation not in self.problem.functions
                 audit_flags = (
                     ()
-                    if is_control
+                    if self._is_control or self._fresh is None
                     else audit(
                         self._bound,
                         self._fresh,
@@ -315,8 +326,9 @@ class _KernelBenchmark(FiguresBenchmark):
             except ApartError:
                 if turn == APART_TURNS - 1:
                     raise
-        changes = self._state.put_back()
-        ORIGINALS.check()
+        changes = {} if self._state is None else self._state.put_back()
+        if self._fresh is not None:
+            ORIGINALS.check()
         if self._noted != self._own_functions():
             raise ReplacedFunctionError("code of the kernel replaced a function of the benchmark or of its bound call")
         raised = {
@@ -447,7 +459,9 @@ class _KernelBenchmark(FiguresBenchmark):
             why = unlike_reference(self.problem, self._inputs, whole, inputs, expected)
         if why:
             drawn = "" if output is whole else " in results drawn at random"
-            raise WrongResultError(f"{self.problem.name} {implementation} {case} is wrong{drawn}: {why}{self._fresh}")
+            raise WrongResultError(
+                f"{self.problem.name} {implementation} {case} is wrong{drawn}: {why}{self._fresh or ''}"
+            )
         return details
 
     def _output(self) -> Any:
@@ -498,7 +512,7 @@ def _marker(problem: Problem, device: str, implementation: str, case: str) -> Pa
     if where is None:
         return None
     # Another reference or tolerance checks in full again.
-    source = hashlib.sha256(inspect.getsource(type(problem)).encode()).hexdigest()[:8]
+    source = hashlib.sha256(Path(inspect.getfile(type(problem))).read_bytes()).hexdigest()[:8]
     return _cache().joinpath("checked", *where, f"{problem.name}-{device}-{implementation}-{case}-{source}")
 
 

@@ -8,8 +8,9 @@ value. That shows a patch, not malice: code that means to deceive can replace th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Set
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from itertools import chain, takewhile
+from operator import attrgetter, contains, getitem, is_
 from pathlib import PurePath
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -79,6 +80,8 @@ class _Noted(NamedTuple):
                 function.__kwdefaults__ = dict(named) if named else None
         if isinstance(self.holder, dict):
             self.holder[self.name] = self.value
+        elif len(self.namespaces) > 1 and self.name in self.namespaces[0]:
+            delattr(self.holder, self.name)  # a base has it
         else:
             setattr(self.holder, self.name, self.value)
 
@@ -120,6 +123,63 @@ def _alike(now: Any, before: Any) -> bool:
     return type(now) is type(before) and type(now) in FIXED and bool(now == before)
 
 
+class _Fast:
+    """All that was noted, compared without Python's loop. It says that nothing was replaced, or that something may be.
+
+    In a forked process each object that is looked at costs a copy of its page, 1,300 of them 5 ms.
+    """
+
+    def __init__(self) -> None:
+        self._there: tuple[list[Mapping[str, Any]], list[str], list[Any]] = ([], [], [])
+        self._absent: tuple[list[Mapping[str, Any]], list[str]] = ([], [])  # a name there would come first
+        self._sizes: tuple[list[Sized], list[int]] = ([], [])
+        self._functions: list[FunctionType] = []
+        self._parts: dict[str, list[Any]] = {"__code__": [], "__defaults__": [], "__kwdefaults__": []}
+
+    def add(self, noted: _Noted) -> bool:
+        """Take what was noted. Return whether it can be compared like this."""
+        namespace = next((namespace for namespace in noted.namespaces if noted.name in namespace), None)
+        if namespace is None or isinstance(noted.value, list | set):
+            return False
+        for earlier in takewhile(lambda other: other is not namespace, noted.namespaces):
+            _append(self._absent, (earlier, noted.name))
+        _append(self._there, (namespace, noted.name, noted.value))
+        if isinstance(noted.value, dict):
+            self._add_dictionary(noted.value)
+        for function in _functions(noted.value):
+            self._functions.append(function)
+            for part, column in self._parts.items():
+                column.append(getattr(function, part))
+            self._add_dictionary(function.__kwdefaults__ or {})
+            if "__wrapped__" in vars(function):
+                _append(self._there, (vars(function), "__wrapped__", vars(function)["__wrapped__"]))
+        return True
+
+    def _add_dictionary(self, values: dict[str, Any]) -> None:
+        _append(self._sizes, (values, len(values)))
+        for name, value in values.items():
+            _append(self._there, (values, name, value))
+
+    def is_same(self) -> bool:
+        """Return whether all of it is what it was, object by object."""
+        spaces, names, values = self._there
+        sized, sizes = self._sizes
+        try:
+            return (
+                all(map(is_, map(getitem, spaces, names), values))
+                and not any(map(contains, *self._absent))
+                and list(map(len, sized)) == sizes
+                and all(all(map(is_, map(attrgetter(part), self._functions), of)) for part, of in self._parts.items())
+            )
+        except KeyError:
+            return False
+
+
+def _append(columns: tuple[list[Any], ...], row: tuple[Any, ...]) -> None:
+    for column, value in zip(columns, row, strict=True):
+        column.append(value)
+
+
 class Originals:
     """Functions, classes and constants by name, as they were when they were noted."""
 
@@ -127,6 +187,8 @@ class Originals:
         self._functions: dict[str, _Noted] = {}
         self._problem: Any = None
         self._of_problem: frozenset[str] = frozenset()  # names
+        self._fast, self._slow = _Fast(), list[str]()  # names beside those of the problem
+        self._newest, self._unfinished = "", list[str]()  # modules at the last note
 
     def note(self, problem: Any = None) -> None:
         """Note those of the harness, those of a problem, and those of torch where it is imported.
@@ -134,32 +196,38 @@ class Originals:
         What was noted before stays, but of another problem.
         """
         if problem is not self._problem:
-            others = self._functions.keys() - self._of_problem
-            self._functions = {name: noted for name, noted in self._functions.items() if name in others}
+            for name in self._of_problem:
+                del self._functions[name]
         self._problem = problem
         of_problem = list(_of_problem(problem)) if problem is not None else []
-        # The server that forks rounds has noted nearly all of them
-        noted_modules = self._functions.keys() & sys.modules.keys()
         self._of_problem = frozenset(name for name, *_ in of_problem)
+        # The server that forks rounds has noted nearly all of them
+        newer = [*takewhile(lambda name: name != self._newest, reversed(sys.modules))]
+        new = [name for name in newer[::-1] if name.startswith((*HARNESS, LAYERS)) or name in TORCH]
+        new = [*self._unfinished, *new]
+        self._newest = next(reversed(sys.modules))
         with no_collection():  # it would look at all objects of torch: .13 s for 2 ms of work
-            self._functions |= {
-                name: _Noted(holder, key, value, _inside(value), _namespaces(holder, key))
-                for name, holder, key, value in chain(
-                    _of_harness(noted_modules), of_problem, _of_torch(noted_modules), _modules()
-                )
-                if name not in self._functions
-            }
+            for name, holder, key, value in chain(_of_harness(new), of_problem, _of_torch(new), _modules(new)):
+                if name not in self._functions:
+                    noted = _Noted(holder, key, value, _inside(value), _namespaces(holder, key))
+                    self._functions[name] = noted
+                    if name not in self._of_problem and not self._fast.add(noted):
+                        self._slow.append(name)
+        self._unfinished = [name for name in new if name not in self._functions]
 
     def put_back(self) -> list[str]:
         """Put back all that was replaced, and return its names."""
         named = _of_problem(self._problem) if self._problem is not None else ()
         of_problem = {name: (holder, value) for name, holder, _, value in named}
         with no_collection():
+            looked_at = (*self._slow, *self._of_problem) if self._fast.is_same() else list(self._functions)
             replaced = [
                 name
-                for name, noted in self._functions.items()
-                if not noted.is_still(
-                    of_problem.get(name, (None, MISSING))[1] if name in self._of_problem else noted.now()
+                for name in looked_at
+                if not self._functions[name].is_still(
+                    of_problem.get(name, (None, MISSING))[1]
+                    if name in self._of_problem
+                    else self._functions[name].now()
                 )
             ]
         for name in replaced:
@@ -183,11 +251,11 @@ def _namespaces(holder: Any, name: str) -> tuple[Mapping[str, Any], ...]:
     return (names,) if name in names or not isinstance(holder, type) else tuple(map(vars, holder.__mro__))
 
 
-def _modules() -> Iterator[_Named]:
-    """Yield the modules of the harness, and those of torch that are noted, but those that are being imported."""
-    for name, module in list(sys.modules.items()):
-        is_whole = not getattr(getattr(module, "__spec__", None), "_initializing", False)
-        if is_whole and (name.startswith((*HARNESS, LAYERS)) or name in TORCH):
+def _modules(names: Sequence[str]) -> Iterator[_Named]:
+    """Yield modules, but those that are being imported."""
+    for name in names:
+        module = sys.modules[name]
+        if not getattr(getattr(module, "__spec__", None), "_initializing", False):
             yield name, sys.modules, name, module
 
 
@@ -195,9 +263,10 @@ def _is_constant(name: str, value: Any) -> bool:
     return name.isupper() and isinstance(value, FIXED + CONTAINERS)
 
 
-def _of_harness(noted_modules: Set[str]) -> Iterator[_Named]:
-    for name in [name for name in sys.modules if name.startswith(HARNESS) and name not in noted_modules]:
-        yield from _of_module(sys.modules[name], name)
+def _of_harness(names: Sequence[str]) -> Iterator[_Named]:
+    for name in names:
+        if name.startswith(HARNESS):
+            yield from _of_module(sys.modules[name], name)
 
 
 def _of_module(module: Any, module_name: str) -> Iterator[_Named]:
@@ -233,20 +302,20 @@ def _of_problem(problem: Any) -> Iterator[_Named]:
                 yield f"{where}.{key}", part, key, value
 
 
-def _of_torch(noted_modules: Set[str]) -> Iterator[_Named]:
+def _of_torch(names: Sequence[str]) -> Iterator[_Named]:
     if not sys.modules.keys() >= {*TORCH}:
         return
-    for module_name in {*TORCH} - noted_modules:
+    for module_name in {*TORCH} & {*names}:
         module = sys.modules[module_name]
         for name, value in list(vars(module).items()):
             if callable(value) and name[0] != "_" and name not in BY_TORCH:
                 yield f"{module_name}.{name}", module, name, value
-    tensor = sys.modules["torch"].Tensor if "torch" not in noted_modules else object
+    tensor = sys.modules["torch"].Tensor if "torch" in names else object
     attributes = {name: value for base in reversed(tensor.__mro__[:-1]) for name, value in vars(base).items()}
     for name, value in attributes.items():
         if callable(value):
             yield f"torch.Tensor.{name}", tensor, name, value
-    for module_name in [name for name in sys.modules if name.startswith(LAYERS) and name not in noted_modules]:
+    for module_name in [name for name in names if name.startswith(LAYERS)]:
         for name, value in list(vars(sys.modules[module_name]).items()):
             if isinstance(value, type) and value.__module__ == module_name:
                 for key in CALLS:

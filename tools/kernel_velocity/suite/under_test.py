@@ -10,6 +10,7 @@ import ctypes
 import importlib.util
 import os
 import pkgutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,12 @@ def check_package(environ: Mapping[str, str]) -> None:
                 f"{module.name} comes from {spec.origin}, not from the build of the commit under test "
                 f"({folder}): remove that copy, and run one asv at a time in a clone"
             )
+
+
+def is_imported(environ: Mapping[str, str]) -> bool:
+    """Return whether this process has imported a package of the build under test. Without a named build it may have."""
+    folder = environ.get(ARTEFACTS)
+    return folder is None or any(module.name in sys.modules for module in pkgutil.iter_modules([folder]))
 
 
 def find_info(build: Path) -> Path | None:
