@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from kernel_velocity import units
 from kernel_velocity.direction import Better
@@ -31,7 +30,6 @@ from kernel_velocity.results.measurement import (
     Outcome,
     SeriesKey,
 )
-from kernel_velocity.stats.changepoints.values import INTERVAL
 
 Indices = NDArray[np.int64]
 Truth = NDArray[np.bool_]
@@ -135,18 +133,6 @@ class Columns:
         values = np.log(np.where(self.is_measured & (seconds > 0), seconds, np.nan))
         return np.asarray(values if self.machine is None else values - self.machine)
 
-    @cached_property
-    def log_errors(self) -> FloatArray:
-        """The standard errors that their rounds leave to the log times. NaN: unknown."""
-        low = np.where(np.isnan(self.adjusted_low), self.low, self.adjusted_low)
-        high = np.where(np.isnan(self.adjusted_low), self.high, self.adjusted_high)
-        is_usable = (self.rounds > 1) & (low > 0) & np.isfinite(high)
-        result = np.full(low.size, np.nan)
-        if is_usable.any():
-            quantiles = _quantiles(int(self.rounds.max()))[self.rounds[is_usable]]
-            result[is_usable] = np.log(high[is_usable] / low[is_usable]) / 2 / quantiles
-        return result
-
     @property
     def has_answer(self) -> bool:
         """Whether a time, a failure or a reason for none is recorded. Nothing is, where nobody measured the series."""
@@ -224,12 +210,6 @@ def _or_none(value: float) -> float | None:
 
 def _interval(low: float, high: float, method: str) -> Interval | None:
     return None if math.isnan(low) or math.isnan(high) else Interval(low=float(low), high=float(high), method=method)
-
-
-@cache
-def _quantiles(most: int) -> FloatArray:
-    """Return the quantile of Student's t of an interval from 0, 1, ... `most` rounds. NaN where there is none."""
-    return np.asarray(special.stdtrit(np.arange(most + 1) - 1.0, INTERVAL))
 
 
 def comparable(series: Columns, method: int) -> Truth:

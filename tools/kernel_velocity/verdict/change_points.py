@@ -5,6 +5,7 @@ Many series are looked at together, which is faster (stats/changepoints/detector
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 import scipy
+from scipy import special
 
 from kernel_velocity import forking, progress
 from kernel_velocity.engine.statistics import FloatArray
@@ -21,7 +23,7 @@ from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.measurement import IntArray, SeriesKey
 from kernel_velocity.stats.changepoints import detector
 from kernel_velocity.stats.changepoints.detector import Detected
-from kernel_velocity.stats.changepoints.values import ChangePoint
+from kernel_velocity.stats.changepoints.values import INTERVAL, ChangePoint
 
 SERIES_AT_ONCE = 512  # at most: 20 MB of arrays, where there are 500 values of each
 
@@ -46,6 +48,25 @@ def logs(columns: Columns) -> Logs:
     Values of two timing methods are two series, without a step between them.
     """
     return Logs(values=columns.logs, method=columns.method)
+
+
+def errors(columns: Columns) -> FloatArray:
+    """Return the standard errors that their rounds leave to the log times of a series. NaN: unknown."""
+    is_adjusted = ~np.isnan(columns.adjusted_low)
+    low = np.where(is_adjusted, columns.adjusted_low, columns.low)
+    high = np.where(is_adjusted, columns.adjusted_high, columns.high)
+    is_usable = (columns.rounds > 1) & (low > 0) & np.isfinite(high)
+    result = np.full(low.size, np.nan)
+    if is_usable.any():
+        quantiles = _quantiles(int(columns.rounds.max()))[columns.rounds[is_usable]]
+        result[is_usable] = np.log(high[is_usable] / low[is_usable]) / 2 / quantiles
+    return result
+
+
+@functools.cache
+def _quantiles(most: int) -> FloatArray:
+    """Return the quantile of Student's t of an interval from 0, 1, ... `most` rounds. NaN where there is none."""
+    return np.asarray(special.stdtrit(np.arange(most + 1) - 1.0, INTERVAL))
 
 
 def by_method(series: Logs) -> dict[int, FloatArray]:

@@ -19,7 +19,7 @@ from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT
-from kernel_velocity.verdict import controls
+from kernel_velocity.verdict import change_points, controls
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
@@ -87,7 +87,7 @@ def build(past: Past) -> Histories:
     for number, key in enumerate(past.layout.keys):
         part, entries = past.layout.part(number), past.columns(key)
         seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
-        rounds_and_machine = entries.log_errors, controls.left_in(entries, shared[key])
+        rounds_and_machine = change_points.errors(entries), controls.left_in(entries, shared[key])
         rows = zip(
             *(columns[name][part].tolist() for name in ("position", "outcome", "method", "remark", "began")),
             *(values.tolist() for values in (seconds, *rounds_and_machine)),

@@ -365,7 +365,7 @@ def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Settled]) -> 
     Args:
         settled: what the detector sees.
     """
-    searched = [Searched(change_points.logs(part), part.log_errors, *settled[part.key]) for part in columns]
+    searched = [Searched(change_points.logs(part), change_points.errors(part), *settled[part.key]) for part in columns]
     ends = [part.ends for part in searched]
     platforms = [controls.platform_of(part.key) for part in columns]
     by_platform = moves.pools(platforms, [part.key.implementation in CONTROLS for part in columns], ends)
@@ -404,7 +404,7 @@ def unseen(
     """
     levels, loose = list[Level](), list[_Loose]()
     for columns, steps, pool in zip(series, points, pools, strict=True):
-        logs, errors = columns.logs, columns.log_errors
+        logs, errors = columns.logs, change_points.errors(columns)
         for entries in _of_levels(np.flatnonzero(~np.isnan(logs)), steps):
             basis = entries[: grown(entries.size)][-LONGER:]
             levels.append(Level(logs[basis], pool, moves.error_of(errors[basis])))
