@@ -15,26 +15,27 @@ from collections.abc import Callable
 STEPS = 256  # of a panel: DEPTH of float32_blocks_cpu.h
 
 # What else a product of 256 x 256 x 256 costs (packing, the tiles' way from and to C, the call), in steps of a panel.
-# Measured (one core with AVX-512, fastest of 6000 calls in turns): shares 37, 47 and 81 take 383.5, 394.8 and 434.1 us,
-# so 1.1514 us a step. At 128 the rest weighs more: +2.4% and +8.0% there.
-REST = 40
+# Measured (one core with AVX2, fastest of 3000 calls in turns): shares 37, 47 and 81 take 412.4, 427.7 and 470.0 us, so
+# 1.29 us a step. At 128 the rest weighs more.
+REST = 27
 
 AGAIN = """
 // Does the first steps of a panel again, for nothing.
-void multiply_again(const float* a, const float* b, int64_t depth) {
+template <int HEIGHT, class Rows>
+void multiply_again(const Rows& a, const float* b, int64_t depth) {
     int64_t share = SHARE;        // of 256 steps
     asm("" : "+r"(share));  // the compiler does not see the number
-    Floats sums[ROWS][VECTORS] = {}, thrown[ROWS][VECTORS];
+    Floats sums[HEIGHT][VECTORS] = {}, thrown[HEIGHT][VECTORS];
     multiply_panels(a, b, depth * share / 256, sums);
 #pragma GCC unroll 12
-    for (int i = 0; i < ROWS; ++i)
+    for (int i = 0; i < HEIGHT; ++i)
 #pragma GCC unroll 2
         for (int v = 0; v < VECTORS; ++v) thrown[i][v] = sums[i][v];
     asm volatile("" : : "m"(thrown));  // nor that nobody wants them
 }
 """
-_TILE = "\n// Adds one tile of the product to C."
-_SUMS = "    Floats sums[ROWS][VECTORS] = {};\n    multiply_panels(a, b, depth, sums);\n"
+_TILE = "\n// Adds one tile of the product to C or,"
+_SUMS = "    Floats sums[HEIGHT][VECTORS] = {};\n    multiply_panels(a, b, depth, sums);\n"
 
 
 class AnchorError(ValueError):
@@ -66,7 +67,7 @@ def replaced_number(text: str, before: str, change: Callable[[int], int]) -> str
 def planted(source: str, share: int) -> str:
     """Return the code so that it does `share` of every 256 steps again."""
     text = replaced(source, _TILE, AGAIN.replace("SHARE", str(share)) + _TILE)
-    return replaced(text, _SUMS, f"    multiply_again(a, b, depth);\n{_SUMS}")
+    return replaced(text, _SUMS, f"    multiply_again<HEIGHT>(a, b, depth);\n{_SUMS}")
 
 
 def with_share(text: str, share: int) -> str:
@@ -81,10 +82,10 @@ def with_wider_blocks(text: str) -> str:
 
 def renamed(text: str) -> str:
     """Return the code with another name of an inner function, and a comment more: the same machine code."""
-    if "add_tile(" not in text:
+    if "add_tile" not in text:
         raise AnchorError(f"the kernel has no add_tile any more; adapt {__name__}")
     return text.replace("// Adds one tile", "// Tiles do not share elements.\n// Adds one tile").replace(
-        "add_tile(", "accumulate_tile("
+        "add_tile", "accumulate_tile"
     )
 
 
