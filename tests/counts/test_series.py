@@ -118,5 +118,6 @@ def test_kernels_of_this_repository_are_counted(kernel, tmp_path, monkeypatch):
     counts = bench().count("native", case)
     lines = bench.problem.get_bytes(bench.problem.test_case(case)) / 64
     assert lines <= counts["ll_misses"] < 1.7 * lines  # matmul packs its factors, too
-    assert counts["ll_misses"] <= counts["l1_misses"] < counts["reads"] + counts["writes"] < counts["instructions"]
+    # valgrind counts each element that a multiply-add of vectors reads, so there may be more reads than instructions
+    assert counts["ll_misses"] <= counts["l1_misses"] < counts["reads"] + counts["writes"] < 8 * counts["instructions"]
     assert json.dumps(counts)
