@@ -20,6 +20,7 @@ READ_BY_US = {
     "processes.py",
     "make_venv.py",
     "counting.py",
+    "packages.py",
 }
 
 
