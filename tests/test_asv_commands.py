@@ -1,13 +1,17 @@
-"""asv's own commands on our suite: what `asv run` measures."""
+"""asv's own commands on our suite: what `asv run` measures, and what its tables show."""
 
 import itertools
 import json
+import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from asv import util
+from asv.commands.show import Show
+from asv.results import Results
+from asv.runner import BenchmarkResult
 
 from kernel_velocity import asv_plugin, lock
 from kernel_velocity.errors import UsageError
@@ -19,6 +23,7 @@ CONTRACT = Path(__file__).parent / "benchmarks" / "golden" / "contract.json"
 CONF = SimpleNamespace(benchmark_dir=str(SUITE.folder))
 BENCHMARKS = json.loads(CONTRACT.read_text())
 FOREIGN = {"name": "device_memory.time_copy", "params": [["'a'", "'b'"]]}  # of asv alone, in the same suite
+NA = math.nan
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +97,54 @@ def test_selection_leaves_the_list_of_benchmarks_as_it_is(tmp_path):
     asv_plugin.TierBenchmarks(conf, BENCHMARKS, "matmul").save()
     listed = json.loads((tmp_path / "benchmarks.json").read_text())
     assert [listed[benchmark["name"]] for benchmark in BENCHMARKS] == BENCHMARKS
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def table(values, axes=(("'eager'", "'native'", "'triton'"), ("'float32-1M'", "'float32-5M'", "'float32-50M'"))):
+    """Return what asv prints of a benchmark with these values."""
+    params = [list(axis) for axis in axes]
+    benchmark = {"name": "k.Cpu.time_hot", "params": params, "param_names": ["implementation", "case"][: len(params)]}
+    benchmark |= {"version": "1", "unit": "seconds"}
+    results = Results.unnamed()
+    nothing = [None] * len(values)
+    results.add_result(benchmark, BenchmarkResult(values, nothing, nothing, 0, "", None))
+    return asv_plugin.format_result(results, benchmark)
+
+
+def test_table_has_no_row_and_no_column_of_na():
+    info, details = table([1.0, NA, NA, NA, 2.0, NA, NA, NA, NA])
+    assert info == "ok"
+    rows = [line.split() for line in details.splitlines() if not set(line) <= set("= -")]
+    assert rows[-3:-1] == [["eager", "1.00s", "n/a"], ["native", "n/a", "2.00s"]]
+    assert details.splitlines()[-1] == "no value: implementation triton; case float32-50M"
+
+
+def test_failure_is_shown():
+    info, details = table([None, NA, NA, NA, 2.0, NA, NA, NA, NA])
+    assert info == "1/4 failed"
+    assert "failed" in details and details.count("n/a") == 2
+
+
+def test_benchmark_without_any_value_is_one_word():
+    assert table([NA] * 9) == ("n/a", None)
+    assert table([NA], axes=()) == ("n/a", None)
+
+
+def test_show_leaves_out_a_benchmark_without_any_value(capsys):
+    benchmark = {"name": "k.Cuda.time_hot", "params": [], "param_names": [], "version": "1", "unit": "seconds"}
+    results = Results.unnamed()
+    results.add_result(benchmark, BenchmarkResult([NA], [None], [None], 0, "", None))
+    asv_plugin.print_benchmark(Show, "box", results, benchmark)
+    assert capsys.readouterr().out == ""
+    asv_plugin.print_benchmark(Show, "box", results, benchmark, show_details=True)
+    assert "k.Cuda.time_hot" in capsys.readouterr().out
+
+
+def test_comparison_has_no_line_of_what_is_na():
+    rows = asv_plugin.unroll_result("k", [["'a'", "'b'", "'c'"]], [1.0, NA, None], [None] * 3, [None] * 3)
+    assert [(name, value) for name, value, *_ in rows] == [("k('a')", 1.0), ("k('c')", None)]
 
 
 # The working tree -----------------------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 """asv's plugin (`plugins` in asv.conf.json): the environment of a commit, our pages, and asv's commands on our suite.
 
 asv has the configuration's folder on `sys.path` only while it imports this module, so every package that is needed
-later must be imported here, at module level. asv has no settings for the series of `asv run` and `--python=same`:
-`setup`, which asv calls, puts functions of this module in the place of asv's:
+later must be imported here, at module level. asv has no settings for the series of `asv run`, the tables it prints, and
+`--python=same`: `setup`, which asv calls, puts functions of this module in the place of asv's:
 
     commands.run.Benchmarks      selects the series of a tier on a device, as `kv track` does
     commands.run.Results         writes results files whole, and no less of what no round tells than there was
+    runner and commands.show     format_benchmark_result: tables without rows and columns of n/a
+    commands.show                _print_benchmark: no benchmark that is n/a in all of its series
+    commands.compare             unroll_result: no line that is n/a on both sides
     environment                  create and run of ExistingEnvironment: the working tree, under the machine's lock
 
 Discovery, benchmarks.json and results files stay as they are: a series that is not selected keeps its recorded value.
@@ -14,19 +17,23 @@ Discovery, benchmarks.json and results files stay as they are: a series that is 
 from __future__ import annotations
 
 import itertools
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import asv.commands.compare
 import asv.commands.run
+import asv.commands.show
+import asv.runner
 from asv import util
 from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.environment import ExistingEnvironment
 from asv.publishing import OutputPublisher
 
-from kernel_velocity import lock
+from kernel_velocity import lock, units
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.names import DEVICES
@@ -53,7 +60,12 @@ LINKS = {
     "error.html": ("</body>", f"  <p>{LINK} needs no network and no server.</p>\n  "),
 }
 TIER, DEVICE = "KV_TIER", "KV_DEVICE"  # variables: core (default) or full; cpu or cuda (default: as `kv track`)
+NAMED_VALUES = 3  # values of a parameter that a note names
+_QUOTE = "'"  # asv has parameters as their repr
 
+_format_result = asv.runner.format_benchmark_result
+_print_benchmark = asv.commands.show.Show._print_benchmark.__func__
+_unroll_result = asv.commands.compare.unroll_result
 _run_existing = ExistingEnvironment.run
 
 
@@ -61,6 +73,9 @@ def setup() -> None:
     """Have asv's commands use this module: asv calls it when it has imported it. Again, it changes nothing."""
     asv.commands.run.Benchmarks = TierBenchmarks
     asv.commands.run.Results = RunResults
+    asv.runner.format_benchmark_result = asv.commands.show.format_benchmark_result = format_result
+    asv.commands.show.Show._print_benchmark = classmethod(print_benchmark)
+    asv.commands.compare.unroll_result = unroll_result
     ExistingEnvironment.create, ExistingEnvironment.run = create_existing, run_existing
 
 
@@ -146,6 +161,48 @@ def wanted(suite: Suite, device: str, tier: str) -> Callable[[str, Sequence[str]
         return module not in ours or not (class_name in others or method == "time_cold")
 
     return is_wanted
+
+
+# What tables show -----------------------------------------------------------------------------------------------------
+
+
+def _is_na(value: object) -> bool:
+    """Return whether a value is what asv prints as n/a: not measured, or not applicable. None is a failure."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def format_result(results: Any, benchmark: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return asv's line and table of a benchmark without what is n/a in all of a row or a column.
+
+    A line below the table names the values of parameters that are left out. Where all is n/a there is no table.
+    """
+    axes = benchmark["params"]
+    values = results.get_result_value(benchmark["name"], axes)
+    shown = [params for params, value in zip(itertools.product(*axes), values, strict=True) if not _is_na(value)]
+    if not shown:
+        return "n/a", None
+    used = [set(column) for column in zip(*shown, strict=True)]
+    values_shown = [[value for value in axis if value in some] for axis, some in zip(axes, used, strict=True)]
+    info, details = _format_result(results, {**benchmark, "params": values_shown})
+    left_out = [
+        f"{name} {units.listed([value.strip(_QUOTE) for value in axis if value not in some], NAMED_VALUES)}"
+        for name, axis, some in zip(benchmark["param_names"], axes, used, strict=True)
+        if some != set(axis)
+    ]
+    return info, f"{details}\nno value: {'; '.join(left_out)}" if left_out else details
+
+
+def print_benchmark(
+    cls: Any, machine: str, result: Any, benchmark: Mapping[str, Any], show_details: bool = False
+) -> None:
+    """Print a benchmark as `asv show` does, unless all of its series are n/a. --details prints those too."""
+    if show_details or not all(map(_is_na, result.get_result_value(benchmark["name"], benchmark["params"]))):
+        _print_benchmark(cls, machine, result, benchmark, show_details=show_details)
+
+
+def unroll_result(name: str, params: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield what `asv compare` compares of a benchmark, without what is n/a."""
+    return (row for row in _unroll_result(name, params, *values) if not _is_na(row[1]))
 
 
 # What `--python=same` runs --------------------------------------------------------------------------------------------
