@@ -298,6 +298,7 @@ def test_machine_that_is_never_quiet_is_asked_now_and_then(host, tmp_path, monke
     def gives_up(reading, patience="1e-3"):
         monkeypatch.setattr(quiet, "cpu_gauge", lambda: always(reading))
         with on_cpu(0, tmp_path, {"KV_PATIENCE": patience}) as gate:
+            assert gate.is_open is (gate.gives_up or patience == "0")
             gate.take(Scripted(), None, 1, quiet.ENOUGH, SAMPLE)
             return gate.gives_up
 
