@@ -87,16 +87,17 @@ def test_death_in_an_implementation_is_reported_and_recorded(run, ends, how, cap
     assert lock.HOLDER not in os.environ
 
 
+@pytest.mark.slow
 def test_step_that_does_not_end_is_killed_and_named(run, monkeypatch, capfd):
     monkeypatch.setattr(isolation, "STEP_SECONDS", 1.5)
     how = "took more than 1.5 s, the limit, and was killed"
     assert run(in_a_step("time.sleep(600)")) == (7, f"mine on small: its process {how} while it was timed\n")
     with pytest.raises(KernelVelocityError, match=f"the problem itself on small: its process {how} while timed"):
         run(in_a_step("time.sleep(600)", implementation=None))
-    several = "; ".join(
-        ["time.sleep(1)", "journal.steps.write(b'null\\n')"] * 4
+    steps = "; ".join(
+        ["time.sleep(.75)", "journal.steps.write(b'null\\n')"] * 3
     )  # none takes as long, nor what follows
-    assert run(f"{several}; time.sleep(4)") == (7, "")
+    assert run(f"{steps}; time.sleep(3.2)") == (7, "")
     capfd.readouterr()
 
 
