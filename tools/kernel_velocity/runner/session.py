@@ -309,7 +309,7 @@ class Session:
         minutes = max(round(a_round * (self.rounds - done) / 60), 1)
         commits = units.count(len(self.measured), "commit")
         measured = f"{done} of {units.count(self.rounds, 'round')} of {commits} measured"
-        compiling = f" without {COMPILED}, which PyTorch compiles now" if share < 1 else ""
+        compiling = f" ({COMPILED} follows: PyTorch compiles it now)" if share < 1 else ""
         rest = f"the others take about {units.count(minutes, 'minute')} from {time.strftime('%H:%M')} on"
         text = f"Provisional: {measured}{compiling}, {rest}"
         until = time.time() + 2 * 60 * minutes + UNEXPECTED
