@@ -9,10 +9,11 @@ import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.ab import count_gate
-from kernel_velocity.ab.count_gate import CountReport, Side
+from kernel_velocity.ab.count_gate import CountReport
 from kernel_velocity.counts.changes import FigureKey, Rules
 from kernel_velocity.findings.report import as_json, as_junit, as_markdown
 from kernel_velocity.results.records import Commit
+from kernel_velocity.runner.figures import Side
 from kernel_velocity.suite.counting import Call
 from tests.counts.counting import COUNTS, gate, repository_of
 

@@ -69,7 +69,7 @@ def test_errors_join_times_that_are_recorded_already(tiny):
     assert result["track_max_error"]["result"] == [None, 0.25, 0, 0.25, 0, 0.25]
     assert "float32-1k" in page(tiny)
     again = tiny.track()
-    assert again.returncode == 20 and not lines_with(again.stdout, "] round")  # and is not tried again by itself
+    assert again.returncode == 20 and not lines_with(again.stdout, "errors, counts")  # and is not tried again by itself
 
 
 def test_run_times_in_rounds_and_tracks_errors_once(tiny):
@@ -81,17 +81,17 @@ def test_run_times_in_rounds_and_tracks_errors_once(tiny):
     assert result["track_max_error"]["result"] == [0, 0.25, 0, 0.25, 0, 0.25]
     assert not any(result["track_max_error"].get("samples") or ())
     assert {len(samples) for samples in result["time_hot"]["samples"] if samples} == {2}
-    assert len(lines_with(done.stdout, "] round 1/1")) == 1
+    assert len(lines_with(done.stdout, "errors, counts and figures of code of", head[:8])) == 1
     assert len(lines_with(done.stdout, "/2, commit")) == 2
-    assert not lines_with(tiny.track(KV_ROUNDS="2").stdout, "] round")
+    assert not lines_with(tiny.track(KV_ROUNDS="2").stdout, "errors, counts")
 
 
 def test_interrupted_errors_leave_what_was_timed(tiny):
     track_errors(tiny, returned="time.sleep(60)")
     head = tiny.git("rev-parse", "HEAD")
     process = tiny.begin("track", KV_BENCH="native.*1k", KV_RANGE="HEAD", KV_ROUNDS="2", KV_MACHINE="box")
-    until(process, "round 1/1")  # of the errors; the times had two
-    end(process, signal.SIGINT)
+    until(process, "errors, counts")
+    end(process, signal.SIGTERM)  # ends it as Ctrl-C does
     telemetry = tiny.results / "telemetry" / f"{head[:8]}-{tiny.environment}.jsonl"
     assert len(telemetry.read_text().splitlines()) == 2  # rounds
 

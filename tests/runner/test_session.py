@@ -116,9 +116,10 @@ def test_commit_without_figures_of_cuda_code_has_its_errors(work, monkeypatch):
         monkeypatch.setattr(Session, name, lambda *_, result=result: result)
     monkeypatch.setattr(select, "is_tracked", lambda *_, **__: False)
     monkeypatch.setattr(Session, "_compile_cuda", lambda self, out: (other,))
-    monkeypatch.setattr(Session, "_run", lambda self, commits, options, series, out: ran.append((commits, series)))
+    monkeypatch.setattr(Session, "_track", lambda self, commit, series: ran.append((commit, series)))
+    monkeypatch.setattr(Session, "_run", lambda self, commits, options, *_: ran.append((commits, options[-1])))
     work.measure(False, io.StringIO())
-    assert ran == [((COMMIT,), ("error", "registers")), ((other,), ("error",))]
+    assert ran == [((COMMIT,), "just-discover"), (COMMIT, ("error", "registers")), (other, ("error",))]
 
 
 @pytest.fixture

@@ -187,6 +187,16 @@ def end_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@contextmanager
+def interrupted_by_request() -> Iterator[None]:
+    """Have SIGTERM, which a job's time limit and a container's stop send, interrupt the body as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def described(process: int) -> str:
     """Return the number of a process and the program that it runs."""
     return f"process {process} ({_command(process)[:60]})"

@@ -11,63 +11,39 @@ does not build, or no call that the suite wants counted could be counted at both
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import chdir
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from kernel_velocity import lock, statuses, units
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.counts import callgrind, compiled, machine_code
-from kernel_velocity.counts.changes import Change, FigureKey, Rules, differing
+from kernel_velocity.counts.changes import Change, Rules, differing
 from kernel_velocity.counts.gpu_figures import readable
-from kernel_velocity.errors import KernelVelocityError, NothingMeasured
+from kernel_velocity.errors import NothingMeasured
 from kernel_velocity.findings.report import JUnitCase, Report, commit_line
 from kernel_velocity.findings.text import change as in_percent
 from kernel_velocity.names import COUNTS, FIGURES, counted_case, is_gpu
-from kernel_velocity.processes import contained
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.records import Commit
+from kernel_velocity.runner import figures
 from kernel_velocity.runner.checks import installed_torch
-from kernel_velocity.runner.environment import OURS
-from kernel_velocity.runner.host import measuring_variables
+from kernel_velocity.runner.figures import Side
 from kernel_velocity.runner.select import matching
 from kernel_velocity.statuses import Status
 from kernel_velocity.suite import config, counting
 from kernel_velocity.suite.counting import Call
-from kernel_velocity.suite.suite import Suite
-from kernel_velocity.suite.under_test import ARTEFACTS
 from kernel_velocity.tables import columns, literal, plain
 
-LONGEST = 300.0  # s without an answer, after which a call is given up
 NOTE = "more or fewer, not slower or faster: a count is no time"
 MOST_OPCODES = 12  # of a kernel, that the report names
 _TOOLS = {"valgrind": "counted", "nvdisasm": "code read"}
 _HEADS = ("figure", "BASE", "HEAD", "change", "of")
-
-
-@dataclass
-class Side:
-    """What one commit has: figures, and why it lacks others."""
-
-    figures: dict[FigureKey, int] = field(default_factory=dict)
-    unavailable: dict[Call, str] = field(default_factory=dict)
-    failed: dict[Call, str] = field(default_factory=dict)
-    code: dict[Call, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)  # of GPU code (suite/counting.py)
-
-    def reason(self, call: Call) -> str:
-        """Return why a call has no counts here. "" where it has some."""
-        return self.failed.get(call) or self.unavailable.get(call, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +137,9 @@ def compare(args: argparse.Namespace, err: TextIO) -> CountReport:
         builds = [runner.unpacked(commit) for commit in (base, head)]
         infos = [runner.build_info(commit) for commit in (base, head)]
         calls = _matching(counting.calls(suite, infos), args.bench)
-        before, after = count(suite, builds, calls, err)
+        if calls:
+            print(f"counting {units.count(len(calls), 'call')} at 2 commits", file=err, flush=True)
+        before, after = figures.count(suite, builds, calls)
         kernels = dict.fromkeys((*suite.modules(), *project.kernels)) if args.bench is None else ()
         for side, info in zip((before, after), infos, strict=True):
             side.figures |= compiled.figures(info, dict.fromkeys((*kernels, *(call.kernel for call in calls))))
@@ -190,17 +168,12 @@ def _matching(calls: Sequence[Call], bench: str | None) -> list[Call]:
     series: dict[Series, Call] = {
         (
             f"{call.kernel}.{'Cuda' if is_gpu(call.case) else 'Cpu'}.track_{name}",
-            (call.implementation, _case(call)),
+            (call.implementation, call.of_series),
         ): call
         for call in calls
         for name in (FIGURES["cuda"] if is_gpu(call.case) else COUNTS)
     }
     return [*dict.fromkeys(series[key] for key in matching([*series], bench))]
-
-
-def _case(call: Call) -> str:
-    """Return the case of the series of a call."""
-    return call.case if is_gpu(call.case) else counted_case(call.case)
 
 
 def _build(runner: AsvRunner, commits: Sequence[str], *, wait: bool) -> None:
@@ -220,95 +193,6 @@ def _build(runner: AsvRunner, commits: Sequence[str], *, wait: bool) -> None:
     finally:
         if held is not None:
             held.close()
-
-
-# Counting -------------------------------------------------------------------------------------------------------------
-
-
-def count(suite: Suite, builds: Sequence[Path], calls: Sequence[Call], err: TextIO) -> list[Side]:
-    """Return what calls of builds execute, each build counted in a process beside the others.
-
-    Raises:
-        KernelVelocityError: such a process does not begin.
-    """
-    sides, left = [Side() for _ in builds], [list(calls) for _ in builds]
-    if calls:
-        print(f"counting {units.count(len(calls), 'call')} at {len(builds)} commits", file=err, flush=True)
-    with tempfile.TemporaryDirectory(prefix="kv-counts-") as folder, contained():
-        turn = 0
-        while any(left):
-            workers = [
-                (number, _Worker(suite.folder, build, left[number], Path(folder, f"{number}-{turn}")))
-                for number, build in enumerate(builds)
-                if left[number]
-            ]
-            for number, worker in workers:
-                done = worker.wait(sides[number])
-                left[number] = left[number][done:]
-            turn += 1
-    return sides
-
-
-class _Worker:
-    """A process that counts calls of a build."""
-
-    def __init__(self, suite: Path, build: Path, calls: Sequence[Call], answers: Path) -> None:
-        self._calls, self._answers, self._log = calls, answers, answers.with_suffix(".log")
-        # The suite's folder comes last: the working tree's package lies beside it
-        paths = os.pathsep.join(map(str, (build.absolute(), OURS, suite.parent)))
-        environ = {**os.environ, **measuring_variables("1"), ARTEFACTS: str(build.absolute()), "PYTHONPATH": paths}
-        answers.touch()
-        with self._log.open("w", encoding="utf-8") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", counting.__name__, str(suite), str(answers), json.dumps(calls)],
-                env={**environ, "KV_THREADS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    def wait(self, side: Side) -> int:
-        """Wait until it ends, and put its answers into a side. Return how many calls it dealt with.
-
-        Raises:
-            KernelVelocityError: it ended before the first.
-        """
-        last, size = time.monotonic(), 0
-        while self._process.poll() is None:
-            time.sleep(0.02)
-            if self._answers.stat().st_size != size:
-                last, size = time.monotonic(), self._answers.stat().st_size
-            elif time.monotonic() - last > LONGEST:
-                self._process.kill()
-        lines = self._answers.read_text(encoding="utf-8").splitlines()
-        answers = [answer for answer in map(json.loads, lines) if "begins" not in answer]
-        for call, answer in zip(self._calls, answers, strict=False):
-            self._note(side, call, answer)
-        if self._process.returncode == 0:
-            return len(answers)
-        if not lines:
-            text = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise KernelVelocityError(f"the process that counts does not begin: {(text or ['it printed nothing'])[-1]}")
-        side.failed[self._calls[len(answers)]] = self._end()
-        return len(answers) + 1
-
-    def _end(self) -> str:
-        status = self._process.returncode
-        if status == -signal.SIGKILL:
-            return f"it was killed, or gave no answer within {LONGEST:.0f} s"
-        return f"the process ended by {signal.Signals(-status).name if status < 0 else f'itself with status {status}'}"
-
-    @staticmethod
-    def _note(side: Side, call: Call, answer: Mapping[str, object]) -> None:
-        counts = answer.get("counts")
-        if isinstance(counts, dict):
-            of = call.kernel, call.implementation, _case(call)
-            side.figures |= {FigureKey(*of, name): n for name, n in counts.items()}
-        if "details" in answer:
-            side.code[call] = {name: of for name, of in answer.items() if isinstance(of, dict)}
-        for kind, texts in (("unavailable", side.unavailable), ("failed", side.failed)):
-            if kind in answer:
-                texts[call] = str(answer[kind])
 
 
 # The report -----------------------------------------------------------------------------------------------------------

@@ -300,6 +300,37 @@ class StoredFile:
         samples = [list(part) if part else None for part in parts]
         self._add(benchmark, axes, version, results=results, samples=samples, began=began)
 
+    def track(
+        self,
+        benchmark: str,
+        version: str,
+        axes: list[list[str]],
+        values: Mapping[Params, float | None],
+        *,
+        began: float,
+        seconds: float,
+    ) -> None:
+        """Store values of some series of a benchmark that is not timed. `save` writes them.
+
+        Args:
+            benchmark: its name. version: of the benchmark. axes: all its parameters, as asv writes them.
+            values: by parameters. NaN: n/a. None: failed.
+            began: Unix time of the measurement, s. seconds: its duration.
+        """
+        keys = [tuple(map(parameter, texts)) for texts in itertools.product(*axes)]
+        results = [values.get(key, math.nan) for key in keys]
+        selected = [index for index, key in enumerate(keys) if key in values]
+        self._add(
+            benchmark,
+            axes,
+            version,
+            results=results,
+            samples=[None for _ in keys],
+            began=began,
+            duration=seconds,
+            selected=selected,
+        )
+
     def move_to(self, path: Path) -> None:
         """Have `save` write another file, whose folder names the machine."""
         self.path = path

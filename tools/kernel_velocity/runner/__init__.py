@@ -9,6 +9,7 @@ the leaves, results, series and roofline. A node that only measures imports it w
     code_identity.py  hashes of what runs of a build: what a function of a library reaches, or the whole of it
     doctor.py        `kv doctor`: what is here, what will be n/a and why, what to run first
     environment.py   asv's environment of a commit: build, cache, switch
+    figures.py       errors, counts and figures of code of a build, by a process that times nothing
     fingerprint.py   facts of the machine, and what a build says of its code
     host.py          torch, compiler, device, variables of a measuring process, `kv report` in a process of its own
     instructions.py  functions of x86-64 and AArch64: bytes without addresses, and what they refer to

@@ -106,9 +106,13 @@ class Reader:
             self._died(f"its process crashed: {match['what'].strip()}")
         return None
 
-    def pause(self, now: float) -> None:
-        """Note that no commit is measured from Unix time `now`, s, until asv's next step."""
-        self.steps.append(AsvStep(percent=0.0, commit="", round=1, rounds=1, time=now))
+    def pause(self, now: float, commit: str = "") -> None:
+        """Note that asv measures no commit from Unix time `now`, s, until its next step.
+
+        Args:
+            commit: whose figures are taken meanwhile.
+        """
+        self.steps.append(AsvStep(percent=0.0, commit=commit[:SHORT], round=1, rounds=1, time=now))
 
     def failures(self, commits: Iterable[str], when: float) -> Iterator[tuple[str, Failure]]:
         """Yield the deaths as failures of some commits at a Unix time, s: their processes could not write them."""

@@ -33,13 +33,13 @@ from kernel_velocity.results.git import SHORT, checked_out
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import FIRST_LOOK, Measurement, is_enough, looks, round_interval
-from kernel_velocity.runner import code_identity, fingerprint, report, select
+from kernel_velocity.runner import code_identity, figures, fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, run_measuring, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.host import write_site
 from kernel_velocity.runner.report import Cost
 from kernel_velocity.runner.select import CEILINGS_MODULE, Selection
-from kernel_velocity.suite import packages
+from kernel_velocity.suite import config, packages
 
 PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
 PROVISIONAL = 'id="unfinished"'  # in its first page
@@ -225,11 +225,13 @@ class Session:
         try:
             self._measure_rounds(resuming_steps(done, self.rounds, first_look=first_look), first_look, out)
             broken = self._compile_cuda(out)
+            if self.tracked and not self.measured:  # asv has not listed the benchmarks of today's suite yet
+                self._run(self.tracked[:1], ["--bench", "just-discover"], (), out)
             whole = tuple(commit for commit in self.tracked if commit not in broken)
             for commits, once in ((whole, self.series.tracked), (broken, self.series.errors)):
-                if commits and once:
-                    print("computing errors, and reading what the compilers made", file=out, flush=True)
-                    self._run(commits, ["--record-samples"], once, out)
+                for commit in commits if once else ():
+                    print(f"errors, counts and figures of code of {commit[:SHORT]}", file=out, flush=True)
+                    self._track(commit, once)
         finally:
             self._ended = time.time()
             # Processes that crashed or timed out could not write their failures themselves
@@ -262,6 +264,44 @@ class Session:
                 self._compile(uncompiled, out)
                 self._measure_step(step, later, out)
             uncompiled = ()
+
+    def _track(self, commit: str, wanted: Sequence[Series]) -> None:
+        """Take the errors, counts and figures of code of a commit, and store them in asv's form.
+
+        Raises:
+            KernelVelocityError: the process that takes them does not begin.
+        """
+        began = time.time()
+        self.reader.pause(began, commit)
+        suite = config.suite(self.root)
+        variables = {
+            "ASV_CONF_DIR": str(self.root.absolute()),
+            "ASV_ENV_NAME": self.environment,
+            "ASV_COMMIT": commit,
+        }
+        answers = figures.values(suite, self._environment.unpacked(commit), wanted, variables)
+        spool = failures_spool(self.root, self.environment, commit)
+        values: dict[str, dict[tuple[str, ...], float | None]] = {}
+        for (benchmark, params), value in answers.items():
+            of_benchmark = values.setdefault(benchmark, {})
+            if not isinstance(value, figures.Missing):
+                of_benchmark[params] = float(value)
+                continue
+            of_benchmark[params] = None if value.failed else math.nan
+            failure = Failure(
+                benchmark=benchmark,
+                params=params,
+                time=time.time(),
+                error=value.why,
+                died=value.died,
+                skipped=not value.failed,
+            )
+            add_failure(spool, failure)
+        file, seconds = StoredFile(self.path(commit)), (time.time() - began) / len(values)
+        for benchmark, of_benchmark in values.items():
+            axes, version = figures.axes(suite, benchmark), self.series.versions[benchmark]
+            file.track(benchmark, version, axes, of_benchmark, began=began, seconds=seconds)
+        file.save()
 
     def _measure_step(self, step: AsvRun, series: Sequence[Series], out: TextIO) -> None:
         rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]

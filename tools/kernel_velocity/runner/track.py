@@ -21,6 +21,7 @@ from kernel_velocity import lock, units
 from kernel_velocity.engine.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.past import past
+from kernel_velocity.processes import interrupted_by_request
 from kernel_velocity.results import blocks, git
 from kernel_velocity.results.asv_file import check_machine
 from kernel_velocity.results.measurement import FIRST_LOOK, NARROW, Outcome
@@ -129,6 +130,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     config.check(args.root)
     chosen = settings(args, os.environ)
     with (
+        interrupted_by_request(),
         contextlib.chdir(args.root),
         host.seeing(args.device),
         lock.held(Path(), wait=args.wait),

@@ -268,15 +268,19 @@ class _KernelBenchmark(FiguresBenchmark):
         """Call the implementation once, caches overwritten before."""
         self._bound.call()
 
-    def track_max_error(self, implementation: str, case: str) -> float | None:
+    def track_max_error(self, implementation: str, case: str) -> float:
         """Return the largest error of all results of the call that `setup` made (`max_error` in `accuracy.compare`).
 
-        Each is absolute or relative, whichever is smaller. Of integers absolute. None where the problem gives none.
+        Each is absolute or relative, whichever is smaller. Of integers absolute.
 
         Raises:
+            NotImplementedError: the problem gives none: n/a.
             WrongResultError: a result is wrong that `setup`, which checks 1% once a commit is known, did not see.
         """
-        return self._check(implementation, case, 1).get("max_error")
+        error = self._check(implementation, case, 1).get("max_error")
+        if error is None:
+            raise NotImplementedError("the problem's verify_result gives no max_error")
+        return float(error)
 
     def measure(self, name: str, implementation: str, case: str) -> dict[str, Any]:
         """Measure one round of the method that a series' name ends in. Return it in asv's form, append its telemetry.
