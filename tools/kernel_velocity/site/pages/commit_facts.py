@@ -66,12 +66,13 @@ def build(site: Site) -> Iterator[Page]:
     """Yield the page of every commit that has a measurement and that the repository has."""
     facts = CommitFacts(site)
     for sha in site.measured:
-        recorded = facts.recorded(sha)
+        shown = facts.shown(sha)
         yield Page(
             name=text.commit_href(site.commits[sha]),
             template="commit.html",
-            context=partial(facts.context, sha, recorded),
-            inputs=facts.inputs(sha, recorded),
+            context=partial(facts.context, sha, shown),
+            # What git says of a commit follows from its hash, and from which sources the section names
+            inputs=repr((str(site.project), shown)),
         )
 
 
@@ -103,30 +104,16 @@ class CommitFacts:
                 self._kernels.setdefault(sha, []).append(kernel)
         self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
 
-    def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
+    def context(self, sha: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the template of a commit's page is filled with: what is `shown`, and what git says."""
+        return {"page": {**shown, "sources": self._sources(sha), "files": self._changed_files(sha)}}
+
+    def shown(self, sha: str) -> dict[str, Any]:
+        """Return what a commit's page shows, but for what git says of the commit."""
         rows, summary = self._rows(sha)
-        causes = list(self._causes(sha))
-        code = {"causes": causes, "sources": self._sources(sha), "files": self._changed_files(sha)}
-        return {"page": {**recorded, "rows": rows, "summary": summary, **code}}
+        return {**self._recorded(sha), "rows": rows, "summary": summary, "causes": list(self._causes(sha))}
 
-    def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str:
-        """Return a text that changes whenever a commit's page would. What git says of it follows from its hash."""
-        past = self.site.past
-        changes_here = [
-            (
-                *vars(moved.key).values(),
-                past.flop(moved.key),
-                moved.outcome.value,
-                moved.verdict and vars(moved.verdict),
-                moved.commits,
-            )
-            for moved in self._moved.get(sha, ())
-        ]
-        files = [past.inputs(path) for path in past.paths[sha]]
-        return repr((str(self.site.project), recorded, self._findings.get(sha), changes_here, files))
-
-    def recorded(self, sha: str) -> dict[str, Any]:
+    def _recorded(self, sha: str) -> dict[str, Any]:
         """Return what history, findings and sessions say of a commit."""
         site, commit, on_line = self.site, self.site.commits[sha], sha in self.site.order
         number = bisect_left(site.along, site.order[sha], key=site.order.__getitem__) if on_line else len(site.along)
