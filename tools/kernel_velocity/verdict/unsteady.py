@@ -118,9 +118,10 @@ class Wandering:
         at = int(np.searchsorted(commits, position))
         first, last = commits[max(at - LOOK_BACK, 0)], commits[min(at + LOOK_BACK, commits.size) - 1]
         is_near = (moves.position[:far] >= first) & (moves.position[:far] <= last)
+        start, effect = moves.start[:far][is_near], moves.effect[:far][is_near]
         count = 0
-        for is_there in (moves.effect[:far] > 0, moves.effect[:far] < 0):
-            starts = np.sort(moves.start[:far][is_near & is_there])
+        for is_there in (effect > 0, effect < 0):
+            starts = np.sort(start[is_there])
             count += min(starts.size, 1) + int((np.diff(starts) > size).sum())  # those of one move follow each other
         values = int(np.searchsorted(positions, last, "right") - np.searchsorted(positions, first))
         if not count or special.pdtrc(count - 1, FREQUENT * values) > BY_CHANCE:

@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 from markupsafe import Markup, escape
@@ -67,8 +68,11 @@ def element(name: str, *children: str, **attributes: object) -> Markup:
     return Markup(f"<{name}{head}>{''.join(map(_escaped, children))}</{name}>" if children else f"<{name}{head}/>")
 
 
+_escape = lru_cache(1024)(html.escape)  # most attributes of a dot are those of the one before
+
+
 def _escaped(value: object) -> str:
-    return str(value) if isinstance(value, Markup | int | float) else html.escape(str(value))
+    return str(value) if isinstance(value, Markup | int | float) else _escape(str(value))
 
 
 def trend(
@@ -138,14 +142,15 @@ class Axis:
     """Maps values to coordinates, by their logarithms on a logarithmic axis."""
 
     def __init__(self, low: float, high: float, start: float, end: float, *, is_log: bool = False) -> None:
-        self.low, self.high, self._start, self._end, self._is_log = low, high, start, end, is_log
+        self.low, self.high, self._start, self._end = low, high, start, end
+        self._scale: Callable[[float], float] = math.log if is_log else float
+        self._ends = self._scale(low), self._scale(high)
 
     def at(self, value: float) -> float:
         """Return the coordinate of a value. One beyond the ends lies at the end."""
         inside = min(max(value, self.low), self.high)
-        scale = math.log if self._is_log else float
-        low, high = scale(self.low), scale(self.high)
-        return self._start + (scale(inside) - low) / (high - low) * (self._end - self._start)
+        low, high = self._ends
+        return self._start + (self._scale(inside) - low) / (high - low) * (self._end - self._start)
 
 
 def ticks(low: float, high: float) -> list[float]:
