@@ -56,6 +56,8 @@ COMMANDS: Commands = {
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 # Commands that start no thread: `report` forks (forking.py), and its arrays are too small for several threads
 ONE_THREAD = ("report",)
+# Hardly any objects of a report are in cycles, and looking for those at every 100,000 took a twentieth of its time
+GARBAGE = 1_000_000  # new objects between two collections; Python's default is 700
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of numpy's libraries, read at its import
 
 
@@ -77,7 +79,7 @@ def _declare(parser: argparse.ArgumentParser, commands: Commands, argv: Sequence
         if name in ONE_THREAD and "numpy" not in sys.modules:  # an imported numpy has started its threads
             for variable in THREADS:
                 os.environ.setdefault(variable, "1")
-            gc.disable()  # few of a report's objects are in cycles, and looking for those took a twentieth of its time
+            gc.set_threshold(GARBAGE)
         module = importlib.import_module(f"kernel_velocity.{module_name}")
         if hasattr(module, "add_arguments"):
             module.add_arguments(command)
