@@ -287,6 +287,18 @@ def test_shown_comparison_has_todays_form():
     assert heads(shown) in printed
 
 
+def test_private_parts_of_dependencies_are_those_listed():
+    section = PAGES["docs/reference/versions.md"].partition("## Private parts of others")[2].partition("\n## ")[0]
+    listed = {name for row in re.findall(r"^\| .*", section, re.MULTILINE) for name in re.findall(r"`([\w.]+)`", row)}
+    folders = ("tools/kernel_velocity", "benchmarks")
+    source = "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    assert {name for name in listed if name not in source} == set()
+    imported = re.findall(r"from (?:torch|asv|asv_runner|distributed)\b[\w.]* import (_\w+)", source)
+    reached = re.findall(r"\b(?:torch|asv)(?:\.\w+)*?\.(_[a-z]\w+)", source)
+    assert len(imported) >= 1 and len(reached) >= 6
+    assert {*imported, *reached} - listed == set()
+
+
 def test_versions_that_are_installed_for_tests_are_listed():
     listed = (DOCS / "reference" / "versions.md").read_text(encoding="utf-8")
     files = [ROOT / ".ci/run", ROOT / "tests/results/test_foreign_programs.py", ROOT / "tests/kernels/test_triton.py"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_velocity.problem.problem import FEWEST_ROWS, drawn_rows, redirected
+from kernel_velocity.problem.problem import FEWEST_ROWS, MOST_ROWS, drawn_rows, redirected
 
 torch = pytest.importorskip("torch", reason="what is redirected is torch")
 
@@ -77,6 +77,8 @@ def test_rows_are_drawn_anew_and_pass_no_tile_over():
         assert int(rows.diff().min()) > 0 and int(rows.diff().max()) < 2 * 97
     assert len(drawn_rows(128, 97)) == FEWEST_ROWS and drawn_rows(3, 97).tolist() == [0, 1, 2]
     assert len(drawn_rows(0, 97)) == 0
+    most = drawn_rows(10_000_000, 97)
+    assert len(most) == MOST_ROWS and int(most.diff().max()) < 2 * 10_000_000 / MOST_ROWS + 1
 
 
 def test_rows_depend_on_no_seed_of_torch():

@@ -63,6 +63,15 @@ def test_what_was_replaced_is_put_back_and_named(replace, name):
     )
 
 
+def test_server_that_forks_rounds_has_noted_those_of_pytorch(monkeypatch):
+    asv_type = pytest.importorskip("kernel_velocity.suite.asv_type", reason="the server is asv's")
+    of_server = Originals()
+    monkeypatch.setattr(asv_type, "ORIGINALS", of_server)
+    monkeypatch.setattr(sys, "argv", ["asv", "run_server"])
+    asv_type.register()
+    assert {"torch.nn.functional.relu", "torch.Tensor.add"} <= of_server._functions.keys()
+
+
 def test_what_the_compiler_adds_and_removes_is_nobodys(monkeypatch):
     monkeypatch.setattr(audit, "__compiled_fn_1_7b6d", nothing, raising=False)
     originals = Originals()

@@ -36,7 +36,7 @@ from kernel_velocity.units import significant, size
 LINE_WIDTH = 110  # letters of a line
 BUSY = 0.5  # cores busy in the minute before: less is the system's
 FREE = 5e9  # bytes on the disk: a CUDA build of PyTorch alone takes as much
-# The newest versions that the tests ran with. Of torch and asv private parts are used, too
+# The newest versions that the tests ran with. Of some private parts are used, too (docs/reference/versions.md)
 TESTED: Mapping[str, tuple[int, ...]] = {
     "torch": (2, 13),
     "asv": (0, 6, 6),
@@ -44,6 +44,8 @@ TESTED: Mapping[str, tuple[int, ...]] = {
     "numpy": (2, 5),
     "scipy": (1, 18),
     "triton": (3, 7),
+    "numba": (0, 68),
+    "numba-cuda": (0, 30),
     "distributed": (2026, 8),
 }
 LISTED_KERNELS = 6  # kernels that a line names before it counts them
