@@ -119,13 +119,13 @@ def main(names):
         recipe, _, architecture = name.partition(" ")
         function, codes = getattr(of_the_page, recipe), []
 
-        def kept(architecture, function=function, codes=codes):
+        def code_of(architecture, function=function, codes=codes):
             codes.append(function(architecture))
             return codes[-1]
 
-        kept.__name__ = recipe
+        code_of.__name__ = recipe
         try:
-            made = gpu_code(kept, [architecture]).compiled(Path(), architecture, Path("cache"))
+            made = gpu_code(code_of, [architecture]).compiled(Path(), architecture, Path("cache"))
         except NotCountedError as error:
             print(json.dumps(str(error)))
             continue

@@ -86,9 +86,9 @@ def test_code_object_has_the_figures_of_its_assembly(code):
         source = f'.section .hip_fatbin,"a"\n.balign 4096\n.incbin "{code / "k.co"}"\n.incbin "{code / "k.co"}"\n'
         command = ["gcc", "-shared", "-x", "assembler", "-", "-o", str(code / "libk.so")]
         subprocess.run(command, input=source, text=True, check=True)
-        twice = figures(code, "libk.so")
-        assert twice.figures["registers"] == made.figures["registers"]
-        assert twice.figures["tensor_instructions"] == 16
+        both = figures(code, "libk.so")
+        assert both.figures["registers"] == made.figures["registers"]
+        assert both.figures["tensor_instructions"] == 16
 
 
 def test_of_a_bundle_each_architecture_is_read(code):

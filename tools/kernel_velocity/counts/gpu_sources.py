@@ -21,12 +21,12 @@ from kernel_velocity.counts.elf import CUDA, MAGIC, Elf
 from kernel_velocity.counts.gpu_code import GPU_SECTIONS, Cubin, GpuCode
 from kernel_velocity.counts.gpu_figures import Compiled, assembled, combined, matches, of_cubin, readable
 from kernel_velocity.names import TARGETS
+from kernel_velocity.terminal import uncoloured
 
 ARCHITECTURE = re.compile(r"sm_\d+[af]?|gfx[0-9a-f]+")
 _NAMED = 8  # kernels that a message names
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
-_SAID = 3  # lines of an error that a message has
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_LINES = 3  # lines of an error that a message has
 _PATH = re.compile(r" \(\S+\)$")  # of the module, behind what an import says
 
 
@@ -90,9 +90,9 @@ class GpuCompiler:
 
 def _in_a_line(error: Exception) -> str:
     """Return what an error says: of many lines the first two and the last, as compilers show code between them."""
-    texts = [" ".join(_COLOUR.sub("", line).split()) for line in str(error).splitlines()]
+    texts = [" ".join(uncoloured(line).split()) for line in str(error).splitlines()]
     lines = [text for text in texts if re.search(r"\w", text)] or [type(error).__name__]
-    return _PATH.sub("", " ".join(lines if len(lines) <= _SAID else [*lines[: _SAID - 1], "...", lines[-1]]))
+    return _PATH.sub("", " ".join(lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "...", lines[-1]]))
 
 
 class Code:
@@ -133,8 +133,8 @@ class Code:
             else:
                 made = code.figures(name, threads, shared)
             # A mangled name may count what a process compiled before, as Numba's does
-            known = readable(name) if short[readable(name)] == 1 else name
-            parts.append(replace(made, occupancies=dict(zip([known], made.occupancies.values(), strict=False))))
+            label = readable(name) if short[readable(name)] == 1 else name
+            parts.append(replace(made, occupancies=dict(zip([label], made.occupancies.values(), strict=False))))
         return combined(parts)
 
     def _assembled(self, architecture: str) -> Iterator[Cubin]:
