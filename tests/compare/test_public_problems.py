@@ -177,6 +177,7 @@ def test_solution_in_cuda_is_not_applicable_on_the_cpu(tmp_path):
 NOT_HERE = [  # what a public problem says, and what is said of it
     ("import no_such_package\n", "needs the module no_such_package, which is not installed"),
     ("raise RuntimeError('Torch not compiled with CUDA enabled')\n", "needs CUDA: RuntimeError: Torch not compiled"),
+    ("raise OSError('libcuda.so.1: cannot open')\n", "needs CUDA: OSError: libcuda.so.1: cannot open"),
     ("try:\n    import no_such\nexcept ImportError:\n    raise RuntimeError('no such')\n", "needs the module no_such,"),
 ]
 

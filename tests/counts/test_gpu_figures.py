@@ -3,13 +3,15 @@
 import re
 import shutil
 import subprocess
+from functools import partial
 
 import pytest
 
 from kernel_velocity.counts import gpu_figures, machine_code
 from kernel_velocity.counts.c_call import NotCountedError
 from kernel_velocity.counts.gpu_code import GpuCode
-from kernel_velocity.counts.gpu_figures import GpuFile, readable
+from kernel_velocity.counts.gpu_figures import readable
+from kernel_velocity.counts.gpu_sources import GpuCompiler, GpuFile
 from kernel_velocity.names import FIGURES, MIX
 from tests.counts.gpu import GPU_TOOLS, HAS_TOOLS, PATH, assembled, fatbin, library, ptx, scale
 
@@ -131,6 +133,53 @@ def test_what_is_not_there_is_named(tmp_path, args, architecture, words):
     (tmp_path / "cut.cubin").write_bytes(cubin[:100])
     with pytest.raises(NotCountedError, match=words):
         figures(tmp_path, *args, architecture=architecture)
+
+
+# What a function of a definition returns ------------------------------------------------------------------------------
+
+
+def returned(folder, function, *args, architecture="sm_80", **options):
+    return GpuCompiler(function, *args, **options).compiled(folder, architecture, folder / "cache")
+
+
+@GPU_TOOLS
+def test_code_that_a_function_returns_is_read_as_a_file(tmp_path):
+    text, got = ptx(scale()), []
+    cubin, _ = assembled(text, "sm_80", tmp_path)
+    wanted = figures(tmp_path, "k.cubin")
+    for code in (text, text.encode(), cubin, fatbin((2, 80, cubin)), (cubin, 0)):
+        assert returned(tmp_path, lambda architecture, code=code: got.append(architecture) or code) == wanted
+    assert got == ["sm_80"] * 5
+    larger = returned(tmp_path, lambda _: (cubin, 60_000), ["sm_80"], ["scale"], threads=1024)
+    assert larger.figures["shared_bytes"] == wanted.figures["shared_bytes"] + 60_000
+    assert larger.occupancies == {"scale": "64 of 64 warps"}
+
+
+def missing(_):
+    import no_such_language.parts  # noqa: F401
+
+
+def refusing(_):
+    raise RuntimeError("\x1b[1mno kernel\x1b[0m at 3:7:\n\n  line one\n  line two\n     ^^^^\n unknown attribute")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (missing, "missing needs the module no_such_language, which neither this Python nor this commit has: install"),
+        (partial(missing), "missing needs the module no_such_language, "),
+        (refusing, r"refusing does not compile for sm_80: no kernel at 3:7: line one \.\.\. unknown attribute$"),
+        (lambda _: None, r"<lambda> returned NoneType for sm_80; wanted the bytes of a cubin, PTX, code object, "),
+        (lambda _: (b"", "1"), r"<lambda> returned tuple for sm_80; wanted the bytes"),
+        (lambda _: b"text", r"<lambda> has no GPU code that is read here"),
+        (lambda _: ptx(scale(), target="sm_90"), r"<lambda> has no code for sm_80; it has PTX of sm_90"),
+        (lambda _: b"\x7fELF\x02\x01", r"what <lambda> returned: a damaged ELF file"),
+    ],
+)
+def test_function_without_code_is_named_in_a_line(tmp_path, function, words):
+    with pytest.raises(NotCountedError, match=words) as raised:
+        returned(tmp_path, function)
+    assert "\n" not in str(raised.value)
 
 
 @GPU_TOOLS

@@ -58,15 +58,14 @@ if TYPE_CHECKING:
     from kernel_velocity.problem.problem import Problem
     from kernel_velocity.suite.definition import (
         benchmark,
+        gpu_code,
         gpu_file,
         module,
         native,
         normal,
-        numba,
         problem_file,
         register,
         solution,
-        triton,
     )
     from kernel_velocity.suite.under_test import artefact
 
@@ -75,16 +74,15 @@ __all__ = [
     "Tolerance",
     "artefact",
     "benchmark",
+    "gpu_code",
     "gpu_file",
     "module",
     "native",
     "normal",
-    "numba",
     "problem_file",
     "read",
     "register",
     "solution",
-    "triton",
 ]
 # What benchmarks and notebooks import from here. Imported on use: the command line needs none of it.
 _PUBLIC = {
@@ -94,15 +92,14 @@ _PUBLIC = {
     **dict.fromkeys(
         (
             "benchmark",
+            "gpu_code",
             "gpu_file",
             "module",
             "native",
             "normal",
-            "numba",
             "problem_file",
             "register",
             "solution",
-            "triton",
         ),
         "suite.definition",
     ),

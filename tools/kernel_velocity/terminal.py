@@ -20,6 +20,14 @@ class Control(str):
     __slots__ = ()
 
 
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def uncoloured(text: str) -> str:
+    """Return a text of another program without its colours."""
+    return _COLOUR.sub("", text)
+
+
 def escaped(text: str) -> str:
     """Return text without letters that control a terminal. JSON has the same escapes, so a document stays the same."""
     return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)

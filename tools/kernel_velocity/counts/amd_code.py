@@ -1,26 +1,53 @@
-"""What a compiler made of a kernel for an AMD GPU: figures of the assembly that LLVM's AMDGPU target writes.
+"""What a compiler made of kernels for AMD's GPUs: figures of a code object, or of the assembly of LLVM's AMDGPU target.
 
-The metadata at its end have registers, spills and scratch memory. `.vgpr_count` includes the accumulators. Shared
-memory (LDS) may be 0 there although the kernel uses some, so who launches it must say how much. A comment of LLVM
-behind each store and load of a spill says its bytes.
+HIP leaves code objects (.hsaco, .co), bundles of them, and libraries and objects with bundles. Metadata in a code
+object and at the end of assembly have registers, scratch memory and what is spilled. `.vgpr_count` includes the
+accumulators. Shared memory (LDS) may be 0 there although the kernel uses some, so who launches it must say how much.
+Instructions stand in the assembly, with a comment behind each store and load of a spill. Of a code object llvm-objdump
+tells them.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
 
 from kernel_velocity.counts.c_call import NotCountedError
-from kernel_velocity.counts.gpu_figures import Compiled, occupied
+from kernel_velocity.counts.elf import MAGIC, NOTE, Elf
+from kernel_velocity.counts.gpu_figures import Compiled, occupied, readable
 from kernel_velocity.counts.machine_code import CLASSES, OTHER
 from kernel_velocity.names import MIX
 
-_COUNT = re.compile(r"^\s*\.(vgpr_count|sgpr_count|private_segment_fixed_size|group_segment_fixed_size):\s*(\d+)", re.M)
+MACHINE = 224  # e_machine
+SECTION = ".hip_fatbin"  # of a library or an object: it holds bundles
+_BUNDLE, _PACKED = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
+MAGICS = (_BUNDLE, _PACKED)
+_METADATA = 32  # NT_AMDGPU_METADATA
+_KERNELS, _TARGET_ID = "amdhsa.kernels", "amdhsa.target"
+_ASSEMBLY = re.compile(r"^\s*\.amdgcn_target\s+\"[^\"]*-(gfx[0-9a-f]+)", re.MULTILINE)
+_ENTRY = re.compile(r"^  - ", re.MULTILINE)  # of a kernel in the metadata of assembly
+_FIELD = re.compile(r"^    \.(\w+):\s*(\S+)$", re.MULTILINE)
+_FUNCTION = re.compile(r"; -- Begin function (\S+)\n(.*?)(?=; -- Begin function |\Z)", re.DOTALL)
+_UNBOUNDED = 1024  # threads of a block that HIP takes where a kernel has no launch bounds
 _CODE_BYTES = re.compile(r"^; codeLenInByte = (\d+)", re.MULTILINE)
 _SPILLED = re.compile(r";.*?\b(\d+)-byte Folded (?:Spill|Reload)")
 _INSTRUCTION = re.compile(r"^\s+([a-z][a-z0-9]*_\w+)\b(.*)")
+_DISASSEMBLED = re.compile(r"^\t(\S.*?)\s*// 0*([0-9A-F]+): [0-9A-F ]+(?:<[^>+]+(?:\+0x([0-9a-f]+))?>)?", re.MULTILINE)
 _LABEL = re.compile(r"^(\.LBB\w+):")
+_JUMP = re.compile(r"s_c?branch")
 _PADDING = re.compile(r"s_code_end|s_nop")
+_CALL = re.compile(r"^\s+s_(swappc|call)_b64", re.MULTILINE)
 _CLASSES = {  # the first that matches counts
     name: re.compile(pattern)
     for name, pattern in {
@@ -42,41 +69,238 @@ _CLASSES = {  # the first that matches counts
 }
 
 
-def of_assembly(text: str, architecture: str, kernel: str, threads: int, shared: int) -> Compiled:
-    """Return the figures of a kernel.
+class AmdKernels(ABC):
+    """Kernels of one architecture, as a code object or assembly has them."""
 
-    Args:
-        text: its assembly, with LLVM's comments.
-        architecture: such as "gfx942".
-        kernel: its name.
-        threads: of a block.
-        shared: bytes of a block that its launch adds to those in the metadata.
+    def __init__(self, architecture: str, kernels: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep what metadata say of kernels, by name: fields without their dot."""
+        self.architecture, self._kernels = architecture, kernels
+        self.entries = frozenset(kernels)
+
+    def figures(self, kernel: str, threads: int | None, shared: int) -> Compiled:
+        """Return the figures of a kernel.
+
+        Args:
+            kernel: its name.
+            threads: of a block. None: as its launch bounds say.
+            shared: bytes of a block that its launch adds to those in the metadata.
+
+        Raises:
+            NotCountedError: the metadata do not say what it takes.
+        """
+        has = self._kernels[kernel]
+        if "vgpr_count" not in has:
+            raise NotCountedError(f"the metadata of {kernel} for {self.architecture} do not say how many registers")
+        figures = {
+            "registers": int(has["vgpr_count"]),
+            "scalar_registers": int(has.get("sgpr_count", 0)),
+            "shared_bytes": shared + int(has.get("group_segment_fixed_size", 0)),
+            "stack_bytes": int(has.get("private_segment_fixed_size", 0)),
+        }
+        bounds = prod(has.get("reqd_workgroup_size", [int(has.get("max_flat_workgroup_size", _UNBOUNDED))]))
+        held, missing = occupied(
+            self.architecture,
+            kernel,
+            figures["registers"],
+            threads or (bounds if bounds < _UNBOUNDED else None),
+            figures["shared_bytes"],
+        )
+        figures |= {} if held is None else {"occupancy": held.warps}
+        of_code, details = self._of_code(kernel, missing)
+        return Compiled(
+            figures=figures | of_code,
+            missing=missing,
+            details=details,
+            occupancies={} if held is None else {kernel: str(held)},
+        )
+
+    @abstractmethod
+    def _of_code(self, kernel: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+        """Return figures of the instructions, and their number by opcode. Add what is missing."""
+
+
+class _Assembly(AmdKernels):
+    """Assembly, with LLVM's comments."""
+
+    def __init__(self, text: str) -> None:
+        match = _ASSEMBLY.search(text)
+        if match is None:
+            raise ValueError("no assembly of LLVM's for a GPU")
+        metadata = text.rpartition(f"{_KERNELS}:")[2]
+        kernels = [dict(_FIELD.findall(f"    {entry}")) for entry in _ENTRY.split(metadata)[1:]]
+        super().__init__(match[1], {kernel["name"]: kernel for kernel in kernels if "name" in kernel})
+        self._functions = dict(_FUNCTION.findall(text))
+
+    def _of_code(self, kernel: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+        text = self._functions.get(kernel, "")
+        figures, details = _counted(kernel, text, missing)
+        figures["spill_bytes"] = sum(map(int, _SPILLED.findall(text)))
+        if code := _CODE_BYTES.search(text):
+            figures["code_bytes"] = int(code[1])
+        return figures, details
+
+
+class _CodeObject(AmdKernels):
+    """Machine code, as an ELF file."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._elf = content, Elf(content)
+        metadata = next((of for part in self._elf.sections if part.kind == NOTE for of in _noted(part.content)), None)
+        if metadata is None or _TARGET_ID not in metadata:
+            raise ValueError("a code object without metadata of version 4 or later (-mcode-object-version)")
+        target = re.search(r"gfx[0-9a-f]+", metadata[_TARGET_ID])
+        kernels = [{name[1:]: value for name, value in of.items()} for of in metadata.get(_KERNELS, ())]
+        super().__init__(target[0] if target else "", {kernel["name"]: kernel for kernel in kernels})
+
+    def _of_code(self, kernel: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+        try:
+            figures, details = _counted(kernel, self._disassembled(kernel), missing)
+        except NotCountedError as error:
+            missing |= dict.fromkeys(MIX, str(error))
+            figures, details = {}, Counter()
+        if self._kernels[kernel].get("vgpr_spill_count"):  # scalar ones go to vector registers
+            missing["spill_bytes"] = "a code object does not say which accesses are spills, assembly does"
+        else:
+            figures["spill_bytes"] = 0
+        start = self._elf.find(kernel)
+        if start is not None and (span := self._elf.function(start)):
+            figures["code_bytes"] = span.size
+        return figures, details
+
+    def _disassembled(self, kernel: str) -> str:
+        """Return the instructions of a kernel as assembly, with labels.
+
+        Raises:
+            NotCountedError: there is no llvm-objdump, or it does not know all instructions.
+        """
+        program = _objdump()
+        with tempfile.NamedTemporaryFile(suffix=".hsaco") as file:
+            file.write(self._content)
+            file.flush()
+            command = [program, "-d", f"--disassemble-symbols={kernel}", file.name]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        lines = _DISASSEMBLED.findall(done.stdout)
+        unknown = sum(text.startswith(".long") for text, *_ in lines)
+        if not lines or unknown:
+            what = f"{unknown} of {len(lines)} instructions" if lines else "the code"
+            why = f"llvm-objdump does not know {what} of {kernel} for {self.architecture}"
+            raise NotCountedError(f"{why}: put ROCm's, or that of a newer LLVM, on PATH")
+        start = int(lines[0][1], 16)
+        jumps = {
+            int(address, 16): start + int(offset or "0", 16) for text, address, offset in lines if _JUMP.match(text)
+        }
+        result = list[str]()
+        for text, address, _ in lines:
+            at = int(address, 16)
+            result += [f".LBB{at:x}:"] if at in jumps.values() else []
+            result.append(f"\t{text.split()[0]} .LBB{jumps[at]:x}" if at in jumps else f"\t{text}")
+        return "\n".join(result)
+
+
+def is_assembly(content: bytes) -> bool:
+    """Return whether bytes are assembly for a GPU of AMD."""
+    return b".amdgcn_target" in content[:4096]
+
+
+def read(content: bytes) -> Iterator[AmdKernels]:
+    """Yield the kernels of a code object, of bundles that lie one after another, or of assembly.
 
     Raises:
-        NotCountedError: the text has no metadata of a kernel.
+        ValueError: it is damaged, or of a kind that is not read.
     """
-    counts = {name: int(count) for name, count in _COUNT.findall(text)}
-    if "vgpr_count" not in counts:
-        raise NotCountedError(f"the assembly of {kernel} for {architecture} has no metadata of a kernel")
-    shared += counts.get("group_segment_fixed_size", 0)
-    code = _CODE_BYTES.search(text)
-    figures = {
-        "registers": counts["vgpr_count"],
-        "scalar_registers": counts.get("sgpr_count", 0),
-        "shared_bytes": shared,
-        "stack_bytes": counts.get("private_segment_fixed_size", 0),
-        "spill_bytes": sum(map(int, _SPILLED.findall(text))),
-        **({"code_bytes": int(code[1])} if code else {}),
-    }
+    if content.startswith(MAGIC):
+        yield _CodeObject(content)
+    elif is_assembly(content):
+        yield _Assembly(content.decode())
+    at = min((at for magic in MAGICS if (at := content.find(magic)) >= 0), default=-1)
+    while at >= 0 and not content.startswith(MAGIC):
+        if content.startswith(_PACKED, at):
+            raise ValueError("a compressed bundle of HIP: build it with --no-offload-compress")
+        yield from _unbundled(content, at)
+        at = content.find(_BUNDLE, at + 1)
+
+
+def _unbundled(content: bytes, at: int) -> Iterator[AmdKernels]:
+    """Yield the kernels of a bundle that begins there."""
+    try:
+        (count,) = struct.unpack_from("<Q", content, at + len(_BUNDLE))
+        entry = at + len(_BUNDLE) + 8
+        for _ in range(count):
+            offset, size, length = struct.unpack_from("<QQQ", content, entry)
+            code = content[at + offset : at + offset + size]
+            entry += 24 + length
+            if code.startswith(MAGIC) and Elf(code).machine == MACHINE:
+                yield _CodeObject(code)
+    except struct.error as error:
+        raise ValueError(f"a damaged bundle of HIP: {error}") from None
+
+
+def _noted(content: bytes) -> Iterator[Any]:
+    """Yield the metadata in a section of notes."""
+    at = 0
+    while at + 12 <= len(content):
+        name, size, kind = struct.unpack_from("<III", content, at)
+        body = at + 12 + -(-name // 4) * 4
+        if kind == _METADATA:
+            try:
+                yield _unpacked(memoryview(content)[body : body + size], 0)[0]
+            except (struct.error, IndexError) as error:
+                raise ValueError(f"damaged metadata of a code object: {error}") from None
+        at = body + -(-size // 4) * 4
+
+
+_NUMBERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+_SIZES = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I", 0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
+
+
+def _unpacked(data: memoryview, at: int) -> tuple[Any, int]:
+    """Return the MessagePack value that begins there, and where it ends (github.com/msgpack/msgpack, spec.md)."""
+    kind, at = data[at], at + 1
+    if kind <= 0x7F or kind >= 0xE0:
+        return kind - 0x100 * (kind >= 0xE0), at
+    if kind in {0xC0, 0xC2, 0xC3}:
+        return {0xC0: None, 0xC2: False, 0xC3: True}[kind], at
+    if kind in _NUMBERS:
+        (number,) = struct.unpack_from(_NUMBERS[kind], data, at)
+        return number, at + struct.calcsize(_NUMBERS[kind])
+    if kind in _SIZES:
+        (size,) = struct.unpack_from(_SIZES[kind], data, at)
+        at += struct.calcsize(_SIZES[kind])
+    elif kind < 0xC0:
+        size = kind & (0x1F if kind >= 0xA0 else 0x0F)
+    else:
+        raise ValueError(f"metadata of a code object have a value of the unknown kind {kind:#x}")
+    if kind in {0xD9, 0xDA, 0xDB} or 0xA0 <= kind < 0xC0:
+        return bytes(data[at : at + size]).decode(), at + size
+    values = []
+    for _ in range(size * (2 if kind < 0x90 or kind >= 0xDE else 1)):
+        value, at = _unpacked(data, at)
+        values.append(value)
+    return (dict(zip(values[::2], values[1::2], strict=True)) if kind < 0x90 or kind >= 0xDE else values), at
+
+
+@lru_cache
+def _objdump() -> str:
+    """Return the program: ROCm's, or one on PATH.
+
+    Raises:
+        NotCountedError: there is none.
+    """
+    rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm"), "llvm", "bin", "llvm-objdump")
+    program = str(rocm) if os.access(rocm, os.X_OK) else shutil.which("llvm-objdump")
+    if program is None:
+        raise NotCountedError("no llvm-objdump: ROCm has it, and `apt-get install llvm`")
+    return program
+
+
+def _counted(kernel: str, text: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+    """Return the instructions of a kernel's assembly by class, and by opcode."""
+    if _CALL.search(text):
+        why = f"{readable(kernel)} calls functions, which are not followed in code for AMD's GPUs"
+        missing |= dict.fromkeys(MIX, why)
+        return {}, Counter()
     kinds, details, loops = _instructions(text)
-    figures |= {name: kinds[name.removesuffix("_instructions")] for name in MIX} | {"loop_instructions": loops}
-    held, missing = occupied(architecture, kernel, figures["registers"], threads, shared)
-    return Compiled(
-        figures=figures | ({} if held is None else {"occupancy": held.warps}),
-        missing=missing,
-        details=details,
-        occupancies={} if held is None else {kernel: str(held)},
-    )
+    return {name: kinds[name.removesuffix("_instructions")] for name in MIX} | {"loop_instructions": loops}, details
 
 
 def class_of(opcode: str, operands: str = "") -> str:
@@ -99,7 +323,7 @@ def _instructions(text: str) -> tuple[Counter[str], Counter[str], int]:
         kinds[kind] += 1
         details[f"{kind} {opcode}"] += 1
         number += 1
-        if opcode.startswith(("s_branch", "s_cbranch")) and operands in labels:
+        if _JUMP.match(opcode) and operands in labels:
             loops.append(range(labels[operands], number))
     innermost = [
         loop for loop in loops if not any(o != loop and o.start >= loop.start and o.stop <= loop.stop for o in loops)

@@ -1,7 +1,7 @@
-"""Figures of GPU kernels for an architecture: what a build's files have of them, read without a GPU.
+"""Figures of GPU kernels for an architecture, read of NVIDIA's machine code without a GPU.
 
-A library, an object, a cubin, a fatbin or PTX holds the code. Registers, shared memory, stack and barriers stand in the
-cubin itself. nvdisasm tells instructions and spills (machine_code.py). PTX is assembled first, if there is a ptxas.
+Registers, shared memory, stack and barriers stand in a cubin itself. nvdisasm tells instructions and spills
+(machine_code.py). PTX is assembled first, if there is a ptxas.
 """
 
 from __future__ import annotations
@@ -9,24 +9,19 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernel_velocity import units
-from kernel_velocity.counts import gpu_code, machine_code
+from kernel_velocity.counts import machine_code
 from kernel_velocity.counts.c_call import NotCountedError
-from kernel_velocity.counts.elf import CUDA, MAGIC, Elf
-from kernel_velocity.counts.gpu_code import GPU_SECTIONS, Cubin, GpuCode, Ptx
+from kernel_velocity.counts.gpu_code import Cubin
 from kernel_velocity.counts.occupancy import LIMITS, Occupancy, occupancy
-from kernel_velocity.names import MIX, OCCUPANCY, TARGETS
+from kernel_velocity.names import MIX, OCCUPANCY
 
 INSTALL_PTXAS = "no ptxas: `pip install nvidia-cuda-nvcc`, or a CUDA toolkit on PATH"
-ARCHITECTURE = re.compile(r"sm_\d+[af]?|gfx[0-9a-f]+")
 _LARGEST = ("registers", "scalar_registers", "shared_bytes", "stack_bytes", "barriers")  # of several kernels
-_NAMED = 8  # kernels that a message names
-_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,101 +58,6 @@ def combined(parts: Sequence[Compiled]) -> Compiled:
         details=machine_code.total(part.details for part in parts),
         occupancies={name: text for part in parts for name, text in part.occupancies.items()},
     )
-
-
-# Files ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GpuFile:
-    """GPU kernels in files of a build."""
-
-    file: str  # or a pattern of files, such as "kernels/*.cubin"
-    kernels: Sequence[str] = ("*",)  # names or patterns of them, as the compiler writes them, or without types
-    architectures: Sequence[str] = TARGETS["cuda"]
-    threads: int | None = None  # of a block. None: as the launch bounds say
-    shared: int = 0  # bytes of dynamic shared memory of a block
-
-    def compiled(self, build: Path, architecture: str, cache: Path) -> Compiled:
-        """Return the figures of the kernels.
-
-        Raises:
-            NotCountedError: there is no such file, kernel, or code for the architecture: n/a.
-        """
-        paths = sorted(path for path in build.glob(self.file) if path.is_file())
-        if not paths:
-            raise NotCountedError(f"the build of this commit made no {self.file}")
-        codes = [read(path) for path in paths]
-        cubins = [cubin for code in codes for cubin in code.cubins if cubin.architecture == architecture]
-        if not any(code.entries for code in codes):
-            raise NotCountedError(f"{self.file} has no GPU code that is read here")
-        if not cubins:
-            cubins = list(self._assembled([ptx for code in codes for ptx in code.ptx], architecture, codes))
-        matching = [(cubin, name) for cubin in cubins for name in sorted(cubin.entries) if matches(name, self.kernels)]
-        unmatched = [pattern for pattern in self.kernels if not any(matches(name, [pattern]) for _, name in matching)]
-        if unmatched:
-            names = sorted({readable(name) for cubin in cubins for name in cubin.entries})
-            has = units.listed(names, _NAMED)
-            raise NotCountedError(f"{self.file} has no GPU kernel {unmatched[0]} for {architecture}; it has {has}")
-        return combined([of_cubin(cubin, name, cache, self.threads, self.shared) for cubin, name in matching])
-
-    def _assembled(self, texts: Sequence[Ptx], architecture: str, codes: Iterable[GpuCode]) -> Iterator[Cubin]:
-        """Yield machine code of PTX that the architecture can run.
-
-        Raises:
-            NotCountedError: there is none.
-        """
-        wanted = int(re.sub(r"\D", "", architecture))
-        usable = [text for text in texts if _is_usable(text.content, architecture, wanted)]
-        if not usable:
-            has = dict.fromkeys(cubin.architecture for code in codes for cubin in code.cubins)
-            has |= {f"PTX of sm_{''.join(target)}": None for text in texts for target in _TARGET.findall(text.content)}
-            raise NotCountedError(f"{self.file} has no code for {architecture}; it has {units.listed([*has], _NAMED)}")
-        for text in usable:
-            yield assembled(text.content, architecture)
-
-
-def _is_usable(ptx: str, architecture: str, wanted: int) -> bool:
-    match = _TARGET.search(ptx)
-    return match is not None and (
-        f"sm_{match[1]}{match[2]}" == architecture or (not match[2] and int(match[1]) <= wanted)
-    )
-
-
-def assembled(ptx: str, architecture: str) -> Cubin:
-    """Return the machine code that ptxas makes of PTX.
-
-    Raises:
-        NotCountedError: there is no ptxas, or it refuses the text: n/a.
-    """
-    program = machine_code.tool("ptxas")
-    if program is None:
-        raise NotCountedError(f"there is only PTX for {architecture}, and {INSTALL_PTXAS}")
-    with tempfile.TemporaryDirectory(prefix="kv-ptxas-") as folder:
-        text, out = Path(folder, "code.ptx"), Path(folder, "code.cubin")
-        text.write_text(ptx, encoding="utf-8")
-        command = [program, f"--gpu-name={architecture}", "-o", str(out), str(text)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            why = " ".join((done.stderr.strip().splitlines() or ["no reason given"])[0].split())
-            raise NotCountedError(f"ptxas refuses the PTX for {architecture}: {why.replace(str(text), 'it')}")
-        return Cubin(out.read_bytes(), 0)
-
-
-def read(path: Path) -> GpuCode:
-    """Return the GPU code of a library, an object, a cubin, a fatbin or a file of PTX."""
-    content = path.read_bytes()
-    if content.startswith(gpu_code.MAGIC):
-        return GpuCode(content)
-    if content.startswith(MAGIC):
-        try:
-            elf = Elf(content)
-        except ValueError as error:
-            raise NotCountedError(f"{path.name}: {error}") from None
-        if elf.machine == CUDA:
-            return GpuCode(content)
-        return GpuCode(b"".join(part.content for part in elf.sections if part.name in GPU_SECTIONS))
-    return GpuCode(content)
 
 
 # Kernels --------------------------------------------------------------------------------------------------------------
@@ -235,6 +135,26 @@ def _spilled(
             return {}
         result += sum(local.get(offset, 0) for offset in spills or ())
     return {"spill_bytes": result}
+
+
+def assembled(ptx: str, architecture: str) -> Cubin:
+    """Return the machine code that ptxas makes of PTX.
+
+    Raises:
+        NotCountedError: there is no ptxas, or it refuses the text: n/a.
+    """
+    program = machine_code.tool("ptxas")
+    if program is None:
+        raise NotCountedError(f"there is only PTX for {architecture}, and {INSTALL_PTXAS}")
+    with tempfile.TemporaryDirectory(prefix="kv-ptxas-") as folder:
+        text, out = Path(folder, "code.ptx"), Path(folder, "code.cubin")
+        text.write_text(ptx, encoding="utf-8")
+        command = [program, f"--gpu-name={architecture}", "-o", str(out), str(text)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            why = " ".join((done.stderr.strip().splitlines() or ["no reason given"])[0].split())
+            raise NotCountedError(f"ptxas refuses the PTX for {architecture}: {why.replace(str(text), 'it')}")
+        return Cubin(out.read_bytes(), 0)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:

@@ -137,7 +137,7 @@ class Problem(ABC):
         cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of. Of a
             device that is not named, its core.
         counts: names of cases whose C code is counted on the CPU. counted: the implementations that may be C.
-        gpu: what of GPU code figures are read, by implementation: `gpu_figures.GpuFile` and others like it.
+        gpu: what of GPU code figures are read, by implementation: `gpu_sources.GpuFile` or `GpuCompiler`.
     """
 
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = ()

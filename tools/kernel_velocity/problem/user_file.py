@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from kernel_velocity.problem.problem import NotHereError, Problem, ProblemError
+from kernel_velocity.terminal import uncoloured
 
 _OURS = ("benchmarks", "kernels", "kernel_velocity")
 _FILES = "_kv_files"  # of a module: the neighbours that it imported
@@ -114,9 +115,10 @@ def _is_neighbour(name: str, folder: Path) -> bool:
     return folder in (Path(origin).parent, Path(origin).parent.parent)
 
 
-# Words of an error of PyTorch or Triton that a machine with CUDA does not raise
+# Words of an error of PyTorch, or of a language for GPUs, that a machine with CUDA does not raise
 _OF_CUDA = re.compile(
     r"CUDA|NVIDIA|cudaGetDevice|active drivers|not implemented for|'CPU' backend|Invalid scaling configuration"
+    r"|cudaErrorInsufficientDriver|libcuda\.so|Numba type of <class 'torch"
 )
 
 
@@ -145,7 +147,10 @@ def lacking(error: BaseException, *, has_cuda: bool) -> str:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             return f"needs the module {cause.name}, which is not installed"
         cause = cause.__cause__ or cause.__context__
-    if has_cuda or "CUDA error" in str(error) or not isinstance(error, AssertionError | RuntimeError | ValueError):
+    of_python = type(error).__module__ == "builtins"
+    if of_python and not isinstance(error, AssertionError | RuntimeError | ValueError | OSError):
+        return ""
+    if has_cuda or "CUDA error" in str(error):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
     asserts_cuda = isinstance(error, AssertionError) and bool(frames) and "cuda" in (frames[-1].line or "")
@@ -162,5 +167,5 @@ def line(error: BaseException, path: Path) -> str:
 
 def in_one_line(error: BaseException) -> str:
     """Return an error's kind and the first line of its message."""
-    lines = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+    lines = uncoloured(error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,7 +1,7 @@
 """The asv classes behind `definition.benchmark`: two axes, checked before and after timing, timed by rounds.
 
 A class has a problem and a device. Asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
-`.track_max_error`, the figures of the compiled code (`compiled.figure`, `gpu_figures`) and the counts of its calls
+`.track_max_error`, the figures of the compiled code (`compiled.figure`, `gpu_sources`) and the counts of its calls
 (`callgrind`).
 """
 
@@ -24,7 +24,8 @@ from typing import Any, ClassVar
 
 from kernel_velocity import processes
 from kernel_velocity.counts import c_call, callgrind, compiled, machine_code
-from kernel_velocity.counts.gpu_figures import Compiled, GpuFile
+from kernel_velocity.counts.gpu_figures import Compiled
+from kernel_velocity.counts.gpu_sources import GpuFile
 from kernel_velocity.engine import process_state, quiet, spool, timing
 from kernel_velocity.engine.gpu import GpuWatch, uuid, with_clocks
 from kernel_velocity.engine.quiet import Gate

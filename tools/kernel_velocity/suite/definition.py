@@ -46,8 +46,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernel_velocity.counts.gpu_figures import ARCHITECTURE, GpuFile
-from kernel_velocity.counts.python_kernels import NumbaKernel, TritonKernel
+from kernel_velocity.counts.gpu_sources import ARCHITECTURE, GpuCompiler, GpuFile
 from kernel_velocity.names import CONTROLS, DEVICES, dims_of, dtype_of
 from kernel_velocity.problem import accuracy
 from kernel_velocity.problem.implementations import Bound, KernelFailedError, Module, fresh, poison
@@ -200,7 +199,7 @@ class ProblemFile:
 
 
 problem_file, solution = ProblemFile, Solution  # what a definition calls them
-gpu_file, triton, numba = GpuFile, TritonKernel, NumbaKernel
+gpu_file, gpu_code = GpuFile, GpuCompiler
 
 
 def benchmark(
@@ -241,8 +240,8 @@ def benchmark(
         compiled: whether to time the reference under torch.compile, too.
         counts: the cases of which the CPU's C functions are counted: instructions, reads, writes, misses of simulated
             caches. Names with sizes in them, of which small ones do, because counts are exact: ["float32-64x768"].
-        gpu: of which GPU code figures are read, without a GPU: an implementation's name, and `gpu_file(...)`,
-            `triton(...)` or another of these.
+        gpu: of which GPU code figures are read, without a GPU: an implementation's name, and `gpu_file(...)` or
+            `gpu_code(...)`.
         devices: those that the kernel is timed on.
         version: raise it where old results no longer compare.
 
@@ -363,10 +362,11 @@ def _check_counts(where: str, counts: Sequence[str], sizes: Mapping[str, Sequenc
 def _check_gpu(where: str, gpu: Mapping[str, Any]) -> None:
     """Raise a ProblemError unless each source of GPU code names architectures."""
     for name, source in gpu.items():
-        architectures = getattr(source, "architectures", ())
-        if isinstance(architectures, str) or not architectures or not all(map(_is_architecture, architectures)):
+        architectures, is_code = getattr(source, "architectures", ()), callable(getattr(source, "function", len))
+        is_list = bool(architectures) and not isinstance(architectures, str)
+        if not is_code or not is_list or not all(map(_is_architecture, architectures)):
             raise ProblemError(
-                f"{where}: gpu: {name}: wanted gpu_file(...), triton(...) or the like, with architectures such as "
+                f"{where}: gpu: {name}: wanted gpu_file(...) or gpu_code(FUNCTION, ...), with architectures such as "
                 f'["sm_90a", "gfx942"] (got {source!r})'
             )
 
