@@ -104,7 +104,7 @@ def on_host():
 SLOW_FILES = pytest.StashKey()  # of the session's configuration: files with slow tests, of all that were collected
 # Files that begin, the longest first, else a core would be idle while the other is at one of these in the end.
 LONGEST = (
-    *("fleet/test_end_to_end", "scaffold/test_any_repository", "scaffold/test_adding_a_kernel", "faults/test_gate"),
+    *("scaffold/test_any_repository", "scaffold/test_adding_a_kernel", "faults/test_gate"),
     *("fleet/test_rehearsal", "faults/test_nightly", "faults/test_killed_nights"),
     *("scaffold/test_new", "kernels/test_build", "tricks/test_tricks", "faults/test_faults"),
     *("kernels/test_add_mul_exp", "site/test_browser_crawl", "kernels/test_cuda_on_host", "fake_cuda/test_cuda_tests"),
