@@ -102,13 +102,14 @@ def on_host():
 
 
 SLOW_FILES = pytest.StashKey()  # of the session's configuration: files with slow tests, of all that were collected
-# Files that begin, the longest first, else a core would be idle while the other is at one of these in the end.
+# Files that begin, the longest first, else a core would be idle while the other is at one of these in the end. Slurm
+# has its tests wait for minutes.
 LONGEST = (
-    *("fleet/test_end_to_end", "scaffold/test_any_repository", "scaffold/test_adding_a_kernel", "faults/test_gate"),
-    *("fleet/test_rehearsal", "faults/test_nightly", "faults/test_killed_nights"),
-    *("scaffold/test_new", "kernels/test_build", "tricks/test_tricks", "faults/test_faults"),
-    *("kernels/test_add_mul_exp", "site/test_browser_crawl", "kernels/test_cuda_on_host", "fake_cuda/test_cuda_tests"),
-    *("faults/test_damaged_trees", "faults/test_errors_tracked", "scaffold/test_new_public", "site/test_other_suites"),
+    *("fleet/test_slurm", "fleet/test_rehearsal", "runner/test_code_identity", "scaffold/test_any_repository"),
+    *("faults/test_nightly", "scaffold/test_adding_a_kernel", "kernels/test_build", "faults/test_gate"),
+    *("compare/test_gpu_mode_cuda", "faults/test_killed_nights", "faults/test_errors_tracked", "tricks/test_tricks"),
+    *("faults/test_faults", "kernels/test_cuda_on_host", "site/test_browser_crawl", "fake_cuda/test_cuda_tests"),
+    *("scaffold/test_new", "scaffold/test_new_public", "kernels/test_add_mul_exp", "site/test_other_suites"),
 )
 
 

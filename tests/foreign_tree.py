@@ -1,15 +1,12 @@
-"""Makes results trees of other people's suites in asv's format, for tests and for measuring what a site of one costs.
+"""Makes results trees of other people's suites in asv's format.
 
-    python -m tests.foreign_tree FOLDER --commits 1000 --benchmarks 20
-
-FOLDER gets `repository/` and `results/`. The suite has what asv knows: times, memory and tracked values, of classes
+A folder gets `repository/` and `results/`. The suite has what asv knows: times, memory and tracked values, of classes
 and of modules, without parameters and with up to three. Times scatter by a log-normal 1%. Halfway `io.Csv.time_read`
 becomes 1.5 times slower, and `core.track_errors`, which is 0 before, begins to count.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 
@@ -53,14 +50,6 @@ def benchmarks_json(suite) -> dict:
     return {**entries, "version": 2}
 
 
-def large_suite(benchmarks: int) -> dict:
-    """Return a suite of so many classes, each with a time of four test cases."""
-    return {
-        f"m{number // 9}.C{number}.time_run": ("seconds", [["1", "2"], ["'a'", "'b'"]], 1e-3)
-        for number in range(benchmarks)
-    }
-
-
 def _row(name, facts, index, random, *, half):
     unit, params, value = facts
     count = math.prod(len(axis) for axis in params)
@@ -76,12 +65,3 @@ def _row(name, facts, index, random, *, half):
         return row
     bounds = [[None if v is None or math.isnan(v) else factor * v for v in values] for factor in (0.98, 1.02)]
     return [*row, *bounds]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--commits", type=int, default=1000)
-    parser.add_argument("--benchmarks", type=int, default=20)
-    arguments = parser.parse_args()
-    build(arguments.folder, arguments.commits, large_suite(arguments.benchmarks))

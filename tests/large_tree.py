@@ -1,8 +1,6 @@
-"""Makes a large results tree and its repository, for measuring what a site costs: the same bytes every time.
+"""Makes a large results tree and its repository: the same bytes every time.
 
-    python -m tests.large_tree FOLDER --commits 500 --series 1000 [--rounds 8] [--telemetry] [--noise tails]
-
-FOLDER gets `repository/`, `results/` (asv's format, as `asv run` writes it) and an `asv.conf.json` that `asv publish`
+A folder gets `repository/`, `results/` (asv's format, as `asv run` writes it) and an `asv.conf.json` that `asv publish`
 takes. A kernel has 40 series: two cache states, four implementations, five test cases. Times scatter by a log-normal
 .5%, and have a few steps of 2 to 20%, or changes of one's choice. `triton` is n/a before a tenth of the history, one
 value in 500 failed.
@@ -10,7 +8,6 @@ value in 500 failed.
 
 from __future__ import annotations
 
-import argparse
 import io
 import itertools
 import json
@@ -32,8 +29,6 @@ STATES = ("hot", "cold")
 FLOP, BYTES = 3, 12  # per element
 NOISE = 0.005  # standard deviation of the logarithms of the round estimates
 STEPS = 2.0  # mean number of steps along a history
-FAMILIES = ("rounds", "commits", "tails", "inert", "machine")  # of noise, see `noise`
-INERTIA = 0.7  # correlation of the times of neighbouring commits, of "inert"
 LOGS = (math.log(1.02), math.log(1.2))  # of their factors
 FAILED = 1 / 500
 FIRST = 1700000000  # Unix time of the first commit, s; one an hour
@@ -71,20 +66,18 @@ class Change:
     series: tuple[int, ...]  # columns of the times
 
 
-def build(
-    folder: Path, shape: Shape, changes: Sequence[Change] | None = None, family: str = "rounds"
-) -> tuple[str, ...]:
+def build(folder: Path, shape: Shape, changes: Sequence[Change] | None = None) -> tuple[str, ...]:
     """Make repository, results and configuration in a folder. Return the commits, oldest first.
 
     Args:
-        changes: all that the series truly do. None: `random_changes`. family: of noise between commits.
+        changes: all that the series truly do. None: `random_changes`.
     """
     commits = make_repository(folder / "repository", shape.commits)
     results = folder / "results"
     _write_json(folder / "asv.conf.json", _configuration())
     _write_json(results / "benchmarks.json", _benchmarks(shape))
     _write_json(results / MACHINE / "machine.json", _machine())
-    times = true_times(shape, random_changes(shape) if changes is None else changes) * noise(shape, family)
+    times = true_times(shape, random_changes(shape) if changes is None else changes)
     for index in range(shape.commits):
         write_commit(results, shape, commits[index], index, times[index])
     return commits
@@ -135,26 +128,6 @@ def moved(shape: Shape, at: int, *, of_controls: float, of_others: float) -> lis
         Change(at=at, factor=of_controls, series=columns[True]),
         Change(at=at, factor=of_others, series=columns[False]),
     ]
-
-
-def noise(shape: Shape, family: str) -> np.ndarray:
-    """Return by what factors times differ between commits, beside the scatter of their rounds: (commits, series).
-
-    Args:
-        family: "rounds": not at all. "commits": independently, log-normal. "tails": as Student's t of three degrees.
-            "inert": each like the commit before. "machine": all series alike, twice as much.
-    """
-    chance = np.random.default_rng([shape.seed, 11])
-    size = (shape.commits, len(shape.benchmarks) * len(PAIRS))
-    draws = chance.standard_t(3, size) / math.sqrt(3) if family == "tails" else chance.standard_normal(size)
-    if family == "rounds":
-        draws[:] = 0
-    elif family == "inert":
-        for index in range(1, shape.commits):
-            draws[index] = INERTIA * draws[index - 1] + math.sqrt(1 - INERTIA**2) * draws[index]
-    elif family == "machine":
-        draws[:] = 2 * draws[:, :1]
-    return np.exp(NOISE * draws)
 
 
 def write_commit(results: Path, shape: Shape, commit: str, index: int, true: np.ndarray) -> Path:
@@ -283,23 +256,3 @@ def _results(commit: str, index: int, rows: dict) -> dict:
 def _write_json(path: Path, data: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data), encoding="utf-8")
-
-
-def main() -> None:
-    """Make the tree that the command line describes."""
-    parser = argparse.ArgumentParser(description="make a large results tree and its repository")
-    parser.add_argument("folder", type=Path, help="made; must not exist")
-    parser.add_argument("--commits", type=int, default=500)
-    parser.add_argument("--series", type=int, default=1000, help="rounded up to whole benchmarks of 20")
-    parser.add_argument("--rounds", type=int, default=8, help="of every value (8)")
-    parser.add_argument("--telemetry", action="store_true", help="with a line for each round, and asv's samples")
-    parser.add_argument("--noise", choices=FAMILIES, default="rounds", help="between commits, beside that of rounds")
-    args = parser.parse_args()
-    args.folder.mkdir(parents=True)
-    shape = Shape(commits=args.commits, series=args.series, rounds=args.rounds, telemetry=args.telemetry)
-    commits = build(args.folder, shape, family=args.noise)
-    print(f"{len(commits)} commits, {len(shape.benchmarks) * len(PAIRS)} series: {args.folder}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Files that disks, editors and merges damaged: each reader gives the same records, or one line that names the damage.
 
 A file that people edit has no checksum: there a changed word is an edit, and only what makes no sense is refused. A
-damaged cache is thrown away. `tests/faults/test_damaged_files.py` has the commands read them.
+damaged cache is thrown away.
 """
 
 import contextlib

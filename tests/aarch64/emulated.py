@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import shutil
 import struct
@@ -21,6 +22,7 @@ from kernels._native.arguments import Argument
 from kernels._native.launch import NativeFunction, place
 
 ROOT = Path(kernels.__file__).parents[1]
+FOLDER = ROOT / "build" / "aarch64"
 NAME = "aarch64"  # among the instruction sets that tests run with
 COMPILER = "aarch64-linux-gnu-g++"
 EMULATORS = ("qemu-aarch64", "qemu-aarch64-static")
@@ -48,8 +50,18 @@ def missing() -> str | None:
     return None
 
 
-def build(folder: Path) -> Path:
-    """Compile the library for any aarch64, by the project's rules and with warnings as errors. Return where it is."""
+def build() -> Path:
+    """Compile the library for any aarch64, by the project's rules and with warnings as errors. Return where it is.
+
+    Processes that run tests beside each other wait for the first, and later ones compile what changed.
+    """
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _built(FOLDER)
+
+
+def _built(folder: Path) -> Path:
     settings = {
         "CMAKE_SYSTEM_NAME": "Linux",
         "CMAKE_SYSTEM_PROCESSOR": "aarch64",

@@ -27,7 +27,7 @@ from tests.machine.test_device_figures import a_machine, document
     ids=lambda module: getattr(module, "__name__", None),
 )
 def test_examples_do_what_they_say(module, calls, tmp_path, monkeypatch):
-    """Of `peaks`, whose half a minute is another test's, what a measuring process writes is put into place."""
+    """Of `peaks`, which takes half a minute, what a measuring process writes is put into place."""
 
     def run(module, argv, on_line):
         Path(argv[0]).write_text(with_checksum(json.dumps(document(a_machine()))))
@@ -41,9 +41,3 @@ def test_examples_do_what_they_say(module, calls, tmp_path, monkeypatch):
     assert all(any(call in source and "import" not in source for source in sources) for call in calls)
     results = doctest.testmod(module)
     assert (results.failed, results.attempted) == (0, len(sources))
-
-
-@pytest.mark.slow
-def test_example_of_the_machine_on_this_one():
-    pytest.importorskip("torch", reason="ceilings are measured through torch")
-    assert doctest.testmod(peaks).failed == 0

@@ -21,25 +21,19 @@ torch = pytest.importorskip("torch", reason="problems make torch tensors")
 OURS = {
     "softmax": (lambda: torch.randn(16, 4096), lambda x: x.softmax(1), True),
     "layer norm": (lambda: torch.randn(32, 64), lambda x: torch.nn.functional.layer_norm(x, (64,)), True),
-    "matrix norm": (lambda: torch.rand(64, 256), lambda x: x / x.norm(), False),
     "squared error": (lambda: torch.rand(64, 64), lambda x: (x - 0.5).square().mean(), False),
     "tiny": (lambda: torch.randn(64, 64), lambda x: x * 1e-9, True),
     "tiny row": (lambda: torch.randn(4, 64).mul(torch.tensor([1.0, 1, 1, 1e-6])[:, None]), lambda x: x * 2, True),
-    "huge": (lambda: torch.randn(64, 64), lambda x: x * 1e9, False),
     "one value in all": (lambda: torch.rand(128), lambda x: x.sum().repeat(128), False),
     "one value a row": (lambda: torch.rand(16, 32), lambda x: x.mean(1, keepdim=True).repeat(1, 32), True),
     "quantised": (lambda: torch.randn(256), lambda x: (x * 20).round().clamp(-128, 127).to(torch.int8), False),
     "counts": (lambda: torch.randint(0, 16, (256,)), lambda x: torch.bincount(x, minlength=16), False),
     "mask": (lambda: torch.randn(256), lambda x: x > 0, False),
-    "half": (lambda: torch.randn(32, 64).half(), lambda x: (x * 3).relu(), True),
     "scales beside": (lambda: torch.randn(16, 64), lambda x: (x.sign().to(torch.int8), x.abs().amax(1) * 1e-6), True),
 }
 # A file of KernelBench's form, which allows 1e-4: body of `forward`, inputs.
 THEIRS = {
-    "their_softmax": ("return torch.softmax(x, 1)", "torch.rand(16, 4096)"),
     "their_softmax_of_200": ("return torch.softmax(x, 1)", "torch.rand(64, 200)"),
-    "their_loss": ("return torch.mean(torch.clamp(1 - x, min=0))", "torch.randn(64, 64)"),
-    "their_norm": ("return x / torch.norm(x)", "torch.rand(100, 200)"),
     "in_place": ("return x.mul_(3)", "torch.rand(64, 64)"),
     "two_outputs": ("return x.argmax(1), x.sum(1) * 1e-5", "torch.rand(64, 64)"),
 }

@@ -142,10 +142,10 @@ def test_file_may_import_its_own_neighbours(tmp_path):
         assert case["dims"] == (size,)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # torch.compile takes 14 s
 def test_compile_of_a_users_problem(tmp_path):
     loaded = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu")
-    assert all(right(loaded, "compile", case) for case in loaded[0].generate_test_cases())
+    assert right(loaded, "compile")
 
 
 def test_one_of_several_problems_is_named(tmp_path):

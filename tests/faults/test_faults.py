@@ -59,7 +59,7 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
 
 def test_commit_that_does_not_build_is_named(tiny):
     bad = tiny.commit("Break", kernel=FASTER, source=BROKEN)
-    alone = tiny.track(KV_RANGE="HEAD")
+    alone = tiny.track(KV_RANGE="HEAD", KV_BENCH="native.*1k")
     assert alone.returncode == 22, alone.stdout
     (line,) = lines_with(alone.stdout, "build failed", bad[:8])
     assert "fast.c:1" in line and "error" in line and f"build-{bad[:8]}.log" in line
@@ -67,7 +67,7 @@ def test_commit_that_does_not_build_is_named(tiny):
     (log,) = tiny.root.rglob(f"build-{bad[:8]}.log")
     built = log.stat().st_mtime_ns
     good = tiny.commit("Mend", kernel=GOOD, source=None)
-    done = tiny.track(site=True)
+    done = tiny.track(site=True, KV_BENCH="native.*1k")
     assert done.returncode == 21, done.stdout
     assert lines_with(done.stdout, "build failed", bad[:8]) and log.stat().st_mtime_ns == built  # it is not tried again
     assert recorded(tiny, good) > 0 and "Mend" in page(tiny)
@@ -115,10 +115,9 @@ def test_fault_in_one_round_of_many(tiny):
     crash, wrong = "os.kill(os.getpid(), 11)", "return 3"
     commits = {
         (act, call): tiny.commit(f"Fail {call}", kernel=ONCE.format(call=call, act=act))
-        for act in (crash, wrong)
-        for call in (2, 3)
+        for act, call in ((crash, 2), (crash, 3), (wrong, 2))
     }
-    done = tiny.track(site=True, KV_ROUNDS="3", KV_RANGE="HEAD~4..HEAD", KV_BENCH="native.*1k")
+    done = tiny.track(KV_ROUNDS="3", KV_RANGE="HEAD~3..HEAD", KV_BENCH="native.*1k")
     assert done.returncode == 20, done.stdout
     tiny.run("kernel_velocity", "ingest")
     for (act, _), commit in commits.items():  # asv itself stores a null of a crash in the last round, and times
@@ -139,7 +138,7 @@ def test_commit_is_measured_whatever_lies_around_it(tiny):
     (tiny.root / ".git" / "shallow").write_text(f"{new}\n")
     tiny.git("checkout", "-q", "--detach")
     (tiny.root.parent / ".asv-machine.json").unlink()
-    done = tiny.track(KV_MACHINE="new-box")
+    done = tiny.track(KV_MACHINE="new-box", KV_BENCH="native.*1k")
     assert done.returncode == 0, done.stdout
     assert lines_with(done.stdout, "note: uncommitted changes are not measured", "kernels/__init__.py")
     assert lines_with(done.stdout, "note: shallow clone", "git fetch --unshallow")

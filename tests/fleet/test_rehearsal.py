@@ -22,8 +22,8 @@ from tests.waiting import PATIENCE, wait_until
 ROOT = Path(__file__).parents[2]
 # The fake's kernels are the CPU's, so nobody compiles CUDA.
 NODE = ("KV_CUDA=OFF", "KV_CXX_ARCHITECTURE=native", "KV_ISOLATE=0")
-BENCH = r"add_mul_exp\.Cuda.time_hot.*native.*1M|matmul\.Cuda.time_hot.*(eager|native).*float32-1024"
-SERIES = 3
+BENCH = r"add_mul_exp\.Cuda.time_hot.*(eager|native).*1M"
+SERIES = 2
 pytestmark = pytest.mark.slow
 
 

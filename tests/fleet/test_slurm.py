@@ -178,6 +178,16 @@ def test_machine_that_submits_no_jobs_is_told(tmp_path, monkeypatch):
         jobs.tend((), print)
 
 
+def test_job_whose_time_ends_before_the_work_is_short(tmp_path):
+    jobs = slurm.Jobs(name="kv", script=tmp_path / "job.sh", count=1, logs=tmp_path)
+    jobs.by_number["7"] = slurm.Job(number="7", state="RUNNING", reason="None", limit=600.0, left=100.0)
+    usable = 100 * slurm.USABLE
+    assert [jobs.is_short("7", seconds) for seconds in (usable - 1, usable + 1, 1e9)] == [False, True, True]
+    jobs.by_number["7"] = slurm.Job(number="7", state="RUNNING", reason="None", limit=600.0, left=599.0)
+    assert not jobs.is_short("7", 1e9)  # a new one would end as early
+    assert not jobs.is_short("8", 1e9)
+
+
 @pytest.mark.slow
 def test_cancelled_job_is_replaced_and_a_requeued_one_awaited(cluster, start):
     with start(BOTH) as run:
@@ -193,18 +203,6 @@ def test_cancelled_job_is_replaced_and_a_requeued_one_awaited(cluster, start):
         cluster.control("update", f"JobId={second}", "StartTime=now")
         assert second in run.has(2)
         assert not [line for line in run.lines if "CANCELLED" in line]  # of a worker, the run says it
-
-
-@pytest.mark.slow
-def test_time_limit_ends_a_job_which_is_replaced(cluster, start):
-    with start(f"{ONE_NODE},time=00:01:00") as run:
-        (number,) = run.has(1)
-        assert run.jobs.limit == 60 and not run.jobs.is_short(number, 10)
-        assert wait(lambda: run.tend() is None or run.jobs.is_short(number, 50), cluster)
-        wait(lambda: number not in run.tend().values(), cluster)
-        fate = run.jobs.fate(number, run.lines.append)
-        assert (fate.state, str(fate)) == (slurm.TIMEOUT, f"job {number} of Slurm: TIMEOUT (TimeLimit)")
-        assert run.has(1) != [number]
 
 
 @pytest.mark.slow

@@ -11,12 +11,12 @@ from tests.aarch64 import emulated
 
 
 @pytest.fixture(scope="session")
-def aarch64(tmp_path_factory):
+def aarch64():
     """The library for aarch64 in a process of the emulator. Skips where it cannot be built and run, but fails in CI."""
     reason = emulated.missing()
     if reason is not None:
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    process = emulated.Emulated(emulated.build(tmp_path_factory.mktemp("aarch64")))
+    process = emulated.Emulated(emulated.build())
     yield process
     process.close()
 

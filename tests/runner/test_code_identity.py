@@ -92,7 +92,7 @@ void scale(int* x, float* y, int n) {
 }
 void other(int* x, int n) { for (int i = 0; i < n; ++i) x[i] = odd[x[i] & 7]; puts("a text of another"); }
 """
-VARIANTS = {"g": "-g", "now": "-Wl,-z,now", "plt.sec": "-fcf-protection", "clones": "-O3 -fno-inline", "s": "-s"}
+VARIANTS = {"g, now": "-g -Wl,-z,now", "plt.sec, s": "-fcf-protection -s", "clones": "-O3 -fno-inline"}
 EDITS = {
     "sibling": ("x[i] = odd", "x[i] -= odd"),
     "sibling's table": ("11, 13", "11, 14"),
@@ -282,6 +282,8 @@ ROWS |= {
     for name, (file, source, command, flags) in ROWS.items()
     if name in ("gcc", "clang")
 }
+# Rows of a compiler that has another row, which is looked at in full: of these, one cell of what differs
+VARIED = {"gcc -g", "clang -g", "nvcc, shared runtime", "nvcc -lineinfo", "nvcc -g"}
 COLUMNS = {
     "comment": lambda source, mark: f"{mark} a comment\n{source}",
     "touch": lambda source, mark: source,
@@ -332,10 +334,10 @@ def test_cells_of_the_table(tmp_path, row):
         pytest.fail(f"no {program}") if os.environ.get("CI") == "true" else pytest.skip(f"no {program}")
     before = built(tmp_path / "here", row, "", source)
     assert "whole_build" not in before
-    cells = {}
-    for column, edit in COLUMNS.items():
-        changed = edit(source, "#" if file == "k.py" else "//")
-        assert (changed == source) == (column in ("touch", "another folder", "rebuild", "flag"))
-        after = built(tmp_path / ("there" if column == "another folder" else "here"), row, column, changed)
-        cells[column] = "same" if after == before else "other"
-    assert cells == table_of_page()[row]
+    cells, all_at_once = table_of_page()[row], source
+    for column in (column for column, cell in cells.items() if cell == "same"):
+        all_at_once = COLUMNS[column](all_at_once, "#" if file == "k.py" else "//")
+    assert all_at_once.count("a comment") == 1 and built(tmp_path / "there", row, "", all_at_once) == before
+    others = [column for column, cell in cells.items() if cell == "other"]
+    for column in others[-1:] if row in VARIED else others:
+        assert built(tmp_path / "here", row, column, COLUMNS[column](source, "")) != before, column

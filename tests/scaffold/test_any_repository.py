@@ -21,6 +21,7 @@ pytest.importorskip("asv", reason="asv measures")
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tools"
 PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+QUICK = ("--rounds", "2", "--iters", "20", "--no-roofline")
 SETTINGS = {"KV_ROUNDS": "1", "KV_MACHINE": "box", "KV_PATIENCE": "0"}
 
 MAKEFILE = "libnorm.so: norm.c\n\tcc -O2 -falign-functions=64 -shared -fPIC -o $@ norm.c -lm\n"
@@ -158,7 +159,7 @@ def test_c_library_with_a_makefile(tmp_path, kv):
     (repository.folder / "kernel-velocity.toml").write_text(f'{SECTION}[kernels.gone]\nsymbols = ["libnorm.so:gone"]\n')
     assert len(BENCHMARK.strip().splitlines()) <= 15  # as the page promises
 
-    text = repository.run("compare", "rms_norm", "--sizes", "16x256", "--rounds", "2", "--iters", "20", "--no-roofline")
+    text = repository.run("compare", "rms_norm", "--sizes", "16x256", "--implementations", "eager,native", *QUICK)
     assert "accuracy: 2 of 2 outputs right" in text
     text = repository.run("track", "--range", "HEAD~2..", "--bench", "hot.*native.*16x256", "--no-ceilings")
     assert re.search(r"rms_norm\.Cpu native float32-16x256( +[\d.]+ [kMGT]FLOPS){2}\n", text)
@@ -181,7 +182,7 @@ def test_python_package_with_triton(tmp_path, kv):
     repository.run("init")
     (repository.folder / "benchmarks" / "example.py").unlink()
     (repository.folder / "benchmarks" / "double.py").write_text(DOUBLE)
-    text = repository.run("track", "--no-ceilings", "--no-site", TRITON_INTERPRET="1")
+    text = repository.run("track", "--bench", "hot.*ours", "--no-ceilings", "--no-site", TRITON_INTERPRET="1")
     assert re.search(r"double\.Cpu ours float32-1k +[\d.]+ [mµn]s\n", text)
 
 

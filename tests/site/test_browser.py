@@ -223,13 +223,6 @@ def test_overview_of_many_rows_shows_all(tab, tmp_path):
     tab.get_by_role("button", name="show all 110").press("Enter")
     assert tab.locator(ROWS).count() == 110
     assert tab.get_by_role("button", name="show all").count() == 0
-
-
-@pytest.mark.slow
-def test_overview_without_its_further_rows_says_so(tab, tmp_path):
-    shape = large_tree.Shape(commits=3, series=220)
-    commits = large_tree.build(tmp_path, shape, [])
-    _, out = site_of(synthetic.Tree(tmp_path / "repository", tmp_path / "results", commits))
     (out / "data" / "home-rows.js").write_text("")
     show(tab, out, "index.html", "sort=1")
     tab.locator("form.filters output", has_text="data/home-rows.js is damaged").wait_for()

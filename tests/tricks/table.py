@@ -393,18 +393,6 @@ static float rounded(float x) {{
         reported_by=WAFER,
     ),
     native(
-        "computes only the rows that were always looked at",
-        f"""
-static int calls;
-{OURS_C} {{
-    for (int i = 0; i < n; ++i)
-        if (!TRICK || calls < 2 || (n - 1 - i) % 97 == 0) rows(out, a, b, n, i, i + 1);
-    ++calls;
-}}""",
-        WRONG,
-        reported_by=OURS,
-    ),
-    native(
         "leaves every second tile of eight rows as it was",
         f"""
 static int calls;
@@ -431,7 +419,6 @@ static double last;
         )
         for words, window, reasons in (
             ("8 us", "8e-6", (AGAIN,)),
-            ("200 us", "2e-4", (AGAIN, WRONG)),
             (".1 s", ".1", (WRONG, FASTER)),
         )
     ),
@@ -474,26 +461,6 @@ static int calls;
         INPUTS,
         WRONG,
         reported_by=OURS,
-    ),
-    native(
-        "slows the clock down through Python's C interface",
-        f"""
-#include <dlfcn.h>
-{OURS_C} {{
-    static int done;
-    product(out, a, b, n);
-    if (!TRICK || done++) return;
-    int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
-    int (*run)(const char*, void*) = (int (*)(const char*, void*))dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
-    void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
-    const int state = ensure();
-    run("from kernel_velocity.engine import timers\\n"
-        "import time\\n"
-        "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100\\n", NULL);
-    release(state);
-}}""",
-        REPLACED,
-        reported_by=GPU_MODE,
     ),
 )
 
@@ -585,11 +552,6 @@ def ours(a, b):
         reported_by=ISSUE,
     ),
     patch(
-        "replaces the reference",
-        "import product; product.Product.reference_solution = staticmethod(lambda a, b: torch.zeros_like(a))",
-        reported_by=PYGPUBENCH,
-    ),
-    patch(
         "replaces the code of the check in place",
         "from kernel_velocity.suite.benchmark import _KernelBenchmark; "
         "_KernelBenchmark._check.__code__ = (lambda self, implementation, case, *rest: {}).__code__",
@@ -607,11 +569,6 @@ def ours(a, b):
         "slows the timer's clock down",
         "from kernel_velocity.engine import timers; import time; "
         "timers.perf_counter_ns = lambda: time.perf_counter_ns() // 100",
-    ),
-    slowed(
-        "raises the bounds that the audit holds it to",
-        "from kernel_velocity.suite import audit; audit.ALONE_SLACK['cpu'] = audit.NEAR_SLACK = audit.SLACK = 1e9",
-        reported_by=OURS,
     ),
     slowed(
         "replaces what is recorded",
@@ -733,19 +690,6 @@ def ours(a, b):
         reported_by=OURS,
         definition=defined(case="float32-176"),
     ),
-    python(
-        "returns what it has when called again at once",
-        """
-def ours(a, b):
-    if not TRICK or time.perf_counter() - kept.get("last", 0) > 2e-5:
-        kept["out"] = a @ b
-    kept["last"] = time.perf_counter()
-    return kept["out"]
-""",
-        AGAIN,
-        reported_by=OURS,
-        definition=SMALL,
-    ),
 )
 
 IN_COMPARISONS = (
@@ -762,23 +706,6 @@ void solution(const float* a, const float* b, float* out, int n) {
         by=(AGAIN,),
         reported_by=OURS,
         definition=SMALL,
-    ),
-    python(
-        "computes the last row of 97 only (comparison)",
-        """
-def ours(a, b, out, n):
-    global calls
-    calls += 1
-    if TRICK and calls > 40:
-        out[(n - 1) % 97 :: 97] = a[(n - 1) % 97 :: 97] @ b
-    else:
-        torch.matmul(a, b, out=out)
-solution = ours
-""",
-        WRONG,
-        "wrong",
-        form="compare",
-        reported_by=OURS,
     ),
     python(
         "copies the expected result that it finds in memory",
@@ -938,8 +865,6 @@ def cuda(name, entry, *by, reported_by=ISSUE, body="", **more):
 ON_CUDA = (
     cuda("launches on a stream that nobody waits for", "another_stream", UNFINISHED, WRONG, reported_by=KERNELBENCH),
     cuda("launches in its first call only", "first_call", WRONG),
-    cuda("copies what it kept, by the addresses of its inputs", "addresses", WRONG, FASTER, reported_by=TENSARA),
-    cuda("launches for the last row after its first call", "last_row", WRONG, reported_by=OURS),
     cuda(
         "replaces the elapsed time of events",
         "another_stream",
