@@ -117,7 +117,7 @@ def home(tree):
 
 def commit(tree, sha):
     facts = commit_facts.CommitFacts(read(tree))
-    return shown(facts.context(sha, facts.shown(sha))["page"])
+    return shown(facts.context(sha, facts.recorded(sha))["page"])
 
 
 def row_of(page, case, implementation="native"):

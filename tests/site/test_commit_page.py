@@ -73,7 +73,7 @@ def test_changes_are_the_verdicts_between_values_of_one_method(tree):
     for position, sha in enumerate(site.line):
         shown = {
             (row["kernel"], row["implementation"], row["case"])
-            for row in facts.context(sha, facts.shown(sha))["page"]["rows"]
+            for row in facts.context(sha, facts.recorded(sha))["page"]["rows"]
         }
         for key in site.keys:
             columns = site.series(key)

@@ -60,19 +60,19 @@ class Moved(NamedTuple):
     outcome: Outcome
     verdict: Verdict | None  # None: it lost its time
     commits: CommitRange  # that can have caused it
+    event: str = ""  # how long the change lasted, or which one it takes back
 
 
 def build(site: Site) -> Iterator[Page]:
     """Yield the page of every commit that has a measurement and that the repository has."""
     facts = CommitFacts(site)
     for sha in site.measured:
-        shown = facts.shown(sha)
+        recorded = facts.recorded(sha)
         yield Page(
             name=text.commit_href(site.commits[sha]),
             template="commit.html",
-            context=partial(facts.context, sha, shown),
-            # What git says of a commit follows from its hash, and from which sources the section names
-            inputs=repr((str(site.project), shown)),
+            context=partial(facts.context, sha, recorded),
+            inputs=facts.inputs(sha, recorded),
         )
 
 
@@ -104,16 +104,34 @@ class CommitFacts:
                 self._kernels.setdefault(sha, []).append(kernel)
         self._files: dict[str, tuple[tuple[str, str, str], ...]] = {}  # of the commits that git was asked about
 
-    def context(self, sha: str, shown: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the template of a commit's page is filled with: what is `shown`, and what git says."""
-        return {"page": {**shown, "sources": self._sources(sha), "files": self._changed_files(sha)}}
-
-    def shown(self, sha: str) -> dict[str, Any]:
-        """Return what a commit's page shows, but for what git says of the commit."""
+    def context(self, sha: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
         rows, summary = self._rows(sha)
-        return {**self._recorded(sha), "rows": rows, "summary": summary, "causes": list(self._causes(sha))}
+        causes = list(self._causes(sha))
+        code = {"causes": causes, "sources": self._sources(sha), "files": self._changed_files(sha)}
+        return {"page": {**recorded, "rows": rows, "summary": summary, **code}}
 
-    def _recorded(self, sha: str) -> dict[str, Any]:
+    def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str:
+        """Return a text that changes whenever a commit's page would. What git says of it follows from its hash.
+
+        A verdict is in it as the page shows it: each new value moves the last digits of many.
+        """
+        past = self.site.past
+        changes_here = [
+            (
+                *vars(moved.key).values(),
+                past.flop(moved.key),
+                moved.outcome.value,
+                text.verdict_cell(moved.verdict, self.site.series(moved.key).unit),
+                moved.event,
+                moved.commits,
+            )
+            for moved in self._ordered(sha)
+        ]
+        files = [past.inputs(path) for path in past.paths[sha]]
+        return repr((str(self.site.project), recorded, self._findings.get(sha), changes_here, files))
+
+    def recorded(self, sha: str) -> dict[str, Any]:
         """Return what history, findings and sessions say of a commit."""
         site, commit, on_line = self.site, self.site.commits[sha], sha in self.site.order
         number = bisect_left(site.along, site.order[sha], key=site.order.__getitem__) if on_line else len(site.along)
@@ -166,7 +184,7 @@ class CommitFacts:
     def _causes(self, sha: str) -> Iterator[dict[str, Any]]:
         """Yield the ranges that can have caused what a commit shows first, but itself alone, each with its commits."""
         site = self.site
-        largest = sorted(self._moved.get(sha, ()), key=_smallness)
+        largest = self._ordered(sha)
         for commits, moved in {moved.commits: moved for moved in reversed(largest)}.items():
             if commits.commits in ((), (sha,)):
                 continue
@@ -187,6 +205,10 @@ class CommitFacts:
         line = text.named_commit(sha, self.site.commit(sha), self.site.past.paths)
         return line if line.href else replace(line, href=self.site.commit_url(sha))
 
+    def _ordered(self, sha: str) -> list[Moved]:
+        """Return what changed at a commit: what lost its time first, then the largest change."""
+        return sorted(self._moved.get(sha, ()), key=_smallness)
+
     def _rows(self, sha: str) -> tuple[list[dict[str, Any]], str]:
         """Return the rows of what changed at a commit, MOST_ROWS at most, and how many changed in which way.
 
@@ -196,22 +218,15 @@ class CommitFacts:
             affected.identity.slot: finding for finding in self._findings.get(sha, ()) for affected in finding.affected
         }
 
-        def rank(moved: Moved) -> tuple[bool, float]:
-            return identity.of(moved.key, None).slot not in findings, _smallness(moved)
-
         def cause(commits: CommitRange) -> CommitLine | None:
             is_alone = commits.commits == (sha,)
             return None if is_alone else self.site.cause(commits, text.causes_href(self.site.commits[sha]))
 
-        def event(key: SeriesKey, entry: int) -> str:
-            changes = self.site.levels[key].changes
-            return text.at_ends(changes, self.site.series(key), self.site.line).get(entry, "")
-
-        ordered = sorted(self._moved.get(sha, ()), key=rank)
+        ordered = sorted(self._ordered(sha), key=lambda moved: identity.of(moved.key, None).slot not in findings)
         rows = [
-            _row(self.site.series(key).measurement(entry, self.site.line), verdict, event(key, entry))
-            | {"finding": findings.get(identity.of(key, None).slot), "cause": cause(commits)}
-            for key, entry, _, verdict, commits in ordered[:MOST_ROWS]
+            _row(self.site.series(moved.key).measurement(moved.entry, self.site.line), moved)
+            | {"finding": findings.get(identity.of(moved.key, None).slot), "cause": cause(moved.commits)}
+            for moved in ordered[:MOST_ROWS]
         ]
         further = f"; the {MOST_ROWS} largest" if len(ordered) > MOST_ROWS else ""
         words = Counter(moved.outcome.value if moved.verdict is None else moved.verdict.word for moved in ordered)
@@ -259,11 +274,12 @@ class CommitFacts:
 def _moved(site: Site, key: SeriesKey) -> Iterator[Moved]:
     """Yield where a series became slower or faster, and where it lost its time: a failure, or n/a with a reason."""
     columns, levels = site.series(key), site.levels[key]
+    words = text.at_ends(levels.changes, columns, site.line) if levels.points else {}
     for point, commits in zip(levels.points, levels.ranges, strict=True):
         alike = np.flatnonzero(comparable(columns, int(columns.method[point.index]))[: point.index])
         verdict = levels.between(int(alike[-1]), point.index) if alike.size else None
         if verdict is not None and verdict.is_change:
-            yield Moved(key, point.index, Outcome.MEASURED, verdict, commits)
+            yield Moved(key, point.index, Outcome.MEASURED, verdict, commits, words.get(point.index, ""))
     lost = np.flatnonzero(columns.is_measured[:-1] & ~columns.is_measured[1:]) + 1
     for entry in lost.tolist():
         outcome = OUTCOMES[columns.outcome[entry]]
@@ -294,18 +310,14 @@ def _smallness(moved: Moved) -> float:
     return -math.inf if moved.verdict is None else -abs(moved.verdict.effect)
 
 
-def _row(now: Measurement, verdict: Verdict | None, event: str) -> dict[str, Any]:
-    """Return the row of a value: names, verdict, time. Without a time, why it has none.
-
-    Args:
-        event: how long the change lasted, or which one it takes back.
-    """
+def _row(now: Measurement, moved: Moved) -> dict[str, Any]:
+    """Return the row of a value: names, verdict, time. Without a time, why it has none."""
     outcome = now.outcome.value
     value = Cell(text=outcome, detail=now.reason or "", tone=outcome)
     if now.seconds is not None:
         value = Cell(text=units.value(now.seconds, now.unit))
-    change = text.verdict_cell(verdict, now.unit)
-    change = replace(change, detail=", ".join(filter(None, (change.detail, event))))
+    change = text.verdict_cell(moved.verdict, now.unit)
+    change = replace(change, detail=", ".join(filter(None, (change.detail, moved.event))))
     return text.names_of(now.key) | {"href": text.trend_href(now.key), "change": change, "value": value}
 
 
