@@ -26,6 +26,7 @@ from kernel_velocity.results import sessions
 from kernel_velocity.runner import asv, environment, fingerprint, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
 from kernel_velocity.suite.config import Project
+from kernel_velocity.suite.under_test import with_cuda
 from tests.results.test_git import git
 
 ANY_FOLDER = ("-c", "protocol.file.allow=always")  # of git: submodules in folders
@@ -335,6 +336,8 @@ def test_cuda_code_is_compiled_for_its_figures_alone(parts, tmp_path):
     assert fingerprint.code_hashes(env.unpacked(sha)) == code  # of what is timed
     again = commit(("README.md", "words"))
     assert not env.lacks_figures(again) and number_of_builds(tmp_path) == 2
+    for whole in (with_cuda(env.unpacked(sha)), with_cuda(env.unpacked(again))):  # its GPU code is counted
+        assert "40" in (whole / "build-info.json").read_text() and whole not in map(env.unpacked, (sha, again))
 
 
 def test_gate_compiles_cuda_code_where_a_file_of_it_changed(parts, tmp_path, monkeypatch):
@@ -372,10 +375,11 @@ def test_damaged_figures_of_cuda_code_are_compiled_again(parts, tmp_path, name):
     env, repo, sha, _ = parts
     env.compile_cuda(repo, sha)
     env.unpacked(sha).with_name(name).write_text("{")
-    env.unpacked(sha).with_name("whole").mkdir()  # a killed run left it
+    left = with_cuda(env.unpacked(sha)) / "left"
+    left.touch()  # by a killed run
     assert env.lacks_figures(sha)
     env.compile_cuda(repo, sha)
-    assert not env.lacks_figures(sha) and number_of_builds(tmp_path) == 3
+    assert not env.lacks_figures(sha) and number_of_builds(tmp_path) == 3 and not left.exists()
 
 
 def test_cuda_code_that_does_not_compile_is_tried_once(parts, tmp_path):

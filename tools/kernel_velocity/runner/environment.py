@@ -57,7 +57,7 @@ from kernel_velocity.runner.host import (
     torch_version,
 )
 from kernel_velocity.suite import config
-from kernel_velocity.suite.under_test import ARTEFACTS, WHOLE_INFO, find_info
+from kernel_velocity.suite.under_test import ARTEFACTS, WHOLE, WHOLE_INFO, find_info, with_cuda
 
 PATH_FILE = "kernel-velocity.pth"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
@@ -438,7 +438,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return None
 
     def compile_cuda(self, repo: Any, commit: str) -> str | None:
-        """Take the figures of a built commit's CUDA code, which was left out: from another build of the same files.
+        """Keep a build of a built commit's CUDA code, which was left out, for figures: another one of the same files.
 
         Returns:
             the commit that has such a build. None: this one was built again, with its CUDA code.
@@ -449,19 +449,22 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._begin(commit, CUDA)
         twins = self._twins(commit, fingerprint.toolchain(os.environ, self._section))
         twin, info = next(((other, path) for other in twins if (path := self._figures(other))), (None, None))
-        whole = self.unpacked(commit).with_name("whole")
+        whole = self.unpacked(commit).with_name(WHOLE)
+        shutil.rmtree(whole, ignore_errors=True)
         try:
-            if info is None:
+            if info is None or twin is None:
                 self._check_out(repo, commit, CUDA)
-                shutil.rmtree(whole, ignore_errors=True)
                 self._make(commit, whole, {}, CUDA)
                 info = find_info(whole)
+            else:
+                shutil.copytree(with_cuda(self.unpacked(twin)), whole, symlinks=True, copy_function=_link)
             if info is not None:
                 text = info.read_text(encoding="utf-8")
                 replace_text(whole.with_name(WHOLE_INFO), text)
                 replace_text(whole.with_name(f"{WHOLE_INFO}.crc"), _checksum(whole.with_name(WHOLE_INFO)))
-        finally:
+        except BaseException:
             shutil.rmtree(whole, ignore_errors=True)
+            raise
         return twin
 
     def _begin(self, commit: str, part: str = "") -> None:

@@ -68,6 +68,7 @@ from kernel_velocity.suite.under_test import (
     find_info,
     is_imported,
     root_folder,
+    with_cuda,
 )
 from kernel_velocity.unproven import FLAG, KINDS
 
@@ -153,18 +154,19 @@ class FiguresBenchmark:
         """
         check_package(os.environ)
         source = self.problem.gpu.get(implementation)
-        folder = os.environ.get(ARTEFACTS)
+        named = os.environ.get(ARTEFACTS)
+        folder = None if named is None else with_cuda(Path(named))
         if source is None:
             names = compiled.functions(build_info(), str(self.problem.kernel), architecture)
-            info = find_info(Path(str(folder)))
+            info = None if folder is None else find_info(folder)
             if info is None or not names:
                 raise NotImplementedError(f"the build of this commit has no {self.problem.kernel} for {architecture}")
-            source, folder = GpuFile("*.so", names, (architecture,)), str(info.parent)
+            source, folder = GpuFile("*.so", names, (architecture,)), info.parent
         if architecture not in source.architectures:
             raise NotImplementedError(f"{implementation} is not compiled for {architecture}")
         if folder is None:
             raise NotImplementedError(f"nothing is built here: {ARTEFACTS} names no folder")
-        made: Compiled = source.compiled(Path(folder), architecture, _cache() / "counts")
+        made: Compiled = source.compiled(folder, architecture, _cache() / "counts")
         return made
 
     def count(self, implementation: str, case: str) -> dict[str, int]:

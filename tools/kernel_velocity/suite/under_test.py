@@ -20,7 +20,8 @@ from kernel_velocity.counts.compiled import INFO_NAME
 from kernel_velocity.documents import DamagedError
 
 ARTEFACTS = "KV_ARTEFACTS"  # the environment variable
-WHOLE_INFO = "whole-build-info.json"  # beside a build without its CUDA code: of a build with it
+# Beside a build without its CUDA code, of a build with it: what it made, and its build-info.json, which is written last
+WHOLE, WHOLE_INFO = "whole", "whole-build-info.json"
 
 
 class WrongPackageError(RuntimeError):
@@ -103,6 +104,12 @@ def described(build: Path) -> Path | None:
     """Return the build-info.json with the figures of a build: with those of CUDA code that it was left without."""
     whole = build.absolute().parent / WHOLE_INFO
     return whole if whole.exists() else find_info(build)
+
+
+def with_cuda(build: Path) -> Path:
+    """Return the folder of what a build made with its CUDA code: the one beside a build that was left without it."""
+    whole = build.absolute().with_name(WHOLE)
+    return whole if whole.is_dir() and whole.with_name(WHOLE_INFO).exists() else build
 
 
 def build_info() -> dict[str, Any]:
