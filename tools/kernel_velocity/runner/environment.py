@@ -388,7 +388,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             return find_info(build)
         info, checksum = build.with_name(WHOLE_INFO), build.with_name(f"{WHOLE_INFO}.crc")
         is_whole = info.exists() and checksum.exists() and checksum.read_bytes() == _checksum(info).encode()
-        return info if is_whole else None
+        return info if is_whole and with_cuda(build) != build else None  # older versions kept no more than it
 
     def lacks_figures(self, commit: str) -> bool:
         """Return whether a built commit has no figures of its CUDA code, because that was left out."""
