@@ -96,6 +96,11 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
+def in_a_line(text: str) -> str:
+    """Return a text as a failure's line has it: without line breaks, and not the whole of a long one."""
+    return " ".join(text.split())[:500]
+
+
 def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:
     """Append the text of a failed benchmark, one line of JSON: asv stores none of it.
 
@@ -103,7 +108,7 @@ def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: f
     because an earlier one died has `"died": true`.
     """
     skipped = isinstance(error, NotImplementedError)
-    message = " ".join((str(error) if skipped else f"{type(error).__name__}: {error}").split())[:500]
+    message = in_a_line(str(error) if skipped else f"{type(error).__name__}: {error}")
     line: dict[str, object] = {"b": benchmark, "p": list(params), "t": round(when, 3), "error": message}
     if skipped:
         line["skipped"] = True

@@ -22,13 +22,14 @@ from kernel_velocity.counts import compiled
 from kernel_velocity.counts.changes import FigureKey
 from kernel_velocity.documents import DamagedError
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.names import BY_COMPILER, COUNTED_ON, COUNTS, DEVICES, is_gpu
+from kernel_velocity.names import COUNTED_ON, COUNTS, DEVICES
 from kernel_velocity.processes import contained
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.environment import OURS
 from kernel_velocity.runner.host import host_site_folders, measuring_variables
 from kernel_velocity.suite import counting
+from kernel_velocity.suite.benchmark import axes_of, is_of_code
 from kernel_velocity.suite.counting import ERROR, Call, Output
 from kernel_velocity.suite.suite import Suite
 from kernel_velocity.suite.under_test import ARTEFACTS
@@ -161,8 +162,7 @@ class Missing(NamedTuple):
 def axes(suite: Suite, benchmark: str) -> list[list[str]]:
     """Return the parameters of the series of a `track_*` benchmark, as asv stores them."""
     kernel, device, figure = _parts(benchmark)
-    kind = "error" if figure == ERROR else "count" if figure in COUNTS else "figure"
-    return [[*map(repr, axis)] for axis in getattr(suite.figures(kernel, device), f"{kind}_params")]
+    return [[*map(repr, axis)] for axis in axes_of(suite.figures(kernel, device), figure)]
 
 
 def values(
@@ -200,9 +200,8 @@ def _call(suite: Suite, series: Series) -> Counted | None:
         return Output(kernel, implementation, case, device)
     if figure in COUNTS:
         return Call(kernel, implementation, case.removesuffix(f"-{COUNTED_ON}"))
-    if implementation in suite.figures(kernel, device).problem.gpu or (is_gpu(case) and figure not in BY_COMPILER):
-        return Call(kernel, implementation, case)
-    return None
+    problem = suite.figures(kernel, device).problem
+    return Call(kernel, implementation, case) if is_of_code(problem, figure, implementation, case) else None
 
 
 def _described(info: Mapping[str, Any], series: Series) -> float | Missing:

@@ -20,6 +20,7 @@ from asv.repo import get_repo
 
 from kernel_velocity import units
 from kernel_velocity.engine import quiet, timing
+from kernel_velocity.engine.spool import in_a_line
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left
@@ -292,7 +293,7 @@ class Session:
                 benchmark=benchmark,
                 params=params,
                 time=time.time(),
-                error=value.why,
+                error=in_a_line(value.why),
                 died=value.died,
                 skipped=not value.failed,
             )

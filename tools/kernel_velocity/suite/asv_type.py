@@ -25,7 +25,8 @@ from asv_runner.benchmarks.track import TrackBenchmark as AsvTrackBenchmark
 from kernel_velocity import processes
 from kernel_velocity.engine import process_state, spool, timing
 from kernel_velocity.engine.sampling import ROUNDS
-from kernel_velocity.names import COUNTS, UNITS_OF_FIGURES
+from kernel_velocity.names import UNITS_OF_FIGURES
+from kernel_velocity.suite.benchmark import axes_of
 from kernel_velocity.suite.originals import ORIGINALS
 from kernel_velocity.suite.under_test import root_folder
 
@@ -136,9 +137,7 @@ class TrackBenchmark(_Recorded):
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
         owner, self._is_error = func.__self__, name.endswith("track_max_error")
-        is_count = name.rpartition(".track_")[2] in COUNTS
-        kind = "error_params" if self._is_error else "count_params" if is_count else "figure_params"
-        super().__init__(name, func, attr_sources, getattr(owner, kind))
+        super().__init__(name, func, attr_sources, axes_of(owner, name.rpartition(".track_")[2]))
         self.type = "track"
         self.unit = ERROR_UNIT if self._is_error else func.unit
 

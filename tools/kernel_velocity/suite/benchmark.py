@@ -494,8 +494,21 @@ def tracked(name: str, unit: str, value: Callable[..., float | None], what: str)
     return track
 
 
+def axes_of(owner: Any, name: str) -> list[list[str]]:
+    """Return the parameters of a benchmark `track_<name>` of an asv class: implementations, cases or targets."""
+    axes: list[list[str]] = getattr(
+        owner, "error_params" if name == "max_error" else "count_params" if name in COUNTS else "figure_params"
+    )
+    return axes
+
+
+def is_of_code(problem: Problem, name: str, implementation: str, target: str) -> bool:
+    """Return whether a figure is read from the code itself. Else build-info.json has it."""
+    return implementation in problem.gpu or (is_gpu(target) and name not in BY_COMPILER)
+
+
 def _figure(name: str, bench: FiguresBenchmark, implementation: str, target: str) -> int:
-    if implementation in bench.problem.gpu or (is_gpu(target) and name not in BY_COMPILER):
+    if is_of_code(bench.problem, name, implementation, target):
         return bench.code(implementation, target).figure(name)
     return compiled.figure(build_info(), str(bench.problem.kernel), name, target)
 
