@@ -8,9 +8,9 @@ nothing tells, or weak signs contradict each other, neither direction is better.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -53,8 +53,8 @@ _WORK = rf"{_SIZE}|[kmgtpe]?(?:flop|op)s?|(?:item|image|token|sample|frame|reque
 _PREFIXED = "[kmgtpe]?(?:flops|hz|bps|pps|rps|qps|tps|iops|ips|ups|lups|cups|teps)|[kmgtpe](?:i?bps|i?bs|ops)"
 
 
-def _are(words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:{words})\Z")
+def _are(words: str) -> Callable[[str], re.Match[str] | None]:
+    return partial(re.fullmatch, words)  # compiled when it is first asked: series of time ask none
 
 
 # Words of names, and of units that are no ratio
@@ -120,9 +120,9 @@ def _of_unit(unit: str) -> _Sign | None:
     if slash:
         return _of_ratio(_words(top), _words(bottom), is_share=False)
     word = plain.lower()
-    if _are(f"{_TIME}|{_CLOCKS}").match(word):
+    if _are(f"{_TIME}|{_CLOCKS}")(word):
         return _LESS
-    if _are(f"{_SIZE}|{_ENERGY}").match(word):
+    if _are(f"{_SIZE}|{_ENERGY}")(word):
         return _RATHER_LESS
     return _of_words(_words(plain), bool(_SHARE.search(word)))
 
@@ -139,9 +139,9 @@ def _of_words(words: Sequence[str], is_share: bool) -> _Sign | None:
     if "per" in words[1:]:
         at = words.index("per", 1)
         return _of_ratio(words[:at], words[at + 1 :], is_share=is_share)
-    if any(_IS_WORK.match(word) and after in ("s", "sec") for word, after in pairwise(words)):
+    if any(_IS_WORK(word) and after in ("s", "sec") for word, after in pairwise(words)):
         return _MORE
-    at = next((number for number, word in enumerate(words) if _AFTER.match(word)), len(words))
+    at = next((number for number, word in enumerate(words) if _AFTER(word)), len(words))
     signs = [sign for part in (words[:at], words[at + 1 :]) if (sign := _of_phrase(part, is_share))]
     return next((sign for sign in signs if sign.is_strong), next(iter(signs), None))
 
@@ -149,10 +149,10 @@ def _of_words(words: Sequence[str], is_share: bool) -> _Sign | None:
 def _of_phrase(words: Sequence[str], is_share: bool) -> _Sign | None:
     weak: set[_Sign] = set()
     for number, word in reversed([*enumerate(words)]):
-        sign = next((sign for pattern, sign in _SIGNS if pattern.match(word)), None)
-        is_chosen = word.startswith("size") and number > 0 and _IS_CHOSEN.match(words[number - 1])
-        is_peak_memory = word == "peak" and any(map(_IS_MEMORY.match, words))
-        if sign is None or is_chosen or is_peak_memory or (is_share and _IS_SHARED.match(word)):
+        sign = next((sign for is_it, sign in _SIGNS if is_it(word)), None)
+        is_chosen = word.startswith("size") and number > 0 and _IS_CHOSEN(words[number - 1])
+        is_peak_memory = word == "peak" and any(map(_IS_MEMORY, words))
+        if sign is None or is_chosen or is_peak_memory or (is_share and _IS_SHARED(word)):
             continue
         if sign.is_strong:
             return sign
@@ -162,8 +162,8 @@ def _of_phrase(words: Sequence[str], is_share: bool) -> _Sign | None:
 
 def _of_ratio(top: Sequence[str], bottom: Sequence[str], *, is_share: bool) -> _Sign | None:
     """Return what a ratio says, such as bytes per second, ns per operation, gigaflops per core."""
-    if not bottom or not _IS_PACE.match(bottom[0]):
-        return _LESS if top and _IS_COST.match(top[-1]) else _of_words(top, is_share)
-    if any(map(_IS_HARM.match, top)):
+    if not bottom or not _IS_PACE(bottom[0]):
+        return _LESS if top and _IS_COST(top[-1]) else _of_words(top, is_share)
+    if any(map(_IS_HARM, top)):
         return _LESS
-    return None if top and _IS_TIME.match(top[-1]) else _MORE
+    return None if top and _IS_TIME(top[-1]) else _MORE
