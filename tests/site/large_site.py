@@ -135,7 +135,7 @@ class LargeSite:
 
     def _levels(self, key, points):
         columns = self.series(key)
-        (unseen,) = verdicts.unseen([columns], [points], [None], 0.001)
+        (unseen,) = verdicts.unseen([columns], [np.full(len(columns), np.nan)], [points], [None], 0.001)
         ends = [columns.position[point.index - 1 : point.index + 1].tolist() for point in points]
         ranges = tuple(
             CommitRange(good=self.line[good], bad=self.line[bad], commits=self.line[good + 1 : bad + 1])

@@ -68,16 +68,16 @@ def point(index, before=0.0, after=0.1):
 
 def test_noise_widens_a_range_by_what_the_values_leave_open():
     quiet = np.array([0.001, -0.001] * 10 + [0.101, 0.099] * 10)
-    assert ranges.began(quiet, point(20)) == (19, 20)
+    assert ranges.began(quiet, point(20), 20) == (19, 20)
     half_way = quiet.copy()
     half_way[20] = 0.05
-    assert ranges.began(half_way, point(20)) == (19, 21)
+    assert ranges.began(half_way, point(20), 20) == (19, 21)
     misleading = quiet.copy()
     misleading[[3, 8, 30, 36]] = 0.1, 0.1, 0.0, 0.0  # one value of ten is of the other level
-    good, bad = ranges.began(misleading, point(20))
+    good, bad = ranges.began(misleading, point(20), 20)
     assert good < 19 and bad > 20
     back = np.r_[np.full(5, 0.1), quiet[:4], quiet[20:]]  # the level before is short: what lies before it tells nothing
-    assert ranges.began(back + np.tile([0.001, -0.001], 30)[: len(back)], point(9), first=5) == (8, 9)
+    assert ranges.began(back + np.tile([0.001, -0.001], 30)[: len(back)], point(9), 9, first=5) == (8, 9)
 
 
 def test_what_cannot_have_changed_the_code_leaves():

@@ -44,7 +44,8 @@ def platform(natives: FloatArray, of_controls: FloatArray) -> list[Levels]:
     columns = controls.fitted(columns, lambda _: shared)
     by_key = {part.key: part for part in columns}
     settled = change_points.of_all(tuple(by_key), by_key.__getitem__)
-    steps, pools = verdicts.tested(columns, settled)
+    errors = [change_points.errors(part) for part in columns]
+    steps, pools = verdicts.tested(columns, errors, settled)
     points = [
         tuple(filter(None, moves.attributed(change_points.logs(part), controls.left_in(part, shared), some.sure, None)))
         for part, some in zip(columns, steps, strict=True)
@@ -59,7 +60,7 @@ def platform(natives: FloatArray, of_controls: FloatArray) -> list[Levels]:
             doubt=some.doubted[-1] if some.doubted else None,
         )
         for part, some, some_points, unseen in zip(
-            columns, steps, points, verdicts.unseen(columns, points, pools, p), strict=True
+            columns, steps, points, verdicts.unseen(columns, errors, points, pools, p), strict=True
         )
     ][: len(natives)]
 

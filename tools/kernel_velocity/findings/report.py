@@ -22,7 +22,7 @@ from kernel_velocity.tables import literal, plain
 
 COMPARISON_HEADS = ("series", "answer", "change", "95% interval", "p", "rounds")
 UNKNOWN_CELL = "-"
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, 2.2 Characters
+_NOT_XML = r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]"  # XML 1.0, 2.2 Characters; compiling takes 5 ms
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def as_junit(report: Report) -> str:
 
 def _xml_text(text: str) -> str:
     """Return text without the letters that XML 1.0 cannot hold, not even escaped."""
-    return _NOT_XML.sub("\ufffd", text)
+    return re.sub(_NOT_XML, "\ufffd", text)
 
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {"json": as_json, "markdown": as_markdown, "junit": as_junit}

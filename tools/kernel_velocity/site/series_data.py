@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -81,9 +81,9 @@ def build(site: Site) -> Iterator[DataFile]:
         inputs = f"{before} {site.digest(key, site.older(key))}"
         yield DataFile(name=series_name(key), value=partial(series, site, key, encoder), inputs=inputs)
     for name, keys in newest.items():
-        digests = [(key, site.digest(key), levels_of(site.levels[key])) for key in keys]
-        value = partial(_newest, site, keys, encoder)
-        yield DataFile(name=name, value=value, inputs=repr((before, digests)))
+        levels = {series_name(key): levels_of(site.levels[key]) for key in keys}
+        value = partial(_newest, site, keys, encoder, levels)
+        yield DataFile(name=name, value=value, inputs=repr((before, [*map(site.digest, keys)], levels)))
 
 
 @cache
@@ -93,10 +93,11 @@ def newest_name(key: SeriesKey) -> str:
     return series_name(benchmark).replace("series-", "newest-", 1)
 
 
-def _newest(site: Site, keys: Sequence[SeriesKey], encoder: Encoder) -> dict[str, Any]:
+def _newest(
+    site: Site, keys: Sequence[SeriesKey], encoder: Encoder, levels: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
     columns = {series_name(key): site.series(key).between(site.older(key)) for key in keys}
     series = {name: encoder.columns(part) for name, part in columns.items() if len(part)}
-    levels = {series_name(key): levels_of(site.levels[key]) for key in keys}
     return {"format": FORMAT, "before": site.edge.commits, "series": series, "levels": levels}
 
 

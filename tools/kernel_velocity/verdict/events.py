@@ -67,6 +67,8 @@ def of_series(points: Sequence[ChangePoint], sizes: Sequence[int]) -> tuple[Even
         points: all steps, oldest first. sizes: values of each level, one more than there are steps.
     """
     blamed = [number for number, point in enumerate(points) if point.is_blamed]
+    if len(blamed) < 2:
+        return tuple(map(Event, blamed))
     events, lasting = list[Event](), list[int]()
     for at, number in enumerate(blamed):
         left = {first: rest(points, sizes, blamed[blamed.index(first) : at + 1]) for first in lasting}

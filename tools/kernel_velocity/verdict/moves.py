@@ -379,7 +379,7 @@ def _around(
     Args:
         left: what the machine leaves of the step. levels: where the level before begins, and the one after the new one.
     """
-    good, bad = began(logs, point, *levels)
+    good, bad = began(logs, point, point.index, *levels)
     return history.observations[min(good, left.index - 1) : max(bad, left.index) + 1]
 
 

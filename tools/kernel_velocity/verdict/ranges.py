@@ -112,18 +112,19 @@ def commits_between(
     )
 
 
-def began(logs: FloatArray, point: ChangePoint, first: int = 0, last: int | None = None) -> tuple[int, int]:
+def began(logs: FloatArray, point: ChangePoint, at: int, first: int = 0, last: int | None = None) -> tuple[int, int]:
     """Return the last entry that is surely from before a step, and the first that is surely from after it.
 
     Every beginning near the step has the probability that the values give it, each from the level before or the level
     after, an outlier as if it lay at the nearer of both.
 
     Args:
-        logs: without gaps. first, last: where the level before begins, and the one after the new level.
+        logs: without gaps. at: the step's place among them. first, last: where the level before begins, and the one
+            after the new level.
     """
-    most = _most_telling(logs[:last], point, first)
-    first, last = max(first + 1, point.index - RECENT_VALUES), min(last or logs.size, point.index + MARGIN + 1)
-    of_values = _telling(logs[first:last], point, scatter(logs[: point.index]), most)
+    most = _most_telling(logs[:last], point, at, first)
+    first, last = max(first + 1, at - RECENT_VALUES), min(last or logs.size, at + MARGIN + 1)
+    of_values = _telling(logs[first:last], point, scatter(logs[:at]), most)
     telling = of_values[::-1].cumsum()[::-1]  # that all from here on have moved
     begun = np.exp(telling - telling.max()).cumsum()  # by here, but for a factor
     after, bad = begun.searchsorted(begun[-1] * _SURE).tolist()
@@ -142,13 +143,13 @@ def _telling(logs: FloatArray, point: ChangePoint, sigma: float, most: float) ->
     return np.minimum(np.maximum((_moved(logs, point) - 0.5) * loudness, -most), most)
 
 
-def _most_telling(logs: FloatArray, point: ChangePoint, first: int) -> float:
+def _most_telling(logs: FloatArray, point: ChangePoint, at: int, first: int) -> float:
     """Return the most that one value can tell of a step: less where values of its levels lay nearer to the other one.
 
     Args:
-        logs: up to the end of the new level. first: where the level before begins.
+        logs: up to the end of the new level. at: the step's place among them. first: where the level before begins.
     """
-    before, after = logs[first : max(point.index - MARGIN, first)], logs[point.index + MARGIN :]
+    before, after = logs[first : max(at - MARGIN, first)], logs[at + MARGIN :]
     middle, side = (point.before + point.after) / 2, 1 if point.rises else -1
     misleading = np.count_nonzero(side * before > side * middle) + np.count_nonzero(side * after < side * middle)
     return math.log(max((before.size + after.size) / misleading, 2.0)) if misleading else math.inf

@@ -218,8 +218,9 @@ class Verdicts:
         columns = controls.fitted([past.columns(key) for key in past.keys], self.shared.__getitem__)
         by_key = {part.key: part for part in columns}
         settled = change_points.of_all(past.keys, by_key.__getitem__, past.folder)
-        steps, pools = tested(columns, settled)
-        series = [*zip(columns, (some.sure for some in steps), pools, strict=True)]
+        errors = [change_points.errors(part) for part in columns]
+        steps, pools = tested(columns, errors, settled)
+        series = [*zip(columns, errors, (some.sure for some in steps), pools, strict=True)]
         if any(some.sure for some in steps):
             _ = past.side_commits, past.idle  # before there are two processes
         judged = [*chain(*forking.in_halves(partial(self._judged, p=least_p(len(series))), series))]
@@ -264,14 +265,14 @@ class Verdicts:
         return iter(ranges.agreed(steps, self.past.order))
 
     def _judged(
-        self, series: Sequence[tuple[Columns, Points, Pool | None]], *, p: float
+        self, series: Sequence[tuple[Columns, FloatArray, Points, Pool | None]], *, p: float
     ) -> list[tuple[Points, tuple[CommitRange, ...], Unseen]]:
         """Return the steps of series without the machine's part, their possible causes, and what stays unseen."""
-        columns, _, pools = zip(*series, strict=True)
-        blamed = [self._with_zeros(part, self._points(part, steps)) for part, steps, _ in series]
+        columns, errors, _, pools = zip(*series, strict=True)
+        blamed = [self._with_zeros(part, self._points(part, steps)) for part, _, steps, _ in series]
         points = [tuple(point for point, _ in several) for several in blamed]
         causes = (tuple(commits for _, commits in several) for several in blamed)
-        return [*zip(points, causes, unseen(columns, points, pools, p), strict=True)]
+        return [*zip(points, causes, unseen(columns, errors, points, pools, p), strict=True)]
 
     def _points(self, columns: Columns, points: tuple[ChangePoint, ...]) -> list[tuple[ChangePoint, CommitRange]]:
         """Return steps without the machine's part, at the commits that can have caused them, and those commits."""
@@ -320,7 +321,7 @@ class Verdicts:
         edges = np.searchsorted(measured, [other.index for other in near if other is not point]).tolist()
         first = max((edge for edge in edges if edge < at), default=0)
         last = min((edge for edge in edges if edge > at), default=values.size)
-        good, bad = ranges.began(values, replace(point, index=at), first, last)
+        good, bad = ranges.began(values, point, at, first, last)
         good, bad = min(good, after - 1), max(bad, after)
         is_control = columns.key.implementation in CONTROLS
         entries = [
@@ -359,13 +360,18 @@ def _alike(logs: Logs) -> dict[int, tuple[Indices, FloatArray]]:
     return {method: (entries[method], values[entries[method]]) for method, values in by_method.items()}
 
 
-def tested(columns: Sequence[Columns], settled: Mapping[SeriesKey, Settled]) -> tuple[list[Steps], list[Pool | None]]:
+def tested(
+    columns: Sequence[Columns], errors: Sequence[FloatArray], settled: Mapping[SeriesKey, Settled]
+) -> tuple[list[Steps], list[Pool | None]]:
     """Return the steps of series, those of few values among them, and what is typical of each one's platform.
 
     Args:
-        settled: what the detector sees.
+        errors: of the log values of each. settled: what the detector sees.
     """
-    searched = [Searched(change_points.logs(part), change_points.errors(part), *settled[part.key]) for part in columns]
+    searched = [
+        Searched(change_points.logs(part), of_rounds, *settled[part.key])
+        for part, of_rounds in zip(columns, errors, strict=True)
+    ]
     ends = [part.ends for part in searched]
     platforms = [controls.platform_of(part.key) for part in columns]
     by_platform = moves.pools(platforms, [part.key.implementation in CONTROLS for part in columns], ends)
@@ -396,18 +402,22 @@ def least_p(series: int) -> float:
 
 
 def unseen(
-    series: Sequence[Columns], points: Sequence[Points], pools: Sequence[Pool | None], p: float
+    series: Sequence[Columns],
+    errors: Sequence[FloatArray],
+    points: Sequence[Points],
+    pools: Sequence[Pool | None],
+    p: float,
 ) -> Iterator[Unseen]:
     """Yield what changes of each series stay unseen by a test of a p.
 
     The scatter of a level comes from a basis that grows in steps, so that a new commit changes few pages.
     """
     levels, loose = list[Level](), list[_Loose]()
-    for columns, steps, pool in zip(series, points, pools, strict=True):
-        logs, errors = columns.logs, change_points.errors(columns)
+    for columns, of_rounds, steps, pool in zip(series, errors, points, pools, strict=True):
+        logs = columns.logs
         for entries in _of_levels(np.flatnonzero(~np.isnan(logs)), steps):
             basis = entries[: grown(entries.size)][-LONGER:]
-            levels.append(Level(logs[basis], pool, moves.error_of(errors[basis])))
+            levels.append(Level(logs[basis], pool, moves.error_of(of_rounds[basis])))
             loose.append(_Loose.of(logs, entries))
     scatter = young.noises(levels)
     within = [least_steps(noise, level.size, p) for noise, level in zip(scatter, loose, strict=True)]

@@ -251,9 +251,9 @@ class Noise:
         quantile, power = _quantile(self.freedom, 1 - p / 2), _quantile(self.freedom, POWER)
         chance = _outlier(self._kind, min(most, longer), p)
         least = []
-        for size in range(1, most + 1):
-            error = math.sqrt(level + self._variance(size))
-            alone = math.sqrt(1 + (level if size <= longer else self._variance(size)))
+        for size, variance in enumerate(map(self._variance, range(1, most + 1)), start=1):
+            error = math.sqrt(level + variance)
+            alone = math.sqrt(1 + (level if size <= longer else variance))
             shorter = min(size, longer)
             outlier = max(chance[shorter - 1], self._outliers(shorter, p)) * alone
             least.append(max(MIN_EFFECT, self.sigma * (max(quantile * error, outlier) + power * error)))
