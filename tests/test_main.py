@@ -3,6 +3,7 @@
 import errno
 import io
 import re
+import subprocess
 import sys
 import time
 import types
@@ -160,3 +161,13 @@ def test_interruption_in_a_destructor_is_raised(command, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["kv", "planted"])
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     assert script() == 130
+
+
+def test_report_imports_parts_of_numpy_when_they_are_used():
+    code = (
+        "import sys; from kernel_velocity.__main__ import parse; parse(['report']); import numpy; "
+        "print('numpy.f2py.rules' in sys.modules, 'unittest' in sys.modules); "
+        "numpy.testing.assert_allclose(1, 1); print('unittest' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["False", "False", "True"]

@@ -59,9 +59,9 @@ ONE_THREAD = ("report",)
 # Hardly any objects of a report are in cycles, and looking for those at every 100,000 took a twentieth of its time
 GARBAGE = 1_000_000  # new objects between two collections; Python's default is 700
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of numpy's libraries, read at its import
-# scipy.special reads every name of numpy (scipy 1.17), and so imports these with a hundred others, which nothing of a
-# report uses: .09 of the .2 s that it takes. A module that is used later is imported then
-UNUSED = ("f2py", "testing")
+# scipy.special reads every name of numpy (scipy 1.17), and so imports these and what they import, 128 modules: half of
+# the .2 s that it takes. What is used after all is imported then
+UNUSED = ("f2py", "ma", "polynomial", "random", "testing")
 
 
 class _Parser(argparse.ArgumentParser):
