@@ -81,7 +81,7 @@ def test_run_times_in_rounds_and_tracks_errors_once(tiny):
     assert result["track_max_error"]["result"] == [0, 0.25, 0, 0.25, 0, 0.25]
     assert not any(result["track_max_error"].get("samples") or ())
     assert {len(samples) for samples in result["time_hot"]["samples"] if samples} == {2}
-    assert len(lines_with(done.stdout, "errors, counts and figures of code of", head[:8])) == 1
+    assert len(lines_with(done.stdout, "errors, counts and code figures of commit", head[:8])) == 1
     assert len(lines_with(done.stdout, "/2, commit")) == 2
     assert not lines_with(tiny.track(KV_ROUNDS="2").stdout, "errors, counts")
 

@@ -231,7 +231,7 @@ class Session:
             whole = tuple(commit for commit in self.tracked if commit not in broken)
             for commits, once in ((whole, self.series.tracked), (broken, self.series.errors)):
                 for commit in commits if once else ():
-                    print(f"errors, counts and figures of code of {commit[:SHORT]}", file=out, flush=True)
+                    print(f"errors, counts and code figures of commit {commit[:SHORT]}", file=out, flush=True)
                     self._track(commit, once)
         finally:
             self._ended = time.time()
