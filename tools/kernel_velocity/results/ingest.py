@@ -238,16 +238,13 @@ def settle(stored: StoredSeries, evidence: SeriesLines, wanted: float = math.inf
     if died and not new:
         return Fate.WITHDRAWN, ()
     before = set(evidence.recorded) - set(new)
-    missing = 0 if _is_settled(rounds) else min(len(before), wanted)
+    is_settled = is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]))
+    missing = 0 if is_settled else min(len(before), wanted)
     if (new or evidence.new_failures) and max(len(rounds), stored.size) < missing:
         return Fate.FROM_ROUNDS, tuple(evidence.recorded)  # the run was cut off
     if rounds:
         return Fate.FROM_ROUNDS, rounds
     return Fate.STAYS, tuple(evidence.recorded)
-
-
-def _is_settled(rounds: Sequence[Round]) -> bool:
-    return is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]))
 
 
 def _current(stored: StoredSeries, recorded: Sequence[Round], new: Sequence[Round], *, died: bool) -> tuple[Round, ...]:
