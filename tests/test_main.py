@@ -11,13 +11,8 @@ import types
 import pytest
 
 from kernel_velocity import errors
-from kernel_velocity.__main__ import COMMANDS, main, script
-
-
-def run(*argv):
-    out, err = io.StringIO(), io.StringIO()
-    status = main(argv, out, err)
-    return status, out.getvalue(), err.getvalue()
+from kernel_velocity.__main__ import COMMANDS, script
+from tests.commands import kv
 
 
 @pytest.fixture
@@ -43,7 +38,7 @@ def raising(error):
 
 @pytest.mark.parametrize("argv", [(), ("--help",)])
 def test_help_lists_every_command_but_hidden_ones(argv):
-    status, out, err = run(*argv)
+    status, out, err = kv(*argv)
     assert (status, err) == (0, "")
     assert all(
         (f"    {name}" in re.findall(r"^    [a-z-]+", out, re.MULTILINE)) == (text is not None)
@@ -52,7 +47,7 @@ def test_help_lists_every_command_but_hidden_ones(argv):
 
 
 def test_help_of_a_subcommand():
-    status, out, err = run("offline", "pack", "--help")
+    status, out, err = kv("offline", "pack", "--help")
     assert (status, err) == (0, "")
     assert "usage: kv offline pack" in out and "--range" in out
 
@@ -61,7 +56,7 @@ def test_help_of_a_subcommand():
 def test_missing_package_names_the_pip_install(command, package):
     command(raising(ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.models")))
     cure = {"scipy": "'scipy>=", "git": "'gitpython>=", "tomli_w": "'tomli-w>=", "unheard_of": "unheard-of"}[package]
-    status, out, err = run("planted")
+    status, out, err = kv("planted")
     assert (status, out) == (2, "")
     assert err.startswith(f"error: kv planted needs {package}, which is not installed: pip install {cure}")
     assert err.count("\n") == 1
@@ -70,12 +65,12 @@ def test_missing_package_names_the_pip_install(command, package):
 def test_missing_module_of_this_package_is_a_bug(command):
     command(raising(ModuleNotFoundError("gone", name="kernel_velocity.gone")))
     with pytest.raises(ModuleNotFoundError):
-        run("planted")
+        kv("planted")
 
 
 @pytest.mark.parametrize("argv", [("dance",), ("--loud",), ("offline",), ("offline", "dance")])
 def test_usage_errors_are_one_line(argv):
-    status, out, err = run(*argv)
+    status, out, err = kv(*argv)
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
@@ -95,24 +90,24 @@ def test_usage_errors_are_one_line(argv):
 )
 def test_errors_become_exit_codes(command, error, status):
     command(raising(error("what, where")))
-    assert run("planted") == (status, "", "error: what, where\n")
+    assert kv("planted") == (status, "", "error: what, where\n")
 
 
 def test_full_disk_is_a_line_with_a_cure(command):
     command(raising(OSError(errno.ENOSPC, "No space left on device")))
     text = "error: [Errno 28] No space left on device; free some space and start again: recorded results are kept\n"
-    assert run("planted") == (2, "", text)
+    assert kv("planted") == (2, "", text)
 
 
 def test_bug_keeps_its_traceback(command):
     command(raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
-        run("planted")
+        kv("planted")
 
 
 def test_interruption_has_its_status(command):
     command(raising(KeyboardInterrupt()))
-    assert run("planted")[0] == 130
+    assert kv("planted")[0] == 130
 
 
 def test_process_lost_in_an_interruption_is_an_interruption(command):
@@ -123,14 +118,14 @@ def test_process_lost_in_an_interruption_is_an_interruption(command):
             raise ProcessLookupError(errno.ESRCH, "No such process")
 
     command(action)
-    assert run("planted")[0] == 130
+    assert kv("planted")[0] == 130
     command(raising(ProcessLookupError(errno.ESRCH, "No such process")))
-    assert run("planted")[0] == 2
+    assert kv("planted")[0] == 2
 
 
 def test_status_is_that_of_the_command(command):
     command(lambda: 7)
-    assert run("planted") == (7, "", "")
+    assert kv("planted") == (7, "", "")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity import units
-from kernel_velocity.errors import UsageError
 
 positive = st.floats(min_value=1e-9, max_value=1e6, allow_nan=False)
+SCALES = dict(units.TIME_UNITS) | {f"{name}{of}": scale for of in ("FLOPS", "B/s") for name, scale in units._PREFIXES}
+
+
+def parsed(text):
+    number, unit = text.split(" ")
+    return float(number.replace(",", "")) * SCALES[unit]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_change_has_a_direction(ratio, text):
 
 @given(positive)
 def test_parsed_time_has_three_digits(value):
-    assert units.parse(units.seconds(value)) == pytest.approx(value, rel=0.005)
+    assert parsed(units.seconds(value)) == pytest.approx(value, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +103,13 @@ def test_interval_of_rates_has_one_prefix():
 
 @given(positive)
 def test_parsed_rate_has_three_digits(value):
-    assert units.parse(units.rate(value, "GFLOPS")) == pytest.approx(value, rel=0.005)
-    assert units.parse(units.bandwidth(value)) == pytest.approx(value, rel=0.005)
+    assert parsed(units.rate(value, "GFLOPS")) == pytest.approx(value, rel=0.005)
+    assert parsed(units.bandwidth(value)) == pytest.approx(value, rel=0.005)
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))
 def test_non_zero_is_never_printed_as_zero(value):
-    assert units.parse(f"{units.significant(value)} GFLOPS") > 0
+    assert parsed(f"{units.significant(value)} GFLOPS") > 0
 
 
 @given(st.floats(min_value=1e-6, max_value=1e6))
@@ -113,12 +118,6 @@ def test_only_ratio_one_is_unchanged(ratio):
     assert (text == "unchanged") == (ratio == 1)
     assert text.endswith("faster") == (ratio > 1)
     assert "0.0%" not in text.replace("100.0%", "").replace("10.0%", "") or not math.isclose(ratio, 1)
-
-
-@pytest.mark.parametrize("text", ["12", "fast GFLOPS", "12 parsec", ""])
-def test_parse_refuses_malformed_values(text):
-    with pytest.raises(UsageError, match="is not a value with a unit"):
-        units.parse(text)
 
 
 def test_count():

@@ -206,9 +206,6 @@ def new_like(model: Any, shape: tuple[int, ...], dtype: str) -> Any:
             f"out: got None, but {type(model).__name__} has no new_empty() to allocate it with: "
             f"pass out= of shape {list(shape)} and dtype {dtype}"
         )
-    return make(shape, dtype=_dtype_like(model.dtype, dtype))
-
-
-def _dtype_like(known: Any, name: str) -> Any:
-    """Return the dtype called `name` in the form that `known` has: text, or an object of the same library."""
-    return name if isinstance(known, str) else getattr(sys.modules[type(known).__module__], name)
+    if isinstance(model.dtype, str):
+        return make(shape, dtype=dtype)
+    return make(shape, dtype=getattr(sys.modules[type(model.dtype).__module__], dtype))  # an object of its library

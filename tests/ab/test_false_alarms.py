@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity import lock
-from kernel_velocity.__main__ import main
 from kernel_velocity.ab import false_alarms, session
 from kernel_velocity.ab.false_alarms import ADJUSTED, EARLY, RAW, judge
 from kernel_velocity.engine.sampling import ROUNDS
@@ -24,6 +23,7 @@ from kernel_velocity.runner.asv import Ended
 from kernel_velocity.stats.adjust import slopes
 from tests.ab import identical_sessions as generated
 from tests.ab.identical_sessions import series
+from tests.commands import kv
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "false_alarms.txt"
@@ -35,9 +35,7 @@ def command(tmp_path):
     """Return a function that writes sessions and returns the command's status, output and errors."""
 
     def run(by_session, folder="sessions", **how):
-        out, err = io.StringIO(), io.StringIO()
-        path = generated.write(by_session, tmp_path / folder, **how)
-        return main(["false-alarms", "--read", str(path)], out, err), out.getvalue(), err.getvalue()
+        return kv("false-alarms", "--read", generated.write(by_session, tmp_path / folder, **how))
 
     return run
 

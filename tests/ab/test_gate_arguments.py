@@ -1,13 +1,10 @@
 """What users of `gate` and `bisect` get wrong: one line each, exit status 2, and nothing is measured."""
 
-import io
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kernel_velocity import lock
-from kernel_velocity.__main__ import main
 from kernel_velocity.ab import bisect, gate
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.results import git as results_clone
@@ -16,6 +13,7 @@ from kernel_velocity.runner import checks
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.stats.sequential import Obstacle
 from tests.ab.simulated_machine import Machine
+from tests.commands import git, kv
 from tests.small_suite import SUITE
 
 
@@ -45,17 +43,11 @@ def clone(repository, monkeypatch):
     return repository
 
 
-def git(folder, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True)
-
-
 def complaint(clone, *args, status=2):
     """Run a command that must be refused. Return its one line."""
-    out, err = io.StringIO(), io.StringIO()
-    assert main([*args, "--root", str(clone)], out, err) == status
-    assert not out.getvalue()
-    (line,) = err.getvalue().splitlines()
+    returned, out, err = kv(*args, "--root", clone)
+    assert (returned, out) == (status, "")
+    (line,) = err.splitlines()
     return line.removeprefix("error: ")
 
 
@@ -116,9 +108,8 @@ def test_uncommitted_changes_are_noted_unless_measured(clone, head, notes, monke
     monkeypatch.setattr(
         "kernel_velocity.results.git.check_clone", lambda root: ["uncommitted changes are not measured"]
     )
-    err = io.StringIO()
-    assert main(["gate", "HEAD~1", head, "--bench", "fft", "--root", str(clone)], io.StringIO(), err) == 2
-    assert err.getvalue().count("note: uncommitted changes are not measured") == notes
+    status, _, err = kv("gate", "HEAD~1", head, "--bench", "fft", "--root", clone)
+    assert (status, err.count("note: uncommitted changes are not measured")) == (2, notes)
 
 
 def test_malformed_timing_setting_is_refused(clone, monkeypatch):
@@ -191,19 +182,17 @@ def test_exit_statuses_of_gate(clone, monkeypatch, cause):
     monkeypatch.setattr(
         gate, "AsvRunner", lambda *positional, **named: fake_runner(resolve(clone, "HEAD", "HEAD"), **behaviour)
     )
-    out = io.StringIO()
-    args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
-    assert main(args, out, io.StringIO()) == status
-    assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")
+    args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", minutes, "--root", clone]
+    returned, out, _ = kv(*args)
+    assert returned == status and out.splitlines()[-1].endswith(f"(exit status {status})")
 
 
 def notes(clone, monkeypatch, **behaviour):
     """Return the notes of a gate."""
     monkeypatch.setattr(gate, "AsvRunner", lambda *positional, **named: fake_runner("", **behaviour))
-    out = io.StringIO()
-    args = [*GATE, "--bench", r"matmul\..*native.*256x", "--budget", "10", "--root", str(clone)]
-    assert main(args, out, io.StringIO()) in (0, 11)
-    return [line for line in out.getvalue().splitlines() if line.startswith("note: ")]
+    status, out, _ = kv(*GATE, "--bench", r"matmul\..*native.*256x", "--budget", "10", "--root", clone)
+    assert status in (0, 11)
+    return [line for line in out.splitlines() if line.startswith("note: ")]
 
 
 def test_changes_that_are_not_compared_are_noted(clone, monkeypatch):
@@ -243,11 +232,10 @@ def test_suite_of_pytorch_alone_is_no_comparison(clone, monkeypatch):
 def test_bisection_that_is_not_settled(clone, monkeypatch, machine, status, words):
     monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
     monkeypatch.setattr(bisect, "AsvRunner", lambda *positional, **named: fake_runner("", **machine))
-    out = io.StringIO()
     args = ["bisect", "matmul", "HEAD~1", "HEAD", "--case", "float32-256x256x256", "--budget", "10"]
-    assert main([*args, "--root", str(clone)], out, io.StringIO()) == status
-    assert f"whether BAD is slower than GOOD is not settled: {words}" in out.getvalue()
-    assert ("the same command goes on from here" in out.getvalue()) == (status == 22)
+    returned, out, _ = kv(*args, "--root", clone)
+    assert returned == status and f"whether BAD is slower than GOOD is not settled: {words}" in out
+    assert ("the same command goes on from here" in out) == (status == 22)
 
 
 def test_expected_slowdown_passes(clone, monkeypatch):
@@ -257,17 +245,6 @@ def test_expected_slowdown_passes(clone, monkeypatch):
     git(clone, "checkout", "-q", "main")
     monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
     monkeypatch.setattr(gate, "AsvRunner", lambda *positional, **named: fake_runner(head, speed=1.05))
-    out = io.StringIO()
-    args = [
-        "gate",
-        "said~1",
-        "said",
-        "--bench",
-        r"matmul\..*native.*(256|512)x",
-        "--budget",
-        "10",
-        "--root",
-        str(clone),
-    ]
-    assert main(args, out, io.StringIO()) == 0
-    assert out.getvalue().splitlines()[-1] == "verdict: clean; 2 slower as expected (exit status 0)"
+    args = ["gate", "said~1", "said", "--bench", r"matmul\..*native.*(256|512)x", "--budget", "10", "--root", clone]
+    status, out, _ = kv(*args)
+    assert (status, out.splitlines()[-1]) == (0, "verdict: clean; 2 slower as expected (exit status 0)")

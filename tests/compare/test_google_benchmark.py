@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kernel_velocity.compare.google_benchmark import as_google_benchmark
+from kernel_velocity.compare.result import as_google_benchmark
 from kernel_velocity.results import foreign
 from tests.compare.live_comparisons import whole
 

@@ -1,6 +1,5 @@
 """Users' files: problems run here unchanged, solutions get the right arguments, a mistake is one line and status 2."""
 
-import io
 import os
 import re
 import subprocess
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.compare import implementations, solutions
 from kernel_velocity.compare.api import compare
 from kernel_velocity.compare.implementations import load
@@ -19,6 +17,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.problem.problem import ProblemError
 from kernel_velocity.runner.checks import LIBRARY, check_build
 from tests.challenge_files import CHALLENGE, OLDER, TWO_OUTPUTS
+from tests.commands import kv
 from tests.compare.doubling import QUICK, Doubling
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
@@ -240,12 +239,10 @@ def test_problem_that_answers_oddly_is_one_line(tmp_path, old, new, words):
     assert old in TWO_OUTPUTS
     path = written(tmp_path, "p.py", TWO_OUTPUTS.replace(old, new, 1))
     mine = written(tmp_path, "mine.py", "def solution(x, low, high, n):\n    low.copy_(x.clamp(max=0))\n")
-    out, err = io.StringIO(), io.StringIO()
-    argv = ["compare", str(path), f"--solution={mine}", "--rounds=1", "--iters=1", "--device=cpu", "--no-roofline"]
-    assert main([*argv, "--implementations=eager,mine"], out, err) == 2
-    assert out.getvalue() == ""
-    assert err.getvalue().startswith(f"error: {path}") and err.getvalue().count("\n") == 1, err.getvalue()
-    assert re.search(words, err.getvalue()), err.getvalue()
+    argv = ["compare", path, f"--solution={mine}", "--rounds=1", "--iters=1", "--device=cpu", "--no-roofline"]
+    status, out, err = kv(*argv, "--implementations=eager,mine")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith(f"error: {path}") and re.search(words, err), err
 
 
 # Solutions -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """`kv compare` on public problems: every form, solutions of its own form, its sample, and huge cases."""
 
-import io
 import json
 import os
 import subprocess
@@ -9,11 +8,11 @@ from textwrap import indent
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.compare.api import compare
 from kernel_velocity.compare.implementations import load
 from kernel_velocity.engine import reported
 from kernel_velocity.problem.user_file import import_file
+from tests.commands import kv
 from tests.compare.doubling import QUICK
 from tests.public_problems import (
     KERNELBENCH_SOLUTION,
@@ -43,14 +42,13 @@ extern "C" void solution(const float* x, float* out, size_t n, size_t m) {
 
 def run(path, *options):
     """Compare once in this process, and return status, rows by case and implementation, and what was printed."""
-    out, err = io.StringIO(), io.StringIO()
     result = path.parent / "result.json"
     argv = ["--device=cpu", "--rounds=1", "--iters=2", "--no-roofline", f"--json={result}"]
-    status = main(["compare", str(path), *map(str, options), *argv], out, err)
+    status, out, err = kv("compare", path, *options, *argv)
     cases = {}
     for row in json.loads(result.read_text())["results"] if result.is_file() else []:
         cases.setdefault(row["name"], {})[row["implementation"]] = row["status"]
-    return status, cases, out.getvalue() + err.getvalue()
+    return status, cases, out + err
 
 
 # Solutions in Python: form, name, a right one, and what makes it wrong.

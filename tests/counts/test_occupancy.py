@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.counts.occupancy import LIMITS, occupancy
+from kernel_velocity.counts.gpu_figures import LIMITS, occupancy
 
 HEADER = "cuda_occupancy.h"
 PROGRAM = r"""

@@ -6,17 +6,16 @@ that share a process, as a round's do on a GPU, against series in processes of t
 
 from __future__ import annotations
 
+import contextlib
 import math
+import multiprocessing
 import statistics
 
 import pytest
 
-from kernel_velocity.documents import read_checked
 from kernel_velocity.engine.sampling import calibrate
-from kernel_velocity.engine.statistics import trimmed_mean
-from kernel_velocity.runner import asv
-from lab import sharing
-from lab.sharing import of_suite
+from kernel_velocity.engine.server import ProcessState
+from kernel_velocity.engine.statistics import t_975, trimmed_mean
 from tests.small_suite import SUITE
 
 torch = pytest.importorskip("torch", reason="what is timed is PyTorch's")
@@ -27,17 +26,25 @@ PASSES = 3  # each times both sides in turn, so that a drift of the machine is n
 TRIES = 3  # another program may disturb one of them
 SECONDS = 0.05  # s of calls per side and pass
 GRAPH = 1e-3  # s that a graph lasts at least: then its own launch, some 10 us, is no more than 1% of it
+TURNS, PORTION = 20, 0.03  # of two processes, s of samples in each
 ON_CUDA = [
-    of_suite(SUITE, "matmul", "cuda", "eager", "float32-1024x1024x1024"),
-    of_suite(SUITE, "quantize_int8_rows", "cuda", "native", "float32-512x4096"),
+    ("matmul", "cuda", "eager", "float32-1024x1024x1024"),
+    ("quantize_int8_rows", "cuda", "native", "float32-512x4096"),
 ]
 
 
-def our_time(bench):
+def set_up(kernel, device, implementation, case):
+    """Return the benchmark of a series, with inputs made and its output checked."""
+    bench = SUITE.benchmark(kernel, device)()
+    bench.setup(implementation, case)
+    return bench
+
+
+def our_time(bench, seconds=SECONDS):
     """Return a function that times calls by the harness: its warm-up and its batch once, its samples at every call."""
     timer = bench.new_timer()
     per_call, batch = calibrate(bench.call, timer)
-    count = max(3, math.ceil(SECONDS / (per_call * batch)))
+    count = max(3, math.ceil(seconds / (per_call * batch)))
     return lambda: trimmed_mean(timer.samples(bench.call, batch, count))
 
 
@@ -58,7 +65,7 @@ def graph_time(series, seconds):
     count = min(256, max(1, math.ceil(GRAPH / seconds)))
     replays = min(20, max(3, math.ceil(SECONDS / (seconds * count))))
     with torch.cuda.stream(stream):
-        bench = series.set_up()  # warms up, too: what a first call allocates must not be captured
+        bench = set_up(*series)  # warms up, too: what a first call allocates must not be captured
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         for _ in range(count):
@@ -79,19 +86,19 @@ def graph_time(series, seconds):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("series", ON_CUDA, ids=lambda series: series.kernel)
+@pytest.mark.parametrize("series", ON_CUDA, ids=lambda series: series[0])
 def test_events_agree_with_a_graph(series):
-    ours = our_time(series.set_up())
+    ours = our_time(set_up(*series))
     theirs = graph_time(series, ours())
     assert min(abs(ratio - 1) for ratio in ratios(ours, theirs)) <= AGREE
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("series", ON_CUDA, ids=lambda series: series.kernel)
+@pytest.mark.parametrize("series", ON_CUDA, ids=lambda series: series[0])
 def test_cold_call_of_do_bench_is_no_shorter(series):
     """do_bench overwrites L2 before every call."""
     testing = pytest.importorskip("triton.testing", reason="do_bench is Triton's")
-    bench = series.set_up()
+    bench = set_up(*series)
 
     def theirs():
         times = testing.do_bench(bench.call, warmup=100 * SECONDS, rep=1000 * SECONDS, return_mode="all")  # ms
@@ -100,20 +107,64 @@ def test_cold_call_of_do_bench_is_no_shorter(series):
     assert max(ratios(our_time(bench), theirs)) >= 1 - AGREE
 
 
+def serve(tasks):
+    """Set series up one after the other, as a round's process does, and time the last one whenever asked."""
+    state, bench, sample = ProcessState(), None, None
+    with contextlib.suppress(EOFError):
+        while True:
+            series = tasks.recv()
+            if series is not None:
+                if bench is not None:
+                    bench = sample = None
+                    state.put_back()
+                bench = set_up(*series)
+                sample = our_time(bench, PORTION)
+            tasks.send(sample())
+
+
+@contextlib.contextmanager
+def process():
+    """Yield a function that has a fresh process set a series up, or time it again, and returns s per call."""
+    context = multiprocessing.get_context("forkserver")  # a fork of this one could not use its GPU
+    context.set_forkserver_preload(["torch"])
+    tasks, theirs = context.Pipe()
+    serving = context.Process(target=serve, args=(theirs,), daemon=True)
+    serving.start()
+    theirs.close()
+
+    def ask(series=None):
+        tasks.send(series)
+        return tasks.recv()
+
+    try:
+        yield ask
+    finally:
+        tasks.close()
+        serving.join()
+
+
+def longer_when_shared(every):
+    """Return how much longer each series reads in a process that measured those before it: a log for each pass."""
+    longer = {series: [] for series in every}
+    for _ in range(PASSES):  # fresh processes differ by the memory that they got
+        with process() as shared:
+            for series in every:
+                with process() as isolated:
+                    shared(series)
+                    isolated(series)
+                    turns = [(shared(), isolated()) for _ in range(TURNS)]
+                longer[series].append(statistics.median(math.log(here / alone) for here, alone in turns))
+    return longer
+
+
 @pytest.mark.cuda
-def test_series_that_share_a_process_read_as_in_their_own(tmp_path):
+def test_series_that_share_a_process_read_as_in_their_own():
     """The mean over passes of each series, shared over isolated, is 1 within its 95% interval or AGREE."""
-    lines, path = [], tmp_path / "sharing.json"
-    options = [
-        "--device=cuda",
-        f"--passes={sharing.FEWEST_PASSES}",
-        "--bench=(matmul|quantize_int8_rows).*native",
-    ]
-    assert asv.run_measuring(sharing.MODULE, [str(path), *options], lines.append) == 0, lines
-    *rows, _ = sharing.table(read_checked(path)["rows"]).rows
-    assert len(rows) >= 2
-    for name, _, longer, half, *_ in rows:
-        assert abs(float(longer.rstrip("%"))) <= max(100 * AGREE, float(half.rstrip("%"))), name
+    kernels = [SUITE.benchmark(kernel, "cuda") for kernel in ("matmul", "matmul_bias_relu", "quantize_int8_rows")]
+    every = [(bench.problem.kernel, "cuda", "native", case) for bench in kernels for case in bench.problem.core["cuda"]]
+    for series, logs in longer_when_shared(every).items():
+        half = t_975(PASSES - 1) * statistics.stdev(logs) / math.sqrt(PASSES)
+        assert abs(statistics.fmean(logs)) <= max(AGREE, half), (series, logs)
 
 
 @pytest.fixture
@@ -127,7 +178,7 @@ def one_thread():
 
 def test_host_timer_agrees_with_pytorchs(one_thread, monkeypatch):
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
-    bench = of_suite(SUITE, "matmul", "cpu", "eager", "float32-256x256x256").set_up()
+    bench = set_up("matmul", "cpu", "eager", "float32-256x256x256")
     timing = pytest.importorskip("torch.utils.benchmark")
     timer = timing.Timer(stmt="call()", globals={"call": bench.call}, num_threads=1)
     pairs = ratios(our_time(bench), lambda: trimmed_mean(timer.blocked_autorange(min_run_time=SECONDS).times))

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.commands import git
 from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parents[2]
@@ -187,9 +188,7 @@ class Tiny:
 
     def git(self, *args: str) -> str:
         """Run git and return what it printed."""
-        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-        done = subprocess.run(["git", *who, *args], cwd=self.root, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
+        return git(self.root, *args)
 
     def commit(self, message: str, **files: str | None) -> str:
         """Write files of the package (`kernel` is kernels/__init__.py, None removes) and commit them."""

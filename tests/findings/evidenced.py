@@ -9,25 +9,20 @@ from kernel_velocity.findings import evidence, store
 from kernel_velocity.findings.evidence import BisectionPath, Evidence, Purpose
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
 from kernel_velocity.nightly import confirm as night
-from kernel_velocity.results.identity import Identity, environment_of
+from kernel_velocity.results.identity import environment_of
 from tests import synthetic
 from tests.ab.simulated_machine import Machine
+from tests.findings import nights
 
 WHEN = datetime(2026, 3, 9, 3, 0, tzinfo=UTC)
 CASES = tuple(synthetic.CASES["matmul.Cpu.time_hot"])
 
 
-def identity(case=CASES[0], **changed):
-    whole = {
-        "machine": synthetic.MACHINE,
-        "environment": environment_of(synthetic.ENVIRONMENT, "native"),
-        "benchmark": "matmul.Cpu.time_hot",
-        "implementation": "native",
-        "case": case,
-        "version": "1",
-        "method": "a1b2c3d4",
-    }
-    return Identity(**(whole | changed))
+ENVIRONMENT = environment_of(synthetic.ENVIRONMENT, "native")
+
+
+def identity(case=CASES[0], method="a1b2c3d4", **changed):
+    return nights.identity(environment=ENVIRONMENT, case=case, method=method, **changed)
 
 
 def series(of):

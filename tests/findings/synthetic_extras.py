@@ -19,10 +19,11 @@ from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.machine import device_figures
 from kernel_velocity.results import lines
-from kernel_velocity.results.identity import Identity, environment_of
+from kernel_velocity.results.identity import environment_of
 from kernel_velocity.results.lines import FAILURES, Failure, encode_failure
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
+from tests.findings import nights
 from tests.synthetic import CASES, ENVIRONMENT, IMPLEMENTATIONS, MACHINE, Tree, write_json
 
 BEGAN = 1_767_225_600.0  # Unix time of the first round of `synthetic`, s
@@ -259,14 +260,9 @@ def _finding(tree: Tree, names: Names, kind: Kind, state: State, number: int) ->
 
 
 def _affected(names: Names, benchmark: str, case: str, ratio: float, kind: Kind) -> Affected:
-    identity = Identity(
-        machine=names.machine,
-        environment=environment_of(ENVIRONMENT, "native"),
-        benchmark=benchmark,
-        implementation="native",
-        case=case,
-        version="1",
-        method="a1b2c3d4",
+    environment = environment_of(ENVIRONMENT, "native")
+    identity = nights.identity(
+        machine=names.machine, environment=environment, benchmark=benchmark, case=case, method="a1b2c3d4"
     )
     if kind in (Kind.ENVIRONMENT, Kind.VANISHED):
         return Affected(identity=identity, ratio=ratio)

@@ -1,15 +1,14 @@
 """`kv findings`: list, show, acknowledge, expect, reopen."""
 
-import io
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Kind, State
 from tests import synthetic
+from tests.commands import kv
 from tests.findings.nights import finding
 
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
@@ -30,9 +29,7 @@ def stored(tmp_path):
 
 
 def run(results, *argv):
-    out, err = io.StringIO(), io.StringIO()
-    status = main(["findings", "--results", str(results), *argv], out, err)
-    return status, out.getvalue(), err.getvalue()
+    return kv("findings", "--results", results, *argv)
 
 
 def recorded(results, name=NAME):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
 from datetime import date
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import MOST_RERUNS, Evidence
 from kernel_velocity.findings.finding import Decision, Finding, State
 from kernel_velocity.findings.verdict import Failed, NightVerdict
+from tests.commands import git
 from tests.findings import evidenced
 from tests.findings.nights import LINE, WHEN, case, finding, identity
 
@@ -117,11 +117,6 @@ def test_bad_file_costs_no_other(tmp_path):
         assert first == "a.toml: not UTF-8 at byte 0"
         assert second.startswith("b.toml: not TOML: Invalid statement (at line 2, column 1): a merge was left unfinish")
         assert third.startswith("c.toml: ")
-
-
-def git(folder, *args):
-    command = ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", *args]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def test_decision_and_new_series_merge_without_conflict(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from kernel_velocity import __main__
 from kernel_velocity.fleet import pack
-from tests.results.test_git import git
+from tests.commands import git
 
 
 def wheel(folder, name, size=10):

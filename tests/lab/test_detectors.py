@@ -1,7 +1,6 @@
 """Comparing detectors: histories and files of series, what is counted, and what is printed."""
 
 import gzip
-import io
 import json
 import math
 from pathlib import Path
@@ -16,6 +15,7 @@ from lab.contenders import CONTENDERS, OURS, SILENCE, Contender, DetectedChange
 from lab.detectors import ScoringPlan
 from lab.histories import UNSTEADY
 from lab.scoring import BEFORE, SHORT, Delay, count_alarms, delay
+from tests.commands import kv
 from tests.stepped_series import stepped
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -125,9 +125,7 @@ def run(monkeypatch, *argv, processes=1):
     monkeypatch.setattr(true_night, "SCENARIOS", true_night.SCENARIOS[:1])
     monkeypatch.setattr(true_night, "NOISES", true_night.NOISES[:1])
     monkeypatch.setattr(scoring.os, "cpu_count", lambda: processes)
-    out, err = io.StringIO(), io.StringIO()
-    status = main(["detectors", *map(str, argv)], out, err)
-    return status, out.getvalue(), err.getvalue()
+    return kv("detectors", *argv, main=main)
 
 
 def test_command_prints_its_page(monkeypatch, data):

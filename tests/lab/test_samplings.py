@@ -1,6 +1,5 @@
 """Tests and sample sizes on recorded sessions of identical code."""
 
-import io
 import math
 import shutil
 from pathlib import Path
@@ -11,14 +10,14 @@ from kernel_velocity.results.measurement import round_interval
 from lab.__main__ import main
 from lab.samplings import by_intervals
 from tests.ab.identical_sessions import sessions, write
+from tests.commands import kv
 from tests.golden import check_golden
 
 RECORDED = Path(__file__).parents[2] / "results" / "sessions" / "2-shared-cores"
 
 
 def run(folder):
-    out, err = io.StringIO(), io.StringIO()
-    return main(["samplings", str(folder)], out, err), out.getvalue(), err.getvalue()
+    return kv("samplings", folder, main=main)
 
 
 def test_recorded_sessions_are_judged_at_every_size(tmp_path, accept):

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.findings import store
 from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.nightly import command
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.measure import NightJournal, PlannedNight
+from tests.commands import kv
 from tests.findings import nights
 
 CLEAN = NightVerdict(title="nightly on box", when=nights.WHEN, measured=1)
@@ -43,9 +43,8 @@ def ending(tmp_path, monkeypatch):
         monkeypatch.setattr(command.past, "open", lambda *_: None)
         concluded = Concluded(verdict=verdict, unwritten=unwritten)
         monkeypatch.setattr(command.conclude, "conclude", lambda *_, **__: concluded)
-        out, err = io.StringIO(), io.StringIO()
-        status = main(["nightly", *args], out, err)
-        return SimpleNamespace(status=status, lines=out.getvalue().splitlines(), record=journal.record)
+        status, out, _ = kv("nightly", *args)
+        return SimpleNamespace(status=status, lines=out.splitlines(), record=journal.record)
 
     return end
 
@@ -82,8 +81,8 @@ def test_unwritable_report_leaves_the_others(ending, tmp_path):
 )
 def test_report_that_cannot_be_written_is_refused_at_once(monkeypatch, path, words):
     monkeypatch.setattr(command, "measuring", lambda *_, **__: pytest.fail("measured"))
-    err = io.StringIO()
-    assert main(["nightly", "--json", path], io.StringIO(), err) == 2 and words in err.getvalue()
+    status, _, err = kv("nightly", "--json", path)
+    assert status == 2 and words in err
 
 
 def test_night_with_unwritten_findings_is_not_over(ending, tmp_path):
@@ -110,8 +109,6 @@ def test_used_up_budget_is_a_note():
 
 @pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])
 def test_bad_option_is_one_line_before_anything_is_measured(option):
-    out, err = io.StringIO(), io.StringIO()
-    assert main(["nightly", option], out, err) == 2
-    assert not out.getvalue()
-    (line,) = err.getvalue().splitlines()
-    assert line.startswith(f"error: {option.partition('=')[0]} ")
+    status, out, err = kv("nightly", option)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {option.partition('=')[0]} ")

@@ -1,6 +1,5 @@
 """Files of Google Benchmark and nvbench, written after their formats, become series of a commit."""
 
-import io
 import json
 import math
 import platform
@@ -8,12 +7,12 @@ import statistics
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.past import packing, past
 from kernel_velocity.results import foreign, reader
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.lines import Failure
 from kernel_velocity.verdict import change_points
+from tests.commands import kv
 from tests.synthetic import make_repository
 
 COPY = ("BM_Copy.Cpu.time_hot", "native", "<float>/1024")
@@ -84,9 +83,7 @@ def repository(tmp_path):
     def ingest(document, *argv, program="google-benchmark"):
         path = tmp_path / "suite.json"
         path.write_text(json.dumps(document), encoding="utf-8")
-        out, err = io.StringIO(), io.StringIO()
-        argv = ("ingest", "--root", str(folder), f"--{program}", str(path), "--machine", "bench", *argv)
-        return main(argv, out, err), out.getvalue(), err.getvalue()
+        return kv("ingest", "--root", folder, f"--{program}", path, "--machine", "bench", *argv)
 
     return folder, commits, ingest
 
@@ -304,9 +301,8 @@ def test_bad_options_are_one_line(repository, argv, text):
 
 
 def test_commit_without_a_file_is_refused(repository):
-    out, err = io.StringIO(), io.StringIO()
-    assert main(("ingest", "--root", str(repository[0]), "--commit", "HEAD"), out, err) == 2
-    assert "give --google-benchmark FILE or --nvbench FILE too" in err.getvalue()
+    status, _, err = kv("ingest", "--root", repository[0], "--commit", "HEAD")
+    assert status == 2 and "give --google-benchmark FILE or --nvbench FILE too" in err
 
 
 # What is recorded -----------------------------------------------------------------------------------------------------
@@ -379,17 +375,17 @@ def test_file_of_another_host_asks_for_the_machine(repository, tmp_path):
     folder, _, _ = repository
     path = tmp_path / "suite.json"
     path.write_text(json.dumps(google_benchmark(*COPIES, host_name="gpu-node-7")), encoding="utf-8")
-    argv = ("ingest", "--root", str(folder), "--google-benchmark", str(path))
-    out, err = io.StringIO(), io.StringIO()
-    assert main(argv, out, err) == 2 and not (folder / "results").exists()
-    assert err.getvalue() == (
+    argv = ("ingest", "--root", folder, "--google-benchmark", path)
+    status, _, err = kv(*argv)
+    assert status == 2 and not (folder / "results").exists()
+    assert err == (
         f"error: {path}: context, host_name: {platform.node()!r}, this machine, is wanted, got 'gpu-node-7': name the "
         "machine that measured it, such as --machine gpu-node-7\n"
     )
     part = tmp_path / "part.json"
     part.write_text(json.dumps(google_benchmark(entry("b", 1e-6), host_name="gpu-node-7")), encoding="utf-8")
-    assert main((*argv, str(part), "--machine", "gpu-node-7"), out, err) == 0
-    assert "on gpu-node-7: 2 new" in out.getvalue()
+    status, out, _ = kv(*argv, part, "--machine", "gpu-node-7")
+    assert status == 0 and "on gpu-node-7: 2 new" in out
 
 
 def test_machine_is_described_as_asv_does(repository):
@@ -411,18 +407,9 @@ def test_report_shows_them(repository, tmp_path):
     folder, _, ingest = repository
     ingest(google_benchmark(*COPIES), "--commit", "HEAD~1")
     ingest(google_benchmark(*COPIES, entry("BM_Copy<float>/1024", 5e-6, 3)))
-    out, err = io.StringIO(), io.StringIO()
-    argv = (
-        "report",
-        "--repository",
-        str(folder),
-        "--results",
-        str(folder / "results"),
-        "--out",
-        str(tmp_path / "site"),
-    )
-    assert main(argv, out, err) == 0
-    assert err.getvalue() == "" and "1 series over 2 commits" in out.getvalue()
+    argv = ("--repository", folder, "--results", folder / "results", "--out", tmp_path / "site")
+    status, out, err = kv("report", *argv)
+    assert (status, err) == (0, "") and "1 series over 2 commits" in out
     assert "BM_Copy" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
 
 

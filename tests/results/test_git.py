@@ -8,11 +8,7 @@ import pytest
 
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.results import git as results_git
-
-
-def git(folder, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+from tests.commands import git
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from kernel_velocity.errors import HistoryError
 from kernel_velocity.results import git as working_tree
-from tests.results.test_git import git
+from tests.commands import git
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Ingest: every line ends in its place exactly once, whatever interrupts it."""
 
 import fcntl
-import io
 import json
 import os
 import time
@@ -10,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kernel_velocity import lock
-from kernel_velocity.__main__ import main
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.spool import SpoolError, append_line, spool_path
 from kernel_velocity.results import asv_file, ingest, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
+from tests.commands import kv
 from tests.results.spooled import (
     COLUMNS,
     COMMIT,
@@ -283,22 +282,22 @@ def test_a_damaged_row_of_results_is_one_line(tmp_path, row, complaint):
 
 
 def test_command_reports_and_signals_malformed_lines(tmp_path):
-    out, err = io.StringIO(), io.StringIO()
-    assert main(["ingest", "--root", str(tmp_path)], out, err) == 2
-    assert "no asv.conf.json" in err.getvalue()
+    status, _, err = kv("ingest", "--root", tmp_path)
+    assert status == 2 and "no asv.conf.json" in err
     (tmp_path / "asv.conf.json").write_text("{}")
-    assert main(["ingest", "--root", str(tmp_path)], out, err) == 0
-    assert out.getvalue() == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
+    status, out, _ = kv("ingest", "--root", tmp_path)
+    assert status == 0
+    assert out == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
 
 
 def test_command_waits_for_no_run_that_measures(tmp_path, monkeypatch):
     spool(tmp_path, at(1.0, 1.0))
     (tmp_path / "asv.conf.json").write_text("{}")
-    out, err = io.StringIO(), io.StringIO()
     with lock.held(tmp_path):
         monkeypatch.setenv(lock.HOLDER, "1")
-        assert main(["ingest", "--root", str(tmp_path)], out, err) == 2
-    assert err.getvalue().startswith("error: another run is measuring in this clone")
+        status, _, err = kv("ingest", "--root", tmp_path)
+    assert status == 2
+    assert err.startswith("error: another run is measuring in this clone")
     assert len(waiting(tmp_path)) == 1
 
 

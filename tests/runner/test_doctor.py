@@ -14,6 +14,7 @@ from kernel_velocity.__main__ import main
 from kernel_velocity.errors import UsageError
 from kernel_velocity.problem import implementations
 from kernel_velocity.runner import doctor
+from tests.commands import kv
 from tests.engine import pretend_nvml
 from tests.golden import check_golden
 from tests.package_graph import ROOT
@@ -180,9 +181,8 @@ def test_command_without_torch_or_a_repository_is_no_failure(tmp_path, monkeypat
 
 
 def test_root_that_is_no_folder_is_named(tmp_path):
-    out, err = io.StringIO(), io.StringIO()
-    assert main(["doctor", "--root", str(tmp_path / "none")], out, err) == 2
-    assert err.getvalue() == f"error: --root {tmp_path / 'none'}: no such folder; name the folder of asv.conf.json\n"
+    message = f"error: --root {tmp_path / 'none'}: no such folder; name the folder of asv.conf.json\n"
+    assert kv("doctor", "--root", tmp_path / "none") == (2, "", message)
 
 
 def test_command_in_this_repository(monkeypatch):

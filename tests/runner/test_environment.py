@@ -27,7 +27,7 @@ from kernel_velocity.runner import asv, environment, fingerprint, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
 from kernel_velocity.suite.config import Project
 from kernel_velocity.suite.under_test import with_cuda
-from tests.results.test_git import git
+from tests.commands import git
 
 ANY_FOLDER = ("-c", "protocol.file.allow=always")  # of git: submodules in folders
 GXX = """

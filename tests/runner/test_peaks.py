@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity import documents, lock
-from kernel_velocity.__main__ import main
 from kernel_velocity.documents import with_checksum
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.machine.ceilings import Ceiling, asdict
@@ -17,6 +16,7 @@ from kernel_velocity.machine.device_figures import device_id
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import asv, peaks
 from kernel_velocity.runner.host import ALLOCATOR
+from tests.commands import kv
 from tests.golden import check_golden
 from tests.machine.test_device_figures import a_machine, document
 from tests.roofline.test_ceilings import record
@@ -75,16 +75,10 @@ def stage(monkeypatch):
 holders = []  # of the clone's lock, while it was measured
 
 
-def run(*argv):
-    out, err = io.StringIO(), io.StringIO()
-    status = main(["peaks", *argv], out, err)
-    return status, out.getvalue(), err.getvalue()
-
-
 def test_measurement_is_printed_stored_and_read(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
     calls = stage(document(a_machine()))
-    status, table, _ = run("--device=cpu", "--root", str(tmp_path))
+    status, table, _ = kv("peaks", "--device=cpu", "--root", tmp_path)
     assert status == 0
     assert calls == [["--device=cpu"]]
     assert "DRAM triad bandwidth" in table and "upper quartile of 1 session" in table
@@ -97,26 +91,26 @@ def test_roof_is_over_the_recorded_sessions_of_the_device(stage, tmp_path, monke
     stage(document(a_machine()))
     record(tmp_path, "a-env", 4e9, {"peak_float32": 7e10, "threads": 1, "l2_size": None})
     record(tmp_path, "b-env", 4e9, {"peak_float32": 7e10, "threads": 1, "device_id": device_id("Another")})
-    status, table, _ = run("--device=cpu", "--root", str(tmp_path))
+    status, table, _ = kv("peaks", "--device=cpu", "--root", tmp_path)
     assert status == 0 and "Some device; the roof is the upper quartile of 2 sessions" in table
 
 
 def test_measurement_holds_the_lock(stage, tmp_path, monkeypatch):
     monkeypatch.delenv(lock.HOLDER, raising=False)
     calls = stage(document(a_machine()))
-    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    assert kv("peaks", "--device=cpu", "--root", tmp_path)[0] == 0
     assert holders == [str(os.getpid())]
     assert lock.HOLDER not in os.environ
     with lock.held(tmp_path):
         monkeypatch.delenv(lock.HOLDER)
-        status, out, err = run("--device=cpu", "--root", str(tmp_path))
+        status, out, err = kv("peaks", "--device=cpu", "--root", tmp_path)
         assert (status, out, len(calls)) == (2, "", 1)
         assert err.startswith("error: another run is measuring in this clone") and err.count("\n") == 1
 
 
 def test_missing_device_is_one_line(stage, tmp_path):
     stage(status=2, text="error: --device cuda: PyTorch sees no CUDA device; nothing was measured")
-    status, out, err = run("--device=cuda", "--root", str(tmp_path))
+    status, out, err = kv("peaks", "--device=cuda", "--root", tmp_path)
     assert (status, out) == (2, "")
     assert err.splitlines()[-1] == "error: --device cuda: PyTorch sees no CUDA device; nothing was measured"
     with pytest.raises(UsageError, match="sees no CUDA device"):

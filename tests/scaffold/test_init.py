@@ -1,13 +1,12 @@
 """`kv init`: what it finds out about a repository, and that it changes nothing twice."""
 
-import io
 import subprocess
 import tomllib
 
 import pytest
 
-from kernel_velocity import __main__ as command
 from kernel_velocity.suite import config
+from tests.commands import git, kv
 
 BACKEND = '[build-system]\nbuild-backend = "setuptools.build_meta"\n[project]\nname = "ops"\nversion = "1"\n'
 
@@ -21,18 +20,15 @@ def repository(tmp_path):
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-        for args in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "x"]):
-            subprocess.run(["git", *args], cwd=tmp_path, check=True)
+        for args in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+            git(tmp_path, *args)
         return tmp_path
 
     return commit
 
 
 def init(folder):
-    """Return the exit status, and what is printed to each stream."""
-    out, err = io.StringIO(), io.StringIO()
-    return command.main(["init", "--root", str(folder)], out, err), out.getvalue(), err.getvalue()
+    return kv("init", "--root", folder)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +141,5 @@ def test_folder_within_a_repository_is_refused(repository):
 )
 def test_malformed_section_is_one_line(repository, text, message):
     folder = repository(**{"asv.conf.json": "{}", "kernel-velocity.toml": text})
-    out, err = io.StringIO(), io.StringIO()
-    assert command.main(["track", "--root", str(folder)], out, err) == 2
-    assert f"kernel-velocity.toml: {message}" in err.getvalue() or message in err.getvalue()
-    assert err.getvalue().count("\n") == 1
+    status, _, err = kv("track", "--root", folder)
+    assert status == 2 and message in err and err.count("\n") == 1

@@ -1,25 +1,22 @@
 """`kv new`: the files compile, are formatted, typed and measured. Errors name what is wrong."""
 
-import io
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.errors import UsageError
 from kernel_velocity.scaffold import new
 from kernel_velocity.suite import config
 from tests.challenge_files import CHALLENGE
+from tests.commands import kv
 from tests.scaffold import generating
 from tests.scaffold.generating import tool
 
 
 def run(*argv):
-    out, err = io.StringIO(), io.StringIO()
-    status = main(["new", *map(str, argv)], out, err)
-    return status, out.getvalue(), err.getvalue()
+    return kv("new", *argv)
 
 
 @pytest.fixture

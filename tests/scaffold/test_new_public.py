@@ -1,6 +1,5 @@
 """`kv new --problem`: a public problem in any form is tracked by its own file, with starter code for its solution."""
 
-import io
 import json
 import re
 import shutil
@@ -9,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.scaffold import new
+from tests.commands import kv
 from tests.public_problems import PUBLIC, TENSARA, write
 from tests.scaffold.generating import STRICT, check_types, repository, tool
 
@@ -21,9 +20,7 @@ ALL = [*NAMES, *PLAIN]
 
 
 def run(root, name, path):
-    out, err = io.StringIO(), io.StringIO()
-    status = main(["new", name, "--problem", str(path), "--root", str(root)], out, err)
-    return status, out.getvalue(), err.getvalue()
+    return kv("new", name, "--problem", path, "--root", root)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +33,7 @@ def generated(tmp_path_factory):
         status, _, err = run(root, name, path)
         assert (status, err) == (0, "")
     for name in PLAIN:
-        assert main(["new", name, "--root", str(root)], io.StringIO(), io.StringIO()) == 0
+        assert kv("new", name, "--root", root)[0] == 0
     return root
 
 

@@ -18,7 +18,6 @@ from kernel_velocity.findings.finding import Affected, Finding, Kind, State
 from kernel_velocity.past import past
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results import git as results_git
-from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.measurement import INTERVAL_METHOD, SeriesKey
 from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
@@ -33,6 +32,7 @@ from kernel_velocity.suite.config import Project
 from kernel_velocity.verdict import verdicts
 from kernel_velocity.verdict.controls import Shared
 from kernel_velocity.verdict.ranges import CommitRange
+from tests.findings import nights
 from tests.past.one_by_one import change_points_of
 
 BENCHMARK, CASE = "matmul.Cuda.time_hot", "float32-1024x1024x1024"
@@ -233,15 +233,7 @@ class LargeSite:
 
     def _finding(self, position):
         sha = self.line[position]
-        identity = Identity(
-            machine=self.machine,
-            environment="host-py3.11",
-            benchmark=BENCHMARK,
-            implementation="native",
-            case=CASE,
-            version="1",
-            method="a1b2c3d4",
-        )
+        identity = nights.identity(machine=self.machine, benchmark=BENCHMARK, case=CASE, method="a1b2c3d4")
         return Finding(
             id=f"matmul-regression-{sha[:8]}",
             kind=Kind.REGRESSION,

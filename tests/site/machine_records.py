@@ -7,23 +7,15 @@ import statistics
 
 from kernel_velocity.engine import telemetry
 from kernel_velocity.engine.gpu import GpuActivity
-from kernel_velocity.machine.device_figures import device_id, version
+from kernel_velocity.machine.device_figures import version
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
+from tests.findings.synthetic_extras import BEGAN, CEILINGS, STEP
 from tests.site.pages import edit, results_file
 
-BEGAN = 1767225600.0  # Unix time of the tree's first commit's rounds, s
-STEP = 1000.0  # s from a commit's rounds to the next one's
-CPU = "Imaginary 9000"
-FACTS = {"cpu": CPU, "governor": "performance", "cxx compiler version": "12.2.0", "torch": "2.13.0"}
-FIGURES = {
-    "dram_copy_bandwidth": 27e9, "dram_read_bandwidth": 31e9, "dram_triad_bandwidth": 26e9,
-    "l1_bandwidth": 210e9, "l2_bandwidth": 95e9, "l3_bandwidth": 48e9,
-    "l1_size": 32768, "l2_size": 1048576, "l3_size": 33554432,
-    "peak_float32": 90e9, "peak_float64": 45e9, "launch_overhead": 1.2e-6, "timer_tick": 2e-8, "threads": 1,
-    "device_id": device_id(CPU),
-}  # fmt: skip
+FACTS = {"cpu": "Imaginary 9000", "governor": "performance", "cxx compiler version": "12.2.0", "torch": "2.13.0"}
+FIGURES = CEILINGS["Cpu"] | {"threads": 1}
 GPU = GpuActivity(
     sm_before=1.98e9, sm_after=1.94e9, memory_before=2.6e9, memory_after=2.6e9, power=410, temperature=52, reasons=0
 )

@@ -1,6 +1,5 @@
 """The pages of findings: what they say of each kind and state, the evidence, the commands."""
 
-import io
 import json
 import re
 import shlex
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 import git
 import pytest
 
-from kernel_velocity.__main__ import _Parser, main
+from kernel_velocity.__main__ import _Parser
 from kernel_velocity.ab import bisect
 from kernel_velocity.findings import evidence, finding, store
 from kernel_velocity.findings.finding import Kind, State
@@ -22,6 +21,7 @@ from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.site.pages.finding import DAY, REASON, decisions, headline, looks
 from tests import large_tree, synthetic
 from tests.ab.simulated_machine import Machine
+from tests.commands import kv
 from tests.findings import evidenced, nights
 from tests.site.pages import Tags, read, rendered
 from tests.site.sites import written
@@ -65,8 +65,7 @@ def test_commands_are_accepted(findings_of_every_kind, tmp_path):
             else:
                 results = tmp_path / f"{target.id}-{words[2]}"
                 store.write(results, target)
-                more = ["--results", str(results), "--repository", str(tree.repository)]
-                assert main([*words[1:], *more], io.StringIO(), io.StringIO()) == 0, command
+                assert kv(*words[1:], "--results", results, "--repository", tree.repository)[0] == 0, command
                 if words[2] == "expect":
                     assert store.read(results).findings[0].state is State.EXPECTED
             done.add(" ".join(words[1:3]) if words[1] == "findings" else words[1])
@@ -167,9 +166,9 @@ def test_finding_says_what_today_does_not_hold(tmp_path):
     folders = ["--results", str(tree.results), "--repository", str(tree.repository)]
 
     def printed(*argv):
-        out, err = io.StringIO(), io.StringIO()
-        assert (main(["findings", *argv, *folders], out, err), err.getvalue()) == (0, "")
-        return out.getvalue()
+        status, out, err = kv("findings", *argv, *folders)
+        assert (status, err) == (0, "")
+        return out
 
     assert f"{claiming(1.05).id}: In 1 of 2 series {lasted}" in printed("list").splitlines()
     assert f"  today:     In 1 of 2 series {lasted}" in printed("show", claiming(1.05).id).splitlines()

@@ -365,12 +365,6 @@ def test_implementation_that_nobody_measured_has_no_row(tree):
     assert rows() == cases[:1]
 
 
-@pytest.mark.parametrize(("ram", "shown"), [("25276510208", "23.5 GiB"), ("9" * 400, "9" * 400)])
-def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
-    edit(tree.results / synthetic.MACHINE / "machine.json", lambda data: data.update(ram=ram))
-    assert dict(read(tree).platforms[0].details)["memory"] == shown
-
-
 def test_pure_noise_is_coloured_nowhere(tmp_path):
     large_tree.build(tmp_path, large_tree.Shape(commits=30, series=100, telemetry=True), changes=())
     site = model.read(tmp_path / "results", tmp_path / "repository")

@@ -1,6 +1,5 @@
 """Sites of results trees that other people's asv suites left: plain trends, and why nothing can be shown."""
 
-import io
 import json
 import re
 import shutil
@@ -9,10 +8,10 @@ import sys
 
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.site import report
 from kernel_velocity.site.writer import read_data
 from tests import foreign_tree, synthetic
+from tests.commands import kv
 from tests.site.browser import change, hover, show
 from tests.site.site_inspection import FEW, kind_of, reading
 from tests.site.sites import site_of
@@ -40,10 +39,8 @@ def words(path):
 
 def write(tree):
     """Return status, output and notes of `kv report`."""
-    out, err = io.StringIO(), io.StringIO()
-    folders = {"--results": tree.results, "--repository": tree.repository, "--out": tree.results.parent / "site"}
-    status = main(["report", *(f"{name}={folder}" for name, folder in folders.items())], out, err)
-    return status, out.getvalue(), err.getvalue()
+    out = tree.results.parent / "site"
+    return kv("report", "--results", tree.results, "--repository", tree.repository, "--out", out)
 
 
 def test_every_benchmark_has_a_trend_without_a_note(foreign):

@@ -1,6 +1,5 @@
 """The site as files: whole or not at all, safe against what people type, and honest about what it could not read."""
 
-import io
 import json
 import os
 import re
@@ -11,12 +10,12 @@ from pathlib import Path
 import git
 import pytest
 
-from kernel_velocity.__main__ import main
 from kernel_velocity.errors import HistoryError, ResultsError
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.pages import commit_facts, finding, home
 from kernel_velocity.site.writer import read_data
 from tests import large_tree, synthetic
+from tests.commands import kv
 from tests.site.pages import AUTHOR, HOSTILE, Tags, edit, keep, results_file
 
 DATA_FILES = Path(__file__).parents[2] / "docs" / "reference" / "data-files.md"
@@ -187,17 +186,11 @@ def arguments(tree, **changes):
     return ["report", *(text for name, value in options.items() for text in (f"--{name}", str(value)))]
 
 
-def run(*argv):
-    out, err = io.StringIO(), io.StringIO()
-    status = main(argv, out, err)
-    return status, out.getvalue(), err.getvalue()
-
-
 def test_command_prints_notes_and_the_page(tree):
     (tree.results / "benchmarks.json").write_text("")
     note = "note: benchmarks.json: empty file; values are shown, units and GFLOPS need it (`asv run` writes it again)\n"
     page = (tree.repository.parent / "site" / "index.html").as_uri()
-    assert run(*arguments(tree)) == (0, f"12 series over 5 commits: {page}\n", note)
+    assert kv(*arguments(tree)) == (0, f"12 series over 5 commits: {page}\n", note)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +204,7 @@ def test_command_prints_notes_and_the_page(tree):
 )
 def test_usage_error_is_one_line(tree, tmp_path, change, complaint, error):
     here = {name: text.replace("{empty}", str(tmp_path)) for name, text in change.items()}
-    status, out, err = run(*arguments(tree, **here))
+    status, out, err = kv(*arguments(tree, **here))
     assert (status, out) == (2, "")
     assert err.startswith(complaint.replace("{empty}", str(tmp_path)))
     assert err.count("\n") == 1

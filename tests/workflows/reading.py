@@ -54,9 +54,3 @@ def run_step(step: dict[str, Any], folder: Path, **variables: str) -> subprocess
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     environ = {**os.environ, **variables}
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
-
-
-def git(folder: Path, *args: str) -> str:
-    """Run git. Return what it printed."""
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()

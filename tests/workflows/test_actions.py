@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kernel_velocity.statuses import OF_GATES
+from tests.commands import git
 from tests.workflows.json_api import JsonApi, serving
-from tests.workflows.reading import ACTION, ACTIONS, ROOT, git, run_step
+from tests.workflows.reading import ACTION, ACTIONS, ROOT, run_step
 
 COMMENT = runpy.run_path(str(ACTIONS / "comment" / "comment.py"))
 HEAD = "a" * 40

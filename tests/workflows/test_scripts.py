@@ -7,7 +7,8 @@ import subprocess
 import pytest
 
 from kernel_velocity.statuses import OF_NIGHTS, Tone
-from tests.workflows.reading import ROOT, SCRIPTS, git
+from tests.commands import git
+from tests.workflows.reading import ROOT, SCRIPTS
 
 LEVELS = {Tone.CLEAN: "notice", Tone.DOUBT: "warning", Tone.BAD: "error"}  # of GitHub's annotations
 REF = "us/kernels/.github/workflows/nightly.yml@refs/heads/main"

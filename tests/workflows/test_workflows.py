@@ -11,6 +11,7 @@ import pytest
 from kernel_velocity.__main__ import COMMANDS, parse
 from kernel_velocity.ab import session
 from kernel_velocity.findings.report import FORMATS
+from tests.commands import git
 from tests.workflows.expressions import holds
 from tests.workflows.reading import (
     ACTION,
@@ -20,7 +21,6 @@ from tests.workflows.reading import (
     SCRIPTS,
     WORKFLOWS,
     action_steps,
-    git,
     jobs,
     run_step,
     steps,

@@ -45,7 +45,7 @@ def aligned(table: Table) -> str:
 
 
 def plain(text: str) -> str:
-    """Return foreign text on one line, without letters that control a terminal."""
+    """Return foreign text on one line, without letters that control a terminal or that XML cannot hold."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 

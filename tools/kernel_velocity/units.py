@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from kernel_velocity import bounds
-from kernel_velocity.errors import UsageError
 from kernel_velocity.names import operation
 
 SECONDS, BYTES = "seconds", "bytes"  # units of values, as asv writes them
@@ -133,21 +132,6 @@ def intensity(value: float, dtype: str) -> str:
 def bandwidth(value: float) -> str:
     """Return a rate in GB/s (10^9 bytes per second): "12.3 GB/s", "4.33 TB/s"."""
     return rate(value, "GB/s")
-
-
-def parse(text: str) -> float:
-    """Return a printed value as a number, in s, GFLOPS, GOPS or GB/s.
-
-    Raises:
-        UsageError: it is no number with a unit of this module.
-    """
-    number, _, unit = text.partition(" ")
-    scales = dict(TIME_UNITS) | {f"{name}{unit[1:]}": scale for unit in RATES for name, scale in _PREFIXES}
-    try:
-        return float(number.replace(",", "")) * scales[unit]
-    except (ValueError, KeyError):
-        wanted = ", ".join(scales)
-        raise UsageError(f"{text!r} is not a value with a unit: a number and one of {wanted} is wanted") from None
 
 
 def memory(size: int) -> str:

@@ -1,10 +1,9 @@
-"""Are our methods any good: sample sizes, processes, detectors of change points, judges. ``python -m lab <step>``.
+"""Are our methods any good: sample sizes, detectors of change points, judges. ``python -m lab <step>``.
 
 For the authors, from the root of a checkout: no wheel has it. May import everything, and nothing imports it.
 
 __main__.py         the steps
 samplings.py        other tests and sample sizes on sessions of identical code
-sharing.py          series that share a process against series in processes of their own
 detectors.py        the tables of detectors of change points
 scoring.py          plays histories to detectors, and counts
 contenders.py       the detectors that are compared

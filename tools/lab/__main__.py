@@ -12,7 +12,6 @@ from kernel_velocity.errors import KernelVelocityError
 
 STEPS = {  # step -> what it does. Its module has its name, `add_arguments` and `run`
     "samplings": "count false alarms and power of three tests at several sample sizes, on recorded sessions",
-    "sharing": "compare series that share a process with series in processes of their own",
     "detectors": "count false alarms and misses of change-point detectors, ours and others', and of nightly runs",
     "judges": "count right and wrong solutions that the judges of public problem sets accept, and that we do",
 }

@@ -366,12 +366,8 @@ def _stand_in(folder: Path) -> None:
     sys.modules.update(absent)
 
 
-def _word(accepted: bool) -> str:
-    return "yes" if accepted else "no"
-
-
 def _answer(judge: Callable[[Path, Path], bool], problem: Path, solution: Path) -> str:
     try:
-        return _word(judge(problem, solution))
+        return "yes" if judge(problem, solution) else "no"
     except Exception as error:  # noqa: BLE001 - theirs to raise: the cell tells it
         return type(error).__name__

@@ -216,7 +216,9 @@ def bisect(
     left = other_code(runner, series, search.line[low : high + 1])
     tried = tuple(search.tried.values())
     if len(left) > 1:
-        return Bisection(series=series, tried=tried, left=left, reason=_undecided(tried, left))
+        reasons = dict.fromkeys(step.comparison.reason for step in tried if step.slow is None and step.commit in left)
+        undecided = f"one of {len(left)} commits: {'; '.join(reasons) or 'no time is left'}"
+        return Bisection(series=series, tried=tried, left=left, reason=undecided)
     runner.prepare(search.line[high])  # which is not tried where it is the last of several with the build of BAD
     pair = search.first_alike(search.line[low]), search.first_alike(search.line[high])
     isolated = search.compare(*pair)
@@ -242,11 +244,6 @@ def _nothing_to_search(whole: Comparison) -> str:
     if whole.answer is Answer.SAME:
         return f"BAD is as fast as GOOD: {whole.reason}"
     return f"whether BAD is slower than GOOD is not settled: {whole.reason}"
-
-
-def _undecided(tried: Sequence[Tried], left: Sequence[str]) -> str:
-    reasons = dict.fromkeys(step.comparison.reason for step in tried if step.slow is None and step.commit in left)
-    return f"one of {len(left)} commits: {'; '.join(reasons) or 'no time is left'}"
 
 
 def _reason(isolated: Comparison) -> str:

@@ -12,7 +12,6 @@ It may import every room but `scaffold`. No other room imports it.
     isolation.py        the process that measures, and its journal
     profile.py          PyTorch's profiler around an implementation
     nsight.py           Nsight Compute around an implementation
-    result.py           the values of a comparison, and their JSON
+    result.py           the values of a comparison, and their JSON, also Google Benchmark's
     table.py            the comparison in a terminal
-    google_benchmark.py  it as Google Benchmark writes one
 """

@@ -18,11 +18,10 @@ from typing import NoReturn, TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.compare import implementations, isolation, nsight, settings, table
-from kernel_velocity.compare.google_benchmark import as_google_benchmark
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.job import ComparisonJob, compare_jobs
 from kernel_velocity.compare.profile import profile
-from kernel_velocity.compare.result import LiveComparison, as_json
+from kernel_velocity.compare.result import LiveComparison, as_google_benchmark, as_json
 from kernel_velocity.compare.settings import PRESETS, TimingSettings, prepared
 from kernel_velocity.compare.solutions import Bind, binder
 from kernel_velocity.engine import reported

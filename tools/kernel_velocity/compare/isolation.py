@@ -405,15 +405,12 @@ class ProcessJournal:
 
     def death(self, implementation: str, case: str = "") -> str | None:
         """Return how an implementation ended a process on a case or before the first, None where it did not."""
-        for fields, how in self._deaths():
+        for fields, how in (self._read(DEATHS) or {"deaths": []})["deaths"]:
             step = JournalStep(**fields)
             here = not step.case or (step.problem, step.case) == (self._problem, case)
             if here and step.implementation == implementation:
                 return f"its process {how} while it was {step.doing}"
         return None
-
-    def _deaths(self) -> list[Any]:
-        return list((self._read(DEATHS) or {"deaths": []})["deaths"])
 
     def save(self, compared: Compared) -> None:
         """Save a finished test case. If it cannot be pickled, the next process measures it again."""

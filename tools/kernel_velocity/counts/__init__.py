@@ -9,8 +9,7 @@ It imports the leaves alone, so that the suite, `runner` and `ab` can use it.
     compiled.py       registers, shared memory, spills and bytes of code, read from the build-info.json of a build
     elf.py            the sections, symbols, relocations and functions of an ELF file
     gpu_code.py       what runs of fatbins, cubins and PTX, and what the kernels in them take
-    gpu_figures.py    figures of the GPU kernels in NVIDIA's machine code
+    gpu_figures.py    figures of the GPU kernels in NVIDIA's machine code, and the occupancy of any
     gpu_sources.py    where GPU code is: files of a build, and what functions of definitions compile
     machine_code.py   the instructions of a cubin by class, as nvdisasm reads them
-    occupancy.py      how many warps a multiprocessor holds, and what limits them
 """

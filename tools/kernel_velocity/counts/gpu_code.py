@@ -241,7 +241,8 @@ class Cubin:
         while waiting:
             if (name := waiting.pop(0)) not in reached:
                 reached.append(name)
-                waiting += [other for other in self._named(self._sections[f".text.{name}"]) if other in self.names]
+                others = [self._name(symbol) for _, _, symbol, _ in self._relocations(self._sections[f".text.{name}"])]
+                waiting += [other for other in others if other in self.names]
         return reached
 
     def of(self, kernel: str) -> bytes:
@@ -264,9 +265,6 @@ class Cubin:
         yield str(part.size).encode() if part.kind == WITHOUT_BYTES else part.content
         for offset, kind, symbol, addend in self._relocations(part):
             yield f"{offset} {kind} {without_file(self._name(symbol))} {addend}".encode()
-
-    def _named(self, part: Section) -> list[str]:
-        return [self._name(symbol) for _, _, symbol, _ in self._relocations(part)]
 
     def _relocations(self, part: Section) -> Iterator[tuple[int, int, int, int]]:
         for prefix, layout in ((".rela", "<QIIq"), (".rel", "<QII")):

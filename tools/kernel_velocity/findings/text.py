@@ -11,7 +11,7 @@ from typing import Any
 from kernel_velocity import fields, units
 from kernel_velocity.findings.finding import Affected, Finding, Kind, State
 from kernel_velocity.results.identity import noun
-from kernel_velocity.tables import columns
+from kernel_velocity.tables import columns, plain
 from kernel_velocity.verdict.silence import Stale
 
 _MULTIPLE_FROM = 10.0  # a ratio from here on, or under its inverse, reads better as a factor
@@ -174,11 +174,6 @@ def _series(affected: Iterable[Affected]) -> list[str]:
         for series in sorted(affected, key=lambda series: -abs(series.effect))
     ]
     return columns(rows).split("\n") if rows else []
-
-
-def plain(text: str) -> str:
-    """Return foreign text as one line, without letters that control a terminal or that XML cannot hold."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def as_data(finding: Finding) -> dict[str, Any]:

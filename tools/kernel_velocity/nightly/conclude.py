@@ -19,7 +19,7 @@ from kernel_velocity.findings.finding import OPEN, Finding, State
 from kernel_velocity.findings.store import NO_MEMORY, Memory
 from kernel_velocity.findings.verdict import NightVerdict
 from kernel_velocity.nightly import confirm, judge, measure
-from kernel_velocity.nightly.confirm import EarlierSessions, Remeasured
+from kernel_velocity.nightly.confirm import Remeasured
 from kernel_velocity.nightly.judge import Suspicions
 from kernel_velocity.nightly.measure import LOOKED_AT, NightJournal
 from kernel_velocity.past.past import Past
@@ -152,7 +152,10 @@ def _looked_again(
 
     The moves are those suspected, and those that findings left open.
     """
-    earlier = _earlier(work, findings, time.time() - LONGEST_SESSION)
+    # The sessions of earlier nights that suspects of the machine rest on
+    stored = [evidence.read(work.results, record.id)[0] for record in findings if record.state is State.SUSPECT]
+    reruns = (rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns)
+    earlier = confirm.sessions(reruns, time.time() - LONGEST_SESSION)
     suspected = night.suspicions()
     already = {(move.identity, move.bad.commit) for move in suspected.suspects}
     moves = (*suspected.suspects, *confirm.pending(findings, night.histories, already))
@@ -176,13 +179,6 @@ def _expectations(
     read = git.read(root, named | {*recorded.directory.commits.values(), *git.newest(root, LOOKED_AT)})
     commits = read.commits.values()
     return read, decisions.expectations(commits, git.merged(root, commits, saying=decisions.KEY))
-
-
-def _earlier(work: Session, findings: Iterable[Finding], until: float) -> EarlierSessions:
-    """Return the sessions of earlier nights that suspects of the machine rest on."""
-    stored = [evidence.read(work.results, record.id)[0] for record in findings if record.state is State.SUSPECT]
-    reruns = (rerun for machines in stored for rerun in machines.get(work.machine, Evidence()).reruns)
-    return confirm.sessions(reruns, until)
 
 
 def write(

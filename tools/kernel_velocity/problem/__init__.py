@@ -4,7 +4,6 @@ It imports the engine and the leaves, and torch only in functions.
 
     accuracy.py         error figures of an output, tolerances
     flashinfer_inputs.py  axes and random inputs of a FlashInfer definition
-    flashinfer_solution.py  a solution of FlashInfer in JSON
     gpu_mode_cuda.py    the C++ of a GPU MODE task in CUDA, compiled and called
     null_answers.py     outputs of which nothing was computed, tried against a check
     implementations.py  eager, compile, native, triton, bound to inputs

@@ -223,15 +223,11 @@ def commit_of(repo: git.Repo, sha: str) -> Commit | None:
             author=commit.author.name or "unknown author",
             date=commit.authored_datetime,
             committed=commit.committed_datetime,
-            message=_text(commit.message),
+            # GitPython hands out bytes where the encoding a commit names is unknown
+            message=commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace"),
         )
     except (git.BadName, ValueError):  # ValueError: not a commit; GitPython may notice at the first field only
         return None
-
-
-def _text(message: str | bytes) -> str:
-    """Return a message as text: GitPython hands out bytes where the encoding a commit names is unknown."""
-    return message if isinstance(message, str) else message.decode("utf-8", "replace")
 
 
 def run(

@@ -99,7 +99,9 @@ def ingest(
         waiting = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
         measured = sorted({(path.parent.name, path.name.partition(".")[0]) for path in waiting})
         for environment, commit in progress.counted("ingesting commits", measured):
-            stored = _stored_files(folder, environment, commit, summary)
+            paths = asv_file.paths(folder, environment, commit) if folder.is_dir() else []
+            files = [file for path in paths if (file := _stored_file(path, summary)) is not None]
+            stored = [file for file in files if file.commit == commit]
             _ingest_commit(root, environment, commit, stored, summary)
     return summary
 
@@ -111,12 +113,6 @@ def _one_at_a_time(spool: Path) -> Iterator[None]:
     with os.fdopen(os.open(spool / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _stored_files(results: Path, environment: str, commit: str, summary: IngestSummary) -> list[StoredFile]:
-    paths = asv_file.paths(results, environment, commit) if results.is_dir() else []
-    files = [file for path in paths if (file := _stored_file(path, summary)) is not None]
-    return [file for file in files if file.commit == commit]
 
 
 def _stored_file(path: Path, summary: IngestSummary) -> StoredFile | None:
@@ -238,16 +234,13 @@ def settle(stored: StoredSeries, evidence: SeriesLines, wanted: float = math.inf
     if died and not new:
         return Fate.WITHDRAWN, ()
     before = set(evidence.recorded) - set(new)
-    missing = 0 if _is_settled(rounds) else min(len(before), wanted)
+    is_settled = is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]))
+    missing = 0 if is_settled else min(len(before), wanted)
     if (new or evidence.new_failures) and max(len(rounds), stored.size) < missing:
         return Fate.FROM_ROUNDS, tuple(evidence.recorded)  # the run was cut off
     if rounds:
         return Fate.FROM_ROUNDS, rounds
     return Fate.STAYS, tuple(evidence.recorded)
-
-
-def _is_settled(rounds: Sequence[Round]) -> bool:
-    return is_enough(len(rounds), round_interval([round_.estimate for round_ in rounds]))
 
 
 def _current(stored: StoredSeries, recorded: Sequence[Round], new: Sequence[Round], *, died: bool) -> tuple[Round, ...]:

@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any
 
 from kernel_velocity.findings.finding import Finding
-from kernel_velocity.findings.text import plain
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.columns import NONE, comparable_before
 from kernel_velocity.results.git import SHORT
@@ -27,6 +26,7 @@ from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import Page
 from kernel_velocity.suite import config
+from kernel_velocity.tables import plain
 from kernel_velocity.verdict.verdicts import Verdict
 
 FEED = "feed.xml"

@@ -9,7 +9,6 @@ It imports `machine`, `problem`, the engine and the leaves, and torch only in fu
     config.py        [tool.kernel-velocity] of pyproject.toml, asv.conf.json
     counting.py      counts calls of a build in a process of its own
     definition.py    define a benchmark in a few lines: `benchmark`, `native`
-    file_problem.py  a public problem as a problem of a suite
     memory.py        what tensors hold, in sums that read all of it, and which outputs are no copies
     originals.py     the functions that a round depends on, before a kernel could replace them
     packages.py      PyTorch's packages of `compile`, made before the rounds that run them

@@ -419,7 +419,7 @@ def rounds_chart(rerun: Rerun) -> Markup:
     if not rerun.rounds:
         return Markup("")
     unit = units.seconds(float(np.median([*rerun.compared[0], *rerun.compared[1]]))).split(" ")[1]
-    scale = units.parse(f"1 {unit}")
+    scale = dict(units.TIME_UNITS)[unit]
     sides = [[value / scale for value in side] for side in rerun.compared]
     middles = [float(np.median(side)) for side in sides]
     counts = tuple(count for count in (1, 2, 4, 8, 16, 32, 64) if count <= rerun.rounds < 8 * count)
